@@ -1,4 +1,4 @@
-"""What every test stands on: a home of its own, a clean environment, and the real command."""
+"""Fixtures of all tests: a home of their own, a clean environment, and the real command."""
 
 import os
 import subprocess
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.running import Convo, Launch, Start, begun, in_a_process, in_process
+from tests.command_runner import Convo, Launch, Start, run_as_process, run_in_process, start_process
 
-pytest_plugins = ("pytester", "tests.loopback", "tests.needs")
+pytest_plugins = ("pytester", "tests.loopback_server", "tests.needs")
 
 LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "UV_", "_CONVO_")
-"""Variables that begin like this would let the developer's own settings into a test."""
+"""Prefixes of variables that would bring the developer's own settings into a test."""
 
 TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")
 
@@ -23,13 +23,13 @@ settings.register_profile("long", parent=settings.default, deadline=None, max_ex
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Whoever asks for the long variants gets many examples of everything that takes any."""
+    """With the long variants, property tests run many examples."""
     settings.load_profile("long" if "full" in config.option.markexpr else "short")
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's convo keeps everything; nothing of the developer's can be reached."""
+    """The CONVO_HOME of this test; the environment has no settings of the developer."""
     for name in list(os.environ):
         if name.startswith(LEAKS) or name.endswith(("_API_KEY", "_PROXY", "_proxy")) or name in TERMINAL:
             monkeypatch.delenv(name)
@@ -41,23 +41,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def convo() -> Convo:
-    """`convo("inspect", "nope")` runs the real app in this process and returns a `Got`."""
-    return in_process
+    """`convo("inspect", "nope")` runs the real app in this process and returns a `CommandResult`."""
+    return run_in_process
 
 
 @pytest.fixture
 def launch() -> Launch:
-    """`launch("sessions")` runs the real command as a process and returns a `Got`."""
-    return in_a_process
+    """`launch("sessions")` runs the real command as a process and returns a `CommandResult`."""
+    return run_as_process
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """`start("chat")` begins the real command as a process and returns it; none outlives the test."""
+    """`start("chat")` starts the real command as a process and returns it; it is killed after the test."""
     with ExitStack() as started:
 
         def begin(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
-            process = started.enter_context(begun(*argv, shell=shell))
+            process = started.enter_context(start_process(*argv, shell=shell))
             started.callback(process.kill)
             return process
 

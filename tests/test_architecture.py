@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.modules import Import, Module, modules
+from tests.source_modules import Import, Module, modules
 
 LAYERS = (
     ("__main__",),

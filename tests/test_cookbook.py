@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import ROOT
-from tests.words.pages import COOKBOOK, played, recipes
-from tests.words.transcript import blocks, differences
+from tests.command_runner import ROOT
+from tests.docs.pages import COOKBOOK, cookbook_pages, run_page
+from tests.docs.transcript import blocks, differences
 
 MARKS = {
     "add-state-to-ollama": [pytest.mark.needs("posix")],
@@ -15,16 +15,18 @@ MARKS = {
 
 
 @pytest.mark.needs("bash")
-@pytest.mark.parametrize("page", [pytest.param(one, marks=MARKS.get(one.stem, ()), id=one.stem) for one in recipes()])
+@pytest.mark.parametrize(
+    "page", [pytest.param(one, marks=MARKS.get(one.stem, ()), id=one.stem) for one in cookbook_pages()]
+)
 def test_a_recipe_is_true(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    with played(text, tmp_path) as (came, _):
+    with run_page(text, tmp_path) as (came, _):
         assert differences(text, came) == ""
 
 
 def test_every_recipe_is_a_question_that_the_list_answers_by_its_name() -> None:
     listed = (COOKBOOK / "README.md").read_text(encoding="utf-8")
-    for page in recipes():
+    for page in cookbook_pages():
         title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
         assert title.endswith("?")
         assert f"[{title}]({page.name})" in listed
@@ -32,6 +34,6 @@ def test_every_recipe_is_a_question_that_the_list_answers_by_its_name() -> None:
 
 
 def test_a_recipe_shows_no_block_that_nothing_carries_out() -> None:
-    for page in recipes():
+    for page in cookbook_pages():
         for block in blocks(page.read_text(encoding="utf-8")):
             assert block.name or block.language in ("console", "python")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.modules import Module, modules
+from tests.source_modules import Module, modules
 
 CATCHES = {
     "convo.cli.app": "the edge of the process: nothing above would catch it",

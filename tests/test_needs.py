@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 SUITE = """
 import pytest

@@ -10,7 +10,7 @@ import pytest
 
 from convo import __version__
 from convo.cli.manual import MAN_PAGE_PATH
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 MAN_PAGE = f"convo_state-{__version__}.data/data/share/man/man1/convo.1"
 """Where an installer finds what goes beside the packages."""

@@ -1,12 +1,12 @@
-"""The pictures show what the program shows; else: python -m tests.words.pictures"""
+"""The pictures show what the program shows; else: python -m tests.docs.pictures"""
 
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.running import ROOT
-from tests.words.pictures import FOLDER, PICTURES, taken, talked, words
+from tests.command_runner import ROOT
+from tests.docs.pictures import FOLDER, PICTURES, picture_conversations, picture_lines, render_picture
 
 LARGEST = 12_000
 """Bytes of a picture."""
@@ -16,7 +16,7 @@ CHART = "response owner input cached ~sent context"
 
 def compared(name: str, picture: str) -> list[str]:
     """What does not depend on the time that it took: which columns of a tree say nothing new does."""
-    lines = words(picture)
+    lines = picture_lines(picture)
     return lines[lines.index(CHART) :] if name == "inspect" else lines
 
 
@@ -25,11 +25,11 @@ def compared(name: str, picture: str) -> list[str]:
     "typed", [pytest.param(False, id="printed"), pytest.param(True, id="typed", marks=pytest.mark.full)]
 )
 def test_a_picture_shows_what_the_command_shows(typed: bool, tmp_path: Path) -> None:
-    with talked(tmp_path) as server:
+    with picture_conversations(tmp_path) as server:
         for name, picture in PICTURES.items():
             if bool(picture.says) == typed:
                 kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-                assert compared(name, taken(picture, server)) == compared(name, kept)
+                assert compared(name, render_picture(picture, server)) == compared(name, kept)
 
 
 def test_pictures_are_small_well_formed_and_hold_nothing_that_runs() -> None:

@@ -1,5 +1,5 @@
 """The fixtures of chats, for runs of agents over them."""
 
-from tests.chat.conftest import bench, both_ways, ledger, store
+from tests.chat.conftest import harness, read_mode, store, tool_log
 
-__all__ = ["bench", "both_ways", "ledger", "store"]
+__all__ = ["harness", "read_mode", "store", "tool_log"]

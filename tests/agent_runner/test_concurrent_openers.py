@@ -10,44 +10,46 @@ from convo.chat.conversation import Chat
 from convo.errors import Conflict
 from convo.history.items import StreamEvent, user_message
 from convo.history.records import Strategy
-from tests.chat.conftest import Bench, answer, say
-from tests.wire import spoken
+from tests.chat.conftest import ChatHarness, answer_text, say
+from tests.request_items import message_lines
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_who_was_slow_to_open_a_session_catches_up_with_who_was_fast(bench: Bench, strategy: Strategy) -> None:
-    await say(await bench.open(strategy, name="mine"), "one")
-    slow, fast = await bench.open(None, "mine"), await bench.open(None, "mine")
+async def test_who_was_slow_to_open_a_session_catches_up_with_who_was_fast(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
+    await say(await harness.open(strategy, name="mine"), "one")
+    slow, fast = await harness.open(None, "mine"), await harness.open(None, "mine")
     await say(fast, "two")
 
     await slow.refresh()
     await say(slow, "three")
 
     told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert spoken(slow.state.path.items) == told
+    assert message_lines(slow.state.path.items) == told
 
 
-async def test_a_new_session_has_nothing_to_catch_up_with(bench: Bench) -> None:
-    chat = await bench.open(Strategy.SESSION)
+async def test_a_new_session_has_nothing_to_catch_up_with(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION)
     await chat.refresh()
     await say(chat, "one")
-    assert spoken(chat.state.path.items) == ["user: one", "assistant: one"]
+    assert message_lines(chat.state.path.items) == ["user: one", "assistant: one"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_who_lost_the_right_to_write_is_told_and_changes_nothing(
-    bench: Bench, strategy: Strategy, tmp_path: Path
+    harness: ChatHarness, strategy: Strategy, tmp_path: Path
 ) -> None:
-    await say(await bench.open(strategy, name="mine"), "one")
-    slow, fast = await bench.open(None, "mine"), await bench.open(None, "mine")
+    await say(await harness.open(strategy, name="mine"), "one")
+    slow, fast = await harness.open(None, "mine"), await harness.open(None, "mine")
     await say(fast, "two")
-    before, asked = contents(tmp_path), len(bench.bodies)
+    before, asked = contents(tmp_path), len(harness.bodies)
 
     with pytest.raises(Conflict):
         await say(slow, "three")
 
-    assert await bench.store.session("mine") == fast.session
-    assert (contents(tmp_path), len(bench.bodies)) == (before, asked)
+    assert await harness.store.session("mine") == fast.session
+    assert (contents(tmp_path), len(harness.bodies)) == (before, asked)
 
 
 def contents(folder: Path) -> bytes:
@@ -56,13 +58,13 @@ def contents(folder: Path) -> bytes:
 
 
 async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_other(
-    bench: Bench, tmp_path: Path
+    harness: ChatHarness, tmp_path: Path
 ) -> None:
-    await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
-    slow = await bench.open(None, "mine")
+    await say(await harness.open(Strategy.REPLAY, name="mine"), "one")
+    slow = await harness.open(None, "mine")
     events = slow.send([user_message("two")])
     await anext(events)
-    fast = await bench.open(None, "mine")
+    fast = await harness.open(None, "mine")
     await say(fast, "three")
     before = contents(tmp_path)
 
@@ -70,33 +72,33 @@ async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_ot
         await collected(events)
 
     assert contents(tmp_path) == before
-    assert await bench.store.session("mine") == fast.session
+    assert await harness.store.session("mine") == fast.session
 
 
-async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(bench: Bench, tmp_path: Path) -> None:
+async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(harness: ChatHarness, tmp_path: Path) -> None:
     place, notes = tmp_path / "talk.json", list[str]()
-    chat = await bench.open(Strategy.REPLAY, name="mine")
+    chat = await harness.open(Strategy.REPLAY, name="mine")
     chat.notify = notes.append
     await say(chat, "one")
     events = chat.send([user_message("two")])
     await anext(events)
     place.write_text(place.read_text().replace('"one"', '"uno"'))
 
-    assert answer(await collected(events)) == "two"
+    assert answer_text(await collected(events)) == "two"
 
     told = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
-    assert spoken(chat.state.path.items) == told
+    assert message_lines(chat.state.path.items) == told
     assert notes == [f"{place} changed during the response; both changes are kept"]
     assert not chat.state.unconfirmed_nodes
-    again = await bench.open(None, "mine")
-    assert spoken(again.load_state().path.items) == told
+    again = await harness.open(None, "mine")
+    assert message_lines(again.load_state().path.items) == told
 
 
-async def test_sessions_that_begin_with_the_same_words_at_once_get_names_of_their_own(bench: Bench) -> None:
-    chats: list[Chat] = [await bench.open(Strategy.SESSION) for _ in range(3)]
+async def test_sessions_that_begin_with_the_same_words_at_once_get_names_of_their_own(harness: ChatHarness) -> None:
+    chats: list[Chat] = [await harness.open(Strategy.SESSION) for _ in range(3)]
     told = await asyncio.gather(*(collected(chat.send([user_message("hello")])) for chat in chats))
-    assert [answer(events) for events in told] == ["hello"] * 3
-    assert sorted(session.name for session in await bench.store.sessions()) == ["hello", "hello-2", "hello-3"]
+    assert [answer_text(events) for events in told] == ["hello"] * 3
+    assert sorted(session.name for session in await harness.store.sessions()) == ["hello", "hello-2", "hello-3"]
 
 
 async def collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:

@@ -14,54 +14,62 @@ from convo.history.items import user_message
 from convo.runs.state import ApprovalDecided, RunLimits, Stage, ToolOutputSupplied
 from convo.stores.base import UNCHANGED_DOCUMENT, Transaction
 from convo.tools.tool import tool
-from tests.chat.agents import calls, inputs, own, read, running, say, scripted
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
-from tests.steps import Steps
+from tests.call_count import CallCount
+from tests.chat.agent_runs import (
+    open_runner,
+    own_event_types,
+    read_events,
+    request_inputs,
+    scripted_model,
+    send_message,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.tool_log import ToolLog
 
 FEW, MANY = 12, 48
 
 
-async def paused(bench: Bench, ledger: Ledger, count: int) -> AgentRunner:
+async def paused(harness: ChatHarness, tool_log: ToolLog, count: int) -> AgentRunner:
     """A run that waits for so many calls."""
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
     many = [(f"c{n}", "pay") for n in range(count)]
-    bench.model = scripted(bench.folder, calls(*many), {"text": "Paid."}, name=f"{count}.json")
-    one = await running(bench, agent, name=f"of {count}")
-    await say(one, "hello")
+    harness.model = scripted_model(harness.folder, tool_calls(*many), {"text": "Paid."}, name=f"{count}.json")
+    one = await open_runner(harness, agent, name=f"of {count}")
+    await send_message(one, "hello")
     return one
 
 
 async def approved(one: AgentRunner) -> None:
     await one.apply_decisions(*(ApprovalDecided(call.id, approve=True) for call in one.pending_calls))
-    await read(one.resume())
+    await read_events(one.resume())
     assert one.output == "Paid."
 
 
-async def test_four_times_the_approvals_take_about_four_times_the_work(bench: Bench, ledger: Ledger) -> None:
+async def test_four_times_the_approvals_take_about_four_times_the_work(harness: ChatHarness, tool_log: ToolLog) -> None:
     works = []
     for count in (FEW, MANY):
-        one = await paused(bench, ledger, count)
-        with Steps() as steps:
+        one = await paused(harness, tool_log, count)
+        with CallCount() as steps:
             await approved(one)
-        works.append(steps.taken)
+        works.append(steps.total)
     assert works[1] < 5 * works[0]
 
 
 async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
-    bench: Bench, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    harness: ChatHarness, tool_log: ToolLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, written = bench.store.commit, list[bool]()
+    commit, written = harness.store.commit, list[bool]()
 
     async def counted(change: Transaction) -> None:
         await commit(change)
         if change.agent_run:
             written.append(change.agent_run.document is not UNCHANGED_DOCUMENT)
 
-    monkeypatch.setattr(bench.store, "commit", counted)
+    monkeypatch.setattr(harness.store, "commit", counted)
     whole = []
     for count in (FEW, MANY):
-        one = await paused(bench, ledger, count)
+        one = await paused(harness, tool_log, count)
         written.clear()
         await approved(one)
         assert len(written) > count - RunLimits().max_parallel_calls
@@ -74,7 +82,7 @@ async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
 
 async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
     """Let `one` go on, or begin, until a tool began that does not end; then its process is gone."""
-    going = asyncio.ensure_future(say(one, *said) if said else read(one.resume()))
+    going = asyncio.ensure_future(send_message(one, *said) if said else read_events(one.resume()))
     await began.wait()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -85,11 +93,11 @@ async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
 class Desk:
     """An agent with a tool that returns at once and one that does not before it is run again."""
 
-    def __init__(self, bench: Bench, *names: str) -> None:
+    def __init__(self, harness: ChatHarness, *names: str) -> None:
         self.began, self.runs = asyncio.Event(), list[str]()
-        self.bench = bench
+        self.bench = harness
         many = [(f"c{n}", name) for n, name in enumerate(names)]
-        bench.model = scripted(bench.folder, calls(*many), {"text": "Done."})
+        harness.model = scripted_model(harness.folder, tool_calls(*many), {"text": "Done."})
 
     async def open(self, parallel: int) -> AgentRunner:
         """The run as another process takes it up."""
@@ -106,7 +114,7 @@ class Desk:
             await asyncio.Event().wait()
             return "never"
 
-        return await running(
+        return await open_runner(
             self.bench, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(max_parallel_calls=parallel))
         )
 
@@ -115,22 +123,24 @@ def stages(one: AgentRunner) -> Sequence[Any]:
     return [call.stage for call in one.run.calls]
 
 
-async def test_another_process_finds_what_ended_and_what_began_since_the_run_was_written_whole(bench: Bench) -> None:
-    desk = Desk(bench, "quick", "quick", "slow", "quick")
+async def test_another_process_finds_what_ended_and_what_began_since_the_run_was_written_whole(
+    harness: ChatHarness,
+) -> None:
+    desk = Desk(harness, "quick", "quick", "slow", "quick")
     await stopped(await desk.open(1), desk.began, "hello")
 
     other = await desk.open(1)
     assert stages(other) == [Stage.DONE, Stage.DONE, Stage.RUNNING, Stage.READY]
-    assert own(await read(other.resume())) == ["started", "tool_started", "tool_output", "paused"]
+    assert own_event_types(await read_events(other.resume())) == ["started", "tool_started", "tool_output", "paused"]
     assert [(call.id, call.stage) for call in other.pending_calls] == [("c2", Stage.OUTCOME_UNKNOWN)]
     await other.apply_decisions(ToolOutputSupplied("c2", "given"))
-    await read(other.resume())
-    assert inputs(bench)[-1][-4:] == ["c0: quick done", "c1: quick done", "c2: given", "c3: quick done"]
+    await read_events(other.resume())
+    assert request_inputs(harness)[-1][-4:] == ["c0: quick done", "c1: quick done", "c2: given", "c3: quick done"]
     assert desk.runs == ["quick", "quick", "slow", "quick"]
 
 
-async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(bench: Bench) -> None:
-    desk = Desk(bench, "quick", "slow")
+async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(harness: ChatHarness) -> None:
+    desk = Desk(harness, "quick", "slow")
     first = await desk.open(2)
     async with aclosing(first.start([user_message("hello")])) as events:
         async for event in events:
@@ -140,23 +150,23 @@ async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_s
     assert stages(await desk.open(2)) == [Stage.DONE, Stage.RUNNING]
 
 
-async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ended(bench: Bench) -> None:
-    desk = Desk(bench, "quick", "slow", "quick")
+async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ended(harness: ChatHarness) -> None:
+    desk = Desk(harness, "quick", "slow", "quick")
     await stopped(await desk.open(1), desk.began, "hello")
     other = await desk.open(1)
     await other.stop()
 
-    await say(await desk.open(1), "again")
+    await send_message(await desk.open(1), "again")
     unknown, not_run = "The tool was started, and its outcome is unknown.", "The run ended before this tool was called."
-    assert inputs(bench)[-1][-4:] == ["c0: quick done", f"c1: {unknown}", f"c2: {not_run}", "user: again"]
+    assert request_inputs(harness)[-1][-4:] == ["c0: quick done", f"c1: {unknown}", f"c2: {not_run}", "user: again"]
 
 
-async def test_a_call_that_may_run_again_and_did_not_yet_is_not_asked_about_twice(bench: Bench) -> None:
-    desk = Desk(bench, "slow", "slow", "slow")
+async def test_a_call_that_may_run_again_and_did_not_yet_is_not_asked_about_twice(harness: ChatHarness) -> None:
+    desk = Desk(harness, "slow", "slow", "slow")
     await stopped(await desk.open(2), desk.began, "hello")
     await stopped(await desk.open(2), desk.began)
     other = await desk.open(2)
-    await read(other.resume())
+    await read_events(other.resume())
     assert [call.id for call in other.pending_calls] == ["c0", "c1", "c2"]
     await other.apply_decisions(*(ApprovalDecided(call.id, approve=True) for call in other.pending_calls))
     await stopped(other, desk.began)

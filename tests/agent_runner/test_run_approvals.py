@@ -13,98 +13,116 @@ from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided, InputAdded
 from convo.tools.tool import Context, tool
-from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    own_event_types,
+    read_events,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.tool_log import ToolLog
 
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_paused_run_goes_on_in_another_process_and_sends_both_outputs(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    agent = Agent("desk", tools=(ledger.tool("look"), ledger.tool("pay", needs_approval=True)))
-    bench.model = scripted(bench.folder, calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
-    one = await running(bench, agent, strategy=strategy)
-    events = await say(one, "hello")
+    agent = Agent("desk", tools=(tool_log.tool("look"), tool_log.tool("pay", needs_approval=True)))
+    harness.model = scripted_model(harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
+    one = await open_runner(harness, agent, strategy=strategy)
+    events = await send_message(one, "hello")
 
-    assert own(events) == ["started", "tool_started", "tool_output", "paused"]
+    assert own_event_types(events) == ["started", "tool_started", "tool_output", "paused"]
     waits = {"call_id": "c1", "tool": "pay", "agent": "desk", "arguments": "{}", "unknown": False}
     assert events[-1]["pending"] == [waits]
     assert one.run_row
-    assert (one.run_row.status, ledger.ran) == ("paused", ["look"])
+    assert (one.run_row.status, tool_log.ran) == ("paused", ["look"])
 
-    other = await running(bench, agent)
+    other = await open_runner(harness, agent)
     assert [call.id for call in other.pending_calls] == ["c1"]
     await other.apply_decisions(ApprovalDecided("c1", approve=True))
-    assert ledger.ran == ["look"]
+    assert tool_log.ran == ["look"]
 
-    third = await running(bench, agent)
-    assert own(await read(third.resume())) == ["started", "tool_started", "tool_output", "finished"]
-    assert (third.output, ledger.ran, len(bench.bodies)) == ("Paid.", ["look", "pay"], 2)
-    assert inputs(bench)[1][-2:] == ["c1: pay done", "c2: look done"]
-    assert len(inputs(bench)[1]) == (2 if strategy in SERVERS else 5)
+    third = await open_runner(harness, agent)
+    assert own_event_types(await read_events(third.resume())) == ["started", "tool_started", "tool_output", "finished"]
+    assert (third.output, tool_log.ran, len(harness.bodies)) == ("Paid.", ["look", "pay"], 2)
+    assert request_inputs(harness)[1][-2:] == ["c1: pay done", "c2: look done"]
+    assert len(request_inputs(harness)[1]) == (2 if strategy in SERVERS else 5)
 
 
-async def test_without_a_decision_the_same_calls_wait_and_nothing_is_asked(bench: Bench, ledger: Ledger) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"))
-    one = await running(bench, agent)
-    first = (await say(one, "hello"))[-1]
-    again = await read((await running(bench, agent)).resume())
+async def test_without_a_decision_the_same_calls_wait_and_nothing_is_asked(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"))
+    one = await open_runner(harness, agent)
+    first = (await send_message(one, "hello"))[-1]
+    again = await read_events((await open_runner(harness, agent)).resume())
     assert again[-1] == first
-    assert (len(bench.bodies), ledger.ran) == (1, [])
+    assert (len(harness.bodies), tool_log.ran) == (1, [])
 
 
-async def test_nothing_new_is_said_while_calls_wait(bench: Bench, ledger: Ledger) -> None:
-    bench.model = scripted(bench.folder, calls("pay"), {"text": "As you like."})
-    one = await running(bench, Agent("desk", tools=(ledger.tool("pay", needs_approval=True),)))
-    await say(one, "hello")
+async def test_nothing_new_is_said_while_calls_wait(harness: ChatHarness, tool_log: ToolLog) -> None:
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "As you like."})
+    one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),)))
+    await send_message(one, "hello")
     with pytest.raises(StateFault, match="its calls have no output yet"):
-        await say(one, "well?")
+        await send_message(one, "well?")
     await one.stop()
-    await say(one, "well?")
-    assert inputs(bench)[-1][1:] == ["call pay", "call_1: The run ended before this tool was called.", "user: well?"]
-    assert ledger.ran == []
+    await send_message(one, "well?")
+    assert request_inputs(harness)[-1][1:] == [
+        "call pay",
+        "call_1: The run ended before this tool was called.",
+        "user: well?",
+    ]
+    assert tool_log.ran == []
 
 
 async def test_a_rejection_is_told_to_the_model_and_input_that_was_added_follows_it(
-    bench: Bench, ledger: Ledger
+    harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"), {"text": "Well."})
-    one = await running(bench, agent)
-    await say(one, "hello")
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Well."})
+    one = await open_runner(harness, agent)
+    await send_message(one, "hello")
     await one.apply_decisions(
         InputAdded((user_message("leave it"),)), ApprovalDecided("call_1", approve=False, message="too dear")
     )
-    await read(one.resume())
-    assert inputs(bench)[-1][-2:] == ["call_1: too dear", "user: leave it"]
-    assert ledger.ran == []
+    await read_events(one.resume())
+    assert request_inputs(harness)[-1][-2:] == ["call_1: too dear", "user: leave it"]
+    assert tool_log.ran == []
 
 
-async def test_decisions_are_taken_all_or_none(bench: Bench, ledger: Ledger) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"))
-    one = await running(bench, agent)
-    await say(one, "hello")
+async def test_decisions_are_taken_all_or_none(harness: ChatHarness, tool_log: ToolLog) -> None:
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"))
+    one = await open_runner(harness, agent)
+    await send_message(one, "hello")
     with pytest.raises(ConvoError, match="there is no call c9"):
         await one.apply_decisions(ApprovalDecided("call_1", approve=True), ApprovalDecided("c9", approve=True))
-    assert len((await running(bench, agent)).pending_calls) == 1
+    assert len((await open_runner(harness, agent)).pending_calls) == 1
 
 
-async def test_an_approval_for_good_holds_for_later_calls_also_in_another_process(bench: Bench, ledger: Ledger) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"), calls("pay"), {"text": "Paid."})
-    await say(await running(bench, agent), "hello")
-    one = await running(bench, agent)
+async def test_an_approval_for_good_holds_for_later_calls_also_in_another_process(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), tool_calls("pay"), {"text": "Paid."})
+    await send_message(await open_runner(harness, agent), "hello")
+    one = await open_runner(harness, agent)
     await one.apply_decisions(ApprovalDecided("call_1", approve=True, always=True))
-    events = await read((await running(bench, agent)).resume())
-    assert (own(events)[-1], ledger.ran) == ("finished", ["pay", "pay"])
+    events = await read_events((await open_runner(harness, agent)).resume())
+    assert (own_event_types(events)[-1], tool_log.ran) == ("finished", ["pay", "pay"])
 
 
-async def test_a_function_says_whether_a_call_needs_approval(bench: Bench) -> None:
+async def test_a_function_says_whether_a_call_needs_approval(harness: ChatHarness) -> None:
     paid: list[int] = []
 
     async def dear(context: Context, arguments: Any) -> bool:
@@ -115,78 +133,84 @@ async def test_a_function_says_whether_a_call_needs_approval(bench: Bench) -> No
         paid.append(cents)
         return "paid"
 
-    bench.model = scripted(bench.folder, calls(("c1", "pay", {"cents": 5}), ("c2", "pay", {"cents": 500})))
-    one = await running(bench, Agent("desk", tools=(pay,)))
-    await say(one, "hello")
+    harness.model = scripted_model(
+        harness.folder, tool_calls(("c1", "pay", {"cents": 5}), ("c2", "pay", {"cents": 500}))
+    )
+    one = await open_runner(harness, Agent("desk", tools=(pay,)))
+    await send_message(one, "hello")
     assert ([call.id for call in one.pending_calls], paid) == (["c2"], [5])
 
 
-async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(bench: Bench, ledger: Ledger) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"))
-    one = await running(bench, agent)
-    await say(one, "hello")
+async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"))
+    one = await open_runner(harness, agent)
+    await send_message(one, "hello")
     assert one.run_row
     assert (
-        (await load_run_row(bench.store, "mine")).id
-        == (await load_run_row(bench.store, one.run_row.id)).id
+        (await load_run_row(harness.store, "mine")).id
+        == (await load_run_row(harness.store, one.run_row.id)).id
         == one.run_row.id
     )
-    other = await bench.open(Strategy.SESSION, name="other")
+    other = await harness.open(Strategy.SESSION, name="other")
     with pytest.raises(InvalidUsage, match="belongs to another session"):
         await AgentRunner.open(other, graph(agent), run_row=one.run_row)
 
 
 async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_runs_nothing(
-    bench: Bench, ledger: Ledger
+    harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
-    await say(await running(bench, agent), "hello")
-    first, second = await running(bench, agent), await running(bench, agent)
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Paid."})
+    await send_message(await open_runner(harness, agent), "hello")
+    first, second = await open_runner(harness, agent), await open_runner(harness, agent)
     await first.apply_decisions(ApprovalDecided("call_1", approve=True))
     with pytest.raises(Conflict):
         await second.apply_decisions(ApprovalDecided("call_1", approve=True))
-    third = await running(bench, agent)
-    await read(first.resume())
+    third = await open_runner(harness, agent)
+    await read_events(first.resume())
     with pytest.raises(Conflict):
-        await read(third.resume())
-    assert (ledger.ran, len(bench.bodies)) == (["pay"], 2)
+        await read_events(third.resume())
+    assert (tool_log.ran, len(harness.bodies)) == (["pay"], 2)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_run_that_was_written_down_elsewhere_is_taken_up_with_its_history(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
-    one = await running(bench, agent, strategy=strategy)
-    await say(one, "hello")
-    items = await history(bench)
+    agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Paid."})
+    one = await open_runner(harness, agent, strategy=strategy)
+    await send_message(one, "hello")
+    items = await stored_items(harness)
 
-    file = str(bench.folder / "other.json") if strategy is Strategy.REPLAY else None
-    chat = await bench.open(strategy, one.chat.session.handle if strategy in SERVERS else file, name="other")
+    file = str(harness.folder / "other.json") if strategy is Strategy.REPLAY else None
+    chat = await harness.open(strategy, one.chat.session.handle if strategy in SERVERS else file, name="other")
     other = await AgentRunner.import_run(chat, one.run, () if strategy in SERVERS else items, state_hash="sha")
     assert other.run_row
     assert (other.run_row.status, other.run_row.source_state_hash, other.run_row.revision) == ("paused", "sha", 1)
     again = await AgentRunner.open(chat, graph(agent))
     await again.apply_decisions(ApprovalDecided("call_1", approve=True))
-    await read(again.resume())
-    assert (again.output, ledger.ran) == ("Paid.", ["pay"])
-    assert inputs(bench)[-1] == (["call_1: pay done"] if strategy in SERVERS else [*words(items), "call_1: pay done"])
+    await read_events(again.resume())
+    assert (again.output, tool_log.ran) == ("Paid.", ["pay"])
+    assert request_inputs(harness)[-1] == (
+        ["call_1: pay done"] if strategy in SERVERS else [*item_lines(items), "call_1: pay done"]
+    )
 
 
-async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(bench: Bench) -> None:
+async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(harness: ChatHarness) -> None:
     request = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "files", "name": "rm", "arguments": "{}"}
-    bench.model = scripted(bench.folder, {"output": [request]})
-    one = await running(bench, Agent("desk"))
-    events = await say(one, "hello")
+    harness.model = scripted_model(harness.folder, {"output": [request]})
+    one = await open_runner(harness, Agent("desk"))
+    events = await send_message(one, "hello")
     assert [call["tool"] for call in events[-1]["pending"]] == ["files.rm"]
 
-    bench.model = scripted(bench.folder, {"text": "As you like."}, name="then.json")
-    other = await running(bench, Agent("desk"))
+    harness.model = scripted_model(harness.folder, {"text": "As you like."}, name="then.json")
+    other = await open_runner(harness, Agent("desk"))
     await other.apply_decisions(ApprovalDecided("mcpr_1", approve=False, message="no"))
-    await read(other.resume())
+    await read_events(other.resume())
     verdict = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"}
-    assert bench.bodies[-1]["input"][-1] == verdict
+    assert harness.bodies[-1]["input"][-1] == verdict
     assert other.output == "As you like."

@@ -13,9 +13,19 @@ from convo.errors import InvalidUsage, RunFailed, WrongOwner
 from convo.history.items import Item, user_message
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided
-from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    own_event_types,
+    read_events,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.tool_log import ToolLog
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 
@@ -26,156 +36,177 @@ def desks(*ways: Any) -> Agent:
     return Agent("triage", "Send them on.", handoffs=ways or (Agent("billing", "Bill."),))
 
 
-def answering(bench: Bench, *replies: dict[str, Any], name: str = "billing.json", **fields: Any) -> Agent:
+def answering(harness: ChatHarness, *replies: dict[str, Any], name: str = "billing.json", **fields: Any) -> Agent:
     """The agent that is handed over to, with a model of its own: it is asked anew, about a summary."""
-    return Agent("billing", model=scripted(bench.folder, *replies, name=name), **fields)
+    return Agent("billing", model=scripted_model(harness.folder, *replies, name=name), **fields)
 
 
-def routed(bench: Bench, **habits: Any) -> RunConfig:
+def routed(harness: ChatHarness, **habits: Any) -> RunConfig:
     """Hands over with these habits, and lets every agent have its own model."""
     return RunConfig(
         handoff_defaults=HandoffDefaults(**habits),
-        resolve_model=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint),
+        resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint),
     )
 
 
-TRANSFER = calls("transfer_to_billing")
+TRANSFER = tool_calls("transfer_to_billing")
 
 OVER = 'call_1: {"assistant": "billing"}'
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("read_mode")
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_nothing_is_configured_the_next_agent_gets_the_raw_transcript(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
-    bench.model = scripted(bench.folder, TRANSFER, {"text": "Here is your bill."})
-    one = await running(bench, desks(), strategy=strategy)
-    events = await say(one, "hello")
-    assert own(events) == ["started", "handoff", "finished"]
+    harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here is your bill."})
+    one = await open_runner(harness, desks(), strategy=strategy)
+    events = await send_message(one, "hello")
+    assert own_event_types(events) == ["started", "handoff", "finished"]
     assert (events[-1]["agent"], one.output) == ("billing", "Here is your bill.")
-    assert [body["instructions"] for body in bench.bodies] == ["Send them on.", "Bill."]
-    assert inputs(bench)[1] == ([OVER] if strategy in SERVERS else ["user: hello", "call transfer_to_billing", OVER])
+    assert [body["instructions"] for body in harness.bodies] == ["Send them on.", "Bill."]
+    assert request_inputs(harness)[1] == (
+        [OVER] if strategy in SERVERS else ["user: hello", "call transfer_to_billing", OVER]
+    )
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("read_mode")
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_store_keeps_the_full_items(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    look = ledger.tool("look", needs_approval=True)
-    nested = routed(bench, nest=True)
-    bench.model = scripted(bench.folder, TRANSFER)
-    await say(
-        await running(bench, desks(answering(bench, calls("look"), tools=(look,))), nested, strategy=strategy), "hi"
+    look = tool_log.tool("look", needs_approval=True)
+    nested = routed(harness, nest=True)
+    harness.model = scripted_model(harness.folder, TRANSFER)
+    await send_message(
+        await open_runner(
+            harness, desks(answering(harness, tool_calls("look"), tools=(look,))), nested, strategy=strategy
+        ),
+        "hi",
     )
-    again = await running(bench, desks(answering(bench, {"text": "Here."}, name="two.json", tools=(look,))), nested)
+    again = await open_runner(
+        harness, desks(answering(harness, {"text": "Here."}, name="two.json", tools=(look,))), nested
+    )
     await again.apply_decisions(ApprovalDecided("call_1", approve=True))
-    await read(again.resume())
+    await read_events(again.resume())
 
-    second, third = inputs(bench)[1:]
+    second, third = request_inputs(harness)[1:]
     assert len(second) == 1
     preamble = "assistant: For context, here is the conversation so far between the user and the previous agent:\n"
     assert second[0].startswith(f"{preamble}<CONVERSATION HISTORY>\n1. ")
     assert third == [*second, "call look", "call_1: look done"]
     full = ["user: hi", "call transfer_to_billing", OVER, "call look", "call_1: look done", "assistant: Here."]
-    assert words(await history(bench)) == full
+    assert item_lines(await stored_items(harness)) == full
 
-    session = await bench.store.session("mine")
+    session = await harness.store.session("mine")
     assert session
-    links = await bench.store.links(session.id)
-    assert [words((await bench.store.path(link.input_head)).items) for link in links] == [["user: hi"], second, third]
+    links = await harness.store.links(session.id)
+    assert [item_lines((await harness.store.path(link.input_head)).items) for link in links] == [
+        ["user: hi"],
+        second,
+        third,
+    ]
 
 
-@pytest.mark.usefixtures("both_ways")
-async def test_a_mapper_of_ones_own_makes_the_next_agents_input(bench: Bench) -> None:
+@pytest.mark.usefixtures("read_mode")
+async def test_a_mapper_of_ones_own_makes_the_next_agents_input(harness: ChatHarness) -> None:
     given: list[list[str]] = []
 
     def last_only(items: list[Item]) -> list[Item]:
-        given.append(words(items))
+        given.append(item_lines(items))
         return [user_message("All that counts.")]
 
-    bench.model = scripted(bench.folder, TRANSFER)
-    graph = desks(answering(bench, {"text": "Here."}))
-    await say(await running(bench, graph, routed(bench, nest=True, mapper=last_only)), "hello")
+    harness.model = scripted_model(harness.folder, TRANSFER)
+    graph = desks(answering(harness, {"text": "Here."}))
+    await send_message(await open_runner(harness, graph, routed(harness, nest=True, mapper=last_only)), "hello")
     assert given == [["user: hello", "call transfer_to_billing", OVER]]
-    assert inputs(bench)[1] == ["user: All that counts."]
+    assert request_inputs(harness)[1] == ["user: All that counts."]
 
 
-async def test_the_markers_of_a_summary_may_be_others(bench: Bench) -> None:
-    bench.model = scripted(bench.folder, TRANSFER)
-    graph = desks(answering(bench, {"text": "Here."}))
-    await say(await running(bench, graph, routed(bench, nest=True, markers=HistoryMarkers("<<", ">>"))), "hello")
-    assert "\n<<\n1. " in inputs(bench)[1][0]
+async def test_the_markers_of_a_summary_may_be_others(harness: ChatHarness) -> None:
+    harness.model = scripted_model(harness.folder, TRANSFER)
+    graph = desks(answering(harness, {"text": "Here."}))
+    await send_message(
+        await open_runner(harness, graph, routed(harness, nest=True, markers=HistoryMarkers("<<", ">>"))), "hello"
+    )
+    assert "\n<<\n1. " in request_inputs(harness)[1][0]
 
 
-async def test_a_handoffs_input_filter_decides_what_the_next_agent_sees(bench: Bench) -> None:
+async def test_a_handoffs_input_filter_decides_what_the_next_agent_sees(harness: ChatHarness) -> None:
     parts: list[list[str]] = []
 
     def without_calls(transcript: HandoffTranscript) -> HandoffTranscript:
-        parts.extend(map(words, (transcript.history, transcript.before, transcript.new)))
+        parts.extend(map(item_lines, (transcript.history, transcript.before, transcript.new)))
         return HandoffTranscript(transcript.history)
 
-    bench.model = scripted(bench.folder, TRANSFER)
-    graph = desks(Handoff(answering(bench, {"text": "Here."}), filter=without_calls))
-    await say(await running(bench, graph, routed(bench)), "hello")
+    harness.model = scripted_model(harness.folder, TRANSFER)
+    graph = desks(Handoff(answering(harness, {"text": "Here."}), filter=without_calls))
+    await send_message(await open_runner(harness, graph, routed(harness)), "hello")
     assert parts == [["user: hello"], [], ["call transfer_to_billing", OVER]]
-    assert inputs(bench)[1] == ["user: hello"]
+    assert request_inputs(harness)[1] == ["user: hello"]
 
 
-async def test_after_a_handoff_the_next_thing_said_goes_to_the_first_agent_with_everything(bench: Bench) -> None:
-    bench.model = scripted(bench.folder, TRANSFER)
-    nested = routed(bench, nest=True)
-    await say(await running(bench, desks(answering(bench, {"text": "Here."})), nested), "hello")
-    bench.model = scripted(bench.folder, {"text": "Bye."}, name="bye.json")
-    await say(await running(bench, desks(), nested), "thanks")
-    assert inputs(bench)[-1] == ["user: hello", "call transfer_to_billing", OVER, "assistant: Here.", "user: thanks"]
+async def test_after_a_handoff_the_next_thing_said_goes_to_the_first_agent_with_everything(
+    harness: ChatHarness,
+) -> None:
+    harness.model = scripted_model(harness.folder, TRANSFER)
+    nested = routed(harness, nest=True)
+    await send_message(await open_runner(harness, desks(answering(harness, {"text": "Here."})), nested), "hello")
+    harness.model = scripted_model(harness.folder, {"text": "Bye."}, name="bye.json")
+    await send_message(await open_runner(harness, desks(), nested), "thanks")
+    assert request_inputs(harness)[-1] == [
+        "user: hello",
+        "call transfer_to_billing",
+        OVER,
+        "assistant: Here.",
+        "user: thanks",
+    ]
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("read_mode")
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_a_summary_is_asked_for_under_a_server_owner_there_is_a_warning_and_only_the_delta_goes(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
-    bench.model = scripted(bench.folder, TRANSFER, {"text": "Here."})
-    events = await say(
-        await running(bench, desks(), RunConfig(handoff_defaults=HandoffDefaults(nest=True)), strategy=strategy),
+    harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
+    events = await send_message(
+        await open_runner(harness, desks(), RunConfig(handoff_defaults=HandoffDefaults(nest=True)), strategy=strategy),
         "hello",
     )
-    assert own(events) == ["started", "warning", "handoff", "finished"]
-    assert inputs(bench)[1] == [OVER]
+    assert own_event_types(events) == ["started", "warning", "handoff", "finished"]
+    assert request_inputs(harness)[1] == [OVER]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_a_handoff_input_filter_is_refused_under_a_server_owner_before_anything_is_asked(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
     way = Handoff(Agent("billing"), filter=lambda transcript: transcript)
     with pytest.raises(WrongOwner, match="has an input filter"):
-        await running(bench, desks(way), strategy=strategy)
+        await open_runner(harness, desks(way), strategy=strategy)
 
 
-async def test_what_a_filter_returns_has_to_be_a_transcript(bench: Bench) -> None:
-    bench.model = scripted(bench.folder, TRANSFER, {"text": "Here."})
-    one = await running(bench, desks(Handoff(Agent("billing"), filter=lambda transcript: [])))
+async def test_what_a_filter_returns_has_to_be_a_transcript(harness: ChatHarness) -> None:
+    harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
+    one = await open_runner(harness, desks(Handoff(Agent("billing"), filter=lambda transcript: [])))
     with pytest.raises(RunFailed, match="an input filter returned list"):
-        await say(one, "hello")
+        await send_message(one, "hello")
 
 
-async def test_a_handoff_tells_its_function_once_what_the_model_said(bench: Bench) -> None:
+async def test_a_handoff_tells_its_function_once_what_the_model_said(harness: ChatHarness) -> None:
     told: list[tuple[str, str]] = []
     way = Handoff(Agent("billing"), taken=lambda context, written: told.append((context.agent, written)))
-    bench.model = scripted(bench.folder, TRANSFER, {"text": "Here."})
-    await say(await running(bench, desks(way)), "hello")
+    harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
+    await send_message(await open_runner(harness, desks(way)), "hello")
     assert told == [("triage", "{}")]
 
 
 @pytest.mark.parametrize("field", ["conversation", "previous_response_id"])
-async def test_an_agent_that_names_another_owner_is_refused(bench: Bench, field: str) -> None:
+async def test_an_agent_that_names_another_owner_is_refused(harness: ChatHarness, field: str) -> None:
     with pytest.raises(WrongOwner, match=f"contain '{field}', which only the run can set"):
-        await running(bench, Agent("desk", settings={field: "x"}))
+        await open_runner(harness, Agent("desk", settings={field: "x"}))
 
 
-async def test_an_agents_own_model_needs_somebody_who_answers_for_it(bench: Bench) -> None:
+async def test_an_agents_own_model_needs_somebody_who_answers_for_it(harness: ChatHarness) -> None:
     with pytest.raises(InvalidUsage, match="uses the model 'other/model', but this run uses only 'scripted/echo'"):
-        await running(bench, desks(Agent("billing", model="other/model")))
+        await open_runner(harness, desks(Agent("billing", model="other/model")))

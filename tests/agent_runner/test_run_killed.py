@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from tests.running import ROOT
-from tests.warm import ran
+from tests.command_runner import ROOT
+from tests.fork_server import run_convo
 
 WHOLE = [
     *("user: hello", "call look", "call pay", "call find", "c1: look done", "c2: pay done", "c3: find done"),
@@ -30,7 +30,7 @@ FEWEST = 80
 
 def lives(folder: Path, strategy: Strategy, first: int, step: int) -> Iterator[Mapping[str, Any]]:
     """What each run came to that was killed at one of these moments."""
-    done = ran([str(folder), strategy, str(first), str(step)], module="tests.chat.fated", cwd=ROOT)
+    done = run_convo([str(folder), strategy, str(first), str(step)], module="tests.chat.killed_runs", cwd=ROOT)
     if done.returncode or done.stderr:
         pytest.fail(done.stderr)
     yield from map(json.loads, done.stdout.splitlines())

@@ -20,10 +20,20 @@ from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Context, tool
-from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
-from tests.chat.recorded import Fault
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    own_event_types,
+    read_events,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.recording_endpoint import EndpointFault
+from tests.chat.tool_log import ToolLog
 
 
 async def cut_off(work: Coroutine[Any, Any, Any], where: asyncio.Event) -> None:
@@ -37,28 +47,30 @@ async def cut_off(work: Coroutine[Any, Any, Any], where: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(bench: Bench, asks: bool) -> None:
+async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(harness: ChatHarness, asks: bool) -> None:
     seen: list[list[tuple[str, bool]]] = []
 
     @tool(needs_approval=asks)
     async def look() -> str:
-        (row,) = await bench.store.agent_runs()
+        (row,) = await harness.store.agent_runs()
         seen.append(
-            [(call.call_id.rpartition("/")[2], call.has_ended) for call in await bench.store.agent_calls(row.id)]
+            [(call.call_id.rpartition("/")[2], call.has_ended) for call in await harness.store.agent_calls(row.id)]
         )
         return "done"
 
-    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
-    one = await running(bench, Agent("desk", tools=(look,)))
-    await say(one, "hello")
+    harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
+    one = await open_runner(harness, Agent("desk", tools=(look,)))
+    await send_message(one, "hello")
     if asks:
         assert seen == []
         await one.apply_decisions(ApprovalDecided("call_1", approve=True))
-        await read(one.resume())
+        await read_events(one.resume())
     assert seen == [[("call_1", False)]]
 
 
-async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that_has_its_output(bench: Bench) -> None:
+async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that_has_its_output(
+    harness: ChatHarness,
+) -> None:
     """One call at a time: the second answer's first call is cut off, so its second one has not begun."""
     began, ran = asyncio.Event(), []
 
@@ -74,20 +86,22 @@ async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that
         return "never"
 
     agent, one_by_one = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(max_parallel_calls=1))
-    again = calls(("call_9", "endless"), ("call_1", "look"))
-    bench.model = scripted(bench.folder, calls("look"), again, {"text": "Done."})
-    await cut_off(say(await running(bench, agent, one_by_one), "hello"), began)
+    again = tool_calls(("call_9", "endless"), ("call_1", "look"))
+    harness.model = scripted_model(harness.folder, tool_calls("look"), again, {"text": "Done."})
+    await cut_off(send_message(await open_runner(harness, agent, one_by_one), "hello"), began)
     assert ran == ["look"]
 
-    other = await running(bench, agent, one_by_one)
-    await read(other.resume())
+    other = await open_runner(harness, agent, one_by_one)
+    await read_events(other.resume())
     assert [call.id for call in other.pending_calls] == ["call_9"]
     await other.apply_decisions(ToolOutputSupplied("call_9", "given"))
-    await read(other.resume())
-    assert (ran, inputs(bench)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
+    await read_events(other.resume())
+    assert (ran, request_inputs(harness)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
 
 
-async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_that_is_said(bench: Bench) -> None:
+async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_that_is_said(
+    harness: ChatHarness,
+) -> None:
     began, told = asyncio.Event(), []
 
     async def taken(context: Context, written: str) -> None:
@@ -97,53 +111,56 @@ async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_t
             await asyncio.Event().wait()
 
     agent = Agent("triage", handoffs=(Handoff(Agent("billing"), taken=taken),))
-    bench.model = scripted(bench.folder, calls("transfer_to_billing"), {"text": "Here."})
-    await cut_off(say(await running(bench, agent), "hello"), began)
+    harness.model = scripted_model(harness.folder, tool_calls("transfer_to_billing"), {"text": "Here."})
+    await cut_off(send_message(await open_runner(harness, agent), "hello"), began)
 
-    other = await running(bench, agent)
-    events = await read(other.resume())
-    assert own(events) == ["started", "warning", "handoff", "finished"]
+    other = await open_runner(harness, agent)
+    events = await read_events(other.resume())
+    assert own_event_types(events) == ["started", "warning", "handoff", "finished"]
     assert "the function of the handoff to billing may have run before; it is not called again" in str(events)
     assert (told, other.output) == (["{}"], "Here.")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again_as_it_was(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
     def more(data: ModelInput) -> ModelInput:
         return ModelInput([*data.items, user_message("more")], f"{data.instructions} more")
 
     agent, filtered = Agent("desk", "Help."), RunConfig(input_filter=more)
-    one = await running(bench, agent, filtered, strategy=strategy)
-    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    one = await open_runner(harness, agent, filtered, strategy=strategy)
+    harness.endpoint.faults = [EndpointFault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
-        await say(one, "hello")
-    await read((await running(bench, agent, filtered)).resume())
-    assert bench.bodies[0] == bench.bodies[1]
-    assert (inputs(bench)[1], bench.bodies[1]["instructions"]) == (["user: hello", "user: more"], "Help. more")
+        await send_message(one, "hello")
+    await read_events((await open_runner(harness, agent, filtered)).resume())
+    assert harness.bodies[0] == harness.bodies[1]
+    assert (request_inputs(harness)[1], harness.bodies[1]["instructions"]) == (
+        ["user: hello", "user: more"],
+        "Help. more",
+    )
     kept = ["user: hello", "user: more"] if STRATEGIES[strategy].is_server_side else ["user: hello"]
-    assert words(await history(bench)) == [*kept, "assistant: more"]
+    assert item_lines(await stored_items(harness)) == [*kept, "assistant: more"]
 
 
 @pytest.mark.parametrize("through", ["the store", "a state"])
 async def test_a_tool_that_was_forced_before_a_pause_is_not_forced_after_it(
-    bench: Bench, ledger: Ledger, through: str
+    harness: ChatHarness, tool_log: ToolLog, through: str
 ) -> None:
-    pay = ledger.tool("pay", needs_approval=True)
+    pay = tool_log.tool("pay", needs_approval=True)
     agent = Agent("desk", tools=(pay,), settings={"tool_choice": "required"})
-    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
-    one = await running(bench, agent)
-    await say(one, "hello")
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Paid."})
+    one = await open_runner(harness, agent)
+    await send_message(one, "hello")
     if through == "the store":
-        one = await running(bench, agent)
+        one = await open_runner(harness, agent)
     else:
         assert one.run_row
-        written = serialize_run_state(await build_run_state(bench.store, one.chat.session, one.run_row, one.run, {}))
+        written = serialize_run_state(await build_run_state(harness.store, one.chat.session, one.run_row, one.run, {}))
         found = import_run_state(parse_run_state(written.encode()), graph(agent))
-        chat = await bench.open(Strategy.SESSION, name="elsewhere")
+        chat = await harness.open(Strategy.SESSION, name="elsewhere")
         one = await AgentRunner.import_run(chat, found.run, found.items, state_hash=found.source_hash)
     await one.apply_decisions(ApprovalDecided("call_1", approve=True))
-    await read(one.resume())
-    assert [body.get("tool_choice") for body in bench.bodies] == ["required", None]
-    assert (one.output, ledger.ran) == ("Paid.", ["pay"])
+    await read_events(one.resume())
+    assert [body.get("tool_choice") for body in harness.bodies] == ["required", None]
+    assert (one.output, tool_log.ran) == ("Paid.", ["pay"])

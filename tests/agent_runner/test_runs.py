@@ -10,48 +10,65 @@ from convo.errors import InputFault, RunFailed
 from convo.history.records import Scope, Strategy
 from convo.runs.state import ApprovalDecided, RunLimits
 from convo.tools.tool import Context
-from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
-from tests.chat.recorded import Recorded
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    own_event_types,
+    read_events,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.recording_endpoint import RecordingEndpoint
+from tests.chat.tool_log import ToolLog
 
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_run_calls_its_tools_and_answers(bench: Bench, ledger: Ledger, strategy: Strategy) -> None:
-    bench.model = scripted(bench.folder, calls("look"), calls("look"), {"text": "Done."})
-    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)), strategy=strategy)
+async def test_a_run_calls_its_tools_and_answers(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy) -> None:
+    harness.model = scripted_model(harness.folder, tool_calls("look"), tool_calls("look"), {"text": "Done."})
+    one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), strategy=strategy)
 
-    events = await say(one, "hello")
+    events = await send_message(one, "hello")
 
-    assert (one.output, ledger.ran) == ("Done.", ["look", "look"])
-    assert own(events) == ["started", "tool_started", "tool_output", "tool_started", "tool_output", "finished"]
+    assert (one.output, tool_log.ran) == ("Done.", ["look", "look"])
+    assert own_event_types(events) == [
+        "started",
+        "tool_started",
+        "tool_output",
+        "tool_started",
+        "tool_output",
+        "finished",
+    ]
     new = [["user: hello"], ["call_1: look done"], ["call_1: look done"]]
     whole = ["user: hello", "call look", "call_1: look done", "call look", "call_1: look done"]
-    assert inputs(bench) == (new if strategy in SERVERS else [whole[:1], whole[:3], whole])
-    assert words(await history(bench)) == [*whole, "assistant: Done."]
+    assert request_inputs(harness) == (new if strategy in SERVERS else [whole[:1], whole[:3], whole])
+    assert item_lines(await stored_items(harness)) == [*whole, "assistant: Done."]
     assert one.run_row
-    kept = await load_run_row(bench.store, "mine")
+    kept = await load_run_row(harness.store, "mine")
     assert (kept.id, kept.status) == (one.run_row.id, "done")
 
 
-async def test_an_agent_says_how_it_is_asked(bench: Bench, ledger: Ledger) -> None:
+async def test_an_agent_says_how_it_is_asked(harness: ChatHarness, tool_log: ToolLog) -> None:
     async def told(context: Context) -> str:
         return f"You are {context.agent}, for {context.values['who']}."
 
-    bench.model = scripted(bench.folder, calls("look"), {"text": '{"response": 3}'})
+    harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": '{"response": 3}'})
     agent = Agent(
         "desk",
         told,
-        tools=(ledger.tool("look"), {"type": "web_search"}),
+        tools=(tool_log.tool("look"), {"type": "web_search"}),
         settings={"temperature": 0, "tool_choice": "required"},
         output=output(int),
     )
-    one = await running(bench, agent, RunConfig(values={"who": "Kim"}))
-    await say(one, "hello")
+    one = await open_runner(harness, agent, RunConfig(values={"who": "Kim"}))
+    await send_message(one, "hello")
 
-    first, second = bench.bodies
+    first, second = harness.bodies
     assert (first["instructions"], first["temperature"]) == ("You are desk, for Kim.", 0)
     assert [found.get("name", found["type"]) for found in first["tools"]] == ["look", "web_search"]
     assert first["text"]["format"]["name"] == "final_output"
@@ -59,92 +76,98 @@ async def test_an_agent_says_how_it_is_asked(bench: Bench, ledger: Ledger) -> No
     assert one.output == 3
 
 
-async def test_an_answer_that_does_not_fit_its_schema_fails_the_run(bench: Bench) -> None:
-    bench.model = scripted(bench.folder, {"text": "three"})
+async def test_an_answer_that_does_not_fit_its_schema_fails_the_run(harness: ChatHarness) -> None:
+    harness.model = scripted_model(harness.folder, {"text": "three"})
     with pytest.raises(RunFailed, match="does not match its schema"):
-        await say(await running(bench, Agent("desk", output=output(int))), "hello")
+        await send_message(await open_runner(harness, Agent("desk", output=output(int))), "hello")
 
 
-async def test_a_function_of_the_agent_that_raises_fails_the_run_and_nothing_is_asked(bench: Bench) -> None:
+async def test_a_function_of_the_agent_that_raises_fails_the_run_and_nothing_is_asked(harness: ChatHarness) -> None:
     def broken(context: Context) -> str:
         raise KeyError("who")
 
     with pytest.raises(RunFailed, match="the instructions of agent 'desk' raised KeyError"):
-        await say(await running(bench, Agent("desk", broken)), "hello")
-    assert bench.bodies == []
+        await send_message(await open_runner(harness, Agent("desk", broken)), "hello")
+    assert harness.bodies == []
 
 
-async def test_max_turns_end_a_run(bench: Bench, ledger: Ledger) -> None:
-    bench.model = scripted(bench.folder, calls("look"))
-    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)), RunConfig(RunLimits(max_turns=2)))
+async def test_max_turns_end_a_run(harness: ChatHarness, tool_log: ToolLog) -> None:
+    harness.model = scripted_model(harness.folder, tool_calls("look"))
+    one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), RunConfig(RunLimits(max_turns=2)))
     with pytest.raises(RunFailed, match=r"Max turns \(2\) exceeded") as failed:
-        await say(one, "hello")
-    assert (failed.value.code, len(bench.bodies), ledger.ran) == ("max_turns", 2, ["look", "look"])
+        await send_message(one, "hello")
+    assert (failed.value.code, len(harness.bodies), tool_log.ran) == ("max_turns", 2, ["look", "look"])
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_a_server_owner_is_named_by_the_newest_response_or_by_its_conversation(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    bench.model = scripted(bench.folder, calls("look"), calls("look"), {"text": "Done."})
-    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)), strategy=strategy)
-    await say(one, "hello")
-    links = await bench.store.links(one.chat.session.id)
-    named = [(body.get("previous_response_id"), body.get("conversation")) for body in bench.bodies]
+    harness.model = scripted_model(harness.folder, tool_calls("look"), tool_calls("look"), {"text": "Done."})
+    one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), strategy=strategy)
+    await send_message(one, "hello")
+    links = await harness.store.links(one.chat.session.id)
+    named = [(body.get("previous_response_id"), body.get("conversation")) for body in harness.bodies]
     if strategy is Strategy.CHAIN:
         assert named == [(None, None), (links[0].id, None), (links[1].id, None)]
     else:
         assert named == [(None, one.chat.session.handle)] * 3
 
 
-async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(bench: Bench, ledger: Ledger) -> None:
-    agent = Agent("desk", tools=(ledger.tool("look", needs_approval=True),))
-    bench.model = scripted(bench.folder, calls("look"), calls("look"), {"text": "Done."}, {"text": "Bye."})
-    one = await running(bench, agent)
-    await say(one, "hello")
+async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    agent = Agent("desk", tools=(tool_log.tool("look", needs_approval=True),))
+    harness.model = scripted_model(
+        harness.folder, tool_calls("look"), tool_calls("look"), {"text": "Done."}, {"text": "Bye."}
+    )
+    one = await open_runner(harness, agent)
+    await send_message(one, "hello")
     for _ in range(2):
-        one = await running(bench, agent)
+        one = await open_runner(harness, agent)
         await one.apply_decisions(ApprovalDecided("call_1", approve=True))
-        await read(one.resume())
-    await say(one, "well?")
+        await read_events(one.resume())
+    await send_message(one, "well?")
     pair = ["call look", "call_1: look done"]
-    assert inputs(bench)[-1] == ["user: hello", *pair, *pair, "assistant: Done.", "user: well?"]
+    assert request_inputs(harness)[-1] == ["user: hello", *pair, *pair, "assistant: Done.", "user: well?"]
 
 
 async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not_open(
-    bench: Bench, ledger: Ledger
+    harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
-    transfer = calls(("c2", "transfer_to_billing"))["output"]
-    bench.model = scripted(bench.folder, {"output": [thought, *calls("look")["output"]]}, {"output": transfer})
-    billing = Agent("billing", model=scripted(bench.folder, {"text": "Here."}, name="billing.json"))
-    agent = Agent("desk", tools=(ledger.tool("look"),), handoffs=(billing,))
-    route = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint))
-    await say(await running(bench, agent, route), "hello")
+    transfer = tool_calls(("c2", "transfer_to_billing"))["output"]
+    harness.model = scripted_model(
+        harness.folder, {"output": [thought, *tool_calls("look")["output"]]}, {"output": transfer}
+    )
+    billing = Agent("billing", model=scripted_model(harness.folder, {"text": "Here."}, name="billing.json"))
+    agent = Agent("desk", tools=(tool_log.tool("look"),), handoffs=(billing,))
+    route = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint))
+    await send_message(await open_runner(harness, agent, route), "hello")
 
-    second, third = inputs(bench)[1:]
+    second, third = request_inputs(harness)[1:]
     assert second == ["user: hello", "reasoning", "call look", "call_1: look done"]
     over = ["call transfer_to_billing", 'c2: {"assistant": "billing"}']
     assert third == ["user: hello", "call look", "call_1: look done", *over]
-    assert words(await history(bench)) == [*second, *over, "assistant: Here."]
+    assert item_lines(await stored_items(harness)) == [*second, *over, "assistant: Here."]
 
 
-class Official(Recorded):
+class Official(RecordingEndpoint):
     """Takes itself for OpenAI's own server."""
 
     scope = Scope("https://api.openai.com/v1")
 
 
 async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_key(
-    bench: Bench, ledger: Ledger
+    harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    model = scripted(bench.folder, calls("look"), {"text": "Done."})
-    official = Official(bench.endpoint)
-    agent = Agent("desk", model=model, tools=(ledger.tool("look"),), cache_key=True)
-    one = await running(
-        bench, agent, RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), official))
+    model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
+    official = Official(harness.endpoint)
+    agent = Agent("desk", model=model, tools=(tool_log.tool("look"),), cache_key=True)
+    one = await open_runner(
+        harness, agent, RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), official))
     )
-    await say(one, "hello")
+    await send_message(one, "hello")
 
     first, second = (body["prompt_cache_key"] for body in official.bodies)
     assert first == second
@@ -153,20 +176,20 @@ async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_tools_output_may_be_the_answer_and_its_owner_is_told_of_it_with_the_next_input(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    bench.model = scripted(bench.folder, calls("look"), {"text": "Bye."}, {"text": "Bye."})
-    one = await running(
-        bench, Agent("desk", tools=(ledger.tool("look"),), after_tools="first output"), strategy=strategy
+    harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Bye."}, {"text": "Bye."})
+    one = await open_runner(
+        harness, Agent("desk", tools=(tool_log.tool("look"),), after_tools="first output"), strategy=strategy
     )
-    events = await say(one, "hello")
-    assert (own(events)[-1], one.output, len(bench.bodies)) == ("finished", "look done", 1)
-    await say(one, "well?")
+    events = await send_message(one, "hello")
+    assert (own_event_types(events)[-1], one.output, len(harness.bodies)) == ("finished", "look done", 1)
+    await send_message(one, "well?")
     new = ["call_1: look done", "user: well?"]
-    assert inputs(bench)[1] == (new if strategy in SERVERS else ["user: hello", "call look", *new])
+    assert request_inputs(harness)[1] == (new if strategy in SERVERS else ["user: hello", "call look", *new])
 
 
-async def test_settings_that_no_request_could_hold_are_refused_before_anything_is_kept(bench: Bench) -> None:
+async def test_settings_that_no_request_could_hold_are_refused_before_anything_is_kept(harness: ChatHarness) -> None:
     with pytest.raises(InputFault, match="the settings of agent 'desk' are not JSON"):
-        await running(bench, Agent("desk", settings={"temperature": float("nan")}))
-    assert await bench.store.sessions() == []
+        await open_runner(harness, Agent("desk", settings={"temperature": float("nan")}))
+    assert await harness.store.sessions() == []

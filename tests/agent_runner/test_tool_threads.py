@@ -11,7 +11,7 @@ import pytest
 
 from convo.agent_runner import user_code
 from convo.agent_runner.user_code import CallOutcome, capture_async, capture_on_thread
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 

@@ -7,7 +7,7 @@ from convo.agents.agent import Agent, Handoff
 from convo.agents.graph import Graph, graph
 from convo.agents.sdk import from_object
 from convo.errors import InputFault, NotFound
-from tests.steps import Steps
+from tests.call_count import CallCount
 
 
 def ways(found: Graph) -> dict[str, list[object]]:
@@ -61,10 +61,10 @@ def test_an_unknown_identity_is_not_found() -> None:
 @pytest.mark.parametrize("kind", ["by name", "by value", "foreign"])
 def test_finding_agents_takes_work_in_proportion_to_how_many_there_are(kind: str) -> None:
     def steps(count: int) -> int:
-        with Steps() as taken:
+        with CallCount() as taken:
             found = from_object(circle(count)) if kind == "foreign" else many(kind, count)
         assert len(found.agents) == count
-        return taken.taken
+        return taken.total
 
     few, more = steps(40), steps(160)
     assert more < 5 * few

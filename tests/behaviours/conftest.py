@@ -7,11 +7,11 @@ import pytest
 
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from tests.chat.conftest import Bench, both_ways, ledger
-from tests.chat.recorded import Recorded
-from tests.embedding import embedded
+from tests.chat.conftest import ChatHarness, read_mode, tool_log
+from tests.chat.recording_endpoint import RecordingEndpoint
+from tests.embedded_endpoint import make_embedded_endpoint
 
-__all__ = ["both_ways", "ledger"]
+__all__ = ["read_mode", "tool_log"]
 
 
 @pytest.fixture
@@ -22,5 +22,5 @@ async def store() -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def bench(store: Store, tmp_path: Path) -> Bench:
-    return Bench(store, Recorded(embedded(store)), tmp_path)
+def harness(store: Store, tmp_path: Path) -> ChatHarness:
+    return ChatHarness(store, RecordingEndpoint(make_embedded_endpoint(store)), tmp_path)

@@ -29,7 +29,7 @@ from convo.strategies.requests import decide_retry, reconcile
 from convo.strategies.selection import select_owner
 from convo.strategies.strategy import ConversationState, RetryAction
 from tests.runstate import snapshots
-from tests.runstate.stories import agents
+from tests.runstate.story_runs import story_graph
 
 START = Path(root_key("local"))
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
@@ -38,7 +38,7 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 def graph_of(scenario: str) -> Graph:
     """The agents of the newest release's snapshot."""
     found = next(one for one in snapshots.index() if (one["schema"], one["scenario"]) == ("1.21", scenario))
-    return agents(snapshots.story(found["file"]))
+    return story_graph(snapshots.story(found["file"]))
 
 
 def taken_from(scenario: str, document: Any, among: Graph | None = None, **given: Any) -> Any:

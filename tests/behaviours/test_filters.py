@@ -7,11 +7,19 @@ from convo.agents.agent import Agent
 from convo.errors import RunFailed
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
-from tests.chat.agents import calls, history, inputs, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.tool_log import ToolLog
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("read_mode")
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
@@ -19,72 +27,76 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 WHOLE = ["user: hello", "call look", "call_1: look done"]
 
 
-def desk(bench: Bench, ledger: Ledger) -> Agent:
-    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
-    return Agent("desk", "Answer.", tools=(ledger.tool("look"),))
+def desk(harness: ChatHarness, tool_log: ToolLog) -> Agent:
+    harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
+    return Agent("desk", "Answer.", tools=(tool_log.tool("look"),))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_filter_returns_something_else_the_run_fails_and_nobody_is_asked(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     conduct = RunConfig(input_filter=lambda data: data.items)
     with pytest.raises(RunFailed, match="did not return a ModelInput"):
-        await say(await running(bench, desk(bench, ledger), conduct, strategy=strategy), "hello")
-    assert bench.bodies == []
+        await send_message(await open_runner(harness, desk(harness, tool_log), conduct, strategy=strategy), "hello")
+    assert harness.bodies == []
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_filter_raises_the_run_fails_with_that_and_nobody_is_asked(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def broken(data: ModelInput) -> ModelInput:
         raise ValueError("no")
 
-    one = await running(bench, desk(bench, ledger), RunConfig(input_filter=broken), strategy=strategy)
+    one = await open_runner(harness, desk(harness, tool_log), RunConfig(input_filter=broken), strategy=strategy)
     with pytest.raises(RunFailed, match="the input filter raised ValueError: no") as failed:
-        await say(one, "hello")
+        await send_message(one, "hello")
     assert isinstance(failed.value.__cause__, RunFailed)
     assert isinstance(failed.value.__cause__.__cause__, ValueError)
-    assert bench.bodies == []
+    assert harness.bodies == []
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_filters_list_has_two_outputs_of_one_call_only_the_later_is_sent(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     late = {"type": "function_call_output", "call_id": "call_1", "output": "later"}
 
     def doubled(data: ModelInput) -> ModelInput:
-        return ModelInput([*data.items, late] if bench.bodies else data.items)
+        return ModelInput([*data.items, late] if harness.bodies else data.items)
 
-    await say(await running(bench, desk(bench, ledger), RunConfig(input_filter=doubled), strategy=strategy), "hello")
-    assert inputs(bench)[1] == (["call_1: later"] if strategy in SERVERS else [*WHOLE[:2], "call_1: later"])
+    await send_message(
+        await open_runner(harness, desk(harness, tool_log), RunConfig(input_filter=doubled), strategy=strategy), "hello"
+    )
+    assert request_inputs(harness)[1] == (["call_1: later"] if strategy in SERVERS else [*WHOLE[:2], "call_1: later"])
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_filter_rewrites_the_input_the_store_keeps_what_was_said(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     conduct = RunConfig(
         input_filter=lambda data: ModelInput([user_message("HELLO")] if len(data.items) == 1 else data.items)
     )
-    await say(await running(bench, desk(bench, ledger), conduct, strategy=strategy), "hello")
-    assert inputs(bench)[0] == ["user: HELLO"]
-    assert words(await history(bench)) == [*WHOLE, "assistant: Done."]
+    await send_message(await open_runner(harness, desk(harness, tool_log), conduct, strategy=strategy), "hello")
+    assert request_inputs(harness)[0] == ["user: HELLO"]
+    assert item_lines(await stored_items(harness)) == [*WHOLE, "assistant: Done."]
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_filter_changes_its_list_in_place_only_this_request_is_affected(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def adds(data: ModelInput) -> ModelInput:
-        if not bench.bodies:
+        if not harness.bodies:
             data.items[0] = user_message("changed")
             data.items.append(assistant_message("this once"))
         return data
 
-    await say(await running(bench, desk(bench, ledger), RunConfig(input_filter=adds), strategy=strategy), "hello")
-    assert inputs(bench)[0] == ["user: changed", "assistant: this once"]
-    assert words(await history(bench))[0] == "user: hello"
-    assert inputs(bench)[1:] == [WHOLE]
+    await send_message(
+        await open_runner(harness, desk(harness, tool_log), RunConfig(input_filter=adds), strategy=strategy), "hello"
+    )
+    assert request_inputs(harness)[0] == ["user: changed", "assistant: this once"]
+    assert item_lines(await stored_items(harness))[0] == "user: hello"
+    assert request_inputs(harness)[1:] == [WHOLE]

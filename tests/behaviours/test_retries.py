@@ -8,12 +8,20 @@ import pytest
 from convo.agents.agent import Agent
 from convo.errors import RequestRefused, TryLater, Unreachable
 from convo.history.records import Session, Strategy
-from tests.chat.agents import calls, history, inputs, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
-from tests.chat.recorded import Fault
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.recording_endpoint import EndpointFault
+from tests.chat.tool_log import ToolLog
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("read_mode")
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
@@ -24,122 +32,128 @@ CUT = Unreachable("the connection broke")
 OUTPUT = "call_1: look done"
 
 
-async def session(bench: Bench) -> Session:
-    found = await bench.store.session("mine")
+async def session(harness: ChatHarness) -> Session:
+    found = await harness.store.session("mine")
     assert found
     return found
 
 
-async def faulty(bench: Bench, ledger: Ledger, strategy: Strategy, *faults: Fault) -> None:
+async def faulty(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *faults: EndpointFault) -> None:
     """A run with one call of a tool, whose requests meet `faults`, the first ones first."""
-    bench.model = scripted(bench.folder, calls("look"), {"text": "It is all done, and here is what came of it."})
-    bench.endpoint.faults = list(faults)
-    await say(await running(bench, Agent("desk", tools=(ledger.tool("look"),)), strategy=strategy), "hello")
+    harness.model = scripted_model(
+        harness.folder, tool_calls("look"), {"text": "It is all done, and here is what came of it."}
+    )
+    harness.endpoint.faults = list(faults)
+    await send_message(
+        await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), strategy=strategy), "hello"
+    )
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_an_ordinary_error_comes_it_is_raised_after_one_attempt(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     with pytest.raises(RequestRefused):
-        await faulty(bench, ledger, strategy, Fault(RequestRefused("no", status=400)))
-    assert (len(bench.bodies), bench.clock.sleeps_s) == (1, [])
+        await faulty(harness, tool_log, strategy, EndpointFault(RequestRefused("no", status=400)))
+    assert (len(harness.bodies), harness.clock.sleeps_s) == (1, [])
 
 
 async def test_when_a_conversation_is_locked_the_same_is_tried_three_times_more_with_growing_waits(
-    bench: Bench, ledger: Ledger
+    harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    await faulty(bench, ledger, Strategy.CONVERSATION, *[Fault(LOCKED)] * 3)
-    assert bench.bodies[0] == bench.bodies[1] == bench.bodies[2] == bench.bodies[3]
-    assert [int(seconds) for seconds in bench.clock.sleeps_s] == [1, 2, 4]
-    assert inputs(bench)[4:] == [[OUTPUT]]
+    await faulty(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED)] * 3)
+    assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2] == harness.bodies[3]
+    assert [int(seconds) for seconds in harness.clock.sleeps_s] == [1, 2, 4]
+    assert request_inputs(harness)[4:] == [[OUTPUT]]
 
 
-async def test_when_a_conversation_stays_locked_the_last_failure_is_raised(bench: Bench, ledger: Ledger) -> None:
+async def test_when_a_conversation_stays_locked_the_last_failure_is_raised(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
     with pytest.raises(TryLater, match="locked"):
-        await faulty(bench, ledger, Strategy.CONVERSATION, *[Fault(LOCKED)] * 5)
-    assert len(bench.bodies) == 4
+        await faulty(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED)] * 5)
+    assert len(harness.bodies) == 4
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 @pytest.mark.parametrize("failure", [DOWN, CUT])
 async def test_when_a_request_that_nobody_keeps_fails_the_identical_input_goes_out_again(
-    bench: Bench, ledger: Ledger, strategy: Strategy, failure: Any
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
 ) -> None:
-    await faulty(bench, ledger, strategy, Fault(failure), Fault(failure))
-    assert bench.bodies[0] == bench.bodies[1] == bench.bodies[2]
-    assert inputs(bench)[3] == ["user: hello", "call look", OUTPUT]
+    await faulty(harness, tool_log, strategy, EndpointFault(failure), EndpointFault(failure))
+    assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2]
+    assert request_inputs(harness)[3] == ["user: hello", "call look", OUTPUT]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_an_answer_was_lost_a_conversation_is_read_instead_of_asked_and_a_chain_forks(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(bench, ledger, strategy, Fault(CUT, after=None), Fault(CUT, after=None))
+    await faulty(harness, tool_log, strategy, EndpointFault(CUT, after=None), EndpointFault(CUT, after=None))
     if strategy is Strategy.CONVERSATION:
-        assert inputs(bench) == [["user: hello"], [OUTPUT]]
+        assert request_inputs(harness) == [["user: hello"], [OUTPUT]]
     else:
-        assert inputs(bench) == [*[["user: hello"]] * 3, [OUTPUT]]
-        first, *_ = await bench.store.links((await session(bench)).id)
-        assert [body.get("previous_response_id") for body in bench.bodies] == [None, None, None, first.id]
+        assert request_inputs(harness) == [*[["user: hello"]] * 3, [OUTPUT]]
+        first, *_ = await harness.store.links((await session(harness)).id)
+        assert [body.get("previous_response_id") for body in harness.bodies] == [None, None, None, first.id]
     said = "assistant: It is all done, and here is what came of it."
-    assert words(await history(bench)) == ["user: hello", "call look", OUTPUT, said]
-    assert ledger.ran == ["look"]
+    assert item_lines(await stored_items(harness)) == ["user: hello", "call look", OUTPUT, said]
+    assert tool_log.ran == ["look"]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 @pytest.mark.parametrize("failure", [LOCKED, TryLater("slow down", status=429)])
 async def test_when_a_failure_is_known_to_be_safe_the_same_goes_out_again_and_the_next_turn_sends_only_what_is_new(
-    bench: Bench, ledger: Ledger, strategy: Strategy, failure: Any
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
 ) -> None:
-    await faulty(bench, ledger, strategy, Fault(failure))
-    assert bench.bodies[0] == bench.bodies[1]
-    assert inputs(bench) == [["user: hello"], ["user: hello"], [OUTPUT]]
+    await faulty(harness, tool_log, strategy, EndpointFault(failure))
+    assert harness.bodies[0] == harness.bodies[1]
+    assert request_inputs(harness) == [["user: hello"], ["user: hello"], [OUTPUT]]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_piece_of_the_answer_has_come_nothing_is_asked_again(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     """The first answer is a call in five events; the second breaks off behind its first words."""
     with pytest.raises(Unreachable):
-        await faulty(bench, ledger, strategy, Fault(CUT, after=4))
-    assert (len(bench.bodies), ledger.ran) == (1, [])
+        await faulty(harness, tool_log, strategy, EndpointFault(CUT, after=4))
+    assert (len(harness.bodies), tool_log.ran) == (1, [])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_an_answer_has_only_been_announced_the_same_goes_out_again(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(bench, ledger, strategy, Fault(TryLater("slow down", status=429), after=2))
-    assert (bench.bodies[0] == bench.bodies[1], len(bench.bodies), ledger.ran) == (True, 3, ["look"])
+    await faulty(harness, tool_log, strategy, EndpointFault(TryLater("slow down", status=429), after=2))
+    assert (harness.bodies[0] == harness.bodies[1], len(harness.bodies), tool_log.ran) == (True, 3, ["look"])
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_request_is_tried_again_the_input_that_is_kept_stays_and_stands_there_once(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(bench, ledger, strategy, Fault(DOWN), Fault(DOWN))
+    await faulty(harness, tool_log, strategy, EndpointFault(DOWN), EndpointFault(DOWN))
     said = "assistant: It is all done, and here is what came of it."
-    assert words(await history(bench)) == ["user: hello", "call look", OUTPUT, said]
+    assert item_lines(await stored_items(harness)) == ["user: hello", "call look", OUTPUT, said]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_request_is_cancelled_it_is_never_tried_again(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     with pytest.raises(asyncio.CancelledError):
-        await faulty(bench, ledger, strategy, Fault(asyncio.CancelledError()))
-    assert (len(bench.bodies), bench.clock.sleeps_s) == (1, [])
+        await faulty(harness, tool_log, strategy, EndpointFault(asyncio.CancelledError()))
+    assert (len(harness.bodies), harness.clock.sleeps_s) == (1, [])
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_attempts_failed_each_answer_is_counted_and_no_attempt(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(bench, ledger, strategy, Fault(DOWN), Fault(DOWN))
-    session = await bench.store.session("mine")
+    await faulty(harness, tool_log, strategy, EndpointFault(DOWN), EndpointFault(DOWN))
+    session = await harness.store.session("mine")
     assert session
-    links = await bench.store.links(session.id)
-    assert (len(bench.bodies), [link.status for link in links]) == (4, ["completed", "completed"])
+    links = await harness.store.links(session.id)
+    assert (len(harness.bodies), [link.status for link in links]) == (4, ["completed", "completed"])
     assert all(link.usage and link.usage["total_tokens"] for link in links)

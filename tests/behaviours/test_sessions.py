@@ -12,13 +12,22 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided
 from convo.tools.tool import tool
-from tests.chat.agents import calls, history, inputs, read, running, say, scripted, words
-from tests.chat.conftest import Bench
-from tests.chat.ledger import Ledger
-from tests.chat.recorded import Fault
-from tests.stores.refusing import Refusing
+from tests.chat.agent_runs import (
+    item_lines,
+    open_runner,
+    read_events,
+    request_inputs,
+    scripted_model,
+    send_message,
+    stored_items,
+    tool_calls,
+)
+from tests.chat.conftest import ChatHarness
+from tests.chat.recording_endpoint import EndpointFault
+from tests.chat.tool_log import ToolLog
+from tests.stores.failing_store import FailingStore
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("read_mode")
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
@@ -35,18 +44,18 @@ def output(call_id: str, said: str = "done") -> Item:
 THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 
 
-async def asked_after(bench: Bench, *items: Item, limit: int | None = None) -> list[str]:
+async def asked_after(harness: ChatHarness, *items: Item, limit: int | None = None) -> list[str]:
     """What a model is sent of a history in a file, with "more" behind it; the file keeps all of it."""
-    (bench.folder / "talk.json").write_text(json.dumps(items))
-    one = await running(bench, Agent("desk"), RunConfig(session_limit=limit), strategy=Strategy.REPLAY)
+    (harness.folder / "talk.json").write_text(json.dumps(items))
+    one = await open_runner(harness, Agent("desk"), RunConfig(session_limit=limit), strategy=Strategy.REPLAY)
     try:
-        await say(one, "more")
+        await send_message(one, "more")
     except RequestRefused:
-        assert words(await history(bench)) == words([*items, user_message("more")])
+        assert item_lines(await stored_items(harness)) == item_lines([*items, user_message("more")])
     else:
-        kept = json.loads((bench.folder / "talk.json").read_text())
-        assert words(kept)[: len(items)] == words(items)
-    return inputs(bench)[0]
+        kept = json.loads((harness.folder / "talk.json").read_text())
+        assert item_lines(kept)[: len(items)] == item_lines(items)
+    return request_inputs(harness)[0]
 
 
 # -- what the model gets ----------------------------------------------------------------------------------
@@ -54,18 +63,18 @@ async def asked_after(bench: Bench, *items: Item, limit: int | None = None) -> l
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_session_holds_items_the_input_is_the_history_and_what_is_new(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
-    one = await running(bench, Agent("desk"), strategy=strategy)
-    await say(one, "one")
-    await say(one, "two")
-    assert inputs(bench) == [["user: one"], ["user: one", "assistant: one", "user: two"]]
-    assert words(await history(bench)) == ["user: one", "assistant: one", "user: two", "assistant: two"]
+    one = await open_runner(harness, Agent("desk"), strategy=strategy)
+    await send_message(one, "one")
+    await send_message(one, "two")
+    assert request_inputs(harness) == [["user: one"], ["user: one", "assistant: one", "user: two"]]
+    assert item_lines(await stored_items(harness)) == ["user: one", "assistant: one", "user: two", "assistant: two"]
 
 
 @pytest.mark.parametrize("limit", [None, 2])
 async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_and_without_a_limit_it_is_kept(
-    bench: Bench, limit: int | None
+    harness: ChatHarness, limit: int | None
 ) -> None:
     """Without a limit the endpoint is left to say what it thinks of an output without a call."""
     items = (
@@ -73,26 +82,26 @@ async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_a
         if limit is None
         else (called("c1"), output("c1"), assistant_message("done"))
     )
-    sent = await asked_after(bench, *items, limit=limit)
+    sent = await asked_after(harness, *items, limit=limit)
     assert sent == ([] if limit else ["c1: done"]) + ["assistant: done", "user: more"]
 
 
 async def test_when_history_holds_a_call_without_output_it_and_the_reasoning_before_it_are_left_out(
-    bench: Bench,
+    harness: ChatHarness,
 ) -> None:
-    sent = await asked_after(bench, user_message("hi"), THOUGHT, called("c1"), user_message("well"), limit=9)
+    sent = await asked_after(harness, user_message("hi"), THOUGHT, called("c1"), user_message("well"), limit=9)
     assert sent == ["user: hi", "user: well", "user: more"]
 
 
-async def test_when_two_outputs_share_a_call_the_later_one_is_sent(bench: Bench) -> None:
+async def test_when_two_outputs_share_a_call_the_later_one_is_sent(harness: ChatHarness) -> None:
     items = (user_message("hi"), called("c1"), output("c1", "first"), output("c1", "second"), assistant_message("done"))
-    sent = await asked_after(bench, *items)
+    sent = await asked_after(harness, *items)
     assert sent == ["user: hi", "call look", "c1: second", "assistant: done", "user: more"]
 
 
-async def test_when_messages_are_equal_they_are_never_merged(bench: Bench) -> None:
+async def test_when_messages_are_equal_they_are_never_merged(harness: ChatHarness) -> None:
     twin = {**assistant_message("yes"), "id": "msg_1"}
-    assert await asked_after(bench, user_message("hi"), twin, user_message("hi"), twin) == [
+    assert await asked_after(harness, user_message("hi"), twin, user_message("hi"), twin) == [
         *("user: hi", "assistant: yes") * 2,
         "user: more",
     ]
@@ -103,43 +112,52 @@ async def test_when_messages_are_equal_they_are_never_merged(bench: Bench) -> No
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_run_ends_the_store_holds_input_call_output_and_answer_in_this_order(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
-    await say(await running(bench, Agent("desk", tools=(ledger.tool("look"),)), strategy=strategy), "hello")
-    assert words(await history(bench)) == ["user: hello", "call look", "call_1: look done", "assistant: Done."]
+    harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
+    await send_message(
+        await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), strategy=strategy), "hello"
+    )
+    assert item_lines(await stored_items(harness)) == [
+        "user: hello",
+        "call look",
+        "call_1: look done",
+        "assistant: Done.",
+    ]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_the_first_model_call_fails_the_input_is_kept_already(bench: Bench, strategy: Strategy) -> None:
-    one = await running(bench, Agent("desk"), strategy=strategy)
-    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+async def test_when_the_first_model_call_fails_the_input_is_kept_already(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
+    one = await open_runner(harness, Agent("desk"), strategy=strategy)
+    harness.endpoint.faults = [EndpointFault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
-        await say(one, "hello")
-    assert words(await history(bench)) == ["user: hello"]
+        await send_message(one, "hello")
+    assert item_lines(await stored_items(harness)) == ["user: hello"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself(
-    bench: Bench, ledger: Ledger, strategy: Strategy
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    store: Any = Refusing(bench.store, StoreUnavailable("the disk is gone"), down=False)
-    bench = Bench(store, bench.endpoint, bench.folder)
+    store: Any = FailingStore(harness.store, StoreUnavailable("the disk is gone"), failing=False)
+    harness = ChatHarness(store, harness.endpoint, harness.folder)
 
     def pay() -> str:
-        ledger.ran.append("pay")
-        store.down = True
+        tool_log.ran.append("pay")
+        store.failing = True
         return "paid"
 
     agent = Agent("desk", tools=(tool(needs_approval=True)(pay),))
-    bench.model = scripted(bench.folder, calls("pay"), {"text": "Done."})
-    one = await running(bench, agent, strategy=strategy)
-    await say(one, "hello")
+    harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Done."})
+    one = await open_runner(harness, agent, strategy=strategy)
+    await send_message(one, "hello")
     await one.apply_decisions(ApprovalDecided("call_1", approve=True))
     with pytest.raises(StoreUnavailable):
-        await read(one.resume())
-    store.down = False
-    other = await running(bench, agent)
-    await read(other.resume())
+        await read_events(one.resume())
+    store.failing = False
+    other = await open_runner(harness, agent)
+    await read_events(other.resume())
     assert [(call.id, call.stage.name) for call in other.pending_calls] == [("call_1", "OUTCOME_UNKNOWN")]
-    assert ledger.ran == ["pay"]
+    assert tool_log.ran == ["pay"]

@@ -51,7 +51,7 @@ def check(shown: Shown) -> None:
     function = getattr(module, shown.function)
     assert not {mark.name for mark in marked(function) + marked(module)} & LEFT_OUT
     asked = marks(function) | marks(module) | set(inspect.signature(function).parameters)
-    assert shown.both == ("both_ways" in asked)
+    assert shown.both == ("read_mode" in asked)
     assert shown.both <= inspect.iscoroutinefunction(function)
 
 

@@ -245,7 +245,7 @@ def main() -> None:
     said.add_argument("--requests", type=int, default=2000)
     given = said.parse_args()
     os.environ["NO_PROXY"] = "127.0.0.1"
-    database = nullcontext(None) if given.postgres else databases.started(settings=databases.DURABLE)
+    database = nullcontext(None) if given.postgres else databases.start_server(settings=databases.DURABLE)
     with database as own, TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         os.environ["CONVO_HOME"] = str(folder / "home")

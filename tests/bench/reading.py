@@ -27,7 +27,7 @@ from convo.history.tree import Path as History
 from convo.history.tree import root_key
 from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 ITEMS = 10_000
 MOST = 15.0

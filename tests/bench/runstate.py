@@ -28,7 +28,7 @@ from convo.runstate.identity import parse_state_call
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Script, graph
-from tests.runstate.snapshots import document, of_label, story
+from tests.runstate.snapshots import document, entries_of_label, story
 
 SCENARIO = "single_approval"
 ROUNDS = 5
@@ -133,7 +133,7 @@ def process(argv: list[str]) -> None:
 def main(*lengths: int) -> int:
     logging.disable(logging.CRITICAL)
     slow = 0
-    told = story(next(entry["file"] for entry in of_label("1.21") if entry["scenario"] == SCENARIO))
+    told = story(next(entry["file"] for entry in entries_of_label("1.21") if entry["scenario"] == SCENARIO))
     print(HEAD)
     for items in lengths:
         words = json.dumps(long_state(items), indent=2)

@@ -22,7 +22,7 @@ from typing import Any
 import pexpect
 
 from convo.cli.app import COMMANDS
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 EMPTY = {
     "pyproject.toml": (

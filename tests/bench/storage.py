@@ -27,8 +27,8 @@ from convo.history.items import Item
 from convo.history.records import Strategy
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import json_bytes, long_chat
-from tests.stores.sqlite.measuring import stored
+from tests.stores.chat_transactions import json_bytes, long_chat
+from tests.stores.sqlite.file_size import measure_file
 
 LAST = 100
 FLOOR = "full copy"
@@ -89,7 +89,7 @@ async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
     read_s = time.perf_counter() - began
     await again.aclose()
     last = statistics.median(seconds[-LAST * len(turn.changes) :])
-    size = stored(file)
+    size = measure_file(file)
     return Cost(strategy, turns, new, size.file, size.histories, last * 1e6, read_s * 1e3, peak_mb())
 
 

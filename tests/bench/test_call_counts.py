@@ -15,7 +15,7 @@ import pytest
 
 from tests.bench.call_counts import CallCounter
 from tests.bench.traces import TRACES, Trace, running_upstream, workspace
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 SAMPLE = """
 import asyncio

@@ -38,7 +38,7 @@ from typing import Any, TypeAlias
 
 from tests.bench.gateway import free_port
 from tests.bench.upstream import CHAT_USAGE, chunk
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 COUNT = Path(__file__).with_name("call_counts.py")
 

@@ -16,24 +16,24 @@ from convo.history.records import Strategy
 from convo.stores.base import Store
 from convo.stores.factory import open_store
 from convo.strategies.selection import select_owner
-from tests.chat.ledger import Ledger
-from tests.chat.recorded import Recorded
+from tests.chat.recording_endpoint import RecordingEndpoint
+from tests.chat.tool_log import ToolLog
 from tests.clock import FixedClock, counting_ids
-from tests.embedding import embedded
+from tests.embedded_endpoint import make_embedded_endpoint
 
 
 @dataclass
-class Bench:
+class ChatHarness:
     """One store, and chats on it that can be opened again as another process would."""
 
     store: Store
-    endpoint: Recorded
+    endpoint: RecordingEndpoint
     folder: Path
     clock: FixedClock = field(default_factory=FixedClock)
     model: str = "scripted/echo"
 
     def __post_init__(self) -> None:
-        self.edges = ChatDeps(self.store, self.endpoint, self.clock, counting_ids())
+        self.deps = ChatDeps(self.store, self.endpoint, self.clock, counting_ids())
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -43,22 +43,22 @@ class Bench:
         """A chat, new or as another process would go on with it."""
         if strategy is Strategy.REPLAY and handle is None:
             handle = str(self.folder / "talk.json")
-        want = select_owner([strategy] if strategy else [], handle)
-        session = await find_selected_session(self.store, want)
-        return await open_chat(want, session, RequestOptions(self.model, self.model), self.edges, name=name)
+        selection = select_owner([strategy] if strategy else [], handle)
+        session = await find_selected_session(self.store, selection)
+        return await open_chat(selection, session, RequestOptions(self.model, self.model), self.deps, name=name)
 
 
 async def say(chat: Chat, words: str) -> str:
     """Say `words`, read the answer to its end, and return its words."""
-    return answer([event async for event in chat.send([user_message(words)])])
+    return answer_text([event async for event in chat.send([user_message(words)])])
 
 
-def answer(events: list[StreamEvent]) -> str:
+def answer_text(events: list[StreamEvent]) -> str:
     output: list[Item] = events[-1]["response"]["output"]
     return "".join(item_text(item) for item in output)
 
 
-Opened = Callable[[str], Awaitable[Store]]
+OpenStore = Callable[[str], Awaitable[Store]]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -69,17 +69,17 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture(params=["streamed", "collected"])
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def read_mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs are read event by event, and then once more as a whole."""
-    monkeypatch.setattr("tests.chat.agents.WAY", request.param)
+    monkeypatch.setattr("tests.chat.agent_runs.READ_MODE", request.param)
     return str(request.param)
 
 
 @pytest.fixture
-def bench(store: Store, tmp_path: Path) -> Bench:
-    return Bench(store, Recorded(embedded(store)), tmp_path)
+def harness(store: Store, tmp_path: Path) -> ChatHarness:
+    return ChatHarness(store, RecordingEndpoint(make_embedded_endpoint(store)), tmp_path)
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def tool_log() -> ToolLog:
+    return ToolLog()

@@ -14,9 +14,9 @@ import pytest
 from convo.history.items import is_user_message, item_text
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
-from tests.chat.chatter import NAME
-from tests.running import ROOT
-from tests.warm import Begun
+from tests.chat.chat_process import NAME
+from tests.command_runner import ROOT
+from tests.fork_server import ConvoProcess
 
 LONGEST_LIFE_S = 0.08
 
@@ -24,7 +24,7 @@ LONGEST_LIFE_S = 0.08
 def live_and_die(database: Path, strategy: Strategy, file: Path, life_s: float) -> list[str]:
     """Let a chatter live for `life_s` after it is ready, kill it; the links it called confirmed."""
     words, pipe = [str(database), strategy, str(file)], subprocess.PIPE
-    with Begun(words, module="tests.chat.chatter", stdout=pipe, stderr=pipe, cwd=ROOT) as child:
+    with ConvoProcess(words, module="tests.chat.chat_process", stdout=pipe, stderr=pipe, cwd=ROOT) as child:
         assert child.stdout
         if child.stdout.readline() != "ready\n":
             pytest.fail(f"it could not go on: {child.communicate()[1]}")

@@ -21,10 +21,10 @@ from convo.errors import (
 from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store
-from tests.chat.conftest import Bench, say
-from tests.chat.recorded import Fault
-from tests.stores.refusing import Refusing
-from tests.wire import spoken
+from tests.chat.conftest import ChatHarness, say
+from tests.chat.recording_endpoint import EndpointFault
+from tests.request_items import message_lines
+from tests.stores.failing_store import FailingStore
 
 UNASKED: list[ConvoError] = [
     Unreachable("no such host", code=NO_CONNECTION),
@@ -63,66 +63,68 @@ class Everything:
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
 async def test_who_does_not_keep_it_finds_everything_as_it_was(
-    bench: Bench, strategy: Strategy, failure: ConvoError, tmp_path: Path
+    harness: ChatHarness, strategy: Strategy, failure: ConvoError, tmp_path: Path
 ) -> None:
-    chat = await bench.open(strategy, name="mine")
+    chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
-    everything = Everything(bench.store, tmp_path)
+    everything = Everything(harness.store, tmp_path)
     before = await everything.now()
-    bench.clock.advance(60)
-    bench.endpoint.faults = [Fault(failure)]
+    harness.clock.advance(60)
+    harness.endpoint.faults = [EndpointFault(failure)]
 
     await fail(chat, failure, keep=False)
 
     assert await everything.now() == before
     assert chat.turn is None
     assert await say(chat, "three") == "three"
-    assert spoken(chat.state.path.items) == ["user: one", "assistant: one", "user: three", "assistant: three"]
+    assert message_lines(chat.state.path.items) == ["user: one", "assistant: one", "user: three", "assistant: three"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
 async def test_a_new_session_that_nobody_keeps_is_gone(
-    bench: Bench, strategy: Strategy, failure: ConvoError, tmp_path: Path
+    harness: ChatHarness, strategy: Strategy, failure: ConvoError, tmp_path: Path
 ) -> None:
-    everything = Everything(bench.store, tmp_path)
+    everything = Everything(harness.store, tmp_path)
     before = await everything.now()
-    chat = await bench.open(strategy)
-    bench.endpoint.faults = [Fault(failure)]
+    chat = await harness.open(strategy)
+    harness.endpoint.faults = [EndpointFault(failure)]
 
     await fail(chat, failure, keep=False)
 
     assert await everything.now() == before
     assert await say(chat, "three") == "three"
-    assert [session.name for session in await bench.store.sessions()] == ["three"]
+    assert [session.name for session in await harness.store.sessions()] == ["three"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
-async def test_who_keeps_it_has_it_still(bench: Bench, strategy: Strategy, failure: ConvoError) -> None:
-    chat = await bench.open(strategy, name="mine")
-    bench.endpoint.faults = [Fault(failure)]
+async def test_who_keeps_it_has_it_still(harness: ChatHarness, strategy: Strategy, failure: ConvoError) -> None:
+    chat = await harness.open(strategy, name="mine")
+    harness.endpoint.faults = [EndpointFault(failure)]
     await fail(chat, failure, keep=True)
-    again = await bench.open(None, "mine")
-    assert spoken([node.item for node in again.state.unconfirmed_nodes]) == ["user: two"]
+    again = await harness.open(None, "mine")
+    assert message_lines([node.item for node in again.state.unconfirmed_nodes]) == ["user: two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", ASKED, ids=kind_of)
-async def test_what_somebody_was_asked_is_kept(bench: Bench, strategy: Strategy, failure: ConvoError) -> None:
-    chat = await bench.open(strategy, name="mine")
-    bench.endpoint.faults = [Fault(failure)] * 4
+async def test_what_somebody_was_asked_is_kept(harness: ChatHarness, strategy: Strategy, failure: ConvoError) -> None:
+    chat = await harness.open(strategy, name="mine")
+    harness.endpoint.faults = [EndpointFault(failure)] * 4
     await fail(chat, failure, keep=False)
-    assert spoken([node.item for node in chat.state.unconfirmed_nodes]) == ["user: two"]
+    assert message_lines([node.item for node in chat.state.unconfirmed_nodes]) == ["user: two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy, name="mine")
+async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
+    chat = await harness.open(strategy, name="mine")
     gone = Unreachable("no such host", code=NO_CONNECTION)
-    bench.endpoint.faults = [Fault(TryLater("down", status=503)), Fault(gone)]
+    harness.endpoint.faults = [EndpointFault(TryLater("down", status=503)), EndpointFault(gone)]
     await fail(chat, gone, keep=False)
-    assert spoken([node.item for node in chat.state.unconfirmed_nodes]) == ["user: two"]
+    assert message_lines([node.item for node in chat.state.unconfirmed_nodes]) == ["user: two"]
 
 
 # -- a store that is full --------------------------------------------------------------------------
@@ -130,11 +132,13 @@ async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(benc
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_the_chat_whole(
-    store: Store, bench: Bench, strategy: Strategy
+    store: Store, harness: ChatHarness, strategy: Strategy
 ) -> None:
-    full: Any = Refusing(store, StoreFull("no room"), down=False, which=lambda change: change.session and change.links)
-    bench.edges = type(bench.edges)(full, bench.endpoint, bench.clock, bench.edges.new_id)
-    chat = await bench.open(strategy, name="mine")
+    full: Any = FailingStore(
+        store, StoreFull("no room"), failing=False, which=lambda change: change.session and change.links
+    )
+    harness.deps = type(harness.deps)(full, harness.endpoint, harness.clock, harness.deps.new_id)
+    chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
     full.down = True
     with pytest.raises(StoreFull):
@@ -145,7 +149,7 @@ async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_th
     full.down = False
 
     await say(chat, "three")
-    again = await bench.open(None, "mine")
-    asked = [item for item in spoken(again.state.path.items) if item.startswith("user")]
+    again = await harness.open(None, "mine")
+    asked = [item for item in message_lines(again.state.path.items) if item.startswith("user")]
     assert asked == ["user: one", "user: two", "user: three"]
     assert not again.state.unconfirmed_nodes

@@ -10,16 +10,16 @@ from convo.chat.open import fork_session
 from convo.errors import InvalidUsage, NotFound, RequestRefused, WrongOwner
 from convo.history.items import item_text
 from convo.history.records import Strategy
-from tests.chat.conftest import Bench, say
-from tests.chat.recorded import Fault
-from tests.wire import spoken, state
+from tests.chat.conftest import ChatHarness, say
+from tests.chat.recording_endpoint import EndpointFault
+from tests.request_items import message_lines, state_fields
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 MOVING = [*CLIENTS, Strategy.CHAIN]
 
 
-async def talked(bench: Bench, strategy: Strategy, *words: str) -> Chat:
-    chat = await bench.open(strategy, name="mine")
+async def talked(harness: ChatHarness, strategy: Strategy, *words: str) -> Chat:
+    chat = await harness.open(strategy, name="mine")
     for one in words:
         await say(chat, one)
     return chat
@@ -30,8 +30,8 @@ def said(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Strategy) -> None:
-    chat, heads = await talked(bench, strategy, "one", "two", "three"), UndoStack()
+async def test_what_was_taken_back_is_taken_up_again(harness: ChatHarness, strategy: Strategy) -> None:
+    chat, heads = await talked(harness, strategy, "one", "two", "three"), UndoStack()
     stood, last = chat.state, chat.record.last_link
     await heads.undo(chat)
     await heads.undo(chat)
@@ -44,8 +44,10 @@ async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Str
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_after_something_else_was_said_there_is_nothing_to_take_up(bench: Bench, strategy: Strategy) -> None:
-    chat, heads = await talked(bench, strategy, "one", "two"), UndoStack()
+async def test_after_something_else_was_said_there_is_nothing_to_take_up(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
+    chat, heads = await talked(harness, strategy, "one", "two"), UndoStack()
     await heads.undo(chat)
     await say(chat, "other")
     stood = chat.state
@@ -57,49 +59,52 @@ async def test_after_something_else_was_said_there_is_nothing_to_take_up(bench: 
 @pytest.mark.parametrize("strategy", MOVING)
 @pytest.mark.parametrize("number", [1, -2])
 async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
-    bench: Bench, strategy: Strategy, number: int
+    harness: ChatHarness, strategy: Strategy, number: int
 ) -> None:
-    chat = await talked(bench, strategy, "one")
+    chat = await talked(harness, strategy, "one")
     confirmed = chat.session.handle if strategy is Strategy.CHAIN else None
     for words in ("two", "three"):
         await say(chat, words)
     await UndoStack().undo(chat, number)
     await say(chat, "other")
     assert said(chat) == ["one", "one", "other", "other"]
-    body = bench.bodies[-1]
+    body = harness.bodies[-1]
     if confirmed:
-        assert (spoken(body["input"]), state(body)) == (["user: other"], {"previous_response_id": confirmed})
+        assert (message_lines(body["input"]), state_fields(body)) == (
+            ["user: other"],
+            {"previous_response_id": confirmed},
+        )
     else:
         assert len(body["input"]) == 3
     assert chat.turn
     assert chat.turn.link
-    assert chat.turn.link.parent_id == (await bench.store.links(chat.session.id))[0].id
+    assert chat.turn.link.parent_id == (await harness.store.links(chat.session.id))[0].id
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_what_was_left_stays_in_the_store(bench: Bench, strategy: Strategy) -> None:
-    chat = await talked(bench, strategy, "one", "two")
+async def test_what_was_left_stays_in_the_store(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await talked(harness, strategy, "one", "two")
     left = chat.record.last_link
     await UndoStack().undo(chat, 1)
     await say(chat, "other")
     assert left
-    assert [item_text(item) for item in (await bench.store.path(left.head)).items] == ["one", "one", "two", "two"]
+    assert [item_text(item) for item in (await harness.store.path(left.head)).items] == ["one", "one", "two", "two"]
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_another_process_finds_the_head_where_it_was_moved_to(bench: Bench, strategy: Strategy) -> None:
-    chat = await talked(bench, strategy, "one", "two", "three")
+async def test_another_process_finds_the_head_where_it_was_moved_to(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await talked(harness, strategy, "one", "two", "three")
     await UndoStack().undo(chat, 1)
-    again = await bench.open(handle="mine")
+    again = await harness.open(handle="mine")
     assert said(again) == ["one", "one"]
     assert again.state == chat.state
     if strategy is Strategy.REPLAY:
-        assert len(json.loads((bench.folder / "talk.json").read_text())) == 2
+        assert len(json.loads((harness.folder / "talk.json").read_text())) == 2
 
 
-async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_else(bench: Bench) -> None:
-    chat, heads = await talked(bench, Strategy.CONVERSATION, "one"), UndoStack()
-    bench.endpoint.faults.append(Fault(RequestRefused("No.")))
+async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_else(harness: ChatHarness) -> None:
+    chat, heads = await talked(harness, Strategy.CONVERSATION, "one"), UndoStack()
+    harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
     with pytest.raises(RequestRefused):
         await say(chat, "two")
     await heads.undo(chat)
@@ -112,12 +117,12 @@ async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_els
             await heads.undo(chat, number)
         assert "convo convert" in refused.value.hint
     with pytest.raises(WrongOwner):
-        await fork_session(chat.session, chat.options, bench.edges)
+        await fork_session(chat.session, chat.options, harness.deps)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_turn_that_is_not_there_changes_nothing(bench: Bench, strategy: Strategy) -> None:
-    chat = await talked(bench, strategy, "one")
+async def test_a_turn_that_is_not_there_changes_nothing(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await talked(harness, strategy, "one")
     stood = chat.state
     for number in (2, -2, 99):
         with pytest.raises(NotFound):
@@ -128,13 +133,13 @@ async def test_a_turn_that_is_not_there_changes_nothing(bench: Bench, strategy: 
 # -- calls and their outputs are one unit ----------------------------------------------------------
 
 
-async def called(bench: Bench, strategy: Strategy) -> Chat:
+async def called(harness: ChatHarness, strategy: Strategy) -> Chat:
     """A turn of its own, then one in which two tools are called, whose outputs travel in a second request."""
-    script = bench.folder / "script.json"
+    script = harness.folder / "script.json"
     calls = [{"call": {"name": "tea", "arguments": {}, "call_id": "call_1"}}, {"text": "hot"}]
     script.write_text(json.dumps({"replies": [{"text": "hello"}, *calls, {"text": "fine"}]}))
-    bench.model = f"scripted/{script}"
-    chat = await talked(bench, strategy, "hi", "tea?")
+    harness.model = f"scripted/{script}"
+    chat = await talked(harness, strategy, "hi", "tea?")
     call = chat.state.path.items[-1]
     output = {"type": "function_call_output", "call_id": call["call_id"], "output": "hot"}
     async for _ in chat.send([output]):
@@ -143,8 +148,8 @@ async def called(bench: Bench, strategy: Strategy) -> Chat:
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_undo_takes_a_whole_turn_with_its_calls(bench: Bench, strategy: Strategy) -> None:
-    chat = await called(bench, strategy)
+async def test_undo_takes_a_whole_turn_with_its_calls(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await called(harness, strategy)
     assert len(chat.state.path) == 6
     await UndoStack().undo(chat)
     assert said(chat) == ["hi", "hello"]
@@ -155,10 +160,10 @@ async def test_undo_takes_a_whole_turn_with_its_calls(bench: Bench, strategy: St
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_a_fork_holds_whole_turns(bench: Bench, strategy: Strategy) -> None:
-    chat = await called(bench, strategy)
-    assert len((await bench.store.path((await make_session_at_turn(bench.store, chat.session, 1)).head)).nodes) == 2
-    assert (await make_session_at_turn(bench.store, chat.session, 2)).head == chat.session.head
+async def test_a_fork_holds_whole_turns(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await called(harness, strategy)
+    assert len((await harness.store.path((await make_session_at_turn(harness.store, chat.session, 1)).head)).nodes) == 2
+    assert (await make_session_at_turn(harness.store, chat.session, 2)).head == chat.session.head
 
 
 # -- forks -----------------------------------------------------------------------------------------
@@ -166,13 +171,17 @@ async def test_a_fork_holds_whole_turns(bench: Bench, strategy: Strategy) -> Non
 
 @pytest.mark.parametrize("strategy", MOVING)
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
-async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(bench: Bench, strategy: Strategy, number: int) -> None:
-    chat = await talked(bench, strategy, "one", "two", "three")
+async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(
+    harness: ChatHarness, strategy: Strategy, number: int
+) -> None:
+    chat = await talked(harness, strategy, "one", "two", "three")
     before = chat.state
-    made = await fork_session(await make_session_at_turn(bench.store, chat.session, number), chat.options, bench.edges)
+    made = await fork_session(
+        await make_session_at_turn(harness.store, chat.session, number), chat.options, harness.deps
+    )
     await say(made, "other")
     assert said(made) == [*("one", "one", "two", "two", "three", "three")[: 2 * number], "other", "other"]
-    again = await bench.open(handle="mine")
+    again = await harness.open(handle="mine")
     assert again.state == before
     assert made.session.name != again.session.name
     if strategy is Strategy.REPLAY:
@@ -182,15 +191,15 @@ async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(bench: Bench, s
 # -- the last message ------------------------------------------------------------------------------
 
 
-async def test_the_last_message_may_be_several(bench: Bench) -> None:
-    chat = await talked(bench, Strategy.SESSION, "one")
+async def test_the_last_message_may_be_several(harness: ChatHarness) -> None:
+    chat = await talked(harness, Strategy.SESSION, "one")
     for words in ("two", "three"):
-        bench.endpoint.faults.append(Fault(RequestRefused("No.")))
+        harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
         with pytest.raises(RequestRefused):
             await say(chat, words)
     assert [item_text(item) for item in get_last_user_items(chat)] == ["two", "three"]
 
 
-async def test_before_anything_was_said_there_is_no_last_message(bench: Bench) -> None:
+async def test_before_anything_was_said_there_is_no_last_message(harness: ChatHarness) -> None:
     with pytest.raises(InvalidUsage):
-        get_last_user_items(await bench.open(Strategy.SESSION))
+        get_last_user_items(await harness.open(Strategy.SESSION))

@@ -12,7 +12,7 @@ from convo.history.items import item_text, user_message
 from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
 from convo.stores.base import Store, Transaction
-from tests.chat.conftest import Bench, say
+from tests.chat.conftest import ChatHarness, say
 
 PRESSES = 3
 
@@ -43,9 +43,9 @@ class Watched:
 
 
 @pytest.fixture
-def watched(bench: Bench) -> Watched:
-    store = Watched(bench.store)
-    bench.edges = ChatDeps(store, bench.endpoint, bench.clock, bench.edges.new_id)
+def watched(harness: ChatHarness) -> Watched:
+    store = Watched(harness.store)
+    harness.deps = ChatDeps(store, harness.endpoint, harness.clock, harness.deps.new_id)
     return store
 
 
@@ -70,21 +70,21 @@ async def stopped_in_commit(store: Watched, number: int, turn: Callable[[], Awai
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_stopped_while_the_message_is_stored_the_chat_goes_on(
-    strategy: Strategy, bench: Bench, watched: Watched
+    strategy: Strategy, harness: ChatHarness, watched: Watched
 ) -> None:
-    chat = await bench.open(strategy, name="mine")
+    chat = await harness.open(strategy, name="mine")
     await stopped_in_commit(watched, 1, lambda: say(chat, "one"))
 
     assert (chat.turn, [item_text(item) for item in chat.state.path.items]) == (None, ["one"])
     assert await say(chat, "two") == "two"
-    assert [item_text(item) for item in (await bench.open(None, "mine")).state.path.items] == ["one", "two", "two"]
+    assert [item_text(item) for item in (await harness.open(None, "mine")).state.path.items] == ["one", "two", "two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_stopped_while_the_answer_is_stored_the_answer_counts(
-    strategy: Strategy, bench: Bench, watched: Watched
+    strategy: Strategy, harness: ChatHarness, watched: Watched
 ) -> None:
-    chat = await bench.open(strategy, name="mine")
+    chat = await harness.open(strategy, name="mine")
     last = 3 if strategy is Strategy.CONVERSATION else 2
     await stopped_in_commit(watched, last, lambda: say(chat, "one"))
 
@@ -93,13 +93,15 @@ async def test_stopped_while_the_answer_is_stored_the_answer_counts(
     assert chat.turn.link.status == "completed"
     assert not chat.state.unconfirmed_nodes
     assert await say(chat, "two") == "two"
-    again = await bench.open(None, "mine")
+    again = await harness.open(None, "mine")
     assert [item_text(item) for item in again.state.path.items] == ["one", "one", "two", "two"]
-    assert len(await bench.store.links(again.session.id)) == 2
+    assert len(await harness.store.links(again.session.id)) == 2
 
 
-async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench: Bench, watched: Watched) -> None:
-    chat = await bench.open(Strategy.SESSION, name="mine")
+async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(
+    harness: ChatHarness, watched: Watched
+) -> None:
+    chat = await harness.open(Strategy.SESSION, name="mine")
     events = chat.send([user_message("a message that is long enough to come in pieces")])
 
     async def read_a_piece() -> None:
@@ -115,27 +117,29 @@ async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench:
     assert chat.turn.link.status == "cancelled"
 
 
-async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(bench: Bench, watched: Watched) -> None:
+async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(
+    harness: ChatHarness, watched: Watched
+) -> None:
     async def take(name: str) -> None:
-        head = root_key(bench.store.tenant)
-        session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
-        await bench.store.commit(Transaction(session=session, expected_session_head=None))
+        head = root_key(harness.store.tenant)
+        session = Session(f"ses_{name}", name, Strategy.SESSION, harness.model, head, head, 0.0, 0.0)
+        await harness.store.commit(Transaction(session=session, expected_session_head=None))
 
     watched.before = {1: lambda: take("hello"), 2: lambda: take("hello-2")}
-    chat = await bench.open(Strategy.SESSION)
+    chat = await harness.open(Strategy.SESSION)
     await say(chat, "hello")
     assert chat.session.name == "hello-3"
 
 
-async def test_a_name_that_is_always_taken_is_a_conflict(bench: Bench, watched: Watched) -> None:
+async def test_a_name_that_is_always_taken_is_a_conflict(harness: ChatHarness, watched: Watched) -> None:
     async def take(number: int) -> None:
-        head = root_key(bench.store.tenant)
+        head = root_key(harness.store.tenant)
         name = f"hello-{number}" if number > 1 else "hello"
-        session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
-        await bench.store.commit(Transaction(session=session, expected_session_head=None))
+        session = Session(f"ses_{name}", name, Strategy.SESSION, harness.model, head, head, 0.0, 0.0)
+        await harness.store.commit(Transaction(session=session, expected_session_head=None))
 
     watched.before = {number: lambda number=number: take(number) for number in range(1, 9)}  # type: ignore[misc]
-    chat = await bench.open(Strategy.SESSION)
+    chat = await harness.open(Strategy.SESSION)
     with pytest.raises(Conflict, match="another session has the name"):
         await say(chat, "hello")
-    assert bench.bodies == []
+    assert harness.bodies == []

@@ -16,8 +16,8 @@ from convo.history.tree import Key, Path
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import compute_link_stats
 from convo.stores.base import Store, Transaction
-from tests.chat.conftest import Bench, say
-from tests.chat.recorded import Fault
+from tests.chat.conftest import ChatHarness, say
+from tests.chat.recording_endpoint import EndpointFault
 
 THERE = Scope("https://api.example.com/v1")
 
@@ -36,24 +36,24 @@ class Counted:
         return await self.store.path(head)
 
 
-async def test_a_long_chain_is_read_once_and_each_fork_once_more(bench: Bench) -> None:
-    chat = await bench.open(Strategy.CHAIN, name="long")
+async def test_a_long_chain_is_read_once_and_each_fork_once_more(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.CHAIN, name="long")
     for number in range(12):
         await say(chat, f"turn {number}")
     for _ in range(3):
         async for _event in chat.retry():
             pass
-    counted = Counted(bench.store)
+    counted = Counted(harness.store)
     known = await load_handle_view(counted, "long")
     assert (len(known.links), len(known.path)) == (15, 24)
     assert counted.paths == 1 + 3
 
 
-async def test_every_link_knows_what_it_saw_although_it_copied_nothing(bench: Bench) -> None:
-    chat = await bench.open(Strategy.SESSION, name="mine")
+async def test_every_link_knows_what_it_saw_although_it_copied_nothing(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION, name="mine")
     for number in range(4):
         await say(chat, f"turn {number}")
-    known = await load_handle_view(bench.store, "mine")
+    known = await load_handle_view(harness.store, "mine")
     assert [
         (was.sent_count, was.input_count)
         for was in (compute_link_stats(link, known.path_index) for link in known.links)
@@ -66,66 +66,66 @@ async def test_every_link_knows_what_it_saw_although_it_copied_nothing(bench: Be
     assert list(conversation_to_json(known)["items"].values()) == list(known.path.items)
 
 
-async def test_forks_of_other_sessions_are_there_under_their_names(bench: Bench) -> None:
-    first = await bench.open(Strategy.CHAIN, name="first")
+async def test_forks_of_other_sessions_are_there_under_their_names(harness: ChatHarness) -> None:
+    first = await harness.open(Strategy.CHAIN, name="first")
     await say(first, "one")
-    bench.clock.advance(1)
-    second = await fork_session(first.session, first.options, bench.edges)
+    harness.clock.advance(1)
+    second = await fork_session(first.session, first.options, harness.deps)
     await say(second, "two")
-    bench.clock.advance(1)
+    harness.clock.advance(1)
     await say(first, "three")
-    known = await load_handle_view(bench.store, "first")
+    known = await load_handle_view(harness.store, "first")
     assert [known.session_names[link.session_id or ""] for link in known.links] == ["first", "first-2", "first"]
     assert known.current_link_id == first.session.link_id
 
 
-async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Bench) -> None:
-    chat = await bench.open(Strategy.CONVERSATION, name="mine")
+async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.CONVERSATION, name="mine")
     await say(chat, "secret")
     await say(chat, "second")
     handle = chat.session.handle or ""
-    first = (await bench.endpoint.list_conversation_items(handle, order="asc")).items[0]
-    await bench.endpoint.delete_conversation_item(handle, first["id"])
+    first = (await harness.endpoint.list_conversation_items(handle, order="asc")).items[0]
+    await harness.endpoint.delete_conversation_item(handle, first["id"])
 
-    known = await load_handle_view(bench.store, "mine")
-    assert [link.id for link in known.links] == [link.id for link in await bench.store.links(chat.session.id)]
+    known = await load_handle_view(harness.store, "mine")
+    assert [link.id for link in known.links] == [link.id for link in await harness.store.links(chat.session.id)]
     assert (len(known.path), known.head, known.unconfirmed_nodes) == (0, chat.session.head, ())
     assert [note.partition(" was ")[2] for note in known.notes] == ["deleted, so the complete history cannot be sent"]
     assert conversation_to_json(known)["head"] == chat.session.head
     assert conversation_to_json(known)["links"][0]["saw"] == {"through": known.links[0].input_head}
 
-    listed = await load_session_summary(bench.store, chat.session)
+    listed = await load_session_summary(harness.store, chat.session)
     assert (listed.item_count, listed.turn_count, listed.first_words) == (4, 2, "")
-    theirs = await load_handle_view(bench.store, handle)
+    theirs = await load_handle_view(harness.store, handle)
     assert (len(theirs.path), len(theirs.links)) == (3, 2)
 
 
-async def test_a_response_that_lost_an_item_is_still_shown(bench: Bench) -> None:
-    chat = await bench.open(Strategy.CHAIN, name="mine")
+async def test_a_response_that_lost_an_item_is_still_shown(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.CHAIN, name="mine")
     await say(chat, "secret")
-    await bench.store.commit(Transaction(erased_nodes=(chat.state.path.nodes[0].key,)))
-    known = await load_handle_view(bench.store, chat.session.handle or "")
+    await harness.store.commit(Transaction(erased_nodes=(chat.state.path.nodes[0].key,)))
+    known = await load_handle_view(harness.store, chat.session.handle or "")
     assert (known.current_link_id, len(known.path), known.head) == (chat.session.handle, 0, chat.session.head)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_the_input_of_a_response_that_failed_is_unconfirmed(bench: Bench, fails: bool) -> None:
-    chat = await bench.open(Strategy.CHAIN, name="mine")
+async def test_the_input_of_a_response_that_failed_is_unconfirmed(harness: ChatHarness, fails: bool) -> None:
+    chat = await harness.open(Strategy.CHAIN, name="mine")
     await say(chat, "one")
-    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))] if fails else []
+    harness.endpoint.faults = [EndpointFault(RequestRefused("no", status=400))] if fails else []
     with suppress(RequestRefused):
         await say(chat, "two")
-    last = (await bench.store.links(chat.session.id))[-1]
-    known = await load_handle_view(bench.store, last.id)
+    last = (await harness.store.links(chat.session.id))[-1]
+    known = await load_handle_view(harness.store, last.id)
     assert [item_text(node.item) for node in known.unconfirmed_nodes] == (["two"] if fails else [])
 
 
-async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(bench: Bench) -> None:
-    chat = await bench.open(Strategy.CHAIN, name="mirror")
+async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.CHAIN, name="mirror")
     await say(chat, "one")
     there = replace(chat.session, strategy=Strategy.CONVERSATION, handle="conv_remote_1", scope=THERE)
-    await bench.store.commit(Transaction(session=there, expected_session_head=there.head))
-    known = await load_handle_view(bench.store, "conv_remote")
+    await harness.store.commit(Transaction(session=there, expected_session_head=there.head))
+    known = await load_handle_view(harness.store, "conv_remote")
     assert (known.handle, known.strategy, known.scope, len(known.path)) == (
         "conv_remote_1",
         Strategy.CONVERSATION,
@@ -134,30 +134,30 @@ async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(benc
     )
 
 
-async def test_a_beginning_that_two_mirrors_share_is_ambiguous(bench: Bench) -> None:
+async def test_a_beginning_that_two_mirrors_share_is_ambiguous(harness: ChatHarness) -> None:
     for number in (1, 2):
-        chat = await bench.open(Strategy.SESSION, name=f"mirror-{number}")
+        chat = await harness.open(Strategy.SESSION, name=f"mirror-{number}")
         await say(chat, "one")
         there = replace(chat.session, strategy=Strategy.CONVERSATION, handle=f"conv_remote_{number}", scope=THERE)
-        await bench.store.commit(Transaction(session=there, expected_session_head=there.head))
+        await harness.store.commit(Transaction(session=there, expected_session_head=there.head))
     with pytest.raises(AmbiguousHandle) as refused:
-        await load_handle_view(bench.store, "conv_remote")
+        await load_handle_view(harness.store, "conv_remote")
     assert {handle for handle, _ in refused.value.candidates} == {"conv_remote_1", "conv_remote_2"}
 
 
 @pytest.mark.parametrize(
     ("handle", "kind"), [("nope", "session"), ("resp_nope", "response"), ("conv_nope", "conversation")]
 )
-async def test_what_nobody_knows_is_said_by_its_kind(handle: str, kind: str, bench: Bench) -> None:
+async def test_what_nobody_knows_is_said_by_its_kind(handle: str, kind: str, harness: ChatHarness) -> None:
     with pytest.raises(NotFound) as unknown:
-        await load_handle_view(bench.store, handle)
+        await load_handle_view(harness.store, handle)
     assert unknown.value.kind == kind
 
 
-async def test_without_files_a_replayed_conversation_is_what_its_record_says(bench: Bench) -> None:
-    await say(await bench.open(Strategy.REPLAY, name="mine"), "hi")
-    (bench.folder / "talk.json").write_text('[{"role": "user", "content": "edited"}]', encoding="utf-8")
-    assert [len((await load_handle_view(bench.store, "mine", read_files=files)).path) for files in (True, False)] == [
+async def test_without_files_a_replayed_conversation_is_what_its_record_says(harness: ChatHarness) -> None:
+    await say(await harness.open(Strategy.REPLAY, name="mine"), "hi")
+    (harness.folder / "talk.json").write_text('[{"role": "user", "content": "edited"}]', encoding="utf-8")
+    assert [len((await load_handle_view(harness.store, "mine", read_files=files)).path) for files in (True, False)] == [
         1,
         2,
     ]

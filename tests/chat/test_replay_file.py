@@ -17,7 +17,7 @@ import pytest
 from convo.chat.files import ReplayFile
 from convo.errors import StoreFull, Unreadable
 from convo.history.items import Item, assistant_message, user_message
-from tests.running import ROOT
+from tests.command_runner import ROOT
 
 ITEMS: list[Item] = [user_message("one"), assistant_message("two")]
 

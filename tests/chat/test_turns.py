@@ -18,9 +18,9 @@ from convo.history.canonical import digest
 from convo.history.items import assistant_message, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store, Transaction
-from tests.chat.conftest import Bench, say
-from tests.chat.recorded import Fault
-from tests.wire import spoken, state
+from tests.chat.conftest import ChatHarness, say
+from tests.chat.recording_endpoint import EndpointFault
+from tests.request_items import message_lines, state_fields
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 REFUSED = RequestRefused("the model is not here", code="model_not_found", status=404)
@@ -56,68 +56,74 @@ async def stop_midway(chat: Chat, said: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_first_turn_sends_the_message_alone(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
+async def test_a_first_turn_sends_the_message_alone(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy)
 
     assert await say(chat, "hi there") == "hi there"
-    assert spoken(bench.bodies[0]["input"]) == ["user: hi there"]
-    assert "previous_response_id" not in bench.bodies[0]
-    assert bench.bodies[0].get("conversation") == (chat.session.handle if strategy is Strategy.CONVERSATION else None)
+    assert message_lines(harness.bodies[0]["input"]) == ["user: hi there"]
+    assert "previous_response_id" not in harness.bodies[0]
+    assert harness.bodies[0].get("conversation") == (chat.session.handle if strategy is Strategy.CONVERSATION else None)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_follow_up_sends_the_whole_path_or_what_is_new(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
+async def test_a_follow_up_sends_the_whole_path_or_what_is_new(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy)
     await say(chat, "one")
     state_before = expected_state(chat)
 
     await say(chat, "two")
 
-    assert spoken(bench.bodies[1]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
-    assert state(bench.bodies[1]) == state_before
+    assert message_lines(harness.bodies[1]["input"]) == whole_or_new(
+        strategy, ["user: one", "assistant: one"], ["user: two"]
+    )
+    assert state_fields(harness.bodies[1]) == state_before
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_another_process_sends_what_the_first_would_have_sent(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy, name="mine")
+async def test_another_process_sends_what_the_first_would_have_sent(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
 
-    again = await bench.open(None, "mine")
+    again = await harness.open(None, "mine")
     state_before = expected_state(again)
     await say(again, "two")
 
-    assert spoken(bench.bodies[1]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
-    assert state(bench.bodies[1]) == state_before
+    assert message_lines(harness.bodies[1]["input"]) == whole_or_new(
+        strategy, ["user: one", "assistant: one"], ["user: two"]
+    )
+    assert state_fields(harness.bodies[1]) == state_before
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
+async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
+    chat = await harness.open(strategy)
     await say(chat, "one")
-    bench.endpoint.faults = [Fault(REFUSED)]
+    harness.endpoint.faults = [EndpointFault(REFUSED)]
     with pytest.raises(RequestRefused):
         await say(chat, "two")
 
     events = [event async for event in chat.retry()]
 
-    assert bench.bodies[2] == bench.bodies[1]
+    assert harness.bodies[2] == harness.bodies[1]
     assert events[-1]["type"] == "response.completed"
     assert not chat.state.unconfirmed_nodes
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_one(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
-    chat = await bench.open(strategy, name="mine")
+    chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
-    bench.endpoint.faults = [Fault(REFUSED)]
+    harness.endpoint.faults = [EndpointFault(REFUSED)]
     with pytest.raises(RequestRefused):
         await say(chat, "two")
 
-    await say(await bench.open(None, "mine"), "three")
+    await say(await harness.open(None, "mine"), "three")
 
-    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
         strategy, ["user: one", "assistant: one"], ["user: two", "user: three"]
     )
 
@@ -125,53 +131,55 @@ async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_o
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
 async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
-    bench: Bench, strategy: Strategy, elsewhere: bool
+    harness: ChatHarness, strategy: Strategy, elsewhere: bool
 ) -> None:
-    chat = await bench.open(strategy, name="mine")
+    chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
     kept = chat.state.path.items[-1]
     partial = item_text(kept)
 
-    await say(await bench.open(None, "mine") if elsewhere else chat, "three")
+    await say(await harness.open(None, "mine") if elsewhere else chat, "three")
 
     assert kept["status"] == "incomplete"
     assert "two and a good deal more than that".startswith(partial)
     assert 0 < len(partial) < len("two and a good deal more than that")
-    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
         strategy,
         ["user: one", "assistant: one"],
         ["user: two and a good deal more than that", f"assistant: {partial}", "user: three"],
     )
-    assert all("id" not in item and "status" not in item for item in bench.bodies[2]["input"][-2:])
+    assert all("id" not in item and "status" not in item for item in harness.bodies[2]["input"][-2:])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_retry_after_an_interruption_sends_the_old_input_alone(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
+async def test_retry_after_an_interruption_sends_the_old_input_alone(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy)
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
 
     [event async for event in chat.retry()]
 
-    assert bench.bodies[2] == bench.bodies[1]
+    assert harness.bodies[2] == harness.bodies[1]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_undo_after_an_interruption_drops_input_and_partial(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
+async def test_undo_after_an_interruption_drops_input_and_partial(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy)
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
 
     await chat.undo()
     await say(chat, "three")
 
-    assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
+    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+        strategy, ["user: one", "assistant: one"], ["user: three"]
+    )
 
 
 @pytest.mark.parametrize("strategy", [*CLIENTS, Strategy.CHAIN])
-async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
+async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy)
     await say(chat, "one")
     state_before = expected_state(chat)
     await say(chat, "two")
@@ -179,75 +187,79 @@ async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(bench: Bench
     await chat.undo()
     await say(chat, "three")
 
-    assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
-    assert state(bench.bodies[2]) == state_before
+    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+        strategy, ["user: one", "assistant: one"], ["user: three"]
+    )
+    assert state_fields(harness.bodies[2]) == state_before
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [DOWN, CUT, TryLater("locked", code="conversation_locked", status=400)])
 async def test_a_failure_before_the_answer_is_tried_again_with_the_same_request(
-    bench: Bench, strategy: Strategy, failure: ConvoError
+    harness: ChatHarness, strategy: Strategy, failure: ConvoError
 ) -> None:
-    chat = await bench.open(strategy)
-    bench.endpoint.faults = [Fault(failure), Fault(failure)]
+    chat = await harness.open(strategy)
+    harness.endpoint.faults = [EndpointFault(failure), EndpointFault(failure)]
 
     assert await say(chat, "hi") == "hi"
-    assert bench.bodies[0] == bench.bodies[1] == bench.bodies[2]
-    assert len(bench.clock.sleeps_s) == 2
+    assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2]
+    assert len(harness.clock.sleeps_s) == 2
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_kept_it(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
-    chat = await bench.open(strategy)
+    chat = await harness.open(strategy)
     await say(chat, "one")
-    bench.endpoint.faults = [Fault(CUT, after=None)]
+    harness.endpoint.faults = [EndpointFault(CUT, after=None)]
 
     assert await say(chat, "two") == "two"
 
     lost_and_found = strategy is Strategy.CONVERSATION
-    assert len(bench.bodies) == (2 if lost_and_found else 3)
+    assert len(harness.bodies) == (2 if lost_and_found else 3)
     assert [item_text(item) for item in chat.state.path.items] == ["one", "one", "two", "two"]
     assert not chat.state.unconfirmed_nodes
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_next(
-    bench: Bench, strategy: Strategy
+    harness: ChatHarness, strategy: Strategy
 ) -> None:
-    chat = await bench.open(strategy, name="mine")
+    chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
-    bench.endpoint.faults = [Fault(Killed(), after=None)]
+    harness.endpoint.faults = [EndpointFault(Killed(), after=None)]
     with pytest.raises(Killed):
         await say(chat, "two")
 
-    again = await bench.open(None, "mine")
+    again = await harness.open(None, "mine")
     await say(again, "three")
 
     answered = [] if strategy in CLIENTS else ["two"]
     assert [item_text(item) for item in again.state.path.items] == ["one", "one", "two", *answered, "three", "three"]
-    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
         strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
     )
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_nothing_is_sent_again_once_the_answer_began(bench: Bench, strategy: Strategy) -> None:
-    chat = await bench.open(strategy)
-    bench.endpoint.faults = [Fault(CUT, after=6)]
+async def test_nothing_is_sent_again_once_the_answer_began(harness: ChatHarness, strategy: Strategy) -> None:
+    chat = await harness.open(strategy)
+    harness.endpoint.faults = [EndpointFault(CUT, after=6)]
     with pytest.raises(Unreachable):
         await say(chat, "a message that is long enough to come in pieces")
 
-    assert len(bench.bodies) == 1
+    assert len(harness.bodies) == 1
     assert chat.state.path.items[-1]["status"] == "incomplete"
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(bench: Bench, strategy: Strategy) -> None:
+async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
     collected, streamed = (
-        await bench.open(strategy, name="a"),
-        await bench.open(strategy, str(bench.folder / "b.json") if strategy is Strategy.REPLAY else None, name="b"),
+        await harness.open(strategy, name="a"),
+        await harness.open(strategy, str(harness.folder / "b.json") if strategy is Strategy.REPLAY else None, name="b"),
     )
     for chat in (collected, streamed):
         for message in ("one", "two"):
@@ -257,30 +269,34 @@ async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(ben
                 async for _ in chat.send([user_message(message)]):
                     pass
 
-    assert [spoken(body["input"]) for body in bench.bodies[:2]] == [spoken(body["input"]) for body in bench.bodies[2:]]
+    assert [message_lines(body["input"]) for body in harness.bodies[:2]] == [
+        message_lines(body["input"]) for body in harness.bodies[2:]
+    ]
     assert [digest(item) for item in collected.state.path.items] == [digest(item) for item in streamed.state.path.items]
 
 
-async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(bench: Bench, tmp_path: Path) -> None:
-    chat = await bench.open(Strategy.REPLAY)
+async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(
+    harness: ChatHarness, tmp_path: Path
+) -> None:
+    chat = await harness.open(Strategy.REPLAY)
     await say(chat, "one")
     place = tmp_path / "talk.json"
     place.write_text(place.read_text().replace("one", "uno"))
 
     await say(chat, "two")
 
-    assert spoken(bench.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
+    assert message_lines(harness.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
 
 
-async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tmp_path: Path) -> None:
+async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(harness: ChatHarness, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(
         '[{"role": "user", "content": "knock"}, {"role": "assistant", "content": "who?"}]'
     )
-    chat = await bench.open(Strategy.REPLAY)
+    chat = await harness.open(Strategy.REPLAY)
 
     await say(chat, "me")
 
-    assert bench.bodies[0]["input"] == [
+    assert harness.bodies[0]["input"] == [
         {"role": "user", "content": "knock"},
         {"role": "assistant", "content": "who?"},
         user_message("me"),
@@ -307,17 +323,17 @@ class Dies:
         self.left -= 1
 
 
-async def test_a_message_outlives_two_kills_around_the_writing_of_the_file(bench: Bench) -> None:
-    await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
-    alive = bench.edges
-    file_written = replace(alive, store=Dies(bench.store, 2, reads=True))
-    nothing_sent = replace(alive, store=Dies(bench.store, 1, reads=False))
-    for said, edges, faults in (("two", file_written, []), ("three", nothing_sent, [Fault(Killed())])):
-        bench.edges, bench.endpoint.faults = edges, faults
+async def test_a_message_outlives_two_kills_around_the_writing_of_the_file(harness: ChatHarness) -> None:
+    await say(await harness.open(Strategy.REPLAY, name="mine"), "one")
+    alive = harness.deps
+    file_written = replace(alive, store=Dies(harness.store, 2, reads=True))
+    nothing_sent = replace(alive, store=Dies(harness.store, 1, reads=False))
+    for said, edges, faults in (("two", file_written, []), ("three", nothing_sent, [EndpointFault(Killed())])):
+        harness.deps, harness.endpoint.faults = edges, faults
         with pytest.raises(Killed):
-            await say(await bench.open(None, "mine"), said)
-    bench.edges = alive
+            await say(await harness.open(None, "mine"), said)
+    harness.deps = alive
 
-    await say(await bench.open(None, "mine"), "four")
+    await say(await harness.open(None, "mine"), "four")
 
-    assert spoken(bench.bodies[-1]["input"])[-3:] == ["assistant: two", "user: three", "user: four"]
+    assert message_lines(harness.bodies[-1]["input"])[-3:] == ["assistant: two", "user: three", "user: four"]

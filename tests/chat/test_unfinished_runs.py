@@ -15,8 +15,8 @@ from convo.runs.serialize import run_to_json
 from convo.runs.state import Run, RunStarted
 from convo.runtime import process_identity
 from convo.stores.base import AgentCall, AgentRun, Lease, Store, Transaction
-from tests.chat.conftest import Bench, say
-from tests.runs.driving import FREE, answer, call, run_of, says, told
+from tests.chat.conftest import ChatHarness, say
+from tests.runs.run_steps import FREE, apply_events, assistant_message, call, make_run, model_response
 from tests.runs.test_stored_approvals import paused
 
 ELSEWHERE = "another-machine:7:1"
@@ -24,18 +24,18 @@ ELSEWHERE = "another-machine:7:1"
 
 def working(*ids: str) -> Run:
     """A run whose calls have started."""
-    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
-    return told(run, answer(run, *map(call, ids or ("c1",))))[0]
+    run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
+    return apply_events(run, model_response(run, *map(call, ids or ("c1",))))[0]
 
 
-async def talked(bench: Bench, run: Run, *, run_id: str = "run_1", name: str = "shop", **more: Any) -> Session:
+async def talked(harness: ChatHarness, run: Run, *, run_id: str = "run_1", name: str = "shop", **more: Any) -> Session:
     """A session whose newest run is kept as it stands; `more` goes into its document."""
-    chat = await bench.open(Strategy.SESSION, name=name)
+    chat = await harness.open(Strategy.SESSION, name=name)
     await say(chat, "pay it back")
     row = AgentRun(run_id, chat.session.id, 1, "running", {**run_to_json(run), **more}, 1.0, 1.0)
     if run.pending:
         row = AgentRun(run_id, chat.session.id, 1, "paused", row.document, 1.0, 1.0)
-    await bench.store.commit(Transaction(agent_run=row))
+    await harness.store.commit(Transaction(agent_run=row))
     return chat.session
 
 
@@ -43,93 +43,95 @@ async def held_by(store: Store, session: Session, holder: str) -> Lease:
     return await store.acquire_lease(f"session {session.id}", holder, 60)
 
 
-async def test_a_paused_run_is_open_and_says_what_it_waits_for(bench: Bench) -> None:
-    session = await talked(bench, paused())
+async def test_a_paused_run_is_open_and_says_what_it_waits_for(harness: ChatHarness) -> None:
+    session = await talked(harness, paused())
     run = OpenRun("run_1", ("g1", "g2", "m1"), is_paused=True)
-    assert await load_open_run(bench.store, session) == run
-    assert (await load_handle_view(bench.store, "shop")).open_run == run
-    assert await list_orphaned_runs(bench.store) == []
+    assert await load_open_run(harness.store, session) == run
+    assert (await load_handle_view(harness.store, "shop")).open_run == run
+    assert await list_orphaned_runs(harness.store) == []
 
 
-async def test_a_run_that_nobody_performs_was_left_and_names_the_calls_that_nobody_knows_of(bench: Bench) -> None:
-    session = await talked(bench, working("c1", "c2"))
+async def test_a_run_that_nobody_performs_was_left_and_names_the_calls_that_nobody_knows_of(
+    harness: ChatHarness,
+) -> None:
+    session = await talked(harness, working("c1", "c2"))
     run = working("c1", "c2")
     entries = [
         AgentCall("run_1", f"{run.turn}/{name}", 1.0, has_ended=name == "c1", output="x") for name in ("c1", "c2")
     ]
-    await bench.store.commit(Transaction(agent_calls=tuple(entries)))
-    found = await load_open_run(bench.store, session)
+    await harness.store.commit(Transaction(agent_calls=tuple(entries)))
+    found = await load_open_run(harness.store, session)
     assert found == OpenRun("run_1")
     assert found.is_orphaned
-    (left,) = await list_orphaned_runs(bench.store)
+    (left,) = await list_orphaned_runs(harness.store)
     assert (left.run.id, left.session.name, [one.call_id for one in left.calls]) == ("run_1", "shop", ["c2"])
     assert (left.calls[0].tool, left.calls[0].outcome_unknown) == ("free", True)
 
 
 @pytest.mark.parametrize(("again", "unknown"), [((), ["c1"]), (("c1",), [])])
 async def test_of_a_call_that_was_to_run_the_ledger_tells_whether_it_began(
-    bench: Bench, again: tuple[str, ...], unknown: list[str]
+    harness: ChatHarness, again: tuple[str, ...], unknown: list[str]
 ) -> None:
     run = working()
     ready = [{**one, "stage": "READY"} for one in run_to_json(run)["batch"]]
-    await talked(bench, run, batch=ready, again=list(again))
-    assert [one.calls for one in await list_orphaned_runs(bench.store)] == [()]
-    await bench.store.commit(Transaction(agent_calls=(AgentCall("run_1", f"{run.turn}/c1", 1.0),)))
-    (left,) = await list_orphaned_runs(bench.store)
+    await talked(harness, run, batch=ready, again=list(again))
+    assert [one.calls for one in await list_orphaned_runs(harness.store)] == [()]
+    await harness.store.commit(Transaction(agent_calls=(AgentCall("run_1", f"{run.turn}/c1", 1.0),)))
+    (left,) = await list_orphaned_runs(harness.store)
     assert [one.call_id for one in left.calls] == unknown
 
 
-async def test_a_run_whose_process_may_live_is_under_way(bench: Bench) -> None:
-    session = await talked(bench, working())
-    hold = await acquire_session_lease(bench.store, session)
-    found = await load_open_run(bench.store, session)
+async def test_a_run_whose_process_may_live_is_under_way(harness: ChatHarness) -> None:
+    session = await talked(harness, working())
+    hold = await acquire_session_lease(harness.store, session)
+    found = await load_open_run(harness.store, session)
     assert found
-    assert (found.process.startswith("process "), found.is_orphaned, await list_orphaned_runs(bench.store)) == (
+    assert (found.process.startswith("process "), found.is_orphaned, await list_orphaned_runs(harness.store)) == (
         True,
         False,
         [],
     )
     await hold.release()
-    assert [left.run.id for left in await list_orphaned_runs(bench.store)] == ["run_1"]
+    assert [left.run.id for left in await list_orphaned_runs(harness.store)] == ["run_1"]
 
-    lease = await held_by(bench.store, session, ELSEWHERE)
-    assert await list_orphaned_runs(bench.store) == []
-    await bench.store.release_lease(lease)
+    lease = await held_by(harness.store, session, ELSEWHERE)
+    assert await list_orphaned_runs(harness.store) == []
+    await harness.store.release_lease(lease)
 
     machine, pid, began = process_identity().split(":")
-    await held_by(bench.store, session, f"{machine}:{pid}:{int(began or 0) + 1}")
-    assert [left.run.id for left in await list_orphaned_runs(bench.store)] == ["run_1"]
+    await held_by(harness.store, session, f"{machine}:{pid}:{int(began or 0) + 1}")
+    assert [left.run.id for left in await list_orphaned_runs(harness.store)] == ["run_1"]
 
 
-async def test_a_run_without_calls_is_not_in_the_way(bench: Bench) -> None:
-    run, _ = told(run_of(Agent("shop")), RunStarted())
-    session = await talked(bench, run)
-    assert (await load_open_run(bench.store, session), await list_orphaned_runs(bench.store)) == (None, [])
+async def test_a_run_without_calls_is_not_in_the_way(harness: ChatHarness) -> None:
+    run, _ = apply_events(make_run(Agent("shop")), RunStarted())
+    session = await talked(harness, run)
+    assert (await load_open_run(harness.store, session), await list_orphaned_runs(harness.store)) == (None, [])
 
 
-async def test_the_newest_run_of_a_session_is_the_one_that_counts(bench: Bench) -> None:
-    session = await talked(bench, working())
-    run, _ = told(run_of(Agent("shop")), RunStarted())
-    done, _ = told(run, answer(run, says("done")))
-    await bench.store.commit(
+async def test_the_newest_run_of_a_session_is_the_one_that_counts(harness: ChatHarness) -> None:
+    session = await talked(harness, working())
+    run, _ = apply_events(make_run(Agent("shop")), RunStarted())
+    done, _ = apply_events(run, model_response(run, assistant_message("done")))
+    await harness.store.commit(
         Transaction(agent_run=AgentRun("run_2", session.id, 1, "done", run_to_json(done), 2.0, 2.0))
     )
-    assert (await load_open_run(bench.store, session), await list_orphaned_runs(bench.store)) == (None, [])
+    assert (await load_open_run(harness.store, session), await list_orphaned_runs(harness.store)) == (None, [])
 
 
-async def test_a_run_that_another_convo_kept_is_open_all_the_same(bench: Bench) -> None:
-    session = await talked(bench, paused(), version=9)
-    assert await load_open_run(bench.store, session) == OpenRun("run_1", is_paused=True)
+async def test_a_run_that_another_convo_kept_is_open_all_the_same(harness: ChatHarness) -> None:
+    session = await talked(harness, paused(), version=9)
+    assert await load_open_run(harness.store, session) == OpenRun("run_1", is_paused=True)
 
 
-async def test_a_run_names_its_session_and_so_does_a_beginning_that_only_it_has(bench: Bench) -> None:
-    await talked(bench, paused(), run_id="run_12")
-    await talked(bench, paused(), run_id="run_21", name="other")
+async def test_a_run_names_its_session_and_so_does_a_beginning_that_only_it_has(harness: ChatHarness) -> None:
+    await talked(harness, paused(), run_id="run_12")
+    await talked(harness, paused(), run_id="run_21", name="other")
     for handle, name, run in (("run_12", "shop", "run_12"), ("run_2", "other", "run_21")):
-        known = await load_handle_view(bench.store, handle)
-        assert (known.handle, (await load_run_row(bench.store, handle)).id) == (name, run)
+        known = await load_handle_view(harness.store, handle)
+        assert (known.handle, (await load_run_row(harness.store, handle)).id) == (name, run)
     for read in (load_handle_view, load_run_row):
         with pytest.raises(AmbiguousHandle):
-            await read(bench.store, "run_")
+            await read(harness.store, "run_")
         with pytest.raises(NotFound):
-            await read(bench.store, "run_3")
+            await read(harness.store, "run_3")

@@ -15,9 +15,9 @@ from convo.runs.serialize import run_to_json
 from convo.stores.base import AgentRun, AppendItems, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.cli.held import DATABASE, held, talks
+from tests.cli.stored_chats import DATABASE, chat_of, write_chats
 from tests.clock import FixedClock
-from tests.inspect.built import chain
+from tests.inspect.conversation_builder import build_chain
 from tests.runs.test_stored_approvals import paused
 
 
@@ -56,7 +56,7 @@ async def elsewhere(file: Path) -> None:
 
 
 async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_path: Path) -> None:
-    await asyncio.to_thread(held, home, talks("mine", Strategy.REPLAY, "one"))
+    await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.REPLAY, "one"))
     file, store = tmp_path / "talk.json", SqliteStore(SqliteDatabase(home / DATABASE))
     async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
         first = await anext(states)
@@ -67,7 +67,7 @@ async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_p
 
 
 async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_said(home: Path) -> None:
-    await asyncio.to_thread(held, home, talks("mine", Strategy.SESSION, "one"))
+    await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.SESSION, "one"))
     store, other = SqliteStore(SqliteDatabase(home / DATABASE)), SqliteStore(SqliteDatabase(home / DATABASE))
     async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
         first = await anext(states)
@@ -81,7 +81,7 @@ async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_s
 
 
 async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
-    await asyncio.to_thread(held, home, talks("mine", Strategy.CHAIN, "one", "two"))
+    await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.CHAIN, "one", "two"))
     store, clock = Counted(SqliteDatabase(home / DATABASE)), FixedClock()
     store.turn = 100
     async with aclosing(watch_conversation(store, "mine", clock)) as states:
@@ -95,7 +95,7 @@ async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
 
 
 def test_an_answer_is_to_come_while_a_request_runs_or_nobody_has_taken_up_what_was_said() -> None:
-    known = chain(2).known("resp_2")
+    known = build_chain(2).view("resp_2")
     assert not is_in_progress(known)
     said = known.path.append([user_message("and then?")])
     assert is_in_progress(replace(known, path=said))

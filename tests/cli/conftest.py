@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests import databases
-from tests.cli.held import DATABASE
-from tests.loopback import Loopback
+from tests.cli.stored_chats import DATABASE
+from tests.loopback_server import LoopbackServer
 
 
 @pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+def server(loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> LoopbackServer:
     """A server that speaks Responses stands where the default model's endpoint is."""
     for name, value in loopback.environ.items():
         monkeypatch.setenv(name, value)

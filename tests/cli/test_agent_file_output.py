@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
-from tests.cli.chatting import scripted
-from tests.running import Convo, Launch
+from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.cli.chat_commands import scripted_flags
+from tests.command_runner import Convo, Launch
 
 TALKATIVE = """
 import asyncio, sys
@@ -74,7 +74,7 @@ ODD = {"call": {"name": "odd", "call_id": "c9", "arguments": {}}}
 
 def flags() -> tuple[str, ...]:
     more = ("--input-filter", "bot.py:shorter", "--context", "bot.py:values")
-    return (*agents(text=TALKATIVE), *more, *scripted(LOOK_UP, REFUND, ODD, BACK))
+    return (*agent_flags(text=TALKATIVE), *more, *scripted_flags(LOOK_UP, REFUND, ODD, PAID_BACK))
 
 
 @pytest.mark.parametrize("form", ["--json", "--jsonl", "--no-stream"])
@@ -94,5 +94,5 @@ def test_in_a_process_of_its_own_too(launch: Launch, home: Path) -> None:
 
 
 def test_an_error_is_no_less_apart(convo: Convo, home: Path) -> None:
-    wrong = convo("resume", "nobody", *agents(text=TALKATIVE), "--json")
+    wrong = convo("resume", "nobody", *agent_flags(text=TALKATIVE), "--json")
     assert (wrong.exit, wrong.json()["error"]["code"], wrong.err) == (5, "not_found", "imported\n")

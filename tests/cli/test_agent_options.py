@@ -10,7 +10,7 @@ from convo.agents.handoff_history import HistoryMarkers
 from convo.cli.agent_options import load_agent_graph, load_agent_setup, load_function, load_python_file
 from convo.cli.run_options import RunFlags
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
-from tests.running import Convo
+from tests.command_runner import Convo
 
 SUPPORT = """
 from convo.agents import Agent

@@ -9,28 +9,30 @@ import pytest
 
 from convo.history.items import item_text
 from convo.stores.base import Store
-from tests.cli.agenting import (
+from tests.cli.agent_files import (
     AGENTS,
-    BACK,
+    HANDOFF,
     LOOK_UP,
-    OVER,
+    PAID_BACK,
     REFUND,
     SDK,
-    agents,
-    from_store,
+    agent_flags,
     paused_files,
-    ran,
-    runs,
-    two_refunds,
+    read_from_store,
+    stored_runs,
+    tool_runs,
+    two_refund_calls,
 )
-from tests.cli.chatting import kept, receipts, said, scripted
-from tests.running import Convo, Launch
+from tests.cli.chat_commands import receipts, scripted_flags, stored_conversation, stored_messages
+from tests.command_runner import Convo, Launch
 
 OWNERS = ("--replay", "--session", "--conversation", "--chain")
 
 
 def test_the_answer_is_on_stdout_and_what_the_run_does_on_stderr(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents("triage"), *scripted(OVER, LOOK_UP, {"text": "It cost 5."}), "-n", "mine", "A1?")
+    got = convo(
+        "chat", *agent_flags("triage"), *scripted_flags(HANDOFF, LOOK_UP, {"text": "It cost 5."}), "-n", "mine", "A1?"
+    )
     assert (got.exit, got.out) == (0, "It cost 5.\n")
     lines = got.err.splitlines()
     assert lines[:3] == [
@@ -41,28 +43,28 @@ def test_the_answer_is_on_stdout_and_what_the_run_does_on_stderr(convo: Convo, h
     assert lines[3].startswith("3 calls · ")
     assert receipts(lines[3].removeprefix("3 calls · "))[0]["owner"] == "session mine"
     assert "\x1b" not in got.err
-    assert [run.status for run in runs(home)] == ["done"]
+    assert [run.status for run in stored_runs(home)] == ["done"]
 
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_every_owner_can_hold_a_run_that_pauses_and_goes_on(owner: str, convo: Convo, home: Path) -> None:
-    model = scripted(LOOK_UP, REFUND, BACK, {"text": "Anything else?"})
-    got = convo("chat", *agents(), *model, owner, "-n", "mine", "pay A1 back")
+    model = scripted_flags(LOOK_UP, REFUND, PAID_BACK, {"text": "Anything else?"})
+    got = convo("chat", *agent_flags(), *model, owner, "-n", "mine", "pay A1 back")
     assert (got.exit, got.out) == (3, ""), got.err
     assert 'desk asks for refund {"order": "A1", "cents": 500} (c1); needs approval' in got.err
-    assert ran() == ["look_up A1"]
-    on = convo("resume", "mine", *agents(), *model, "--approve", "c1")
+    assert tool_runs() == ["look_up A1"]
+    on = convo("resume", "mine", *agent_flags(), *model, "--approve", "c1")
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
-    assert ran() == ["look_up A1", "refund A1 500"]
-    more = convo("chat", "-c", *agents(), *model, "thanks")
+    assert tool_runs() == ["look_up A1", "refund A1 500"]
+    more = convo("chat", "-c", *agent_flags(), *model, "thanks")
     assert (more.exit, more.out) == (0, "Anything else?\n"), more.err
-    items, links = kept(home, "mine")
+    items, links = stored_conversation(home, "mine")
     assert [item.get("call_id") for item in items if item["type"] == "function_call_output"] == ["c0", "c1"]
     assert len(links) == 4
 
 
 def test_a_pause_exits_3_with_its_state_file_and_what_waits(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents(), *scripted(REFUND, BACK), "--json", "-n", "mine", "pay A1 back")
+    got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--json", "-n", "mine", "pay A1 back")
     told = got.json()
     assert got.exit == 3
     assert (told["status"], told["session"], told["agent"], told["output_text"]) == ("paused", "mine", "desk", "")
@@ -84,18 +86,18 @@ def test_a_pause_exits_3_with_its_state_file_and_what_waits(convo: Convo, home: 
 
 
 def test_the_state_of_a_run_that_has_ended_is_taken_away(convo: Convo, home: Path) -> None:
-    model = scripted(REFUND, BACK)
-    convo("chat", *agents(), *model, "-n", "mine", "pay A1 back")
+    model = scripted_flags(REFUND, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "-n", "mine", "pay A1 back")
     assert len(paused_files(home)) == 1
-    assert convo("resume", "mine", *agents(), *model, "--approve", "all").exit == 0
+    assert convo("resume", "mine", *agent_flags(), *model, "--approve", "all").exit == 0
     assert paused_files(home) == []
 
 
 def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_path: Path) -> None:
-    model = scripted(REFUND, BACK)
-    got = convo("chat", *agents(), *model, "--state", "mine.json", "-n", "mine", "pay A1 back")
+    model = scripted_flags(REFUND, PAID_BACK)
+    got = convo("chat", *agent_flags(), *model, "--state", "mine.json", "-n", "mine", "pay A1 back")
     assert f"paused; state saved to {tmp_path / 'mine.json'}" in got.err
-    assert convo("resume", "./mine.json", *agents(), *model, "--approve", "all").exit == 0
+    assert convo("resume", "./mine.json", *agent_flags(), *model, "--approve", "all").exit == 0
     assert (tmp_path / "mine.json").exists()
     assert paused_files(home) == []
 
@@ -111,7 +113,7 @@ def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_
 def test_where_no_state_could_be_written_nothing_is_asked(
     place: str, exit_: int, says: str, convo: Convo, home: Path
 ) -> None:
-    got = convo("chat", *agents(), *scripted(REFUND, BACK), "--state", place, "pay A1 back")
+    got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--state", place, "pay A1 back")
     assert (got.exit, got.out, home.exists()) == (exit_, "", False)
     assert got.err.endswith(f"{says}  try: choose another file\n")
 
@@ -119,17 +121,17 @@ def test_where_no_state_could_be_written_nothing_is_asked(
 def test_a_state_that_cannot_be_written_after_all_waits_in_the_inbox(convo: Convo, home: Path, tmp_path: Path) -> None:
     (tmp_path / "going").mkdir()
     text = AGENTS.replace('note(f"look_up {order}")', "(RAN.parent / 'going').rmdir()")
-    model = scripted(LOOK_UP, REFUND, BACK)
-    got = convo("chat", *agents("desk", text), *model, "--state", "going/s.json", "-n", "mine", "pay A1 back")
+    model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
+    got = convo("chat", *agent_flags("desk", text), *model, "--state", "going/s.json", "-n", "mine", "pay A1 back")
     place = tmp_path / "going"
     assert (got.exit, got.out) == (1, "")
     assert got.err.endswith(f"convo: {place} is not a folder; the run is still paused\n  try: convo approvals\n")
     assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["c1"]
-    assert convo("resume", "mine", *agents("desk", text), *model, "--approve", "all").out == "Paid back.\n"
+    assert convo("resume", "mine", *agent_flags("desk", text), *model, "--approve", "all").out == "Paid back.\n"
 
 
 def test_jsonl_has_the_models_events_and_those_of_the_run(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents(), *scripted(LOOK_UP, REFUND, BACK), "--jsonl", "pay A1 back")
+    got = convo("chat", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "--jsonl", "pay A1 back")
     assert got.exit == 3
     events = [json.loads(line) for line in got.out.splitlines()]
     own = [event["type"] for event in events if event["type"].startswith("convo.")]
@@ -139,36 +141,38 @@ def test_jsonl_has_the_models_events_and_those_of_the_run(convo: Convo, home: Pa
 
 
 def test_json_has_the_final_value_the_items_and_what_the_whole_run_used(convo: Convo, home: Path) -> None:
-    told = convo("chat", *agents(), *scripted(LOOK_UP, {"text": "Five."}), "--json", "-n", "mine", "A1?").json()
+    told = convo(
+        "chat", *agent_flags(), *scripted_flags(LOOK_UP, {"text": "Five."}), "--json", "-n", "mine", "A1?"
+    ).json()
     assert (told["output_text"], told["final_output"], told["status"]) == ("Five.", "Five.", "completed")
     assert [item["type"] for item in told["output"]] == ["function_call", "function_call_output", "message"]
-    _, links = kept(home, "mine")
+    _, links = stored_conversation(home, "mine")
     assert told["usage"]["total_tokens"] == sum(link.usage["total_tokens"] for link in links if link.usage)
     assert (told["pending"], told["state_file"]) == ([], None)
 
 
 def test_a_tools_output_can_be_the_answer(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents("final"), *scripted(LOOK_UP), "A1?")
+    got = convo("chat", *agent_flags("final"), *scripted_flags(LOOK_UP), "A1?")
     assert (got.exit, got.out) == (0, "A1 cost 500 cents\n")
 
 
 def test_a_guardrail_that_trips_is_told_and_fails(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents("guarded"), *scripted({"text": "hello"}), "you fool")
+    got = convo("chat", *agent_flags("guarded"), *scripted_flags({"text": "hello"}), "you fool")
     assert (got.exit, got.out) == (1, "")
     assert "guardrail no_insults stopped the input: an insult\n" in got.err
     assert "convo: Guardrail no_insults tripped: an insult" in got.err
 
 
 def test_too_many_turns_fail_the_run(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents(), *scripted(LOOK_UP), "--max-turns", "2", "A1?")
+    got = convo("chat", *agent_flags(), *scripted_flags(LOOK_UP), "--max-turns", "2", "A1?")
     assert got.exit == 1
     assert "Max turns (2) exceeded" in got.err
 
 
 def test_objects_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path) -> None:
-    model = scripted(REFUND, BACK)
-    assert convo("chat", *agents("desk", SDK), *model, "-n", "mine", "pay A1 back").exit == 3
-    got = convo("resume", "mine", *agents("desk", SDK), *model, "--approve", "all")
+    model = scripted_flags(REFUND, PAID_BACK)
+    assert convo("chat", *agent_flags("desk", SDK), *model, "-n", "mine", "pay A1 back").exit == 3
+    got = convo("resume", "mine", *agent_flags("desk", SDK), *model, "--approve", "all")
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert "refund returned paid 500 cents back for A1" in got.err
 
@@ -180,69 +184,92 @@ def two_models(first: dict[str, Any], second: dict[str, Any]) -> str:
     """A file of two agents, each with a model of its own."""
     return (
         "from convo.agents import Agent\n"
-        f"billing = Agent('billing', model={scripted(second)[1]!r})\n"
-        f"triage = Agent('triage', model={scripted(first)[1]!r}, handoffs=(billing,))\n"
+        f"billing = Agent('billing', model={scripted_flags(second)[1]!r})\n"
+        f"triage = Agent('triage', model={scripted_flags(first)[1]!r}, handoffs=(billing,))\n"
     )
 
 
 def instructions(home: Path, name: str) -> list[Any]:
-    _, links = kept(home, name)
+    _, links = stored_conversation(home, name)
     return [link.parameters.get("instructions") for link in links]
 
 
 def test_an_input_filter_makes_the_input_of_every_call(convo: Convo, home: Path) -> None:
-    convo("chat", *agents(), *scripted(LOOK_UP, BACK), "--input-filter", "bot.py:shout", "-n", "mine", "A1?")
+    convo(
+        "chat",
+        *agent_flags(),
+        *scripted_flags(LOOK_UP, PAID_BACK),
+        "--input-filter",
+        "bot.py:shout",
+        "-n",
+        "mine",
+        "A1?",
+    )
     assert instructions(home, "mine") == ["Help. Shout.", "Help. Shout."]
 
 
 def test_values_reach_the_tools(convo: Convo, home: Path) -> None:
     Path("values.json").write_text('{"customer": "Ada"}')
-    got = convo("chat", *agents(), *scripted({"call": {"name": "who"}}, BACK), "--context", "values.json", "who?")
+    got = convo(
+        "chat",
+        *agent_flags(),
+        *scripted_flags({"call": {"name": "who"}}, PAID_BACK),
+        "--context",
+        "values.json",
+        "who?",
+    )
     assert "who returned Ada" in got.err
 
 
 def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, home: Path) -> None:
-    text = two_models(OVER, {"text": "Yes?"})
+    text = two_models(HANDOFF, {"text": "Yes?"})
     got = convo(
-        "chat", *agents("triage", text), "--nest-history", "--history-markers", "<<", ">>", "-n", "mine", "help me"
+        "chat", *agent_flags("triage", text), "--nest-history", "--history-markers", "<<", ">>", "-n", "mine", "help me"
     )
     assert (got.exit, got.out) == (0, "Yes?\n"), got.err
-    _, links = kept(home, "mine")
+    _, links = stored_conversation(home, "mine")
 
     async def seen(store: Store) -> str:
         return item_text((await store.path(links[-1].input_head)).items[0])
 
-    words = from_store(home, seen)
+    words = read_from_store(home, seen)
     assert "<<\n1. " in words
     assert "help me" in words
     assert words.endswith(">>")
-    assert said(home, "mine")[0] == "user: help me"
+    assert stored_messages(home, "mine")[0] == "user: help me"
 
 
 def test_under_an_owner_that_remembers_a_summary_is_left_out_and_said(convo: Convo, home: Path) -> None:
-    got = convo("chat", "--chain", *agents("triage"), *scripted(OVER, {"text": "Yes?"}), "--nest-history", "help me")
+    got = convo(
+        "chat",
+        "--chain",
+        *agent_flags("triage"),
+        *scripted_flags(HANDOFF, {"text": "Yes?"}),
+        "--nest-history",
+        "help me",
+    )
     assert got.exit == 0
     assert "note: the handoff triage -> billing continues without a summary" in got.err
 
 
 def test_a_limit_of_a_session_is_refused_where_the_owner_remembers(convo: Convo, home: Path) -> None:
-    got = convo("chat", "--chain", *agents(), *scripted(BACK), "--session-limit", "2", "hi")
+    got = convo("chat", "--chain", *agent_flags(), *scripted_flags(PAID_BACK), "--session-limit", "2", "hi")
     assert (got.exit, got.out) == (2, "")
     assert "cannot be used with --chain" in got.err
-    assert runs(home) == []
+    assert stored_runs(home) == []
 
 
 def test_an_agents_own_model_answers_unless_another_is_named(convo: Convo, home: Path) -> None:
     text = "from convo.agents import Agent\ndesk = Agent('desk', model='scripted/echo')\n"
-    told = convo("chat", *agents("desk", text), "--json", "hello").json()
+    told = convo("chat", *agent_flags("desk", text), "--json", "hello").json()
     assert (told["model"], told["output_text"]) == ("scripted/echo", "hello")
-    told = convo("chat", *agents("desk", text), *scripted({"text": "other"}), "--json", "hello").json()
+    told = convo("chat", *agent_flags("desk", text), *scripted_flags({"text": "other"}), "--json", "hello").json()
     assert told["output_text"] == "other"
 
 
 def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, home: Path) -> None:
-    text = two_models(OVER, {"text": "from billing"})
-    assert convo("chat", *agents("triage", text), "hello").out == "from billing\n"
+    text = two_models(HANDOFF, {"text": "from billing"})
+    assert convo("chat", *agent_flags("triage", text), "hello").out == "from billing\n"
 
 
 # -- what a model or a tool writes -------------------------------------------------------------------
@@ -251,7 +278,7 @@ def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, 
 def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> None:
     order, call_id = "A\x1b[2J\u202e\u200b", "c\x1b[31m\u2066"
     call = {"call": {"name": "refund", "arguments": {"order": order, "cents": 5}, "call_id": call_id}}
-    got = convo("chat", *agents(), *scripted(call), "-n", "mine", "pay back")
+    got = convo("chat", *agent_flags(), *scripted_flags(call), "-n", "mine", "pay back")
     assert got.exit == 3
     said = got.err + got.out + convo("approvals").out + convo("approvals", "show", "all").out
     said += convo("approvals", "show", "nope").err
@@ -261,11 +288,11 @@ def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> 
 
 def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, home: Path) -> None:
     text = AGENTS.replace('return f"{order} cost 500 cents"', 'return "x" * 100_000')
-    got = convo("chat", *agents("desk", text), *scripted(LOOK_UP, BACK), "-n", "mine", "A1?")
+    got = convo("chat", *agent_flags("desk", text), *scripted_flags(LOOK_UP, PAID_BACK), "-n", "mine", "A1?")
     assert "look_up returned xxx" in got.err
     assert "... (100,000 characters)\n" in got.err
     assert max(map(len, got.err.splitlines())) < 500
-    items, _ = kept(home, "mine")
+    items, _ = stored_conversation(home, "mine")
     assert [len(item["output"]) for item in items if item["type"] == "function_call_output"] == [100_000]
 
 
@@ -273,10 +300,10 @@ def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, ho
 
 
 def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> None:
-    model = scripted(REFUND, BACK)
-    convo("chat", *agents(), *model, "-n", "mine", "pay A1 back")
-    before = kept(home, "mine")
-    got = convo("chat", "-c", *agents(), *model, "and?")
+    model = scripted_flags(REFUND, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "-n", "mine", "pay A1 back")
+    before = stored_conversation(home, "mine")
+    got = convo("chat", "-c", *agent_flags(), *model, "and?")
     assert (got.exit, got.out) == (1, "")
     assert got.err == (
         "convo: the run of 'mine' is paused; pending calls: c1\n"
@@ -286,30 +313,30 @@ def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> 
     assert (again.exit, "the run of 'mine' is paused; pending calls: c1" in again.err) == (1, True)
     plain = convo("chat", "-c", "--agent", "none", *model, "and?")
     assert (plain.exit, "'mine' has an open agent run, and its calls have no output yet" in plain.err) == (1, True)
-    assert kept(home, "mine") == before
+    assert stored_conversation(home, "mine") == before
 
 
 def test_a_request_that_failed_says_how_the_run_goes_on(convo: Convo, home: Path) -> None:
     error = {"error": {"code": "overloaded", "message": "Busy", "status": 500, "retry_after_s": 0}}
-    place = scripted(LOOK_UP, error)
-    got = convo("chat", *agents(), *place, "-n", "mine", "A1?")
+    place = scripted_flags(LOOK_UP, error)
+    got = convo("chat", *agent_flags(), *place, "-n", "mine", "A1?")
     assert got.exit == 1
     assert "try: convo resume mine --agent bot.py:desk" in got.err
     Path(place[1].removeprefix("scripted/")).write_text(json.dumps({"replies": [LOOK_UP, {"text": "Five."}]}))
-    on = convo("resume", "mine", *agents(), *place)
+    on = convo("resume", "mine", *agent_flags(), *place)
     assert (on.exit, on.out) == (0, "Five.\n")
-    assert ran() == ["look_up A1"]
+    assert tool_runs() == ["look_up A1"]
 
 
 def test_decisions_from_another_process_are_performed_by_resume(launch: Launch, convo: Convo, home: Path) -> None:
-    model = two_refunds()
-    assert convo("chat", *agents(), *model, "-n", "mine", "pay back").exit == 3
+    model = two_refund_calls()
+    assert convo("chat", *agent_flags(), *model, "-n", "mine", "pay back").exit == 3
     assert launch("approvals", "approve", "c1").exit == 0
     assert launch("approvals", "reject", "c2=too late").exit == 0
-    assert ran() == []
-    got = launch("resume", "mine", *agents(), *model)
+    assert tool_runs() == []
+    got = launch("resume", "mine", *agent_flags(), *model)
     assert (got.exit, got.out) == (0, "Paid back.\n")
-    assert ran() == ["refund A1 100"]
-    items, _ = kept(home, "mine")
+    assert tool_runs() == ["refund A1 100"]
+    items, _ = stored_conversation(home, "mine")
     outputs = [item["output"] for item in items if item["type"] == "function_call_output"]
     assert outputs == ["paid 100 cents back for A1", "too late"]

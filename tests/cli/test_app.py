@@ -12,7 +12,7 @@ from typer.main import get_command
 from convo import __version__
 from convo.cli.app import COMMANDS
 from tests.cli.sample import SAMPLES
-from tests.running import Convo, Launch
+from tests.command_runner import Convo, Launch
 
 HEAVY = {
     *("openai", "httpx2", "pydantic", "pydantic_core", "prompt_toolkit", "rich", "xllamacpp"),

@@ -14,21 +14,21 @@ from convo.runs.state import Run
 from convo.runs.stored_approvals import list_pending_approvals
 from convo.stores.base import AgentRun, Transaction
 from convo.stores.factory import open_store
-from tests.cli.held import DATABASE, Story, Teller, held
-from tests.running import Convo, Launch
-from tests.runs.driving import call
+from tests.cli.stored_chats import DATABASE, ChatScript, ChatWriter, write_chats
+from tests.command_runner import Convo, Launch
+from tests.runs.run_steps import call
 from tests.runs.test_nested_runs import both_inside
 from tests.runs.test_stored_approvals import paused, unknown
 
 
-def waits(name: str, run: Run, run_id: str = "run_1") -> Story:
+def waits(name: str, run: Run, run_id: str = "run_1") -> ChatScript:
     """A session whose run is kept as it stands."""
 
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.SESSION, name, "pay it back")
-        now = teller.clock.now()
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, name, "pay it back")
+        now = writer.clock.now()
         kept_run = AgentRun(run_id, chat.session.id, 1, "paused", run_to_json(run), now, now)
-        await teller.store.commit(Transaction(agent_run=kept_run))
+        await writer.store.commit(Transaction(agent_run=kept_run))
 
     return story
 
@@ -60,7 +60,7 @@ def test_an_empty_inbox_says_so_and_makes_no_store(convo: Convo, home: Path) -> 
 
 
 def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     head, first, *rest = convo("approvals").out.splitlines()
     assert head.split() == ["call", "session", "agent", "paused", "run", "tool", "arguments"]
     assert first.split()[:3] == ["g1", "shop", "shop"]
@@ -70,7 +70,7 @@ def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, 
 
 
 def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     first, _, last = convo("approvals", "list", "--json").json()
     assert first["waits_s"] > 0
     assert {key: first[key] for key in ("run", "session", "call_id", "tool_name", "arguments", "agent", "unknown")} == {
@@ -86,7 +86,7 @@ def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
 
 
 def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
+    write_chats(home, waits("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
     assert convo("approvals", "show", "g1").out == (
         "guarded needs approval\n"
         "  agent      shop\n"
@@ -100,13 +100,13 @@ def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
 
 
 def test_a_call_whose_outcome_is_unknown_says_so(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", unknown()))
+    write_chats(home, waits("shop", unknown()))
     assert "free, outcome unknown" in convo("approvals").out
     assert "it may or may not have run" in convo("approvals", "show", "u1").out
 
 
 def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     before = stands(home)
     got = convo("approvals", "approve", "g1")
     assert (got.exit, got.out, got.err) == (0, "", "approved guarded (g1)\nshop still has pending calls: g2, m1\n")
@@ -123,7 +123,7 @@ def test_where_nothing_waits_the_next_step_shows_so(convo: Convo, home: Path) ->
 
 
 def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     got = convo("approvals", "reject", "all", "--run", "shop")
     assert got.err.splitlines()[-1] == "all calls are decided; to resume: convo resume shop --agent FILE.py:NAME"
     assert convo("approvals", "--json").json() == []
@@ -131,7 +131,7 @@ def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
 
 
 def test_a_tools_name_means_all_of_its_calls_and_a_reason_goes_along(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     convo("approvals", "reject", "guarded=not on a Friday = no")
     outputs = [one["output"] and one["output"]["output"] for one in stands(home).document["batch"][:2]]
     assert outputs == ["not on a Friday = no"] * 2
@@ -139,7 +139,7 @@ def test_a_tools_name_means_all_of_its_calls_and_a_reason_goes_along(convo: Conv
 
 
 def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     assert convo("approvals", "approve", "guarded", "--always").exit == 0
     assert stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
     assert run_from_json(stands(home).document, paused().graph).sticky_decisions == {
@@ -150,7 +150,7 @@ def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path)
 def test_arguments_are_changed_in_the_editor(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     (tmp_path / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('{\"text\": \"y\"}')")
     monkeypatch.setenv("EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
     assert convo("approvals", "edit", "g1").exit == 0
@@ -170,7 +170,7 @@ def test_arguments_are_changed_in_the_editor(
 def test_what_is_not_there_is_refused_and_nothing_changes(
     argv: list[str], exit_: int, says: str, convo: Convo, home: Path
 ) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     before = stands(home)
     got = convo("approvals", *argv)
     assert (got.exit, got.out) == (exit_, "")
@@ -179,11 +179,11 @@ def test_what_is_not_there_is_refused_and_nothing_changes(
 
 
 def test_an_id_that_two_runs_have_is_named_with_its_run(convo: Convo, home: Path) -> None:
-    async def both(teller: Teller) -> None:
-        await waits("shop", paused())(teller)
-        await waits("other", paused(), "run_2")(teller)
+    async def both(writer: ChatWriter) -> None:
+        await waits("shop", paused())(writer)
+        await waits("other", paused(), "run_2")(writer)
 
-    held(home, both)
+    write_chats(home, both)
     got = convo("approvals", "approve", "g1")
     assert (got.exit, "--run run_1" in got.err, "--run run_2" in got.err) == (2, True, True)
     assert convo("approvals", "approve", "g1", "--run", "run_2").exit == 0
@@ -191,7 +191,7 @@ def test_an_id_that_two_runs_have_is_named_with_its_run(convo: Convo, home: Path
 
 
 def test_an_id_that_two_calls_of_one_run_have_means_both(convo: Convo, home: Path) -> None:
-    held(home, waits("trip", both_inside()))
+    write_chats(home, waits("trip", both_inside()))
     got = convo("approvals", "approve", "i1")
     assert got.exit == 0, got.err
     assert got.err.count("approved guarded (i1)\n") == 2
@@ -199,22 +199,22 @@ def test_an_id_that_two_calls_of_one_run_have_means_both(convo: Convo, home: Pat
 
 
 def test_decisions_of_two_processes_both_count(launch: Launch, home: Path) -> None:
-    held(home, waits("shop", paused()))
+    write_chats(home, waits("shop", paused()))
     assert launch("approvals", "approve", "g1").exit == 0
     assert launch("approvals", "reject", "g2").exit == 0
     assert [one.call_id for one in list_pending_approvals(stands(home).document)] == ["m1"]
 
 
 def test_a_run_of_another_convo_is_told_in_one_sentence(convo: Convo, home: Path) -> None:
-    held(home, spoilt)
+    write_chats(home, spoilt)
     got = convo("approvals")
     assert (got.exit, got.out) == (2, "")
     assert "$.version is 9" in got.err
 
 
-async def spoilt(teller: Teller) -> None:
-    chat = await teller.chat(Strategy.SESSION, "shop", "hi")
+async def spoilt(writer: ChatWriter) -> None:
+    chat = await writer.chat(Strategy.SESSION, "shop", "hi")
     document: dict[str, Any] = {**json.loads(json.dumps(run_to_json(paused()))), "version": 9}
-    await teller.store.commit(
+    await writer.store.commit(
         Transaction(agent_run=AgentRun("run_1", chat.session.id, 1, "paused", document, 1.0, 1.0))
     )

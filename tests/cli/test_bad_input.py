@@ -9,44 +9,46 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.trying import Row, World, check, world
-from tests.running import Convo, Launch
+from tests.cli.bad_input import BadInput, CommandEnvironment, check_bad_input, environment
+from tests.command_runner import Convo, Launch
 
-__all__ = ["world"]
+__all__ = ["environment"]
 
 LOOKS_LIKE = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 
 
-def file(name: str, content: str | bytes) -> Callable[[World], object]:
+def file(name: str, content: str | bytes) -> Callable[[CommandEnvironment], object]:
     return lambda world: world.file(name, content)
 
 
-def replayed(content: str | bytes) -> Callable[[World], object]:
+def replayed(content: str | bytes) -> Callable[[CommandEnvironment], object]:
     return file("bad.json", content)
 
 
-def newer(world: World) -> None:
-    with closing(sqlite3.connect(world.database)) as db:
+def newer(environment: CommandEnvironment) -> None:
+    with closing(sqlite3.connect(environment.database)) as db:
         db.execute("PRAGMA user_version = 999")
 
 
-def of_another_program(world: World) -> None:
-    with closing(sqlite3.connect(world.folder / "other.db")) as db:
+def of_another_program(environment: CommandEnvironment) -> None:
+    with closing(sqlite3.connect(environment.folder / "other.db")) as db:
         db.execute("CREATE TABLE others (one)")
         db.commit()
-    os.replace(world.folder / "other.db", world.database)
+    os.replace(environment.folder / "other.db", environment.database)
 
 
-def a_folder_for_a_database(world: World) -> None:
-    world.database.unlink()
-    world.database.mkdir()
+def a_folder_for_a_database(environment: CommandEnvironment) -> None:
+    environment.database.unlink()
+    environment.database.mkdir()
 
 
 ECHO = "-m scripted/echo"
 
 HANDLES = [
-    Row("an unknown session", f"chat {ECHO} --from nope hi", 5, "not_found", "no session 'nope'", "convo sessions"),
-    Row(
+    BadInput(
+        "an unknown session", f"chat {ECHO} --from nope hi", 5, "not_found", "no session 'nope'", "convo sessions"
+    ),
+    BadInput(
         "an unknown response",
         f"chat {ECHO} --chain --from resp_nope hi",
         5,
@@ -54,7 +56,7 @@ HANDLES = [
         "no response 'resp_nope'",
         "convo sessions",
     ),
-    Row(
+    BadInput(
         "an unknown conversation",
         f"chat {ECHO} --conversation --from conv_nope hi",
         5,
@@ -62,7 +64,7 @@ HANDLES = [
         "no conversation 'conv_nope'",
         "convo sessions",
     ),
-    Row(
+    BadInput(
         "an unknown source of a fork",
         f"chat {ECHO} --fork nope hi",
         5,
@@ -70,8 +72,8 @@ HANDLES = [
         "no session 'nope'",
         "convo sessions",
     ),
-    Row("an unknown handle of inspect", "inspect nope", 5, "not_found", "no session 'nope'", "convo sessions"),
-    Row(
+    BadInput("an unknown handle of inspect", "inspect nope", 5, "not_found", "no session 'nope'", "convo sessions"),
+    BadInput(
         "an unknown session to show",
         "sessions show nope",
         5,
@@ -83,7 +85,7 @@ HANDLES = [
 
 REPLAY = f"chat {ECHO} --replay --from bad.json hi"
 FILES = [
-    Row(
+    BadInput(
         "half a replay file",
         REPLAY,
         2,
@@ -92,7 +94,7 @@ FILES = [
         "fix the file, which may be incomplete, or choose another file",
         replayed('[{"role": "user", "con'),
     ),
-    Row(
+    BadInput(
         "an object for a replay file",
         REPLAY,
         2,
@@ -101,7 +103,7 @@ FILES = [
         LOOKS_LIKE,
         replayed('{"role": "user"}'),
     ),
-    Row(
+    BadInput(
         "numbers for items",
         REPLAY,
         2,
@@ -110,7 +112,7 @@ FILES = [
         LOOKS_LIKE,
         replayed("[1, 2]"),
     ),
-    Row(
+    BadInput(
         "an object that is no item",
         REPLAY,
         2,
@@ -119,7 +121,7 @@ FILES = [
         LOOKS_LIKE,
         replayed('[{"role": "user", "content": "hi"}, {"text": "hi"}]'),
     ),
-    Row(
+    BadInput(
         "a message without content",
         REPLAY,
         2,
@@ -128,7 +130,7 @@ FILES = [
         LOOKS_LIKE,
         replayed('[{"role": "user"}]'),
     ),
-    Row(
+    BadInput(
         "a number that is none",
         REPLAY,
         2,
@@ -137,7 +139,7 @@ FILES = [
         "check the file, or choose another one",
         replayed('[{"type": "x", "n": NaN}]'),
     ),
-    Row(
+    BadInput(
         "bytes that are no text",
         REPLAY,
         2,
@@ -146,7 +148,7 @@ FILES = [
         "check the file, or choose another one",
         replayed(b"\xff\xfe"),
     ),
-    Row(
+    BadInput(
         "a folder for a replay file",
         f"chat {ECHO} --replay --from . hi",
         2,
@@ -154,7 +156,7 @@ FILES = [
         "* is a folder, not a replay file",
         "check the file, or choose another one",
     ),
-    Row(
+    BadInput(
         "a device for a replay file",
         f"chat {ECHO} --replay --from /dev/null hi",
         2,
@@ -162,7 +164,7 @@ FILES = [
         "/dev/null is a pipe or a device, not a replay file",
         "check the file, or choose another one",
     ),
-    Row(
+    BadInput(
         "a folder that is not there",
         f"chat {ECHO} --replay --from no/such/talk.json hi",
         2,
@@ -170,7 +172,7 @@ FILES = [
         "*/no/such is not a folder, so talk.json cannot be written there",
         "check the file, or choose another one",
     ),
-    Row(
+    BadInput(
         "a folder to inspect",
         "inspect ./",
         2,
@@ -178,10 +180,10 @@ FILES = [
         "* is a folder, not a replay file",
         "choose a file in it",
     ),
-    Row(
+    BadInput(
         "a folder to attach", f"chat {ECHO} -a . hi", 2, "unreadable", ". is a folder", "attach a file from this folder"
     ),
-    Row(
+    BadInput(
         "a schema that is none",
         f"chat {ECHO} --schema bad.json hi",
         2,
@@ -193,7 +195,7 @@ FILES = [
 ]
 
 STORES = [
-    Row(
+    BadInput(
         "a database from a newer version",
         "sessions",
         1,
@@ -202,7 +204,7 @@ STORES = [
         "upgrade convo-state, or set CONVO_HOME to another folder",
         newer,
     ),
-    Row(
+    BadInput(
         "a chat on a newer database",
         f"chat {ECHO} hi",
         1,
@@ -211,7 +213,7 @@ STORES = [
         "upgrade convo-state, or set CONVO_HOME to another folder",
         newer,
     ),
-    Row(
+    BadInput(
         "a file that is no database",
         f"chat {ECHO} hi",
         1,
@@ -220,7 +222,7 @@ STORES = [
         "convo store recover NEW.db --store sqlite:*/convo.db",
         lambda world: world.database.write_bytes(b"not a database " * 100),
     ),
-    Row(
+    BadInput(
         "another program's database",
         f"chat {ECHO} hi",
         1,
@@ -229,7 +231,7 @@ STORES = [
         "set CONVO_HOME to another folder",
         of_another_program,
     ),
-    Row(
+    BadInput(
         "a folder for a database",
         f"chat {ECHO} hi",
         1,
@@ -241,7 +243,7 @@ STORES = [
 ]
 
 SETTINGS = [
-    Row(
+    BadInput(
         "settings that are no TOML",
         "--config bad.toml chat hi",
         2,
@@ -250,7 +252,7 @@ SETTINGS = [
         "correct the value where it is set",
         file("bad.toml", "model = \n"),
     ),
-    Row(
+    BadInput(
         "a setting that is not known",
         "--config bad.toml chat hi",
         2,
@@ -259,7 +261,7 @@ SETTINGS = [
         "correct the value where it is set",
         file("bad.toml", "modle = 'x'\n"),
     ),
-    Row(
+    BadInput(
         "a settings file that is not there",
         "--config nope.toml chat hi",
         2,
@@ -267,7 +269,7 @@ SETTINGS = [
         "*/nope.toml: no such settings file",
         "set another file with --config",
     ),
-    Row(
+    BadInput(
         "a base URL that is none",
         "chat hi",
         2,
@@ -276,7 +278,7 @@ SETTINGS = [
         "correct the value where it is set",
         lambda world: world.set(OPENAI_BASE_URL="nonsense"),
     ),
-    Row(
+    BadInput(
         "a provider that is not known",
         "chat -m nope/x hi",
         2,
@@ -284,7 +286,7 @@ SETTINGS = [
         "-m: no provider 'nope' for 'nope/x' (known: anthropic, *)",
         "choose one of them, or add [providers.nope] to config.toml",
     ),
-    Row(
+    BadInput(
         "weights that are not there",
         "chat -m local/./none.gguf hi",
         2,
@@ -292,7 +294,7 @@ SETTINGS = [
         "*/none.gguf cannot be read: No such file or directory",
         "check the file, or choose another one",
     ),
-    Row(
+    BadInput(
         "a local model that is not there",
         "chat -m local/none hi",
         1,
@@ -307,16 +309,16 @@ TABLE = [*HANDLES, *FILES, *STORES, *SETTINGS]
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_bad_input_is_told_in_two_lines_and_changes_nothing(
-    row: Row, world: World, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
+    row: BadInput, environment: CommandEnvironment, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(row, world, launch, convo, monkeypatch)
+    check_bad_input(row, environment, launch, convo, monkeypatch)
 
 
-def test_what_was_there_goes_on_afterwards(world: World, convo: Convo) -> None:
+def test_what_was_there_goes_on_afterwards(environment: CommandEnvironment, convo: Convo) -> None:
     """The table's own ground: both sessions can be gone on with, so nothing in it was broken before."""
     for name in ("mine", "file"):
         assert convo("chat", "--from", name, *ECHO.split(), "and now?").out == "and now?\n"
-    assert len(json.loads((world.folder / "talk.json").read_text())) == 4
+    assert len(json.loads((environment.folder / "talk.json").read_text())) == 4
 
 
 @pytest.mark.parametrize(

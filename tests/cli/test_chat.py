@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.chatting import ECHO, receipts, said, scripted, sessions
-from tests.running import Convo, project_file
+from tests.cli.chat_commands import ECHO, receipts, scripted_flags, stored_messages, stored_sessions
+from tests.command_runner import Convo, write_project_file
 
 TWO_PARTS = {
     "output": [
@@ -40,7 +40,7 @@ def test_a_receipt_says_tokens_seconds_the_response_and_the_owner(convo: Convo) 
 
 
 def test_a_receipt_says_the_cost_where_a_price_is_set(convo: Convo) -> None:
-    project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 2000.0\n')
+    write_project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 2000.0\n')
     assert receipts(convo("chat", *ECHO, "hello there").err)[0]["cost"] == "$0.0060"
 
 
@@ -62,18 +62,18 @@ def test_quiet_leaves_stderr_empty(convo: Convo) -> None:
     ids=["pieces", "line-break", "two-parts", "refusal", "words-and-a-call", "call"],
 )
 def test_the_text_is_the_same_in_pieces_and_whole(reply: dict[str, Any], out: str, convo: Convo) -> None:
-    model = scripted(reply)
+    model = scripted_flags(reply)
     assert convo("chat", *model, "hi").out == convo("chat", *model, "--no-stream", "hi").out == out
 
 
 def test_a_call_is_announced_on_stderr(convo: Convo) -> None:
-    got = convo("chat", *scripted(CALL), "is it raining?")
+    got = convo("chat", *scripted_flags(CALL), "is it raining?")
     assert got.err.splitlines()[0] == '[function_call] weather {"city": "Oslo"}'
 
 
 @pytest.mark.parametrize("flags", [[], ["--no-stream"]])
 def test_control_characters_and_half_characters_of_an_answer_are_spelled_out(flags: list[str], convo: Convo) -> None:
-    hostile = scripted({"text": "clear \x1b[2J, ring \x07, \x9b31m, half \ud83d, tab\tand\nline"})
+    hostile = scripted_flags({"text": "clear \x1b[2J, ring \x07, \x9b31m, half \ud83d, tab\tand\nline"})
     got = convo("chat", *hostile, *flags, "hi")
     assert got.out == "clear \\x1b[2J, ring \\x07, \\x9b31m, half \\ud83d, tab\tand\nline\n"
 
@@ -85,7 +85,7 @@ def test_control_characters_of_a_prompt_reach_neither_stdout_nor_the_name(convo:
 
 
 def test_control_characters_of_a_call_are_spelled_out_on_stderr(convo: Convo) -> None:
-    got = convo("chat", *scripted({"call": {"name": "\x1b]0;title\x07", "arguments": "{}"}}), "hi")
+    got = convo("chat", *scripted_flags({"call": {"name": "\x1b]0;title\x07", "arguments": "{}"}}), "hi")
     assert got.err.splitlines()[0] == "[function_call] \\x1b]0;title\\x07 {}"
 
 
@@ -126,7 +126,7 @@ def test_json_names_the_conversation_or_the_file_that_holds_the_state(convo: Con
 
 
 def test_output_text_of_json_is_plain_and_its_control_characters_are_escaped(convo: Convo) -> None:
-    got = convo("chat", *scripted({"text": "a\x1b[1mb\x9b"}), "--json", "hi")
+    got = convo("chat", *scripted_flags({"text": "a\x1b[1mb\x9b"}), "--json", "hi")
     assert "\x1b" not in got.out
     assert "\x9b" not in got.out
     assert got.json()["output_text"] == "a\x1b[1mb\x9b"
@@ -150,7 +150,7 @@ def test_json_and_jsonl_exclude_each_other(convo: Convo) -> None:
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
 def test_an_error_ends_json_as_an_object(flag: str, convo: Convo) -> None:
-    got = convo("chat", *scripted(REFUSES), flag, "hi")
+    got = convo("chat", *scripted_flags(REFUSES), flag, "hi")
     assert got.exit == 1
     assert json.loads(got.out.splitlines()[-1])["error"]["code"] == "odd"
 
@@ -177,16 +177,16 @@ def test_an_answer_that_was_cut_off_at_its_limit_exits_1(flags: list[str], convo
 
 
 def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, home: Path) -> None:
-    got = convo("chat", *scripted(BREAKS_OFF, {"text": "Whole."}), "hi")
+    got = convo("chat", *scripted_flags(BREAKS_OFF, {"text": "Whole."}), "hi")
     assert (got.exit, got.out) == (1, "Half an ans\n")
     receipt, *words = got.err.splitlines()
     assert receipts(receipt)[0]["status"] == "failed"
     assert words == ["convo: Busy", "  try: convo chat --from hi, then: try again with /retry"]
-    assert said(home, "hi") == ["user: hi", "assistant: Half an ans…"]
+    assert stored_messages(home, "hi") == ["user: hi", "assistant: Half an ans…"]
 
 
 def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(convo: Convo, home: Path) -> None:
-    got = convo("chat", *scripted(REFUSES), "first")
+    got = convo("chat", *scripted_flags(REFUSES), "first")
     assert (got.exit, got.out) == (1, "")
     assert got.err.splitlines()[-2:] == [
         "convo: That is not taken",
@@ -194,7 +194,7 @@ def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(conv
     ]
 
     assert convo("chat", "--from", "first", *ECHO, "second").exit == 0
-    assert said(home, "first") == ["user: first", "user: second", "assistant: second"]
+    assert stored_messages(home, "first") == ["user: first", "user: second", "assistant: second"]
 
 
 def test_a_script_that_is_not_there_is_named(convo: Convo) -> None:
@@ -217,7 +217,7 @@ def test_a_model_that_cannot_be_is_refused_and_nothing_is_kept(
     got = convo("chat", "-m", model, "hi")
     assert (got.exit, got.out) == (2, "")
     assert words in got.err
-    assert not home.exists() or sessions(home) == []
+    assert not home.exists() or stored_sessions(home) == []
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_without_a_key_one_line_says_that_the_built_in_model_answers(image: str,
 def test_the_line_is_left_out_where_somebody_chose_the_built_in_model(image: str, convo: Convo) -> None:
     assert BUILT_IN not in convo("chat", "-m", "local", "-a", image, "-n", "mine", "hi").err
     assert BUILT_IN not in convo("chat", "--from", "mine", "and?").err
-    project_file('model = "local/smollm2-135m-instruct"\n')
+    write_project_file('model = "local/smollm2-135m-instruct"\n')
     assert BUILT_IN not in convo("chat", "-a", image, "hi").err
 
 

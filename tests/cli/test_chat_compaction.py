@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import LONG, kept, said, scripted, sessions
-from tests.running import Convo
-from tests.terminal.terminal import at_terminal
+from tests.cli.chat_commands import LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
+from tests.command_runner import Convo
+from tests.terminal.pty_session import at_terminal
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def settings(home: Path) -> Path:
 
 
 def two_turns(convo: Convo, owner: str) -> tuple[str, str]:
-    long = scripted({"text": "Short."}, {"text": LONG})
+    long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         flags = [owner, "-n", "mine"] if words == "one" else ["--from", "mine"]
         got = convo("chat", *flags, *long, f"{words} {LONG}")
@@ -36,14 +36,14 @@ def test_it_is_announced_done_and_then_asked(convo: Convo, home: Path, settings:
     assert "compacting it first" in got.err
     assert "compacted 4 items" in got.err
     assert got.err.index("compacting it first") < got.err.index("compacted 4 items")
-    assert said(home, "mine")[-2].endswith("three")
+    assert stored_messages(home, "mine")[-2].endswith("three")
 
 
 def test_below_the_bound_nothing_happens(convo: Convo, home: Path) -> None:
     two_turns(convo, "--session")
     got = convo("chat", "--from", "mine", "three")
     assert "compact" not in got.err
-    assert len(said(home, "mine")) == 6
+    assert len(stored_messages(home, "mine")) == 6
 
 
 def test_nought_is_never(convo: Convo, home: Path, settings: Path) -> None:
@@ -60,21 +60,21 @@ def test_what_is_just_compacted_is_not_compacted_again(convo: Convo, home: Path,
 
 def test_the_endpoint_of_a_conversation_is_asked_to_do_it(convo: Convo, home: Path, settings: Path) -> None:
     two_turns(convo, "--conversation")
-    handle = sessions(home)[0].handle
+    handle = stored_sessions(home)[0].handle
     got = convo("chat", "--from", "mine", "three")
     assert "its endpoint will compact it" in got.err
-    items, _ = kept(home, "mine")
-    assert sessions(home)[0].handle == handle
+    items, _ = stored_conversation(home, "mine")
+    assert stored_sessions(home)[0].handle == handle
     assert "compaction" in [item["type"] for item in items]
 
 
 def test_a_compaction_that_comes_to_nothing_keeps_no_message_back(convo: Convo, home: Path, settings: Path) -> None:
     two_turns(convo, "--session")
-    wordy = scripted({"text": LONG * 10})
+    wordy = scripted_flags({"text": LONG * 10})
     got = convo("chat", "--from", "mine", *wordy, "three")
     assert got.exit == 0
     assert "not compacted: the compacted history would not be smaller" in got.err
-    assert len(said(home, "mine")) == 6
+    assert len(stored_messages(home, "mine")) == 6
 
 
 @pytest.mark.parametrize("wrong", ["-1", '"often"', "1.5", "true"])
@@ -87,7 +87,7 @@ def test_a_bound_that_is_none_is_refused(convo: Convo, settings: Path, wrong: st
 
 @pytest.mark.needs("terminal")
 def test_a_person_types_it(home: Path) -> None:
-    long = scripted({"text": "Short."}, {"text": LONG})
+    long = scripted_flags({"text": "Short."}, {"text": LONG})
     with at_terminal("chat", "-n", "mine", *long) as person:
         person.is_asked()
         for words in ("one", "two", "three"):
@@ -98,12 +98,15 @@ def test_a_person_types_it(home: Path) -> None:
         assert "compacted 4 items" in shown
         assert "mine-before" in shown
         person.says("four")
-    assert [line.split()[1] for line in said(home, "mine") if line.startswith("user")][-2:] == ["three", "four"]
+    assert [line.split()[1] for line in stored_messages(home, "mine") if line.startswith("user")][-2:] == [
+        "three",
+        "four",
+    ]
 
 
 @pytest.mark.needs("terminal")
 def test_a_chat_that_is_open_is_left_to_itself(convo: Convo) -> None:
-    with at_terminal("chat", "-n", "mine", *scripted({"text": "Short."}, {"text": LONG})) as person:
+    with at_terminal("chat", "-n", "mine", *scripted_flags({"text": "Short."}, {"text": LONG})) as person:
         person.is_asked()
         for words in ("one", "two"):
             person.says(words)

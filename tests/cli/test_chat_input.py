@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
-from tests.loopback import Loopback, raw
-from tests.running import Convo, Launch
+from tests.cli.chat_commands import (
+    ECHO,
+    receipts,
+    scripted_flags,
+    stored_conversation,
+    stored_messages,
+    stored_sessions,
+)
+from tests.command_runner import Convo, Launch
+from tests.loopback_server import LoopbackServer, raw_stream
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 PDF = b"%PDF-1.7 ..."
@@ -56,7 +63,7 @@ def test_the_message_is_what_was_said_and_then_what_was_piped_in(
 ) -> None:
     got = convo("chat", *ECHO, "-n", "mine", *argv, stdin=stdin)
     assert got.exit == 0
-    assert said(home, "mine")[0] == f"user: {asked}"
+    assert stored_messages(home, "mine")[0] == f"user: {asked}"
 
 
 @pytest.mark.parametrize(("argv", "stdin"), [([], ""), ([""], ""), (["  "], ""), (["-"], " \n"), ([], "\n")])
@@ -69,10 +76,10 @@ def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: C
 
 def test_a_pipe_of_a_megabyte_is_sent_whole(launch: Launch, home: Path) -> None:
     much = "lorem ipsum " * 90_000
-    got = launch("chat", *scripted({"text": "Long."}), "summarise:", "-", stdin=much)
+    got = launch("chat", *scripted_flags({"text": "Long."}), "summarise:", "-", stdin=much)
     assert (got.exit, got.out) == (0, "Long.\n")
     assert receipts(got.err)[0]["input"] == "180,001"
-    items, _ = kept(home, "summarise-lorem-ipsum-lorem")
+    items, _ = stored_conversation(home, "summarise-lorem-ipsum-lorem")
     assert items[0]["content"][0]["text"] == "summarise:\n\n" + much
 
 
@@ -103,7 +110,7 @@ def content(body: Any) -> list[dict[str, Any]]:
     return parts
 
 
-def test_files_travel_with_the_message_in_the_order_of_the_flags(server: Loopback, convo: Convo) -> None:
+def test_files_travel_with_the_message_in_the_order_of_the_flags(server: LoopbackServer, convo: Convo) -> None:
     for name, data in {"dot.png": PNG, "paper.pdf": PDF, "notes.md": b"# Notes\n"}.items():
         Path(name).write_bytes(data)
     got = convo("chat", "-a", "notes.md", "-a", "dot.png", "-a", "paper.pdf", "what is all this?")
@@ -123,7 +130,7 @@ def encoded(data: bytes) -> str:
 def test_a_file_alone_is_a_message(convo: Convo, home: Path) -> None:
     Path("notes.md").write_text("# Notes")
     assert convo("chat", *ECHO, "-n", "mine", "-a", "notes.md").out == "notes.md:\n# Notes\n"
-    assert len(said(home, "mine")) == 2
+    assert len(stored_messages(home, "mine")) == 2
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,7 @@ def test_a_file_that_cannot_be_sent_is_refused_before_anything_is(
 # -- a schema --------------------------------------------------------------------------------------
 
 
-def test_a_schema_asks_for_an_answer_of_its_form(server: Loopback, convo: Convo) -> None:
+def test_a_schema_asks_for_an_answer_of_its_form(server: LoopbackServer, convo: Convo) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     Path("answer form.json").write_text(json.dumps(schema))
     server.replies({"text": '{"n": 1}'})
@@ -176,7 +183,7 @@ def test_a_schema_that_is_none_is_refused_before_anything_is_sent(
     got = convo("chat", *ECHO, "--schema", "schema.json", "hi")
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(f"convo: {words}")
-    assert not home.exists() or sessions(home) == []
+    assert not home.exists() or stored_sessions(home) == []
 
 
 # -- how to ask ------------------------------------------------------------------------------------
@@ -188,30 +195,30 @@ def test_instructions_go_with_every_turn_of_a_session_and_can_be_changed(convo: 
     convo("chat", "--from", "mine", "-s", "Be long.", "three")
     convo("chat", "--from", "mine", "-s", "", "four")
     convo("chat", "--from", "mine", "five")
-    _, links = kept(home, "mine")
+    _, links = stored_conversation(home, "mine")
     told = [link.parameters.get("instructions") for link in links]
     assert told == ["Be brief.", "Be brief.", "Be long.", None, None]
 
 
-def test_temperature_and_limit_travel_with_the_request(server: Loopback, convo: Convo) -> None:
+def test_temperature_and_limit_travel_with_the_request(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "--temperature", "0", "--max-output-tokens", "7", "hi")
     assert (server.bodies[0]["temperature"], server.bodies[0]["max_output_tokens"]) == (0, 7)
 
 
-def test_nothing_is_sent_that_nobody_asked_for(server: Loopback, convo: Convo) -> None:
+def test_nothing_is_sent_that_nobody_asked_for(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "-m", "openai/gpt-4o", "hi")
     assert set(server.bodies[0]) == {"model", "input", "store", "stream"}
 
 
-def test_store_leaves_a_copy_at_the_endpoint(server: Loopback, convo: Convo) -> None:
+def test_store_leaves_a_copy_at_the_endpoint(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "--store", "hi")
     assert server.bodies[0]["store"] is True
 
 
-def test_a_call_above_the_limit_of_a_price_has_a_cost(server: Loopback, convo: Convo) -> None:
+def test_a_call_above_the_limit_of_a_price_has_a_cost(server: LoopbackServer, convo: Convo) -> None:
     usage = {"input_tokens": 300_000, "output_tokens": 1_000, "total_tokens": 301_000}
     response = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "usage": usage}
     event = {"type": "response.completed", "sequence_number": 0, "response": response}
-    server.arm(raw(f"data: {json.dumps(event)}\n\n".encode()))
+    server.arm(raw_stream(f"data: {json.dumps(event)}\n\n".encode()))
     got = convo("chat", "-m", "openai/gpt-5.6-terra", "hi")
     assert "300,000 input · 1,000 output · $1.22" in got.err

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import ECHO, receipts, said, scripted
-from tests.loopback import Loopback, answers, hold
-from tests.running import Convo, Launch, Start
+from tests.cli.chat_commands import ECHO, receipts, scripted_flags, stored_messages
+from tests.command_runner import Convo, Launch, Start
+from tests.loopback_server import LoopbackServer, error_response, pause_after
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -27,7 +27,7 @@ def first_piece(process: "subprocess.Popen[str]") -> str:
 
 
 def slowly() -> tuple[str, str]:
-    return scripted(LONG, chunk=4, delay_s=0.25)
+    return scripted_flags(LONG, chunk=4, delay_s=0.25)
 
 
 @pytest.mark.parametrize("signals", [1, 2])
@@ -54,7 +54,7 @@ def test_the_partial_answer_is_kept_as_it_was_printed(start: Start, home: Path) 
     begun = first_piece(process)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    assert said(home, "mine") == ["user: count", f"assistant: {begun}{out.removesuffix(chr(10))}…"]
+    assert stored_messages(home, "mine") == ["user: count", f"assistant: {begun}{out.removesuffix(chr(10))}…"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -65,7 +65,7 @@ def test_being_told_to_end_keeps_as_much_as_ctrl_c(number: int, code: int, start
     out, err = process.communicate(timeout=60)
     printed = begun + out.removesuffix("\n")
     assert (process.returncode, err) == (code, "")
-    assert said(home, "mine") == ["user: count", f"assistant: {printed}…"]
+    assert stored_messages(home, "mine") == ["user: count", f"assistant: {printed}…"]
     with open("conversation.json") as file:
         assert [item["role"] for item in json.load(file)] == ["user", "assistant"]
 
@@ -86,7 +86,7 @@ def test_a_reader_that_went_away_stops_the_answer(start: Start, home: Path) -> N
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) == 141
-    _, partial = said(home, "mine")
+    _, partial = stored_messages(home, "mine")
     assert partial.startswith(f"assistant: {begun}")
     assert partial.endswith("…")
 
@@ -95,7 +95,7 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(start: Start) -> None:
     """As `nohup` and the background jobs of a script do."""
     process = start(
         "chat",
-        *scripted({"text": "one two three"}, chunk=4, delay_s=0.1),
+        *scripted_flags({"text": "one two three"}, chunk=4, delay_s=0.1),
         "-q",
         "count",
         shell="""trap '' INT; exec "$@" """,
@@ -106,11 +106,11 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(start: Start) -> None:
     assert (process.returncode, begun + out) == (0, "one two three\n")
 
 
-def test_ctrl_c_with_json_tells_the_partial_turn(start: Start, server: Loopback) -> None:
+def test_ctrl_c_with_json_tells_the_partial_turn(start: Start, server: LoopbackServer) -> None:
     server.replies(LONG)
-    server.arm(hold(after=6))
+    server.arm(pause_after(after=6))
     process = start("chat", "--json", "count")
-    server.held.wait(60)
+    server.paused.wait(60)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     turn = json.loads(out)
@@ -130,9 +130,9 @@ def test_ctrl_c_with_jsonl_ends_in_an_object_that_says_so(start: Start) -> None:
     assert json.loads(out.splitlines()[-1])["error"]["code"] == "interrupted"
 
 
-def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, server: Loopback, home: Path) -> None:
+def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, server: LoopbackServer, home: Path) -> None:
     """The wait is told before it begins, so that nobody wonders."""
-    server.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
+    server.arm(error_response(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     process = start("chat", "-n", "mine", "count")
     assert process.stderr
     assert process.stderr.readline() == "Overloaded; retrying: the endpoint stores nothing\n"
@@ -140,7 +140,7 @@ def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, serv
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert receipts(err)[0]["status"] == "cancelled"
-    assert said(home, "mine") == ["user: count"]
+    assert stored_messages(home, "mine") == ["user: count"]
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -150,7 +150,7 @@ def test_closed_streams_are_no_reason_to_fail(closed: str, start: Start, home: P
     assert process.returncode == 0
     assert out == ("" if " >" in f" {closed}" else "hello\n")
     assert len(receipts(err)) == (0 if "2>" in closed else 1)
-    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
 def test_without_a_prompt_a_closed_stdin_is_an_empty_message(start: Start) -> None:

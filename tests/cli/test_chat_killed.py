@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import scripted
-from tests.cli.killing import Kills, check_store, in_store, leftovers, on_stores
-from tests.loopback import Loopback
-from tests.running import Convo
-from tests.wire import spoken
+from tests.cli.chat_commands import scripted_flags
+from tests.cli.command_kills import Kills, check_store, store_params, stored_sessions, temporary_files
+from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer
+from tests.request_items import message_lines
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -49,10 +49,10 @@ class Killed:
 
     def check_everything(self) -> int:
         """What must hold at the end; returns how many items there are."""
-        ((_, items, links),) = in_store(self.store_url).values()
+        ((_, items, links),) = stored_sessions(self.store_url).values()
         ended = {link.id for link in links if link.status == "completed"}
         assert set(self.confirmed) <= ended
-        numbers = [int(line.split()[-1]) for line in spoken(items) if line.startswith("user")]
+        numbers = [int(line.split()[-1]) for line in message_lines(items) if line.startswith("user")]
         assert numbers == sorted(set(numbers))
         return len(items)
 
@@ -69,7 +69,7 @@ def killed(
         one.check()
     if strategy is Strategy.REPLAY:
         assert isinstance(json.loads(Path("talk.json").read_text()), list)
-    assert leftovers(Path()) == []
+    assert temporary_files(Path()) == []
     items = one.check_everything()
     print(
         f"chat {strategy} on {store_url.partition(':')[0]}: {one.kills.killed} killed, {len(one.confirmed)} confirmed"
@@ -80,33 +80,33 @@ def killed(
 SLOWLY = {"text": "Word by word by word."}
 
 
-@pytest.mark.parametrize(("strategy", "store_url"), on_stores(Strategy, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
 def test_a_killed_command_is_followed_by_one_that_works(strategy: Strategy, store_url: str, convo: Convo) -> None:
-    confirmed, items = killed(4, strategy, store_url, convo, *scripted(SLOWLY, chunk=4, delay_s=0.01))
+    confirmed, items = killed(4, strategy, store_url, convo, *scripted_flags(SLOWLY, chunk=4, delay_s=0.01))
     assert confirmed >= 4
     assert items >= 2 * confirmed
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("strategy", "store_url"), on_stores(Strategy), indirect=["store_url"])
+@pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy), indirect=["store_url"])
 def test_a_command_killed_forty_times_is_followed_by_one_that_works(
     strategy: Strategy, store_url: str, convo: Convo
 ) -> None:
-    confirmed, items = killed(40, strategy, store_url, convo, *scripted(SLOWLY, chunk=4, delay_s=0.01))
+    confirmed, items = killed(40, strategy, store_url, convo, *scripted_flags(SLOWLY, chunk=4, delay_s=0.01))
     assert confirmed >= 40
     assert items >= 2 * confirmed
 
 
 @pytest.mark.full(every_commit=True)
 @pytest.mark.parametrize(
-    ("strategy", "store_url"), on_stores([Strategy.CONVERSATION, Strategy.CHAIN]), indirect=["store_url"]
+    ("strategy", "store_url"), store_params([Strategy.CONVERSATION, Strategy.CHAIN]), indirect=["store_url"]
 )
 def test_an_endpoint_whose_client_is_killed_is_told_nothing_twice(
-    strategy: Strategy, store_url: str, convo: Convo, server: Loopback
+    strategy: Strategy, store_url: str, convo: Convo, server: LoopbackServer
 ) -> None:
     server.replies(SLOWLY, chunk=4, delay_s=0.02)
     confirmed, _ = killed(20, strategy, store_url, convo, earliest=0.6)
     print(f"remote {strategy}: {len(server.bodies)} requests")
-    seen = [line for line in spoken(server.scripts.asks[-1].input) if line.startswith("user")]
+    seen = [line for line in message_lines(server.scripts.requests[-1].input) if line.startswith("user")]
     assert len(seen) == len(set(seen))
     assert confirmed >= 20

@@ -10,14 +10,21 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
-from tests.cli.held import DATABASE, Teller, held, talks
-from tests.loopback import Loopback, hold, overloaded
-from tests.running import Convo, Launch, Start
+from tests.cli.chat_commands import (
+    ECHO,
+    receipts,
+    scripted_flags,
+    stored_conversation,
+    stored_messages,
+    stored_sessions,
+)
+from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
+from tests.command_runner import Convo, Launch, Start
+from tests.loopback_server import LoopbackServer, overloaded, pause_after
 
 
 def names(home: Path) -> list[str]:
-    return [session.name for session in sessions(home)]
+    return [session.name for session in stored_sessions(home)]
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -45,7 +52,7 @@ def test_a_name_made_of_words_is_a_handle_of_its_session(words: str, name: str, 
     convo("chat", *ECHO, "--", words)
     assert names(home) == [name]
     assert convo("chat", "--from", name, "and?").exit == 0
-    assert len(said(home, name)) == 4
+    assert len(stored_messages(home, name)) == 4
 
 
 def test_a_name_that_was_chosen_is_the_handle(convo: Convo, home: Path) -> None:
@@ -59,7 +66,7 @@ def test_a_name_that_another_handle_could_have_is_refused(name: str, convo: Conv
     got = convo("chat", *ECHO, f"--name={name}", "hello")
     assert (got.exit, got.out) == (2, "")
     assert got.err.endswith("try: use words with dashes, such as monads-in-haskell\n")
-    assert not home.exists() or sessions(home) == []
+    assert not home.exists() or stored_sessions(home) == []
 
 
 def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, home: Path) -> None:
@@ -67,7 +74,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, h
     got = convo("chat", *ECHO, "-n", "mine", "two")
     assert (got.exit, got.out) == (1, "")
     assert got.err == "convo: another session has the name 'mine'\n  try: choose another name\n"
-    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert names(home) == ["mine"]
 
 
@@ -77,7 +84,7 @@ def test_a_session_that_has_a_name_gets_no_other(way: list[str], convo: Convo, h
     got = convo("chat", *way, "-n", "a b", "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err.endswith("try: convo sessions rename mine 'a b'\n")
-    assert len(said(home, "mine")) == 2
+    assert len(stored_messages(home, "mine")) == 2
 
 
 def test_sessions_that_begin_at_once_with_the_same_words_all_get_names(launch: Launch, home: Path) -> None:
@@ -91,15 +98,15 @@ def test_sessions_that_begin_at_once_with_the_same_words_all_get_names(launch: L
 
 
 def test_continue_picks_the_session_that_was_used_last_and_not_the_one_made_last(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        older = await teller.chat(Strategy.SESSION, "older", "one")
-        await teller.chat(Strategy.SESSION, "newer", "two")
-        await teller.say(older, "three")
+    async def story(writer: ChatWriter) -> None:
+        older = await writer.chat(Strategy.SESSION, "older", "one")
+        await writer.chat(Strategy.SESSION, "newer", "two")
+        await writer.say(older, "three")
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("chat", "-c", "four")
     assert receipts(got.err)[0]["owner"] == "session older"
-    assert said(home, "older")[-2:] == ["user: four", "assistant: four"]
+    assert stored_messages(home, "older")[-2:] == ["user: four", "assistant: four"]
 
 
 def test_continue_goes_by_the_order_of_use_and_not_by_the_clock(convo: Convo, home: Path) -> None:
@@ -114,7 +121,7 @@ def test_continue_goes_by_the_order_of_use_and_not_by_the_clock(convo: Convo, ho
 
 @pytest.mark.parametrize("owner", ["--session", "--replay", "--chain", "--conversation"])
 def test_continue_passes_over_a_session_whose_first_turn_failed(
-    owner: str, server: Loopback, convo: Convo, home: Path
+    owner: str, server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     """The message of that turn is kept: it may have reached the server."""
     assert convo("chat", owner, "-n", "good", "hello").exit == 0
@@ -125,33 +132,33 @@ def test_continue_passes_over_a_session_whose_first_turn_failed(
 
     got = convo("chat", "-c", "go on")
     assert got.err.startswith("'bad' has no response yet; continuing 'good' instead\n")
-    assert said(home, "good")[-2:] == ["user: go on", "assistant: go on"]
-    assert said(home, "bad") == ["user: lost?"]
+    assert stored_messages(home, "good")[-2:] == ["user: go on", "assistant: go on"]
+    assert stored_messages(home, "bad") == ["user: lost?"]
     convo("chat", "--from", "bad", "again")
-    assert said(home, "bad")[-2:] == ["user: again", "assistant: again"]
+    assert stored_messages(home, "bad")[-2:] == ["user: again", "assistant: again"]
 
 
 @pytest.mark.needs("posix")
 def test_continue_passes_over_a_session_whose_first_turn_was_stopped_before_any_answer(
-    server: Loopback, start: Start, convo: Convo, home: Path
+    server: LoopbackServer, start: Start, convo: Convo, home: Path
 ) -> None:
     assert convo("chat", "-n", "good", "hello").exit == 0
-    server.arm(hold(0))
+    server.arm(pause_after(0))
     process = start("chat", "-n", "bad", "lost?")
-    assert server.held.wait(30)
+    assert server.paused.wait(30)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    assert said(home, "bad") == ["user: lost?"]
+    assert stored_messages(home, "bad") == ["user: lost?"]
     assert "session good" in convo("chat", "-c", "go on").err
 
 
 def test_continue_takes_a_session_without_an_answer_where_no_other_one_is(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     server.arm(*[overloaded()] * 4)
     assert convo("chat", "-n", "only", "lost?").exit == 1
     assert convo("chat", "-c", "again").exit == 0
-    assert said(home, "only")[:2] == ["user: lost?", "user: again"]
+    assert stored_messages(home, "only")[:2] == ["user: lost?", "user: again"]
 
 
 def test_continue_without_any_session_exits_5(convo: Convo) -> None:
@@ -161,7 +168,7 @@ def test_continue_without_any_session_exits_5(convo: Convo) -> None:
 
 
 def test_the_record_says_who_answers_and_who_keeps_the_state(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     turn = convo("chat", "--from", "mine", "--json", "two").json()
     assert (turn["strategy"], turn["model"], turn["session"]) == ("chain", "scripted/echo", "mine")
 
@@ -169,7 +176,7 @@ def test_the_record_says_who_answers_and_who_keeps_the_state(convo: Convo, home:
 def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
     first = convo("chat", *ECHO, "--chain", "--json", "one").json()["response_id"]
     convo("chat", "--from", first, "--json", "two")
-    assert len(said(home, "one")) == 4
+    assert len(stored_messages(home, "one")) == 4
 
 
 # -- owners ----------------------------------------------------------------------------------------
@@ -207,11 +214,11 @@ def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
 def test_flags_that_contradict_each_other_or_the_record_name_the_owner(
     flags: list[str], words: str, convo: Convo, home: Path
 ) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     got = convo("chat", *ECHO, *flags, "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(f"convo: {words}\n  try: ")
-    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert names(home) == ["mine"]
 
 
@@ -219,11 +226,11 @@ def test_a_model_of_another_endpoint_is_refused_where_an_endpoint_owns_the_state
     convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-    held(home, talks("mine", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     got = convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
     assert (got.exit, got.out) == (2, "")
     assert "convo convert mine" in got.err
-    assert len(said(home, "mine")) == 2
+    assert len(stored_messages(home, "mine")) == 2
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ def test_a_replay_file_that_cannot_be_one_is_refused_and_left_as_it_is(
     assert (got.exit, got.out) == (2, "")
     assert got.err.splitlines()[-2].startswith(f"convo: {place} {words}")
     assert content is None or place.read_bytes() == (content.encode() if isinstance(content, str) else content)
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
 
 
 # -- forks -----------------------------------------------------------------------------------------
@@ -285,22 +292,22 @@ def test_a_replay_file_that_cannot_be_one_is_refused_and_left_as_it_is(
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.REPLAY])
 def test_a_fork_is_a_second_session_from_the_same_place(strategy: Strategy, convo: Convo, home: Path) -> None:
-    held(home, talks("mine", strategy, "one"))
+    write_chats(home, chat_of("mine", strategy, "one"))
     got = convo("chat", "--fork", "mine", "two")
     assert (got.exit, got.out) == (0, "two\n")
-    assert said(home, "mine") == ["user: one", "assistant: one"]
-    assert said(home, "mine-2") == ["user: one", "assistant: one", "user: two", "assistant: two"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
+    assert stored_messages(home, "mine-2") == ["user: one", "assistant: one", "user: two", "assistant: two"]
 
 
 def test_a_fork_can_be_named(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     assert convo("chat", "--fork", "mine", "-n", "other", "two").exit == 0
     assert names(home) == ["other", "mine"]
     assert convo("chat", "--fork", "mine", "-n", "other", "three").exit == 1
 
 
 def test_a_fork_of_a_replay_file_has_a_file_of_its_own(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("mine", Strategy.REPLAY, "one"))
+    write_chats(home, chat_of("mine", Strategy.REPLAY, "one"))
     got = convo("chat", "--fork", "./talk.json", "two")
     assert got.exit == 0
     assert got.err.splitlines()[0] == "saving the conversation to talk-2.json"
@@ -317,7 +324,7 @@ def test_a_file_that_no_session_has_is_forked_by_a_copy(convo: Convo, tmp_path: 
 
 
 def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CONVERSATION, "one"))
+    write_chats(home, chat_of("mine", Strategy.CONVERSATION, "one"))
     got = convo("chat", "--fork", "mine", "two")
     assert (got.exit, got.out) == (2, "")
     assert "cannot be forked" in got.err
@@ -326,18 +333,18 @@ def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
 # -- what is left of it ----------------------------------------------------------------------------
 
 
-def test_a_session_at_another_endpoint_says_so(convo: Convo, home: Path, server: Loopback) -> None:
+def test_a_session_at_another_endpoint_says_so(convo: Convo, home: Path, server: LoopbackServer) -> None:
     """A client's own history goes to any model, and each link says which endpoint answered."""
     convo("chat", *ECHO, "-n", "mine", "one")
     convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
-    _, links = kept(home, "mine")
+    _, links = stored_conversation(home, "mine")
     assert [link.scope.url for link in links] == ["embedded", server.url]
-    assert sessions(home)[0].scope.url == server.url
+    assert stored_sessions(home)[0].scope.url == server.url
 
 
 def test_without_a_store_nothing_is_left(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_STORE", "none")
-    got = convo("chat", *scripted({"text": "Half", "error": {"message": "Busy"}}), "hi")
+    got = convo("chat", *scripted_flags({"text": "Half", "error": {"message": "Busy"}}), "hi")
     assert (got.exit, got.out) == (1, "Half\n")
     assert got.err.endswith("try: repeat the command\n")
     assert not home.exists()

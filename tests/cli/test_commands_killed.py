@@ -16,10 +16,17 @@ from agents import SQLiteSession
 
 from convo.history.items import item_text, item_type
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, scripted
-from tests.cli.killing import Kills, check_store, conversations, in_store, leftovers, on_stores
-from tests.running import Convo
-from tests.runstate.snapshots import of_label, snapshot
+from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.cli.command_kills import (
+    Kills,
+    check_store,
+    conversation_sizes,
+    store_params,
+    stored_sessions,
+    temporary_files,
+)
+from tests.command_runner import Convo
+from tests.runstate.snapshots import entries_of_label, snapshot
 from tests.transfer.test_import_databases import ITEMS
 
 pytestmark = pytest.mark.needs("linux")
@@ -57,7 +64,7 @@ def numbers(items: list[Any]) -> list[int]:
 def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
     """Kill `convo compact` of one conversation `times` over; it goes on with a turn after each."""
     strategy, flags = COMPACTIONS[case]
-    model = scripted({"text": "They counted."}, {"text": LONG * 3}, chunk=200, delay_s=0.01)
+    model = scripted_flags({"text": "They counted."}, {"text": LONG * 3}, chunk=200, delay_s=0.01)
     named = ("--from", "talk.json") if strategy is Strategy.REPLAY else ()
     assert convo("chat", f"--{strategy}", *named, *model, "-n", "mine", f"1 {LONG}").exit == 0
     said = 1
@@ -76,10 +83,10 @@ def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch:
     kills.measure(*command)
     say()
     for _ in range(times):
-        before = in_store(store_url)["mine"][1]
+        before = stored_sessions(store_url)["mine"][1]
         lines = kills.kill(*command)
         check_store(convo)
-        sessions = in_store(store_url)
+        sessions = stored_sessions(store_url)
         now = sessions["mine"][1]
         compactions += now != before
         if lines:
@@ -92,7 +99,7 @@ def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch:
         if now != before and strategy is Strategy.REPLAY:
             assert before in [json.loads(file.read_text()) for file in Path().glob("talk-before*.json")]
         say()
-    sessions = in_store(store_url)
+    sessions = stored_sessions(store_url)
     assert len(numbers(sessions["mine"][1])) == len(set(numbers(sessions["mine"][1])))
     heads = [session.head for session, _, _ in sessions.values()]
     assert len(heads) == len(set(heads))
@@ -101,17 +108,17 @@ def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch:
     copies = [file.read_text() for file in Path().glob("talk-before*.json")]
     assert len(copies) == len(set(copies))
     assert len(copies) <= compactions + 1
-    assert leftovers(Path(), scratch) == []
+    assert temporary_files(Path(), scratch) == []
     return Figures(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("case", "store_url"), on_stores(COMPACTIONS, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS, alternating=True), indirect=["store_url"])
 def test_a_killed_compaction_is_followed_by_a_turn(case: str, store_url: str, convo: Convo, scratch: Path) -> None:
     assert compact_killed(FEW, case, store_url, convo, scratch).killed <= FEW
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("case", "store_url"), on_stores(COMPACTIONS), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS), indirect=["store_url"])
 def test_a_compaction_killed_many_times_loses_and_doubles_nothing(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -130,12 +137,12 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
     flags, kept = RACES[case], "--keep" in RACES[case]
     assert convo("chat", *ECHO, "-n", "mine", "0").exit == 0
     kills, confirmed, lines = Kills(f"{case}{times}", times), 0, list[str]()
-    command = ("race", *TURNS, *scripted({"text": "Word by word."}, chunk=4, delay_s=0.01), *flags, "--jsonl")
+    command = ("race", *TURNS, *scripted_flags({"text": "Word by word."}, chunk=4, delay_s=0.01), *flags, "--jsonl")
     lines += kills.measure(*command).splitlines()
     for number in range(1, times + 1):
         lines += kills.kill(*command)
         check_store(convo)
-        sessions = in_store(store_url)
+        sessions = stored_sessions(store_url)
         ended = [one for line in lines if (one := json.loads(line))["type"] == "convo.owner"]
         for one in ended if kept else ():
             session, items, _ = sessions[one["session"]]
@@ -148,20 +155,22 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
         assert got.exit == 0, got.err
         assert got.json()["session"] == "mine"
     kills.measure(*command)
-    sessions = in_store(store_url)
+    sessions = stored_sessions(store_url)
     assert numbers(sessions["mine"][1]) == list(range(times + 1))
     if not kept:
         assert list(sessions) == ["mine"]
         (stats,) = convo("store", "stats", "--json").json()
         in_progress = stats["rows"]["responses"] - len(sessions["mine"][2])
         assert 0 <= in_progress <= kills.killed, stats  # completed at the endpoint, and the race died before it knew
-        assert [length for length in conversations(store_url) if length] == []  # an empty one may have been just made
+        assert [
+            length for length in conversation_sizes(store_url) if length
+        ] == []  # an empty one may have been just made
         assert list(Path().glob("race*")) == []
-    assert leftovers(Path(), scratch) == []
+    assert temporary_files(Path(), scratch) == []
     return Figures(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("case", "store_url"), on_stores(RACES, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(RACES, alternating=True), indirect=["store_url"])
 def test_a_killed_race_leaves_nothing_that_the_next_one_keeps(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -169,7 +178,7 @@ def test_a_killed_race_leaves_nothing_that_the_next_one_keeps(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("case", "store_url"), on_stores(RACES), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(RACES), indirect=["store_url"])
 def test_a_race_killed_many_times_leaves_nothing_that_the_next_one_keeps(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -207,7 +216,7 @@ def make_agents(place: Path, convo: Convo) -> None:
 
 
 def make_state(place: Path, convo: Convo) -> None:
-    place.write_bytes(snapshot(next(one["file"] for one in of_label("1.18") if one["scenario"] == STATE)))
+    place.write_bytes(snapshot(next(one["file"] for one in entries_of_label("1.18") if one["scenario"] == STATE)))
 
 
 STATE = "completed_terminal"
@@ -235,22 +244,22 @@ def import_killed(times: int, case: str, store_url: str, convo: Convo, scratch: 
         assert convo("sessions", "rm", *expected, "--yes").exit == 0
         told = [json.loads(line) for line in kills.kill(*command)]
         check_store(convo)
-        there = {name: len(items) for name, (_, items, _) in in_store(store_url).items()}
+        there = {name: len(items) for name, (_, items, _) in stored_sessions(store_url).items()}
         assert there.items() <= expected.items()
         assert {one["session"]: one["items"] for one in told}.items() <= there.items()
         confirmed += len(told)
         again = convo(*command)
         assert again.exit == 0, again.err
         assert [json.loads(line) for line in again.out.splitlines()] == whole
-        assert {name: len(items) for name, (_, items, _) in in_store(store_url).items()} == expected
+        assert {name: len(items) for name, (_, items, _) in stored_sessions(store_url).items()} == expected
         first = next(iter(expected))
         assert convo("chat", *ECHO, "--from", first, f"message {number}").exit == 0
     assert Path(name).read_bytes() == contents
-    assert leftovers(Path(), scratch) == []
+    assert temporary_files(Path(), scratch) == []
     return Figures(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("case", "store_url"), on_stores(SOURCES, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(SOURCES, alternating=True), indirect=["store_url"])
 def test_a_killed_import_is_completed_by_the_same_command(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -258,7 +267,7 @@ def test_a_killed_import_is_completed_by_the_same_command(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("case", "store_url"), on_stores(SOURCES), indirect=["store_url"])
+@pytest.mark.parametrize(("case", "store_url"), store_params(SOURCES), indirect=["store_url"])
 def test_an_import_killed_many_times_makes_each_session_once(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -274,7 +283,7 @@ def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: P
     make_replay(Path("in.json"), convo)
     assert convo("import", "in.json", "--as", "talk").exit == 0
     source = "./in.json" if to == "session" else "talk"
-    before, contents = in_store(store_url)["talk"], Path("in.json").read_bytes()
+    before, contents = stored_sessions(store_url)["talk"], Path("in.json").read_bytes()
     kills, confirmed = Kills(f"convert {to}{times}", times), 0
     command = ("convert", source, "--to", to, "--as", "other", *ECHO, "--json")
     kills.measure(*command)
@@ -283,7 +292,7 @@ def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: P
         Path("other.json").unlink(missing_ok=True)
         lines = kills.kill(*command)
         check_store(convo)
-        sessions = in_store(store_url)
+        sessions = stored_sessions(store_url)
         assert sessions["talk"] == before
         assert sessions.keys() <= {"talk", "other"}
         if lines:
@@ -295,7 +304,7 @@ def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: P
             assert (again.exit, again.json()["error"]["code"]) == (1, "conflict")
         else:
             assert again.exit == 0, again.err
-        session, items, _ = in_store(store_url)["other"]
+        session, items, _ = stored_sessions(store_url)["other"]
         assert (session.strategy, len(items)) == (to, 400)
         assert [(item_type(item), item_text(item)) for item in items] == [
             (item_type(item), item_text(item)) for item in before[1]
@@ -306,11 +315,11 @@ def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: P
     assert sorted(file.name for file in Path().glob("*.json")) == sorted(
         {"in.json", *["other.json"] * (to == "replay")}
     )
-    assert leftovers(Path(), scratch) == []
+    assert temporary_files(Path(), scratch) == []
     return Figures(kills.killed, confirmed)
 
 
-@pytest.mark.parametrize(("to", "store_url"), on_stores(Strategy, alternating=True), indirect=["store_url"])
+@pytest.mark.parametrize(("to", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
 def test_a_killed_conversion_is_completed_by_the_same_command(
     to: Strategy, store_url: str, convo: Convo, scratch: Path
 ) -> None:
@@ -318,7 +327,7 @@ def test_a_killed_conversion_is_completed_by_the_same_command(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("to", "store_url"), on_stores(Strategy), indirect=["store_url"])
+@pytest.mark.parametrize(("to", "store_url"), store_params(Strategy), indirect=["store_url"])
 def test_a_conversion_killed_many_times_makes_one_session(
     to: Strategy, store_url: str, convo: Convo, scratch: Path
 ) -> None:

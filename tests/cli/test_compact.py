@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import LONG, kept, said, scripted, sessions
-from tests.cli.held import DATABASE
-from tests.running import Convo
+from tests.cli.chat_commands import LONG, scripted_flags, stored_conversation, stored_messages, stored_sessions
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo
 
 
 @pytest.fixture
 def talked(convo: Convo) -> tuple[str, str]:
     """A session of two turns, and the flags of a model that sums up briefly."""
-    long = scripted({"text": "Short."}, {"text": LONG})
+    long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         flags = ["-n", "mine"] if words == "one" else ["--from", "mine"]
         assert convo("chat", "-q", *flags, *long, f"{words} {LONG}").exit == 0
@@ -26,17 +26,17 @@ def test_it_says_what_it_saved_and_where_the_old_history_is(convo: Convo, talked
     assert got.exit == 0
     assert "less" in got.out
     assert "convo chat --from mine-before" in got.out
-    assert [line.split(" ")[1] for line in said(home, "mine")] == ["one", "two", "Summary"]
-    assert len(said(home, "mine-before")) == 4
+    assert [line.split(" ")[1] for line in stored_messages(home, "mine")] == ["one", "two", "Summary"]
+    assert len(stored_messages(home, "mine-before")) == 4
 
 
 def test_a_preview_shows_the_window_and_keeps_nothing(convo: Convo, talked: tuple[str, str], home: Path) -> None:
-    before = kept(home, "mine")
+    before = stored_conversation(home, "mine")
     got = convo("compact", "mine", "--preview")
     assert got.exit == 0
     assert "Summary of the conversation" in got.out
-    assert kept(home, "mine") == before
-    assert len(sessions(home)) == 1
+    assert stored_conversation(home, "mine") == before
+    assert len(stored_sessions(home)) == 1
 
 
 def test_json_is_one_object(convo: Convo, talked: tuple[str, str]) -> None:
@@ -47,18 +47,18 @@ def test_json_is_one_object(convo: Convo, talked: tuple[str, str]) -> None:
 
 
 def test_a_response_that_no_session_stands_at_becomes_one(convo: Convo, home: Path) -> None:
-    long = scripted({"text": "Short."}, {"text": LONG})
+    long = scripted_flags({"text": "Short."}, {"text": LONG})
     assert convo("chat", "-q", "--chain", "-n", "mine", *long, f"one {LONG}").exit == 0
-    first = sessions(home)[0].handle
+    first = stored_sessions(home)[0].handle
     assert convo("chat", "-q", "--from", "mine", *long, f"two {LONG}").exit == 0
     got = convo("compact", str(first), *long)
     assert got.exit in (0, 1)
-    assert [one.strategy for one in sessions(home) if one.name == "mine"] == [Strategy.CHAIN]
-    assert sorted(one.handle or "" for one in sessions(home) if one.name == "mine") != [first]
+    assert [one.strategy for one in stored_sessions(home) if one.name == "mine"] == [Strategy.CHAIN]
+    assert sorted(one.handle or "" for one in stored_sessions(home) if one.name == "mine") != [first]
 
 
 def test_a_replay_file_is_shortened_and_copied(convo: Convo) -> None:
-    long = scripted({"text": "Short."}, {"text": LONG})
+    long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         assert convo("chat", "-q", "--replay", "--from", "talk.json", *long, f"{words} {LONG}").exit == 0
     assert convo("compact", "./talk.json").exit == 0
@@ -79,22 +79,22 @@ def test_a_replay_file_is_shortened_and_copied(convo: Convo) -> None:
 def test_what_cannot_be_compacted_is_said_and_nothing_changes(
     convo: Convo, talked: tuple[str, str], home: Path, argv: list[str], code: int, words: str
 ) -> None:
-    before = kept(home, "mine")
+    before = stored_conversation(home, "mine")
     got = convo("compact", *argv)
     assert (got.exit, got.out) == (code, "")
     assert words in got.err
-    assert kept(home, "mine") == before
+    assert stored_conversation(home, "mine") == before
     assert (home / DATABASE).exists()
 
 
 def test_a_conversation_asks_before_it_gets_a_new_handle(convo: Convo, home: Path) -> None:
-    long = scripted({"text": "Short."}, {"text": LONG})
+    long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         flags = ["--conversation", "-n", "mine"] if words == "one" else ["--from", "mine"]
         assert convo("chat", "-q", *flags, *long, f"{words} {LONG}").exit == 0
-    old = sessions(home)[0].handle
+    old = stored_sessions(home)[0].handle
     refused = convo("compact", "mine", "--keep-last", "1")
-    assert (refused.exit, sessions(home)[0].handle) == (2, old)
+    assert (refused.exit, stored_sessions(home)[0].handle) == (2, old)
     assert "--yes" in refused.err
     assert convo("compact", "mine", "--keep-last", "1", "--yes").exit == 0
-    assert sessions(home)[0].handle != old
+    assert stored_sessions(home)[0].handle != old

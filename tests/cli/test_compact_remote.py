@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import LONG, kept, said, sessions
-from tests.loopback import Fault, Loopback, answers, hold, raw
-from tests.running import Convo
+from tests.cli.chat_commands import LONG, stored_conversation, stored_messages, stored_sessions
+from tests.command_runner import Convo
+from tests.loopback_server import Fault, LoopbackServer, error_response, pause_after, raw_stream
 
 GONE = {"message": "Previous response with id 'resp_1' not found.", "type": "invalid_request_error"}
 
 
 @pytest.fixture
-def server(server: Loopback) -> Loopback:
+def server(server: LoopbackServer) -> LoopbackServer:
     server.replies({"text": "Short."}, {"text": LONG})
     return server
 
@@ -26,18 +26,20 @@ def talked(convo: Convo, owner: str) -> None:
         assert convo("chat", "-q", *flags, f"{words} {LONG}").exit == 0
 
 
-def compactions(server: Loopback) -> list[dict[str, object]]:
+def compactions(server: LoopbackServer) -> list[dict[str, object]]:
     return [asked.json for asked in server.requests if asked.path == "/v1/responses/compact"]
 
 
-def without_compaction(server: Loopback) -> None:
-    fault = answers(404, {"message": "Not found", "type": "invalid_request_error"})
-    server.arm(Fault(answer=fault.answer, path="/v1/responses/compact"))
+def without_compaction(server: LoopbackServer) -> None:
+    fault = error_response(404, {"message": "Not found", "type": "invalid_request_error"})
+    server.arm(Fault(error_response=fault.error_response, path="/v1/responses/compact"))
 
 
-def test_a_chain_is_compacted_by_its_id_and_nothing_else_is_sent(convo: Convo, server: Loopback, home: Path) -> None:
+def test_a_chain_is_compacted_by_its_id_and_nothing_else_is_sent(
+    convo: Convo, server: LoopbackServer, home: Path
+) -> None:
     talked(convo, "--chain")
-    old = sessions(home)[0].handle
+    old = stored_sessions(home)[0].handle
     got = convo("compact", "mine")
     assert got.exit == 0, got.err
     assert compactions(server) == [{"model": "any", "previous_response_id": old}]
@@ -49,7 +51,7 @@ def test_a_chain_is_compacted_by_its_id_and_nothing_else_is_sent(convo: Convo, s
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay"])
-def test_what_the_client_owns_is_sent_and_stays_the_clients(convo: Convo, server: Loopback, owner: str) -> None:
+def test_what_the_client_owns_is_sent_and_stays_the_clients(convo: Convo, server: LoopbackServer, owner: str) -> None:
     talked(convo, owner)
     assert convo("compact", "mine").exit == 0
     assert list(compactions(server)[0]) == ["model", "input"]
@@ -58,27 +60,27 @@ def test_what_the_client_owns_is_sent_and_stays_the_clients(convo: Convo, server
     assert "compaction" in [item["type"] for item in server.bodies[-1]["input"]]
 
 
-def test_a_chain_that_the_server_forgot_is_compacted_from_the_items(convo: Convo, server: Loopback) -> None:
+def test_a_chain_that_the_server_forgot_is_compacted_from_the_items(convo: Convo, server: LoopbackServer) -> None:
     talked(convo, "--chain")
-    gone = answers(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
-    server.arm(Fault(answer=gone.answer, path="/v1/responses/compact"))
+    gone = error_response(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
+    server.arm(Fault(error_response=gone.error_response, path="/v1/responses/compact"))
     got = convo("compact", "mine")
     assert got.exit == 0, got.err
     assert "compacted by input instead" in got.err
     assert [list(body) for body in compactions(server)] == [["model", "previous_response_id"], ["model", "input"]]
 
 
-def test_a_mode_that_was_named_is_not_exchanged_for_another(convo: Convo, server: Loopback, home: Path) -> None:
+def test_a_mode_that_was_named_is_not_exchanged_for_another(convo: Convo, server: LoopbackServer, home: Path) -> None:
     talked(convo, "--chain")
-    before = kept(home, "mine")
-    gone = answers(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
-    server.arm(Fault(answer=gone.answer, path="/v1/responses/compact"))
+    before = stored_conversation(home, "mine")
+    gone = error_response(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
+    server.arm(Fault(error_response=gone.error_response, path="/v1/responses/compact"))
     assert convo("compact", "mine", "--mode", "previous_response_id").exit == 1
-    assert kept(home, "mine") == before
+    assert stored_conversation(home, "mine") == before
 
 
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
-def test_a_server_without_compaction_sums_up_with_any_model(convo: Convo, server: Loopback, owner: str) -> None:
+def test_a_server_without_compaction_sums_up_with_any_model(convo: Convo, server: LoopbackServer, owner: str) -> None:
     """Nothing of the summary is stored there."""
     talked(convo, owner)
     without_compaction(server)
@@ -90,76 +92,80 @@ def test_a_server_without_compaction_sums_up_with_any_model(convo: Convo, server
 
 
 def test_a_conversation_is_compacted_in_its_list_where_the_server_can(
-    convo: Convo, server: Loopback, home: Path
+    convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     talked(convo, "--conversation")
-    handle = sessions(home)[0].handle
+    handle = stored_sessions(home)[0].handle
     assert convo("compact", "mine").exit == 0
     assert server.bodies[-1]["input"] == [{"type": "compaction_trigger"}]
-    assert sessions(home)[0].handle == handle
-    assert "compaction" in [item["type"] for item in kept(home, "mine")[0]]
+    assert stored_sessions(home)[0].handle == handle
+    assert "compaction" in [item["type"] for item in stored_conversation(home, "mine")[0]]
 
 
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
 def test_an_answer_without_a_compaction_item_is_no_compaction_of_a_conversation(
-    flags: list[str], convo: Convo, server: Loopback, home: Path
+    flags: list[str], convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     """The server takes the trigger for a message and answers it; that answer is deleted again."""
     talked(convo, "--conversation")
-    before, session = kept(home, "mine"), sessions(home)[0]
+    before, session = stored_conversation(home, "mine"), stored_sessions(home)[0]
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
     response = {"id": "resp_1", "status": "completed", "output": [item], "conversation": {"id": session.handle}}
     event = {"type": "response.completed", "sequence_number": 0, "response": response}
     for _ in range(3):
-        server.arm(raw(f"data: {json.dumps(event)}\n\n".encode()))
+        server.arm(raw_stream(f"data: {json.dumps(event)}\n\n".encode()))
         got = convo("compact", "mine", *flags)
         assert (got.exit, got.out) == (1, "")
         assert "the response has no compaction item" in got.err
         assert f"; 1 items of its response could not be deleted from {session.handle}\n" in got.err
-    assert kept(home, "mine") == before
-    assert sessions(home)[0].handle == session.handle
+    assert stored_conversation(home, "mine") == before
+    assert stored_sessions(home)[0].handle == session.handle
     deleted = [asked.path for asked in server.requests if asked.method == "DELETE"]
     assert deleted == [f"/v1/conversations/{session.handle}/items/msg_1"] * 3
 
 
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
 def test_a_compaction_without_a_compaction_item_is_refused_or_done_by_summary(
-    owner: str, convo: Convo, server: Loopback, home: Path
+    owner: str, convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     talked(convo, owner)
-    before = kept(home, "mine")
+    before = stored_conversation(home, "mine")
     output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sure!"}]}]
-    odd = Fault(answer=(200, {"object": "response.compaction", "output": output}, {}), path="/v1/responses/compact")
+    odd = Fault(
+        error_response=(200, {"object": "response.compaction", "output": output}, {}), path="/v1/responses/compact"
+    )
     server.arm(odd)
     mode = "input" if owner == "--session" else "previous_response_id"
     got = convo("compact", "mine", "--mode", mode)
     assert (got.exit, got.err.splitlines()[0]) == (1, "convo: the response has no compaction item")
-    assert kept(home, "mine") == before
+    assert stored_conversation(home, "mine") == before
     server.arm(odd)
     got = convo("compact", "mine")
     assert got.exit == 0, got.err
     assert "compacted by summary instead" in got.err
 
 
-def test_a_conversation_that_its_server_cannot_compact_needs_a_yes(convo: Convo, server: Loopback, home: Path) -> None:
+def test_a_conversation_that_its_server_cannot_compact_needs_a_yes(
+    convo: Convo, server: LoopbackServer, home: Path
+) -> None:
     talked(convo, "--conversation")
-    old = sessions(home)[0].handle
+    old = stored_sessions(home)[0].handle
     odd = {"message": "Unknown item type.", "type": "invalid_request_error", "param": "input", "code": "odd"}
-    server.arm(answers(400, odd))
+    server.arm(error_response(400, odd))
     refused = convo("compact", "mine")
-    assert (refused.exit, sessions(home)[0].handle) == (2, old)
+    assert (refused.exit, stored_sessions(home)[0].handle) == (2, old)
     assert "--yes" in refused.err
-    server.arm(answers(400, odd))
+    server.arm(error_response(400, odd))
     got = convo("compact", "mine", "--yes")
     assert got.exit == 0, got.err
-    assert sessions(home)[0].handle != old
+    assert stored_sessions(home)[0].handle != old
     assert str(old) in got.out
     assert convo("chat", "-q", "--from", "mine", "three").exit == 0
-    assert server.bodies[-1]["conversation"] == sessions(home)[0].handle
+    assert server.bodies[-1]["conversation"] == stored_sessions(home)[0].handle
 
 
 def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
-    convo: Convo, server: Loopback, home: Path
+    convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     place = home / "config" / "config.toml"
     place.parent.mkdir(parents=True)
@@ -170,17 +176,17 @@ def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
     assert "context_management" not in server.bodies[-1]
 
 
-def test_a_turn_that_another_process_makes_meanwhile_is_kept(convo: Convo, server: Loopback, home: Path) -> None:
+def test_a_turn_that_another_process_makes_meanwhile_is_kept(convo: Convo, server: LoopbackServer, home: Path) -> None:
     """The summary is held back at the server until the other process has had its answer."""
     talked(convo, "--session")
     without_compaction(server)
-    server.arm(hold(0))
+    server.arm(pause_after(0))
     with subprocess.Popen([sys.executable, "-m", "convo", "compact", "mine"], stderr=subprocess.PIPE) as compacting:
-        assert server.held.wait(30)
+        assert server.paused.wait(30)
         assert convo("chat", "-q", "--from", "mine", "meanwhile").exit == 0
         server.release()
         _, told = compacting.communicate(timeout=60)
     assert compacting.returncode == 0, told
-    words = said(home, "mine")
+    words = stored_messages(home, "mine")
     assert [line.split()[1] for line in words if line.startswith("user")] == ["one", "two", "Summary", "meanwhile"]
-    assert len(said(home, "mine-before")) == 6
+    assert len(stored_messages(home, "mine-before")) == 6

@@ -18,9 +18,9 @@ from convo.cli.completion import (
 )
 from convo.cli.manual import MAN_PAGE_PATH
 from convo.history.records import Strategy
-from tests.cli.held import Teller, held
 from tests.cli.sample import SAMPLES
-from tests.running import ROOT, Convo, project_file
+from tests.cli.stored_chats import ChatWriter, write_chats
+from tests.command_runner import ROOT, Convo, write_project_file
 from tests.test_architecture import HEAVY
 
 SHIM = f"""#!{sys.executable}
@@ -61,12 +61,12 @@ def test_candidates_for_a_word(words: list[str], incomplete: str, found: list[st
 def talked(home: Path) -> None:
     """Two sessions, an alias and a profile."""
 
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.SESSION, "monads", "hi")
-        await teller.chat(Strategy.CHAIN, "chained", "hi")
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.SESSION, "monads", "hi")
+        await writer.chat(Strategy.CHAIN, "chained", "hi")
 
-    held(home, story)
-    project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
+    write_chats(home, story)
+    write_project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
 
 
 HANDLES = ["@last", "chained", "monads"]

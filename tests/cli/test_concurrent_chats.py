@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, said, scripted, sessions
-from tests.loopback import Loopback, hold
-from tests.running import Convo, Got, Launch, Start
+from tests.cli.chat_commands import ECHO, scripted_flags, stored_messages, stored_sessions
+from tests.command_runner import CommandResult, Convo, Launch, Start
+from tests.loopback_server import LoopbackServer, pause_after
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -28,7 +28,7 @@ def in_the_middle(process: "subprocess.Popen[str]") -> None:
 
 
 def slowly() -> tuple[str, str]:
-    return scripted({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.1)
+    return scripted_flags({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.1)
 
 
 def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
@@ -41,10 +41,10 @@ def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_the_second_is_told_who_is_there_and_what_to_do_and_the_first_goes_on(
-    strategy: Strategy, server: Loopback, start: Start, launch: Launch, convo: Convo, home: Path, tmp_path: Path
+    strategy: Strategy, server: LoopbackServer, start: Start, launch: Launch, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     begin(convo, strategy)
-    server.arm(hold(6))
+    server.arm(pause_after(6))
     first = start("chat", "--from", "mine", "a message that is long enough to come in several pieces")
     in_the_middle(first)
     asked = len(server.bodies)
@@ -64,7 +64,7 @@ def test_the_second_is_told_who_is_there_and_what_to_do_and_the_first_goes_on(
     server.release()
     out, _ = first.communicate()
     assert (first.returncode, out[-23:]) == (0, "come in several pieces\n")
-    assert [line.split(":")[0] for line in said(home, "mine")] == ["user", "assistant"] * 2
+    assert [line.split(":")[0] for line in stored_messages(home, "mine")] == ["user", "assistant"] * 2
     assert convo("chat", "--from", "mine", "now me").exit == 0
 
 
@@ -79,8 +79,8 @@ def test_a_fork_of_what_is_open_elsewhere_goes_on_from_what_was_confirmed(
 
     assert (fork.exit, fork.out) == (0, "another way\n")
     told = ["user: hi", "assistant: Hello."]
-    assert said(home, "mine-2") == [*told, "user: another way", "assistant: another way"]
-    assert said(home, "mine") == [*told, "user: go on"]
+    assert stored_messages(home, "mine-2") == [*told, "user: another way", "assistant: another way"]
+    assert stored_messages(home, "mine") == [*told, "user: go on"]
 
 
 @pytest.mark.parametrize("command", [["rm", "mine", "--yes"], ["rename", "mine", "yours"]])
@@ -97,7 +97,7 @@ def test_a_session_that_is_open_elsewhere_is_neither_removed_nor_renamed(
     told, hint = got.err.splitlines()
     assert told.startswith(f"convo: 'mine' is open in another process (process {first.pid} on ")
     assert hint == "  try: close that chat first"
-    assert [session.name for session in sessions(home)] == ["mine"]
+    assert [session.name for session in stored_sessions(home)] == ["mine"]
 
 
 def test_a_replay_file_has_one_writer_by_whichever_name_it_is_known(
@@ -113,17 +113,17 @@ def test_a_replay_file_has_one_writer_by_whichever_name_it_is_known(
     assert got.exit == 1
     assert f"{str(tmp_path / 'link.json')!r} is open in another process" in got.err
     assert (tmp_path / "talk.json").read_bytes() == before
-    assert len(sessions(home)) == 1
+    assert len(stored_sessions(home)) == 1
 
 
 # -- nobody knows of the other ---------------------------------------------------------------------
 
 
 def test_a_file_that_was_written_from_another_home_meanwhile_keeps_both(
-    server: Loopback, start: Start, launch: Launch, tmp_path: Path
+    server: LoopbackServer, start: Start, launch: Launch, tmp_path: Path
 ) -> None:
     launch("chat", "--replay", "--from", "talk.json", "hi")
-    server.arm(hold(6))
+    server.arm(pause_after(6))
     first = start("chat", "--replay", "--from", "talk.json", "a message that comes in more than one piece")
     in_the_middle(first)
 
@@ -142,11 +142,11 @@ def test_a_file_that_was_written_from_another_home_meanwhile_keeps_both(
 
 
 def test_a_conversation_that_is_held_from_another_home_is_waited_for(
-    server: Loopback, start: Start, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, start: Start, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(convo, Strategy.CONVERSATION)
     conversation = str(server.bodies[0]["conversation"])
-    server.arm(hold(6))
+    server.arm(pause_after(6))
     first = start("chat", "--from", "mine", "a message that comes in more than one piece")
     in_the_middle(first)
 
@@ -165,12 +165,12 @@ def test_a_conversation_that_is_held_from_another_home_is_waited_for(
 
 
 def test_one_response_can_be_gone_on_from_by_two_at_once(
-    server: Loopback, start: Start, launch: Launch, convo: Convo, home: Path
+    server: LoopbackServer, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
     begin(convo, Strategy.CHAIN)
     response = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
     convo("chat", "--from", "mine", "two")
-    server.arm(hold(6))
+    server.arm(pause_after(6))
     first = start("chat", "--chain", "--from", response, "-n", "one-way", "a message that comes in more than one piece")
     in_the_middle(first)
     second = launch("chat", "--fork", response, "-n", "another-way", "me too")
@@ -179,8 +179,8 @@ def test_one_response_can_be_gone_on_from_by_two_at_once(
 
     assert (first.returncode, second.exit) == (0, 0)
     assert [body["previous_response_id"] for body in server.bodies[2:]] == [response] * 2
-    assert said(home, "another-way") == ["user: hi", "assistant: hi", "user: me too", "assistant: me too"]
-    assert len(said(home, "one-way")) == 4
+    assert stored_messages(home, "another-way") == ["user: hi", "assistant: hi", "user: me too", "assistant: me too"]
+    assert len(stored_messages(home, "one-way")) == 4
 
 
 # -- many at once ----------------------------------------------------------------------------------
@@ -193,9 +193,9 @@ MANY = 6
 def test_of_many_at_once_each_has_a_whole_turn_or_is_told(
     strategy: Strategy, launch: Launch, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    begin(convo, strategy, *scripted({"text": "Answered word by word."}, chunk=2, delay_s=0.01))
+    begin(convo, strategy, *scripted_flags({"text": "Answered word by word."}, chunk=2, delay_s=0.01))
 
-    def ask(number: int) -> Got:
+    def ask(number: int) -> CommandResult:
         return launch("chat", "--from", "mine", f"message {number}")
 
     with ThreadPoolExecutor(MANY) as crowd:
@@ -205,7 +205,7 @@ def test_of_many_at_once_each_has_a_whole_turn_or_is_told(
     told = [one for one in got if one.exit]
     assert answered
     assert all((one.exit, one.out) == (1, "") and "is open in another process" in one.err for one in told)
-    lines = said(home, "mine")
+    lines = stored_messages(home, "mine")
     assert lines[::2] == ["user: hi", *(line for line in lines[2::2] if line in answered)]
     assert lines[1::2] == ["assistant: Answered word by word."] * (1 + len(answered))
     assert set(lines[2::2]) == answered
@@ -228,5 +228,11 @@ def test_a_killed_process_is_followed_at_once_and_its_question_is_not_lost(
     got = launch("chat", "--from", "mine", "and now?")
 
     assert (got.exit, got.out) == (0, "Fine.\n")
-    assert said(home, "mine") == ["user: hi", "assistant: Hello.", "user: go on", "user: and now?", "assistant: Fine."]
+    assert stored_messages(home, "mine") == [
+        "user: hi",
+        "assistant: Hello.",
+        "user: go on",
+        "user: and now?",
+        "assistant: Fine.",
+    ]
     assert launch("sessions", "rm", "mine", "--yes").exit == 0

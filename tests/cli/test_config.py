@@ -15,10 +15,10 @@ import pytest
 
 from convo.cli.config import SettingsTarget, write_setting
 from convo.config.editor import parse_setting_key
-from tests.cli.agenting import REFUND, agents
-from tests.cli.chatting import scripted
-from tests.config.rings import Ring, logged_in, without_any
-from tests.running import Convo, project_file
+from tests.cli.agent_files import REFUND, agent_flags
+from tests.cli.chat_commands import scripted_flags
+from tests.command_runner import Convo, write_project_file
+from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring
 
 COMMENTED = """\
 # what I use
@@ -70,7 +70,7 @@ def test_the_limits_of_one_key_are_shown_by_their_names(convo: Convo, own: Path)
 
 
 def test_every_value_says_who_set_it(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project_file("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
+    write_project_file("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
     monkeypatch.setenv("CONVO_TENANT", "alice")
     found = origins(convo, "--profile", "work")
     assert found["model"] == ("openai/gpt-5", "user", str(own))
@@ -187,8 +187,8 @@ def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path
 
 
 def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
-    project_file('[profiles.work]\ntenant = "office"\n')
-    got = convo("--profile", "work", "chat", *agents(), *scripted(REFUND), "-n", "mine", "pay A1 back")
+    write_project_file('[profiles.work]\ntenant = "office"\n')
+    got = convo("--profile", "work", "chat", *agent_flags(), *scripted_flags(REFUND), "-n", "mine", "pay A1 back")
     assert "to decide and resume: convo --profile work resume mine --agent bot.py:desk --approve c1" in got.err
     assert [one["name"] for one in convo("--profile", "work", "sessions", "--json").json()] == ["mine"]
     assert convo("sessions", "--json").json() == []
@@ -293,21 +293,21 @@ def test_what_never_ends_is_no_settings_file_and_no_key(convo: Convo, home: Path
 
 
 @pytest.fixture
-def ring() -> Iterator[Ring]:
-    with logged_in() as one:
+def ring() -> Iterator[MemoryKeyring]:
+    with memory_keyring() as one:
         yield one
 
 
-def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: Ring, own: Path) -> None:
+def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: MemoryKeyring, own: Path) -> None:
     got = convo("config", "key", "set", "openai", stdin=f"{KEY}\n")
     assert (got.exit, got.out, got.err) == (0, "", "stored the key of openai in the keyring\n")
-    assert ring.kept == {("convo", "OPENAI_API_KEY"): KEY}
+    assert ring.passwords == {("convo", "OPENAI_API_KEY"): KEY}
     assert own.read_text() == COMMENTED + "\n[providers.openai]\nkeyring = true\n"
     provider = next(one for one in convo("models", "--json").json()["providers"] if one["name"] == "openai")
     assert (provider["key"], provider["set_up"]) == ("set", True)
     assert KEY not in convo("config").out + convo("models").out + convo("doctor", "keys").out
     assert convo("config", "key", "unset", "openai").exit == 0
-    assert (ring.kept, own.read_text().strip()) == ({}, COMMENTED.strip())
+    assert (ring.passwords, own.read_text().strip()) == ({}, COMMENTED.strip())
 
 
 def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path) -> None:
@@ -332,16 +332,16 @@ def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path
     ],
 )
 def test_what_is_no_key_is_refused(
-    argv: list[str], stdin: str, exit_code: int, message: str, convo: Convo, ring: Ring, home: Path
+    argv: list[str], stdin: str, exit_code: int, message: str, convo: Convo, ring: MemoryKeyring, home: Path
 ) -> None:
     got = convo("config", "key", *argv, stdin=stdin)
     assert got.exit == exit_code
     assert got.err.startswith(f"convo: {message}"), got.err
-    assert (ring.kept, home.exists()) == ({}, False)
+    assert (ring.passwords, home.exists()) == ({}, False)
 
 
 def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, home: Path) -> None:
-    with without_any():
+    with no_keyring():
         got = convo("config", "key", "set", "openai", stdin=KEY)
     assert got.exit == 2
     assert got.err.splitlines()[0] == "convo: this machine has no keyring"

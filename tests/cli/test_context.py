@@ -10,9 +10,9 @@ import agents as sdk
 import pytest
 from agents import Agent, Runner
 
-from tests.cli.agenting import AGENTS, BACK, REFUND, agents
-from tests.cli.chatting import scripted
-from tests.running import Convo
+from tests.cli.agent_files import AGENTS, PAID_BACK, REFUND, agent_flags
+from tests.cli.chat_commands import scripted_flags
+from tests.command_runner import Convo
 from tests.runstate.sdk import Script
 from tests.runstate.test_sdk_decisions import quiet
 
@@ -59,12 +59,12 @@ def context_in(place: str) -> Any:
 def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo, home: Path) -> None:
     Path("values.json").write_text('{"customer": "Ada"}')
     again = {"call": {**REFUND["call"], "call_id": "c2"}}
-    model = scripted(REFUND, WHO, again, WHO, BACK)
-    convo("chat", *agents(), *model, "--context", "values.json", "-n", "mine", "pay A1 back")
-    written = convo("export", "mine", "--format", "runstate", *agents())
+    model = scripted_flags(REFUND, WHO, again, WHO, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "--context", "values.json", "-n", "mine", "pay A1 back")
+    written = convo("export", "mine", "--format", "runstate", *agent_flags())
     assert written.json()["context"]["context"] == {"customer": "Ada"}
     for call in ("c1", "c2"):
-        got = convo("resume", "mine", *agents(), *model, "--approve", call, "-o", "state.json")
+        got = convo("resume", "mine", *agent_flags(), *model, "--approve", call, "-o", "state.json")
         assert "who returned Ada" in got.err
     assert (got.exit, context_in("state.json")) == (0, {"customer": "Ada"})
 
@@ -72,15 +72,15 @@ def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo
 def test_values_of_a_state_from_elsewhere_stay_after_the_next_pause(convo: Convo, home: Path) -> None:
     paused_with({"customer": "Ada"})
     again = {"call": {**REFUND["call"], "call_id": "c2"}}
-    model = scripted(REFUND, again, WHO, BACK)
-    got = convo("resume", "state.json", *agents(), *model, "--approve", "c1", "-o", "next.json")
+    model = scripted_flags(REFUND, again, WHO, PAID_BACK)
+    got = convo("resume", "state.json", *agent_flags(), *model, "--approve", "c1", "-o", "next.json")
     assert (got.exit, context_in("next.json")) == (3, {"customer": "Ada"}), got.err
-    assert "who returned Ada" in convo("resume", "next.json", *agents(), *model, "--approve", "c2").err
+    assert "who returned Ada" in convo("resume", "next.json", *agent_flags(), *model, "--approve", "c2").err
 
 
 def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: Convo, home: Path) -> None:
     paused_with(Customer("Ada"))
-    flags = (*agents(text=AGENTS + READER), *scripted(REFUND, WHO, BACK), "--approve", "c1")
+    flags = (*agent_flags(text=AGENTS + READER), *scripted_flags(REFUND, WHO, PAID_BACK), "--approve", "c1")
     refused = convo("resume", "state.json", *flags)
     assert refused.exit == 2
     assert "Customer, which cannot be restored from a state" in refused.err
@@ -99,7 +99,7 @@ def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: 
 )
 def test_what_makes_a_context_has_to_make_one(named: str, words: str, convo: Convo, home: Path) -> None:
     paused_with(Customer("Ada"))
-    flags = (*agents(text=AGENTS + READER), *scripted(REFUND, BACK))
+    flags = (*agent_flags(text=AGENTS + READER), *scripted_flags(REFUND, PAID_BACK))
     got = convo("resume", "state.json", *flags, "--approve", "c1", "--context", f"bot.py:{named}")
     assert (got.exit, got.out) == (2 if named != "nobody" else 5, "")
     assert words in got.err

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.loopback import Loopback, serving
-from tests.models.chat_server import serving as chat_serving
-from tests.running import Convo, Launch
-from tests.wire import said, spoken, state
+from tests.command_runner import Convo, Launch
+from tests.loopback_server import LoopbackServer, run_loopback_server
+from tests.models.chat_server import run_chat_server as chat_serving
+from tests.request_items import message_lines, state_fields, user_messages
 
 pytestmark = pytest.mark.usefixtures("server")
 
 ELSEWHERE = "http://127.0.0.1:9/v1"
 
 
-def ask(server: Loopback, words: str, **where: str) -> str:
+def ask(server: LoopbackServer, words: str, **where: str) -> str:
     """Ask the server for a response as some other client would; returns its id."""
 
     async def asked() -> str:
@@ -25,14 +25,14 @@ def ask(server: Loopback, words: str, **where: str) -> str:
     return server.run(asked())
 
 
-def chain(server: Loopback, *words: str) -> list[str]:
+def chain(server: LoopbackServer, *words: str) -> list[str]:
     ids: list[str] = []
     for one in words:
         ids.append(ask(server, one, **({"previous_response_id": ids[-1]} if ids else {})))
     return ids
 
 
-def conversation(server: Loopback, *words: str) -> str:
+def conversation(server: LoopbackServer, *words: str) -> str:
     made = str(server.run(server.endpoint().create_conversation())["id"])
     for one in words:
         ask(server, one, conversation=made)
@@ -50,36 +50,36 @@ def mirrored(convo: Convo, handle: str) -> list[str]:
     """What the store says was said up to the head of `handle`."""
     known = convo("inspect", handle, "--json").json()
     last = known["links"][-1]
-    return spoken([known["items"][key] for key in [*last["saw"], *last["output"]]])
+    return message_lines([known["items"][key] for key in [*last["saw"], *last["output"]]])
 
 
 def test_a_response_that_the_store_does_not_know_is_gone_on_from_and_its_history_mirrored(
-    server: Loopback, launch: Launch, convo: Convo
+    server: LoopbackServer, launch: Launch, convo: Convo
 ) -> None:
     ids = chain(server, "one", "two")
     first = launch("chat", "--chain", "--from", ids[1], "-n", "mine", "three")
     second = launch("chat", "-c", "four")
     assert [first.out, second.out] == ["three\n", "four\n"]
     three = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
-    assert [body["input"] for body in server.bodies] == [said("three"), said("four")]
-    assert [state(body) for body in server.bodies] == [
+    assert [body["input"] for body in server.bodies] == [user_messages("three"), user_messages("four")]
+    assert [state_fields(body) for body in server.bodies] == [
         {"previous_response_id": ids[1]},
         {"previous_response_id": three},
     ]
     told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
     assert mirrored(convo, "mine") == [*told, "user: four", "assistant: four"]
-    assert spoken(server.scripts.asks[-1].input) == [*told, "user: four"]
+    assert message_lines(server.scripts.requests[-1].input) == [*told, "user: four"]
 
 
 def test_a_conversation_that_the_store_does_not_know_is_gone_on_with_and_its_history_mirrored(
-    server: Loopback, launch: Launch, convo: Convo
+    server: LoopbackServer, launch: Launch, convo: Convo
 ) -> None:
     made = conversation(server, "one", "two")
     first = launch("chat", "--conversation", "--from", made, "-n", "mine", "three")
     second = launch("chat", "--from", made, "four")
     assert [first.out, second.out] == ["three\n", "four\n"]
-    assert [body["input"] for body in server.bodies] == [said("three"), said("four")]
-    assert [state(body) for body in server.bodies] == [{"conversation": made}] * 2
+    assert [body["input"] for body in server.bodies] == [user_messages("three"), user_messages("four")]
+    assert [state_fields(body) for body in server.bodies] == [{"conversation": made}] * 2
     told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
     assert mirrored(convo, "mine") == [*told, "user: four", "assistant: four"]
     read = [request.path for request in server.requests if request.method == "GET"]
@@ -87,16 +87,16 @@ def test_a_conversation_that_the_store_does_not_know_is_gone_on_with_and_its_his
 
 
 @pytest.mark.parametrize("flags", [["--chain", "--from"], ["--from"], ["--fork"]])
-def test_going_on_from_an_older_response_makes_a_branch(server: Loopback, convo: Convo, flags: list[str]) -> None:
+def test_going_on_from_an_older_response_makes_a_branch(server: LoopbackServer, convo: Convo, flags: list[str]) -> None:
     first = begin(convo, Strategy.CHAIN)
     convo("chat", "-c", "two")
     got = convo("chat", *flags, first, "other")
     assert (got.exit, got.out) == (0, "other\n")
-    assert server.bodies[-1]["input"] == said("other")
-    assert state(server.bodies[-1]) == {"previous_response_id": first}
+    assert server.bodies[-1]["input"] == user_messages("other")
+    assert state_fields(server.bodies[-1]) == {"previous_response_id": first}
     assert mirrored(convo, "@last") == ["user: one", "assistant: one", "user: other", "assistant: other"]
     convo("chat", "--from", "mine", "three")
-    assert spoken(server.scripts.asks[-1].input) == [
+    assert message_lines(server.scripts.requests[-1].input) == [
         *("user: one", "assistant: one", "user: two", "assistant: two", "user: three")
     ]
 
@@ -114,7 +114,7 @@ def test_a_handle_that_nobody_knows_changes_nothing(convo: Convo, flags: list[st
 @pytest.mark.parametrize("handle", ["conv_1/../../admin", "conv_1\n  total  $0.00", "resp_" + "1" * 5_000_000], ids=len)
 @pytest.mark.parametrize("argv", [("chat", "hi", "--from"), ("inspect",), ("next",)], ids=" ".join)
 def test_a_malformed_id_reaches_no_server_and_forges_no_line(
-    server: Loopback, convo: Convo, argv: tuple[str, ...], handle: str, home: Path
+    server: LoopbackServer, convo: Convo, argv: tuple[str, ...], handle: str, home: Path
 ) -> None:
     before = len(server.requests)
     got = convo(*argv, handle)
@@ -131,7 +131,7 @@ def test_a_malformed_id_from_a_server_is_an_error_and_forges_no_line(
     response = {"id": "resp_1\n  total  $0.00", "object": "response", "status": "completed", "output": []}
     with chat_serving() as upstream:
         monkeypatch.setenv("OPENAI_BASE_URL", upstream.url)
-        upstream.streams({"type": "response.completed", "response": response})
+        upstream.stream({"type": "response.completed", "response": response})
         got = convo("chat", "--chain", "hi")
 
     assert got.exit == 1
@@ -140,12 +140,12 @@ def test_a_malformed_id_from_a_server_is_an_error_and_forges_no_line(
 
 
 def test_a_handle_of_one_endpoint_is_not_taken_to_another(
-    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     older = begin(convo, Strategy.CHAIN)
     convo("chat", "-c", "two")
     (tmp_path / "other").mkdir()
-    with serving(tmp_path / "other") as other:
+    with run_loopback_server(tmp_path / "other") as other:
         monkeypatch.setenv("OPENAI_BASE_URL", other.url)
         branch = convo("chat", "--chain", "--from", older, "three")
         record = convo("chat", "-c", "three")
@@ -162,7 +162,7 @@ def test_a_handle_of_one_endpoint_is_not_taken_to_another(
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
 def test_an_environment_that_contradicts_the_record_is_refused(
-    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, variable: str
+    server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, variable: str
 ) -> None:
     begin(convo, strategy)
     there = ELSEWHERE if variable.endswith("URL") else f"{server.url} (other)"
@@ -176,7 +176,7 @@ def test_an_environment_that_contradicts_the_record_is_refused(
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_history(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
     got = convo("chat", "-c", "-m", "scripted/echo", "two")
@@ -190,29 +190,31 @@ def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_hist
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY])
 def test_a_model_at_another_endpoint_may_answer_when_the_client_holds_the_history(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
     there = convo("chat", "-c", "-m", "scripted/echo", "--json", "two")
     assert (there.exit, there.json()["output_text"], there.json()["usage"]["input_tokens"]) == (0, "two", 3)
     back = convo("chat", "-c", "-m", "gpt-5-mini", "three")
     assert back.exit == 0
-    assert spoken(server.bodies[1]["input"]) == [
+    assert message_lines(server.bodies[1]["input"]) == [
         *("user: one", "assistant: one", "user: two", "assistant: two", "user: three")
     ]
 
 
 def test_another_model_at_the_same_endpoint_may_answer_whoever_holds_the_history(
-    server: Loopback, convo: Convo
+    server: LoopbackServer, convo: Convo
 ) -> None:
     first = begin(convo, Strategy.CHAIN)
     assert convo("chat", "-c", "-m", "gpt-4o-mini", "two").exit == 0
     assert server.bodies[1]["model"] == "gpt-4o-mini"
-    assert state(server.bodies[1]) == {"previous_response_id": first}
+    assert state_fields(server.bodies[1]) == {"previous_response_id": first}
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "scripted/echo"])
-def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(server: Loopback, convo: Convo, model: str) -> None:
+def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(
+    server: LoopbackServer, convo: Convo, model: str
+) -> None:
     response = convo("chat", "-m", model, "-n", "mine", "--json", "one").json()["response_id"]
     asked = len(server.requests)
     got = convo("chat", "--chain", "--from", response, "-m", model, "two")
@@ -224,7 +226,7 @@ def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(server: Loopb
     assert len(server.requests) == asked
 
 
-def test_a_conversation_is_one_list_and_is_not_forked(server: Loopback, convo: Convo) -> None:
+def test_a_conversation_is_one_list_and_is_not_forked(server: LoopbackServer, convo: Convo) -> None:
     made = begin(convo, Strategy.CONVERSATION)
     for handle in (made, "mine"):
         got = convo("chat", "--fork", handle, "two")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, kept, sessions
-from tests.loopback import Loopback
-from tests.running import Convo
-from tests.wire import spoken, state
+from tests.cli.chat_commands import ECHO, stored_conversation, stored_sessions
+from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer
+from tests.request_items import message_lines, state_fields
 
 FIELDS = {
     *("source", "strategy", "endpoint", "model", "session", "handle", "items", "unacknowledged", "losses", "notes"),
@@ -40,17 +40,17 @@ def test_it_says_what_goes_over_and_what_is_made(convo: Convo, home: Path) -> No
         "  handle   none yet: the first turn creates it and sends the full history\n"
         "  items    2 items, 2 unconfirmed\n"
     )
-    assert [one.name for one in sessions(home)] == ["theirs", "mine"]
+    assert [one.name for one in stored_sessions(home)] == ["theirs", "mine"]
 
 
 def test_a_dry_run_changes_nothing(convo: Convo, home: Path, folder: Path) -> None:
     begin(convo, "session", *ECHO)
-    before = sessions(home), sorted(folder.rglob("*.json"))
+    before = stored_sessions(home), sorted(folder.rglob("*.json"))
     for to in ("replay", "conversation", "chain"):
         told = convo("convert", "mine", "--to", to, "--dry-run", "--json").json()
         assert set(told) == FIELDS
         assert (told["strategy"], told["session"], told["handle"], told["items"]) == (to, None, None, 2)
-    assert (sessions(home), sorted(folder.rglob("*.json"))) == before
+    assert (stored_sessions(home), sorted(folder.rglob("*.json"))) == before
 
 
 def test_a_file_is_named_like_its_session_or_as_it_is_asked(convo: Convo, folder: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_file_without_a_record_is_taken_over(convo: Convo, folder: Path, home:
     told = convo("convert", "./talk.json", "--to", "conversation", "-m", "scripted/echo", "--json").json()
     assert told["session"] == "hi"
     assert convo("chat", "--from", told["handle"], "and?").out == "and?\n"
-    items, _ = kept(home, "hi")
-    assert spoken(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
+    items, _ = stored_conversation(home, "hi")
+    assert message_lines(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
 
 
 def test_a_name_that_is_taken_and_a_handle_that_nobody_knows_are_refused(convo: Convo) -> None:
@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_and_a_handle_that_nobody_knows_are_refused(convo: 
 
 @pytest.mark.parametrize(("owner", "to"), list(permutations(Strategy, 2)), ids=str)
 def test_a_turn_at_a_server_goes_on_from_the_whole_history(
-    server: Loopback, convo: Convo, owner: Strategy, to: Strategy
+    server: LoopbackServer, convo: Convo, owner: Strategy, to: Strategy
 ) -> None:
     begin(convo, owner)
     asked = len(server.bodies)
@@ -104,20 +104,20 @@ def test_a_turn_at_a_server_goes_on_from_the_whole_history(
     assert convo("chat", "--from", "new", "two").out == "two\n"
     assert convo("chat", "--from", "new", "three").out == "three\n"
     heard = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
-    assert spoken(server.scripts.asks[-1].input) == heard
+    assert message_lines(server.scripts.requests[-1].input) == heard
     assert [len(body["input"]) for body in server.bodies[asked:]] == SENT[to]
-    first = state(server.bodies[asked])
+    first = state_fields(server.bodies[asked])
     assert ("conversation" in first) == (to is Strategy.CONVERSATION)
     assert "previous_response_id" not in first
     assert convo("chat", "--from", "mine", "aside").out == "aside\n"
-    assert spoken(server.scripts.asks[-1].input) == ["user: one", "assistant: one", "user: aside"]
+    assert message_lines(server.scripts.requests[-1].input) == ["user: one", "assistant: one", "user: aside"]
 
 
 SENT = {Strategy.REPLAY: [3, 5], Strategy.SESSION: [3, 5], Strategy.CONVERSATION: [1, 1], Strategy.CHAIN: [3, 1]}
 """Items of two requests behind a turn; a chain's first one seeds it."""
 
 
-def test_a_conversation_that_only_its_server_knows_is_carried_here(server: Loopback, convo: Convo) -> None:
+def test_a_conversation_that_only_its_server_knows_is_carried_here(server: LoopbackServer, convo: Convo) -> None:
     made = str(server.run(server.endpoint().create_conversation([{"role": "user", "content": "hi"}]))["id"])
     told = convo("convert", made, "--to", "session", "--provider", "openai", "--json").json()
     assert (told["items"], told["strategy"]) == (1, "session")
@@ -133,7 +133,7 @@ ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_t
     ids=["its maker", "another model"],
 )
 def test_sealed_reasoning_goes_to_its_maker_alone(
-    server: Loopback, convo: Convo, flags: tuple[str, ...], code: str, sent: list[str] | None
+    server: LoopbackServer, convo: Convo, flags: tuple[str, ...], code: str, sent: list[str] | None
 ) -> None:
     server.scripts.replies({"output": [SEALED, ANSWER]})
     begin(convo, "session", "-m", "gpt-5-mini")
@@ -144,7 +144,7 @@ def test_sealed_reasoning_goes_to_its_maker_alone(
     assert kinds == (sent or ["message", "message", "message"])
 
 
-def test_another_model_takes_a_history_to_another_endpoint(server: Loopback, convo: Convo) -> None:
+def test_another_model_takes_a_history_to_another_endpoint(server: LoopbackServer, convo: Convo) -> None:
     begin(convo, "conversation")
     told = convo("convert", "mine", "--to", "conversation", "-m", "scripted/echo", "--as", "here", "--json").json()
     assert told["endpoint"] == "embedded"
@@ -171,7 +171,9 @@ WRONG: list[tuple[str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("owner", "argv"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_hint_that_names_it_can_be_pasted(server: Loopback, convo: Convo, owner: str, argv: tuple[str, ...]) -> None:
+def test_a_hint_that_names_it_can_be_pasted(
+    server: LoopbackServer, convo: Convo, owner: str, argv: tuple[str, ...]
+) -> None:
     begin(convo, owner)
     refused = convo(*argv)
     assert refused.exit == 2

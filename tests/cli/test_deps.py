@@ -10,12 +10,12 @@ from convo.config.loader import load_settings
 from convo.errors import NotFound
 from convo.history.records import Session, Strategy
 from convo.stores.base import Store
-from tests.cli.held import held, talks
+from tests.cli.stored_chats import chat_of, write_chats
 from tests.cli.test_app import loaded
 
 
 def test_a_store_is_read_without_an_event_loop(home: Path) -> None:
-    held(home, talks("tea", Strategy.SESSION, "hi"))
+    write_chats(home, chat_of("tea", Strategy.SESSION, "hi"))
 
     async def named(store: Store) -> Session | None:
         with pytest.raises(RuntimeError):
@@ -28,7 +28,7 @@ def test_a_store_is_read_without_an_event_loop(home: Path) -> None:
 
 
 def test_listing_sessions_imports_no_event_loop(home: Path) -> None:
-    held(home, talks("tea", Strategy.SESSION, "hi"))
+    write_chats(home, chat_of("tea", Strategy.SESSION, "hi"))
     assert "asyncio" not in loaded("sessions", "list")
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO
-from tests.cli.held import Teller, held, talks
+from tests.cli.chat_commands import ECHO
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.cli.test_inspect_remote import ask, unplugged
-from tests.loopback import Loopback
-from tests.running import Convo
-from tests.terminal.terminal import at_terminal
+from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer
+from tests.terminal.pty_session import at_terminal
 
 SCREEN = """\
   A  mine@1, 2 items, the local store
@@ -44,14 +44,14 @@ def write(name: str, *items: Any) -> str:
 
 
 def test_a_turn_and_what_came_of_it(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("diff", "mine@1", "mine")
     assert (got.exit, got.out, got.err) == (0, SCREEN, "")
 
 
 @pytest.mark.needs("terminal")
 def test_at_a_terminal_the_heads_of_both_sides_are_dim(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     with at_terminal("diff", "mine@1", "mine") as person:
         person.child.expect_exact("\x1b[2m  A ")
         assert person.ends() == 0
@@ -70,14 +70,14 @@ def test_at_a_terminal_the_heads_of_both_sides_are_dim(convo: Convo, home: Path)
     ],
 )
 def test_every_handle_may_have_a_turn(a: str, b: str, same: int, rest: int, convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.REPLAY, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.REPLAY, "one", "two"))
     found = differs(convo, a, b)
     assert (found["same"], len(found["rest"])) == (same, rest)
 
 
 @pytest.mark.parametrize("number", ["3", "-3"])
 def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("diff", f"mine@{number}", "mine")
     assert (got.exit, got.out, got.err) == (
         5,
@@ -87,11 +87,11 @@ def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path)
 
 
 def test_a_name_that_looks_like_a_turn_is_a_name(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.SESSION, "mine", "one", "two")
-        await teller.chat(Strategy.SESSION, "mine@1", "other")
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.SESSION, "mine", "one", "two")
+        await writer.chat(Strategy.SESSION, "mine@1", "other")
 
-    held(home, story)
+    write_chats(home, story)
     assert differs(convo, "mine@1", "mine")["first"]["a"]["content"][0]["text"] == "other"
 
 
@@ -133,7 +133,7 @@ def test_before_and_after_a_compaction_what_was_folded_stands_on_one_side(convo:
 
 
 def test_the_exit_code_tells_on_request(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     assert convo("diff", "mine@1", "mine", "--exit-code").exit == 1
     assert convo("diff", "mine@1", "mine").exit == 0
     assert convo("diff", "mine", "mine", "--exit-code").exit == 0
@@ -153,13 +153,15 @@ def test_sides_that_do_not_fit_are_refused(argv: list[str], convo: Convo) -> Non
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
-def test_a_mirror_that_holds_all_says_the_same(strategy: Strategy, server: Loopback, convo: Convo) -> None:
+def test_a_mirror_that_holds_all_says_the_same(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one").exit == 0
     found = differs(convo, "mine", "--server")
     assert (found["same"], found["first"]) == (2, None)
 
 
-def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(server: Loopback, convo: Convo) -> None:
+def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(
+    server: LoopbackServer, convo: Convo
+) -> None:
     assert convo("chat", "--conversation", "-n", "mine", "one").exit == 0
     handle = convo("inspect", "mine", "--json").json()["links"][-1]["conversation_id"]
     page = server.run(server.endpoint().list_conversation_items(handle, order="asc"))
@@ -174,16 +176,16 @@ def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(serve
 
 
 def test_what_another_client_said_to_our_own_endpoint_is_only_there(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CONVERSATION, "mine", "one")
-        await teller.another("two", conversation=chat.session.handle or "")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CONVERSATION, "mine", "one")
+        await writer.other_client("two", conversation=chat.session.handle or "")
 
-    held(home, story)
+    write_chats(home, story)
     assert [line["mark"] for line in differs(convo, "mine", "--server")["rest"]] == ["only b", "only b"]
 
 
 def test_nobody_else_holds_a_session(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     got = convo("diff", "mine", "--server")
     assert (got.exit, got.err) == (
         2,
@@ -192,7 +194,7 @@ def test_nobody_else_holds_a_session(convo: Convo, home: Path) -> None:
 
 
 def test_a_server_that_cannot_be_reached_is_no_difference(
-    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
     server_is_gone = convo("diff", "mine", "--server", "--exit-code")
@@ -205,7 +207,7 @@ def test_a_server_that_cannot_be_reached_is_no_difference(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_requests_are_compared_as_they_travelled(strategy: Strategy, server: Loopback, convo: Convo) -> None:
+def test_requests_are_compared_as_they_travelled(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, "-s", "Be brief.", "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
@@ -215,7 +217,7 @@ def test_requests_are_compared_as_they_travelled(strategy: Strategy, server: Loo
         assert differs(convo, "--wire", f"mine@{number}", f"./{number}.json")["byte"] is None
 
 
-def test_the_cache_that_was_expected_stands_beside_the_one_reported(server: Loopback, convo: Convo) -> None:
+def test_the_cache_that_was_expected_stands_beside_the_one_reported(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "-n", "mine", "-s", "word " * 2_000, "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
     found = differs(convo, "--wire", "mine@1", "mine@2")
@@ -237,7 +239,7 @@ def test_changed_instructions_are_where_the_cache_ends(convo: Convo, home: Path)
 
 
 def test_a_request_that_is_not_there_exits_5(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     got = convo("diff", "--wire", "mine@1", "mine@2")
     assert (got.exit, got.err) == (
         5,
@@ -250,7 +252,7 @@ def test_a_name_that_is_too_long_for_a_file_is_nobodys(convo: Convo) -> None:
 
 
 def test_a_file_that_is_no_json_is_named(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     Path("body.json").write_text("{")
     got = convo("diff", "--wire", "mine@1", "./body.json")
     assert got.exit == 2

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.cli.chatting import ECHO, said
-from tests.cli.disks import UNSHARE, Disk, limited, nearly_full, ran
-from tests.config.rights import NOBODY
-from tests.running import Got, Launch
-from tests.wire import spoken
+from tests.cli.chat_commands import ECHO, stored_messages
+from tests.cli.full_disk import UNSHARE, Disk, run_command, run_with_file_limit, small_disk
+from tests.command_runner import CommandResult, Launch
+from tests.config.permissions import NOBODY
+from tests.request_items import message_lines
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -21,7 +21,7 @@ FULL = "could not be written: the disk is full, or a size limit is reached"
 FREE = "  try: free some space, then retry; confirmed items are kept"
 
 
-def two_lines(got: Got) -> list[str]:
+def two_lines(got: CommandResult) -> list[str]:
     assert (got.exit, got.out) == (1, "")
     lines = got.err.splitlines()
     assert len(lines) == 2, got.err
@@ -29,7 +29,7 @@ def two_lines(got: Got) -> list[str]:
 
 
 def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with nearly_full(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
         assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
         disk.fill()
@@ -54,7 +54,7 @@ def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monk
 def test_a_nearly_full_disk_is_noticed_before_the_model_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with nearly_full(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
         assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
         disk.fill(leave=4_000_000)
@@ -75,14 +75,14 @@ def heads(disk: Disk) -> list[str]:
     """What was said in the session on this disk, all of it confirmed."""
     known = disk.launch("inspect", "mine", "--json").json()
     assert known["links"][-1]["status"] == "completed"
-    return spoken(known["items"].values())
+    return message_lines(known["items"].values())
 
 
 def test_a_replay_file_without_room_stays_as_it_was_and_the_answer_is_kept(tmp_path: Path, home: Path) -> None:
-    with nearly_full(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         place = str(tmp_path / "disk" / "talk.json")
         assert disk.launch("chat", *ECHO, "--replay", "--from", place, "-n", "mine", "one").exit == 0
-        file = disk.inside / "talk.json"
+        file = disk.visible_path / "talk.json"
         before, long = file.read_bytes(), "two " * 500
         disk.fill()
         got = disk.launch("chat", "--from", "mine", long)
@@ -92,24 +92,24 @@ def test_a_replay_file_without_room_stays_as_it_was_and_the_answer_is_kept(tmp_p
         else:  # the limit is one on every file
             assert FULL in two_lines(got)[0]
         assert file.read_bytes() == before
-        assert [place.name for place in disk.inside.iterdir() if place.name.startswith(".")] == []
+        assert [place.name for place in disk.visible_path.iterdir() if place.name.startswith(".")] == []
 
         disk.free()
         assert disk.launch("chat", "--from", "mine", "three").exit == 0
         answered = [f"user: {long}", f"assistant: {long}"] if got.out else []
-        assert said(home, "mine") == [
+        assert stored_messages(home, "mine") == [
             *("user: one", "assistant: one"),
             *answered,
             *("user: three", "assistant: three"),
         ]
-        assert file.read_text().count('"role"') == len(said(home, "mine"))
+        assert file.read_text().count('"role"') == len(stored_messages(home, "mine"))
 
 
 def test_a_limit_on_the_size_of_files_is_told_like_a_full_disk(launch: Launch, home: Path) -> None:
     launch("chat", *ECHO, "-n", "mine", "one")
-    words, step = two_lines(limited("chat", "--from", "mine", "two"))
+    words, step = two_lines(run_with_file_limit("chat", "--from", "mine", "two"))
     assert (words, step) == (f"convo: {home}/data/convo.db {FULL}", FREE)
-    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert launch("chat", "--from", "mine", "three").exit == 0
 
 
@@ -154,8 +154,8 @@ def shared(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             place.chmod(0o700)
 
 
-def as_nobody(tmp_path: Path, *argv: str) -> Got:
-    return ran([sys.executable, "-c", AS_NOBODY, str(tmp_path), *argv])
+def as_nobody(tmp_path: Path, *argv: str) -> CommandResult:
+    return run_command([sys.executable, "-c", AS_NOBODY, str(tmp_path), *argv])
 
 
 def test_a_store_that_may_only_be_read_is_read_and_not_written(shared: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_replay_file_that_may_not_be_written_is_told_before_anything_is_sent(
 
     assert lines == [f"convo: {place} cannot be written", "  try: choose another file, or make it writable"]
     assert place.read_bytes() == before
-    assert said(shared / "home", "file") == ["user: one", "assistant: one"]
+    assert stored_messages(shared / "home", "file") == ["user: one", "assistant: one"]
 
 
 # -- a replayed conversation needs no store --------------------------------------------------------
@@ -215,15 +215,15 @@ def test_a_replayed_conversation_goes_on_in_a_home_that_cannot_be_written(
     monkeypatch.setenv("CONVO_HOME", str(home))
     monkeypatch.chdir(tmp_path)
 
-    assert ran([*command, "chat", *ECHO, "hi"]).exit == 1
-    first = ran([*command, "chat", *ECHO, "--replay", "--from", "talk.json", "one"])
-    second = ran([*command, "chat", *ECHO, "--replay", "--from", "talk.json", "two", "--json"])
-    third = ran([*command, "chat", *ECHO, "--from", "./talk.json", "three"])
+    assert run_command([*command, "chat", *ECHO, "hi"]).exit == 1
+    first = run_command([*command, "chat", *ECHO, "--replay", "--from", "talk.json", "one"])
+    second = run_command([*command, "chat", *ECHO, "--replay", "--from", "talk.json", "two", "--json"])
+    third = run_command([*command, "chat", *ECHO, "--from", "./talk.json", "three"])
 
     assert (first.exit, first.out, second.exit, third.exit) == (0, "one\n", 0, 0), (first, second, third)
     note = f"sqlite:{home}/data/convo.db cannot be written; only the file of the conversation is saved"
     assert [got.err.count(note) for got in (first, second, third)] == [1, 1, 1]
-    assert spoken(json.loads((tmp_path / "talk.json").read_text())) == [
+    assert message_lines(json.loads((tmp_path / "talk.json").read_text())) == [
         f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")
     ]
     assert not home.exists() or list(home.iterdir()) == []

@@ -16,9 +16,9 @@ from convo.cli.doctor import DOCTOR_CHECKS, OPT_IN_CHECKS
 from convo.cli.doctor_checks import TerminalFacts
 from convo.terminal.report_views import CheckLevel
 from convo.terminal.terminal import DisplayOptions
-from tests.cli.checked import found, levels, settings
-from tests.config.rights import without_rights
-from tests.running import Convo, Launch
+from tests.cli.doctor_checks import check_levels, run_check, write_settings
+from tests.command_runner import Convo, Launch
+from tests.config.permissions import without_root
 
 USUAL = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
 
@@ -44,7 +44,7 @@ def test_programs_get_the_same_in_a_table(convo: Convo) -> None:
 
 
 def test_a_fault_has_its_next_step_below_it_and_decides_the_exit_code(convo: Convo) -> None:
-    settings('[serve]\nhost = "0.0.0.0"\n')
+    write_settings('[serve]\nhost = "0.0.0.0"\n')
     got = convo("doctor", "serve", "seal")
 
     assert got.exit == 1
@@ -81,7 +81,7 @@ def test_no_check_waits_longer_than_its_limit(convo: Convo, monkeypatch: pytest.
     monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=600"
-        one = found(convo, "store", "--store", url)
+        one = run_check(convo, "store", "--store", url)
 
     assert (one["level"], "did not respond within 0.2 seconds" in one["found"]) == ("fault", True)
     assert "hush" not in json.dumps(one)
@@ -91,31 +91,31 @@ def test_no_check_waits_longer_than_its_limit(convo: Convo, monkeypatch: pytest.
 
 
 def test_who_sets_something_is_listed(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings('model = "scripted/echo"\n')
+    write_settings('model = "scripted/echo"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1")
 
-    assert found(convo, "settings")["found"] == f"OLLAMA_HOST, {tmp_path}/.convo.toml"
+    assert run_check(convo, "settings")["found"] == f"OLLAMA_HOST, {tmp_path}/.convo.toml"
 
 
 def test_a_broken_file_keeps_nobody_from_looking_at_the_rest(convo: Convo, tmp_path: Path) -> None:
     assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
     Path(".convo.toml").write_text("model = \n")
-    one = found(convo, "settings")
+    one = run_check(convo, "settings")
 
     assert one["found"] == f"{tmp_path}/.convo.toml, line 1: is not TOML: invalid value"
-    said = levels(convo)
+    said = check_levels(convo)
     assert said["settings"] == said["store"] == said["model"] == "fault"
     assert said["convo"] == said["folders"] == said["terminal"] == said["extras"] == "ok"
-    assert found(convo, "keys")["next"] == "convo doctor settings"
+    assert run_check(convo, "keys")["next"] == "convo doctor settings"
 
 
 def test_a_variable_that_is_not_set_is_named_and_only_the_store_depends_on_it(convo: Convo) -> None:
-    settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
-    one = found(convo, "store")
+    write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
+    one = run_check(convo, "store")
 
     assert "refers to the variable DB_PASSWORD, which is not set" in one["found"]
     assert one["next"] == "export DB_PASSWORD=..."
-    said = levels(convo)
+    said = check_levels(convo)
     assert said["settings"] == "fault"
     assert said["keys"] == said["model"] == said["serve"] == "ok"
 
@@ -124,8 +124,8 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DB_PASSWORD", "hush#@word")
-    settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
-    one = found(convo, "store")
+    write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
+    one = run_check(convo, "store")
 
     assert "must be percent-encoded" in one["found"]
     assert "# as %23" in one["found"]
@@ -133,12 +133,12 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
 
 
 def test_a_profile_that_sets_something_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings('[profiles.work]\ntenant = "office"\n')
+    write_settings('[profiles.work]\ntenant = "office"\n')
     monkeypatch.setenv("CONVO_PROFILE", "work")
     place = Path(".convo.toml").absolute()
-    assert found(convo, "settings")["found"] == f"CONVO_PROFILE, {place} [profiles.work]"
+    assert run_check(convo, "settings")["found"] == f"CONVO_PROFILE, {place} [profiles.work]"
     monkeypatch.setenv("CONVO_PROFILE", "wrok")
-    assert found(convo, "settings")["found"] == "CONVO_PROFILE: no profile 'wrok'; did you mean 'work'?"
+    assert run_check(convo, "settings")["found"] == "CONVO_PROFILE: no profile 'wrok'; did you mean 'work'?"
 
 
 # -- serving --------------------------------------------------------------------------------------
@@ -156,10 +156,10 @@ LINE = f"alice {sha256(b'key').hexdigest()}\n"
     ],
 )
 def test_the_file_of_keys_is_read(text: str | None, level: str, said: str, convo: Convo) -> None:
-    settings('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
+    write_settings('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
     if text is not None:
         Path("keys").write_text(text)
-    one = found(convo, "serve")
+    one = run_check(convo, "serve")
 
     assert one["level"] == level
     assert said in one["found"]
@@ -169,14 +169,14 @@ def test_the_file_of_keys_is_read(text: str | None, level: str, said: str, convo
 @pytest.mark.needs("posix")
 def test_a_file_of_keys_that_nobody_writes_to_is_not_waited_for(convo: Convo) -> None:
     os.mkfifo("keys")
-    settings('[serve]\nkeys_file = "keys"\n')
+    write_settings('[serve]\nkeys_file = "keys"\n')
 
-    assert "is not a regular file" in found(convo, "serve")["found"]
+    assert "is not a regular file" in run_check(convo, "serve")["found"]
 
 
 def test_serving_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    one = found(convo, "serve")
+    one = run_check(convo, "serve")
 
     assert (one["found"], one["next"]) == (
         "not installed: convo serve needs uvicorn",
@@ -185,10 +185,10 @@ def test_serving_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_key_that_seals_is_told_by_where_it_comes_from(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "the store's key" in found(convo, "seal")["found"]
-    assert found(convo, "seal", "--store", "memory")["next"].startswith("export CONVO_SEAL_KEY=...")
+    assert "the store's key" in run_check(convo, "seal")["found"]
+    assert run_check(convo, "seal", "--store", "memory")["next"].startswith("export CONVO_SEAL_KEY=...")
     monkeypatch.setenv("CONVO_SEAL_KEY", "sk-secret")
-    assert "encrypted with CONVO_SEAL_KEY" in found(convo, "seal")["found"]
+    assert "encrypted with CONVO_SEAL_KEY" in run_check(convo, "seal")["found"]
 
 
 # -- the terminal and the folders -------------------------------------------------------------------
@@ -253,18 +253,18 @@ def test_in_a_terminal_every_line_fits(columns: int, monkeypatch: pytest.MonkeyP
 def test_folders_that_others_may_look_into_are_named(convo: Convo, home: Path) -> None:
     (home / "data").mkdir(parents=True)
     (home / "data").chmod(0o755)
-    assert found(convo, "folders")["next"] == f"chmod 700 {home}/data"
+    assert run_check(convo, "folders")["next"] == f"chmod 700 {home}/data"
 
     (home / "data").chmod(0o700)
-    assert found(convo, "folders")["level"] == "ok"
+    assert run_check(convo, "folders")["level"] == "ok"
 
 
 @pytest.mark.needs("posix")
 def test_a_folder_that_cannot_be_written_is_a_fault(convo: Convo, home: Path, tmp_path: Path) -> None:
     home.mkdir(0o555)
     tmp_path.chmod(0o755)
-    with without_rights():
-        one = found(convo, "folders")
+    with without_root():
+        one = run_check(convo, "folders")
 
     assert one["found"].startswith(f"the folder {home}")
     assert one["found"].endswith(" cannot be written to: Permission denied")

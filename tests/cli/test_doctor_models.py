@@ -10,15 +10,15 @@ import pytest
 from convo.cli import doctor_checks
 from convo.cli.doctor import PACKAGES_BY_EXTRA
 from convo.terminal.report_views import CheckLevel
-from tests.cli.checked import found, levels, settings
-from tests.loopback import Loopback
-from tests.models.chat_server import ChatServer, serving
-from tests.running import ROOT, Convo
+from tests.cli.doctor_checks import check_levels, run_check, write_settings
+from tests.command_runner import ROOT, Convo
+from tests.loopback_server import LoopbackServer
+from tests.models.chat_server import ChatServer, run_chat_server
 
 
 def test_keys_are_told_by_the_names_of_their_variables(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    one = found(convo, "keys")
+    one = run_check(convo, "keys")
 
     assert one["found"].startswith("set: OPENAI_API_KEY (openai); not set: ANTHROPIC_API_KEY (anthropic), ")
     assert "sk-secret" not in convo("doctor").out
@@ -26,7 +26,7 @@ def test_keys_are_told_by_the_names_of_their_variables(convo: Convo, monkeypatch
 
 def test_a_key_that_cannot_be_one_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret and more")
-    one = found(convo, "keys")
+    one = run_check(convo, "keys")
 
     assert (one["level"], one["found"]) == ("fault", "OPENAI_API_KEY contains characters that a key cannot have")
     assert "sk-secret" not in json.dumps(one)
@@ -34,56 +34,56 @@ def test_a_key_that_cannot_be_one_is_a_fault(convo: Convo, monkeypatch: pytest.M
 
 @pytest.mark.needs("posix")
 def test_a_key_in_a_file_is_told_by_its_file(convo: Convo) -> None:
-    settings('[providers.openai]\nkey_file = "key"\n')
-    one = found(convo, "keys")
+    write_settings('[providers.openai]\nkey_file = "key"\n')
+    one = run_check(convo, "keys")
     assert (one["level"], one["next"]) == ("fault", "convo config key set openai --file")
     assert one["found"] == f"the key of openai cannot be read: {Path('key').absolute()}: no such file or directory"
 
     Path("key").write_text("sk-secret")
     Path("key").chmod(0o644)
-    one = found(convo, "keys")
+    one = run_check(convo, "keys")
     assert (one["level"], one["next"]) == ("warning", f"chmod 600 {Path('key').absolute()}")
 
     Path("key").chmod(0o600)
-    assert found(convo, "keys")["found"].startswith(f"set: {Path('key').absolute()} (openai); not set: ")
+    assert run_check(convo, "keys")["found"].startswith(f"set: {Path('key').absolute()} (openai); not set: ")
     Path("key").write_text("sk-secret and more")
-    assert found(convo, "keys")["next"] == "convo config key set openai --file"
+    assert run_check(convo, "keys")["next"] == "convo config key set openai --file"
 
 
 def test_the_default_model_needs_its_key(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "anthropic/claude-haiku-4-5")
-    one = found(convo, "model")
+    one = run_check(convo, "model")
     assert (one["level"], one["found"]) == ("fault", "anthropic needs a key")
     assert one["next"].startswith("set ANTHROPIC_API_KEY")
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    assert found(convo, "model")["found"].startswith("anthropic/claude-haiku-4-5 (from CONVO_MODEL)")
+    assert run_check(convo, "model")["found"].startswith("anthropic/claude-haiku-4-5 (from CONVO_MODEL)")
 
 
 def test_a_key_for_a_package_that_is_not_there_is_a_warning(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    one = found(convo, "extras")
+    one = run_check(convo, "extras")
     assert (one["level"], one["next"]) == ("ok", "pip install 'convo-state[anthropic]'")
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    one = found(convo, "extras")
+    one = run_check(convo, "extras")
     assert (one["level"], one["next"]) == ("warning", "pip install 'convo-state[anthropic]'")
 
 
 def test_without_its_engine_the_built_in_model_cannot_answer(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
 
-    one = found(convo, "local")
+    one = run_check(convo, "local")
     assert (one["level"], one["next"]) == ("warning", "pip install xllamacpp")
 
 
 def test_without_its_weights_the_chosen_model_cannot_answer(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "local/no-such.gguf")
-    assert found(convo, "model")["found"].endswith("no-such.gguf cannot be read: No such file or directory")
+    assert run_check(convo, "model")["found"].endswith("no-such.gguf cannot be read: No such file or directory")
 
     Path("words.gguf").write_text("words")
     monkeypatch.setenv("CONVO_MODEL", "local/words.gguf")
-    assert found(convo, "model")["found"].endswith("words.gguf is not a GGUF file")
+    assert run_check(convo, "model")["found"].endswith("words.gguf is not a GGUF file")
 
 
 def test_the_weights_are_fetched_by_a_command_of_ours() -> None:
@@ -102,16 +102,16 @@ def test_every_extra_is_looked_for() -> None:
 def test_an_ollama_that_is_not_in_use_is_not_asked(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
 
-    assert found(convo, "ollama")["found"] == "not used: neither the default model nor an alias is an Ollama model"
+    assert run_check(convo, "ollama")["found"] == "not used: neither the default model nor an alias is an Ollama model"
 
 
 @pytest.mark.parametrize(("model", "level"), [("ollama/llama3.2", "fault"), ("scripted/echo", "warning")])
 def test_an_ollama_in_use_that_does_not_answer_is_to_be_started(
     model: str, level: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings(f'model = "{model}"\n[aliases]\nllama = "ollama/llama3.2"\n')
+    write_settings(f'model = "{model}"\n[aliases]\nllama = "ollama/llama3.2"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
-    one = found(convo, "ollama")
+    one = run_check(convo, "ollama")
 
     assert one["level"] == level
     assert "cannot reach ollama at http://127.0.0.1:1/v1" in one["found"]
@@ -120,12 +120,12 @@ def test_an_ollama_in_use_that_does_not_answer_is_to_be_started(
 
 def test_a_model_that_ollama_does_not_have_is_to_be_pulled(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "ollama/llama3.2")
-    with serving() as server:
+    with run_chat_server() as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
         listing(server, "qwen3:latest")
-        missing = found(convo, "ollama")
+        missing = run_check(convo, "ollama")
         listing(server, "qwen3:latest", "llama3.2:latest")
-        there = found(convo, "ollama")
+        there = run_check(convo, "ollama")
 
     assert (missing["level"], missing["next"]) == ("warning", "ollama pull llama3.2")
     assert there["found"] == f"Ollama responds at {server.url}"
@@ -133,23 +133,23 @@ def test_a_model_that_ollama_does_not_have_is_to_be_pulled(convo: Convo, monkeyp
 
 def listing(server: ChatServer, *names: str) -> None:
     """Let the server answer, once, that it has these models."""
-    server.refuses(200, {"object": "list", "data": [{"id": name} for name in names]})
+    server.refuse(200, {"object": "list", "data": [{"id": name} for name in names]})
 
 
-def test_the_network_is_only_tried_on_request(convo: Convo, server: Loopback) -> None:
+def test_the_network_is_only_tried_on_request(convo: Convo, server: LoopbackServer) -> None:
     convo("doctor")
     assert server.requests == []
 
-    assert found(convo, "network")["found"] == "reachable: openai"
+    assert run_check(convo, "network")["found"] == "reachable: openai"
     (asked,) = server.requests
     assert "authorization" not in asked.headers
-    assert "network" in levels(convo, "--network")
+    assert "network" in check_levels(convo, "--network")
 
 
 def test_a_server_that_cannot_be_reached_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    one = found(convo, "network")
+    one = run_check(convo, "network")
 
     assert one["level"] == "fault"
     assert one["found"].startswith("cannot reach openai at http://127.0.0.1:1/v1")

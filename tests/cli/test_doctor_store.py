@@ -17,9 +17,9 @@ from convo.stores.postgres import connection
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from convo.terminal.report_views import CheckLevel
 from tests import databases
-from tests.cli.checked import found, settings
-from tests.cli.disks import nearly_full
-from tests.running import Convo
+from tests.cli.doctor_checks import run_check, write_settings
+from tests.cli.full_disk import small_disk
+from tests.command_runner import Convo
 
 SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
 
@@ -34,8 +34,8 @@ SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
     ],
 )
 def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: str, convo: Convo) -> None:
-    settings(f'[state_storage]\ntype = "{kind}"\n')
-    one = found(convo, "store")
+    write_settings(f'[state_storage]\ntype = "{kind}"\n')
+    one = run_check(convo, "store")
 
     assert (one["level"], one["next"].startswith("[state_storage] type = ")) == ("warning", True)
     assert one["found"].startswith(f"the store is {kind} (from .convo.toml")
@@ -44,7 +44,7 @@ def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: 
 
 def test_an_older_file_is_left_for_a_migration_and_a_newer_one_for_a_newer_convo(convo: Convo, home: Path) -> None:
     assert convo("store", "migrate").exit == 0
-    assert f"schema {SCHEMA_VERSION}, " in found(convo, "store")["found"]
+    assert f"schema {SCHEMA_VERSION}, " in run_check(convo, "store")["found"]
 
     for number, level, next_step in (
         (SCHEMA_VERSION - 1, "warning", "convo store migrate"),
@@ -52,14 +52,14 @@ def test_an_older_file_is_left_for_a_migration_and_a_newer_one_for_a_newer_convo
     ):
         with closing(sqlite3.connect(home / "data" / "convo.db")) as db:
             db.execute(f"PRAGMA user_version = {number}")
-        one = found(convo, "store")
+        one = run_check(convo, "store")
         assert (one["level"], f"schema {number}" in one["found"]) == (level, True)
         assert one["next"].startswith(next_step)
 
 
 @pytest.mark.needs("posix")
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with nearly_full(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
         disk.fill()
         got = disk.launch("doctor", "store", "folders", "--json")
@@ -92,14 +92,14 @@ def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileHealth, l
 
 def test_without_its_driver_it_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    one = found(convo, "store", "--store", "postgresql://me:hush@host/db")
+    one = run_check(convo, "store", "--store", "postgresql://me:hush@host/db")
 
     assert (one["level"], one["next"]) == ("fault", "pip install 'convo-state[postgres]'")
 
 
 @pytest.mark.needs("postgresql")
 def test_a_server_that_cannot_be_reached_is_told_without_its_password(convo: Convo) -> None:
-    one = found(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
+    one = run_check(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
 
     assert one["found"] == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
     assert one["next"].startswith("start the server, or correct the host and port")
@@ -109,13 +109,13 @@ def test_a_server_that_cannot_be_reached_is_told_without_its_password(convo: Con
 def test_the_steps_that_it_names_lead_from_an_empty_database_to_one_that_works(convo: Convo) -> None:
     """Tables that are missing, a role that may not make them, and rights that it lacks, each mended as it says."""
     url = databases.new_database(schema=False)
-    role = f"app_{databases.name_of(url)}"
+    role = f"app_{databases.database_name(url)}"
     theirs = databases.as_role(url, role)
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f"CREATE ROLE {role} LOGIN")
 
-        assert found(convo, "store", "--store", url)["next"] == "convo store migrate, with the same --store"
-        one = found(convo, "store", "--store", theirs)
+        assert run_check(convo, "store", "--store", url)["next"] == "convo store migrate, with the same --store"
+        one = run_check(convo, "store", "--store", theirs)
         assert one["found"].endswith("lacks convo's tables")
         assert one["next"].startswith("convo store migrate --print-sql > schema.sql")
         db.execute(convo("store", "migrate", "--print-sql", "--store", theirs).out)
@@ -124,18 +124,18 @@ def test_the_steps_that_it_names_lead_from_an_empty_database_to_one_that_works(c
             f'GRANT USAGE ON SCHEMA convo TO "{role}";'
             f' GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO "{role}";'
         )
-        assert found(convo, "store", "--store", theirs)["next"] == all_rights
+        assert run_check(convo, "store", "--store", theirs)["next"] == all_rights
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA convo TO {role}")
-        one = found(convo, "store", "--store", theirs)
+        one = run_check(convo, "store", "--store", theirs)
         assert one["next"] == all_rights
         db.execute(one["next"])
-        assert f"role '{role}', schema " in found(convo, "store", "--store", theirs)["found"]
+        assert f"role '{role}', schema " in run_check(convo, "store", "--store", theirs)["found"]
 
 
 @pytest.mark.needs("postgresql")
 def test_the_steps_that_it_names_lead_from_an_older_database_to_one_that_works(convo: Convo) -> None:
     url = databases.new_database(schema=False)
-    role = f"app_{databases.name_of(url)}"
+    role = f"app_{databases.database_name(url)}"
     theirs = databases.as_role(url, role)
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(databases.schema_1_sql())
@@ -143,13 +143,16 @@ def test_the_steps_that_it_names_lead_from_an_older_database_to_one_that_works(c
         db.execute(f"GRANT USAGE ON SCHEMA convo TO {role}")
         db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
 
-        one = found(convo, "store", "--store", theirs)
+        one = run_check(convo, "store", "--store", theirs)
         assert f"is at schema 1 of {connection.SCHEMA_VERSION}" in one["found"]
         assert one["next"].startswith("convo store migrate --print-sql --above 1 > schema.sql")
         db.execute(convo("store", "migrate", "--print-sql", "--above", "1", "--store", theirs).out)
 
-        db.execute(found(convo, "store", "--store", theirs)["next"])
-        assert f"role '{role}', schema {connection.SCHEMA_VERSION}" in found(convo, "store", "--store", theirs)["found"]
+        db.execute(run_check(convo, "store", "--store", theirs)["next"])
+        assert (
+            f"role '{role}', schema {connection.SCHEMA_VERSION}"
+            in run_check(convo, "store", "--store", theirs)["found"]
+        )
 
         db.execute(f"DROP OWNED BY {role}")
         db.execute(f"DROP ROLE {role}")

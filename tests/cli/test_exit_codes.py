@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from convo.cli.output import EXIT_CODES
-from tests.cli.agenting import REFUND, agents
-from tests.cli.chatting import ECHO, scripted
-from tests.running import ROOT, Convo
+from tests.cli.agent_files import REFUND, agent_flags
+from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.command_runner import ROOT, Convo
 
 BROKEN = '[{"type": "function_call_output", "call_id": "c1", "output": "x"}]'
 REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
@@ -22,9 +22,9 @@ def test_each_end_has_its_code(flags: list[str], convo: Convo) -> None:
     Path("broken.json").write_text(BROKEN)
     ends = {
         "done": ["chat", *ECHO, "hi"],
-        "failed or incomplete": ["chat", *scripted(REFUSES), "hi"],
+        "failed or incomplete": ["chat", *scripted_flags(REFUSES), "hi"],
         "usage or settings": ["chat", "--from", "a", "-c", "hi"],
-        "paused for approval": ["chat", *agents(), *scripted(REFUND), "pay"],
+        "paused for approval": ["chat", *agent_flags(), *scripted_flags(REFUND), "pay"],
         "lint findings": ["lint", "./broken.json"],
         "not found": ["inspect", "nope"],
     }
@@ -35,7 +35,7 @@ def test_each_end_has_its_code(flags: list[str], convo: Convo) -> None:
 
 @pytest.mark.needs("posix")
 def test_an_interrupted_command_ends_with_130() -> None:
-    slow = scripted({"text": "word " * 100}, delay_s=0.2)
+    slow = scripted_flags({"text": "word " * 100}, delay_s=0.2)
     command = [sys.executable, "-m", "convo", "chat", *slow, "hi"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import ECHO, sessions
-from tests.running import Convo, Launch
+from tests.cli.chat_commands import ECHO, stored_sessions
+from tests.command_runner import Convo, Launch
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +30,14 @@ FORMS = [("a.json", "replay", "["), ("a.jsonl", "jsonl", "{"), ("a.md", "markdow
 def test_the_suffix_names_the_form_and_the_file_is_private(
     convo: Convo, tmp_path: Path, home: Path, file: str, form: str, begins: str
 ) -> None:
-    before = sessions(home)
+    before = stored_sessions(home)
     got = convo("export", "mine", "-o", file)
     assert (got.exit, got.out, got.err) == (0, "", f"exported 2 items to {file}\n")
     text = (tmp_path / file).read_text()
     assert text.startswith(begins)
     assert text == convo("export", "mine", "--format", form).out
     assert stat.S_IMODE((tmp_path / file).stat().st_mode) == 0o600
-    assert sessions(home) == before
+    assert stored_sessions(home) == before
 
 
 def test_the_calls_that_made_the_items_go_along_when_they_are_asked_for(convo: Convo) -> None:

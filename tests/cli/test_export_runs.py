@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from agents import Agent, RunState
 
-from tests.cli.agenting import BACK, agents, ran, two_refunds
-from tests.running import Convo
+from tests.cli.agent_files import PAID_BACK, agent_flags, tool_runs, two_refund_calls
+from tests.command_runner import Convo
 
 
 @pytest.fixture
 def paused(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """A run that waits for two refunds; the flags of its model."""
     monkeypatch.chdir(tmp_path)
-    model = two_refunds(BACK)
-    assert convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
+    model = two_refund_calls(PAID_BACK)
+    assert convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
     return model
 
 
@@ -47,9 +47,9 @@ def test_it_is_gone_on_with_elsewhere(
 ) -> None:
     assert convo(*RUN, "-o", "moved.json").exit == 0
     monkeypatch.setenv("CONVO_HOME", str(tmp_path / "elsewhere"))
-    got = convo("resume", "moved.json", *agents(), *paused, "--approve", "c1", "--approve", "c2")
+    got = convo("resume", "moved.json", *agent_flags(), *paused, "--approve", "c1", "--approve", "c2")
     assert (got.exit, got.out) == (0, "Paid back.\n")
-    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.cli.sample import SAMPLES
-from tests.running import ROOT, Convo, in_process
+from tests.command_runner import ROOT, Convo, run_in_process
 
 RUN = """
 import sys
@@ -115,12 +115,12 @@ def test_debugging_shows_the_traceback_before_the_sentence_and_no_text_of_others
 
 
 def test_a_character_that_the_terminal_lacks_is_spelled_out() -> None:
-    got = in_process("stumble", "odd-text", table=SAMPLES, encoding="ascii")
+    got = run_in_process("stumble", "odd-text", table=SAMPLES, encoding="ascii")
     assert (got.exit, got.out, got.err) == (0, "a check \\u2713 and half a pair \\ud83d\n", "")
 
 
 def test_half_a_surrogate_pair_is_spelled_out_where_the_rest_can_be_shown() -> None:
-    got = in_process("stumble", "odd-text", table=SAMPLES)
+    got = run_in_process("stumble", "odd-text", table=SAMPLES)
     assert (got.exit, got.out) == (0, "a check \u2713 and half a pair \\ud83d\n")
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, said, sessions
-from tests.cli.held import Teller, held, talks
-from tests.running import Convo
+from tests.cli.chat_commands import ECHO, stored_messages, stored_sessions
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
+from tests.command_runner import Convo
 
 
 def told(*words: str) -> list[str]:
@@ -21,11 +21,11 @@ def told(*words: str) -> list[str]:
 def test_a_session_is_forked_where_it_stands_or_after_a_turn(
     strategy: Strategy, at: str, before: list[str], convo: Convo, home: Path
 ) -> None:
-    held(home, talks("mine", strategy, "one", "two"))
+    write_chats(home, chat_of("mine", strategy, "one", "two"))
     got = convo("chat", "--fork", f"mine{at}", "-n", "other", "three")
     assert (got.exit, got.out) == (0, "three\n")
-    assert said(home, "other") == told(*before, "three")
-    assert said(home, "mine") == told("one", "two")
+    assert stored_messages(home, "other") == told(*before, "three")
+    assert stored_messages(home, "mine") == told("one", "two")
 
 
 @pytest.mark.parametrize(
@@ -35,37 +35,37 @@ def test_a_session_is_forked_where_it_stands_or_after_a_turn(
 def test_a_response_is_gone_on_from_whoever_holds_its_history(
     strategy: Strategy, handle: str, before: list[str], convo: Convo, home: Path
 ) -> None:
-    held(home, talks("mine", strategy, "one", "two", "three"))
+    write_chats(home, chat_of("mine", strategy, "one", "two", "three"))
     assert convo("chat", *ECHO, "--fork", handle, "-n", "other", "four").exit == 0
-    assert said(home, "other") == told(*before, "four")
-    assert said(home, "mine") == told("one", "two", "three")
-    assert {session.strategy for session in sessions(home)} == {strategy}
+    assert stored_messages(home, "other") == told(*before, "four")
+    assert stored_messages(home, "mine") == told("one", "two", "three")
+    assert {session.strategy for session in stored_sessions(home)} == {strategy}
 
 
 def test_what_was_taken_back_can_still_be_forked(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.SESSION, "mine", "one", "two")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, "mine", "one", "two")
         await chat.undo()
 
-    held(home, story)
+    write_chats(home, story)
     assert convo("chat", "--fork", "resp_2", "-n", "other", "three").exit == 0
-    assert said(home, "other") == told("one", "two", "three")
+    assert stored_messages(home, "other") == told("one", "two", "three")
 
 
 def test_a_replay_file_is_forked_by_its_path(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("mine", Strategy.REPLAY, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.REPLAY, "one", "two"))
     assert convo("chat", "--fork", "./talk.json@1", "-n", "other", "three").exit == 0
-    assert said(home, "other") == told("one", "three")
+    assert stored_messages(home, "other") == told("one", "three")
     assert (tmp_path / "talk-2.json").exists()
 
 
 @pytest.mark.parametrize("handle", ["conv_1", "mine", "mine@1"])
 def test_a_conversation_is_one_list(handle: str, convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CONVERSATION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.CONVERSATION, "one", "two"))
     got = convo("chat", "--fork", handle, "three")
     assert got.exit == 2
     assert "convo convert conv_1 --to session" in got.err
-    assert len(sessions(home)) == 1
+    assert len(stored_sessions(home)) == 1
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_conversation_is_one_list(handle: str, convo: Convo, home: Path) -> No
     ],
 )
 def test_what_is_not_there_exits_5_and_makes_nothing(handle: str, says: str, convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("chat", "--fork", handle, "three")
     assert got.exit == 5
     assert says in got.err
-    assert len(sessions(home)) == 1
+    assert len(stored_sessions(home)) == 1

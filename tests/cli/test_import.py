@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import ECHO, kept, said, sessions
-from tests.running import Convo, Start
+from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages, stored_sessions
+from tests.command_runner import Convo, Start
 
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
 
@@ -25,8 +25,8 @@ def test_what_was_exported_is_gone_on_with(convo: Convo, home: Path, flags: tupl
     got = convo("import", flags[1], "--as", "again")
     assert (got.exit, got.out, got.err) == (0, "again  2 items\n", "")
     assert convo("chat", *ECHO, "--from", "again", "two").out == "two\n"
-    assert said(home, "again") == ["user: one", "assistant: one", "user: two", "assistant: two"]
-    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert stored_messages(home, "again") == ["user: one", "assistant: one", "user: two", "assistant: two"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
 
 
 def test_links_come_back_with_their_items(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,13 +35,13 @@ def test_links_come_back_with_their_items(convo: Convo, home: Path, monkeypatch:
     monkeypatch.setenv("CONVO_HOME", str(home.parent / "elsewhere"))
     assert convo("import", "a.jsonl").out == "mine  2 items\n"
     assert convo("export", "mine", "--format", "jsonl", "--links").out == Path("a.jsonl").read_text()
-    assert kept(home.parent / "elsewhere", "mine")[1][0].usage
+    assert stored_conversation(home.parent / "elsewhere", "mine")[1][0].usage
 
 
 def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db").out == "Weather in Oslo?  6 items\nSecond one, and more  2 items\n"
-    assert {one.name: one.instructions for one in sessions(home)} == {
+    assert {one.name: one.instructions for one in stored_sessions(home)} == {
         "Weather in Oslo?": "Be brief.",
         "Second one, and more": None,
     }
@@ -56,7 +56,11 @@ def test_of_several_those_that_came_before_are_left_out(convo: Convo, home: Path
     got = convo("import", "logs.db")
     assert got.out == "Weather in Oslo?  6 items  already imported\nSecond one, and more  2 items\n"
     again = [json.loads(line)["session"] for line in convo("import", "logs.db", "--json").out.splitlines()]
-    assert sorted(again) == sorted(one.name for one in sessions(home)) == ["Second one, and more", "Weather in Oslo?"]
+    assert (
+        sorted(again)
+        == sorted(one.name for one in stored_sessions(home))
+        == ["Second one, and more", "Weather in Oslo?"]
+    )
 
 
 def test_one_of_several_is_taken_by_its_name(convo: Convo, home: Path, folder: Path) -> None:
@@ -64,7 +68,7 @@ def test_one_of_several_is_taken_by_its_name(convo: Convo, home: Path, folder: P
     assert convo("import", "logs.db", "--as", "oslo").exit == 2
     assert convo("import", "logs.db", "--only", "nope").exit == 5
     assert convo("import", "logs.db", "--only", "Weather in Oslo?", "--as", "oslo").out == "oslo  6 items\n"
-    assert [one.name for one in sessions(home)] == ["oslo"]
+    assert [one.name for one in stored_sessions(home)] == ["oslo"]
 
 
 def test_a_dry_run_says_what_is_there_and_keeps_nothing(convo: Convo, home: Path, folder: Path) -> None:
@@ -97,7 +101,7 @@ def test_a_repeated_import_gives_the_session_that_it_made_before(convo: Convo, h
     assert again.err == "already imported; to import it again: convo import a.json --as NAME\n"
     assert convo("sessions", "rename", "hello-there", "mine").exit == 0
     assert convo("import", "a.json").out == "mine  1 item  already imported\n"
-    assert len(sessions(home)) == 1
+    assert len(stored_sessions(home)) == 1
 
 
 def test_a_repeated_import_under_a_name_gives_the_session_of_that_name(convo: Convo, home: Path, folder: Path) -> None:
@@ -107,7 +111,7 @@ def test_a_repeated_import_under_a_name_gives_the_session_of_that_name(convo: Co
     assert convo("import", "a.json", "--as", "second").out == "second  1 item  already imported\n"
     assert convo("sessions", "rename", "second", "third").exit == 0
     assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
-    assert sorted(one.name for one in sessions(home)) == ["hello-there", "second", "third"]
+    assert sorted(one.name for one in stored_sessions(home)) == ["hello-there", "second", "third"]
 
 
 @pytest.mark.needs("linux")
@@ -119,7 +123,7 @@ def test_processes_that_import_the_same_at_once_make_one_session(
     assert {line for err in done for line in err.splitlines()} <= {
         "already imported; to import it again: convo import a.json --as NAME"
     }
-    assert [one.name for one in sessions(home)] == ["mine"]
+    assert [one.name for one in stored_sessions(home)] == ["mine"]
 
 
 def test_the_same_items_with_their_links_are_another_import(convo: Convo, home: Path) -> None:
@@ -129,7 +133,7 @@ def test_the_same_items_with_their_links_are_another_import(convo: Convo, home: 
     assert convo("sessions", "rm", "mine", "--yes").exit == 0
     assert convo("import", "a.jsonl").out == "one  2 items\n"
     assert convo("import", "b.jsonl").out == "mine  2 items\n"
-    assert len(kept(home, "mine")[1]) == 1
+    assert len(stored_conversation(home, "mine")[1]) == 1
 
 
 def test_a_removed_session_is_imported_again(convo: Convo, home: Path, folder: Path) -> None:
@@ -137,7 +141,7 @@ def test_a_removed_session_is_imported_again(convo: Convo, home: Path, folder: P
     for _ in range(2):
         assert convo("import", "a.json").out == "hello-there  1 item\n"
         assert convo("sessions", "rm", "hello-there", "--yes").exit == 0
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
 
 
 @pytest.mark.parametrize(("text", "exit"), [("nonsense", 2), ("", 2), (None, 5)])
@@ -192,7 +196,7 @@ def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
     got = convo(*command, "./log.jsonl")
     assert (got.exit, got.out) == (2, "")
     assert says.removeprefix("the file ") in got.err
-    assert not home.exists() or sessions(home) == []
+    assert not home.exists() or stored_sessions(home) == []
 
 
 def test_items_of_a_rollout_are_read_once_they_are_taken_out(convo: Convo, home: Path) -> None:

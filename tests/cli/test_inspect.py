@@ -7,11 +7,11 @@ import pytest
 
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
-from tests.cli.held import Teller, held, talks
-from tests.greenwich import greenwich
-from tests.running import Convo, in_process, project_file
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
+from tests.command_runner import Convo, run_in_process, write_project_file
+from tests.utc_timezone import utc_timezone
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]
 
 SESSION = """\
 monads
@@ -35,7 +35,7 @@ completed      0.0  And in Haskell? → And in Haskell?
 
 
 def test_a_session_shows_its_owner_its_head_and_a_line_for_each_request(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.SESSION, "What is a monad?", "And in Haskell?"))
+    write_chats(home, chat_of("monads", Strategy.SESSION, "What is a monad?", "And in Haskell?"))
     got = convo("inspect", "monads")
     assert (got.exit, got.out, got.err) == (0, SESSION, "")
 
@@ -52,7 +52,7 @@ def test_a_session_shows_its_owner_its_head_and_a_line_for_each_request(convo: C
 def test_every_owner_is_named_and_what_it_was_sent(
     strategy: Strategy, owner: str, sent: list[str], convo: Convo, home: Path
 ) -> None:
-    held(home, talks("mine", strategy, "one", "two"))
+    write_chats(home, chat_of("mine", strategy, "one", "two"))
     lines = convo("inspect", "mine").out.splitlines()
     assert lines[1] == f"  owner        {owner}"
     assert [" ".join(line.split()[3:5]) for line in lines[-2:]] == sent
@@ -67,14 +67,14 @@ CHAIN = """\
 
 
 def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.another("first")
-        chat = await teller.chat(Strategy.CHAIN, "monads", "second", handle="resp_1")
-        await teller.another("other", previous_response_id="resp_1")
-        await teller.again(chat)
-        await teller.another("onward", previous_response_id="resp_4")
+    async def story(writer: ChatWriter) -> None:
+        await writer.other_client("first")
+        chat = await writer.chat(Strategy.CHAIN, "monads", "second", handle="resp_1")
+        await writer.other_client("other", previous_response_id="resp_1")
+        await writer.retry(chat)
+        await writer.other_client("onward", previous_response_id="resp_4")
 
-    held(home, story)
+    write_chats(home, story)
     lines = convo("inspect", "monads").out.splitlines()
     assert "\n".join(line[:60].rstrip() for line in lines[-5:]) == CHAIN
 
@@ -82,11 +82,11 @@ def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home:
 def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_not_heard_of(
     convo: Convo, home: Path
 ) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CONVERSATION, "monads", "first", "second")
-        await teller.another("third", conversation=chat.session.handle or "")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CONVERSATION, "monads", "first", "second")
+        await writer.other_client("third", conversation=chat.session.handle or "")
 
-    held(home, story)
+    write_chats(home, story)
     mine, theirs = convo("inspect", "monads").out, convo("inspect", "conv_1").out
     assert "  head         4 items, @ resp_2\n" in mine
     assert "  note         the conversation has 2 items more than this record\n" in mine
@@ -100,11 +100,11 @@ def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_no
 
 
 def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CHAIN, "monads", "first")
-        await teller.fail(chat, "second", RequestRefused("The server had a bad day"))
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "monads", "first")
+        await writer.fail(chat, "second", RequestRefused("The server had a bad day"))
 
-    held(home, story)
+    write_chats(home, story)
     out = convo("inspect", "monads").out
     assert "  head         3 items, @ resp_1\n  unconfirmed  1 item\n               user: second\n" in out
     assert out.splitlines()[-1].startswith("○ try_1   chain  delta 1")
@@ -116,7 +116,7 @@ def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, 
 
 @pytest.mark.parametrize("handle", ["monads", "mona", "ses_1", "@last", "resp_2", "./talk.json", "talk.json"])
 def test_one_conversation_has_many_handles(handle: str, convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.REPLAY, "one", "two"))
+    write_chats(home, chat_of("monads", Strategy.REPLAY, "one", "two"))
     got = convo("inspect", handle)
     assert (got.exit, got.err) == (0, "")
     assert "@ resp_2" in got.out
@@ -128,7 +128,7 @@ def test_an_unknown_handle_exits_5(convo: Convo) -> None:
 
 
 def test_an_unknown_handle_among_known_ones_prints_nothing(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("monads", Strategy.SESSION, "one"))
     got = convo("inspect", "monads", "nope", "--json")
     assert (got.exit, got.err) == (5, "")
     assert got.json() == {"error": {"code": "not_found", "message": "no session 'nope'", "hint": "convo sessions"}}
@@ -155,11 +155,11 @@ def test_a_bare_prefix_without_anything_behind_it_exits_5(convo: Convo) -> None:
 
 
 def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.SESSION, "monads", "one")
-        await teller.chat(Strategy.SESSION, "monoids", "two")
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.SESSION, "monads", "one")
+        await writer.chat(Strategy.SESSION, "monoids", "two")
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("inspect", "mon")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
@@ -194,14 +194,14 @@ def test_a_replay_file_that_no_record_knows_is_listed(convo: Convo, tmp_path: Pa
 
 
 def test_a_name_wins_over_a_file_and_a_path_is_always_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("monads", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("monads", Strategy.SESSION, "one"))
     (tmp_path / "monads").write_text("[]")
     assert convo("inspect", "monads").out.startswith("monads\n  owner        the local store")
     assert convo("inspect", "./monads").out.startswith("./monads\n  owner     the application")
 
 
 def test_a_file_that_people_edited_is_what_counts(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("monads", Strategy.REPLAY, "one", "two"))
+    write_chats(home, chat_of("monads", Strategy.REPLAY, "one", "two"))
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "one"}]')
     out = convo("inspect", "./talk.json").out
     assert "  head         1 item, @ resp_2\n" in out
@@ -209,7 +209,7 @@ def test_a_file_that_people_edited_is_what_counts(convo: Convo, home: Path, tmp_
 
 
 def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("monads", Strategy.REPLAY, "one"))
+    write_chats(home, chat_of("monads", Strategy.REPLAY, "one"))
     (tmp_path / "talk.json").unlink()
     got = convo("inspect", "monads")
     assert got.exit == 0
@@ -241,21 +241,21 @@ def test_a_file_that_is_none_is_said_in_a_sentence(
 
 
 def test_items_are_shown_whole(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.SESSION, "What is\na monad?"))
+    write_chats(home, chat_of("monads", Strategy.SESSION, "What is\na monad?"))
     assert convo("inspect", "monads", "--items").out == (
         "1  message user\n   What is\n   a monad?\n\n2  message assistant msg_1\n   What is\n   a monad?\n"
     )
 
 
 def test_raw_items_are_json_as_they_are_stored(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "hi"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "hi"))
     user, answer = json.loads(convo("inspect", "monads", "--raw").out)
     assert user == {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     assert (answer["id"], answer["content"][0]["text"], answer["status"]) == ("msg_1", "hi", "completed")
 
 
 def test_json_has_the_shape_of_the_design(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "one", "two"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
     shape = convo("inspect", "monads", "--json").json()
     keys = list(shape["items"])
     assert list(shape) == ["handle", "strategy", "endpoint", "head", "items", "links"]
@@ -271,13 +271,13 @@ def test_json_has_the_shape_of_the_design(convo: Convo, home: Path) -> None:
 
 
 def test_several_handles_are_one_object_a_line(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "one", "two"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
     lines = convo("inspect", "resp_1", "monads", "--json").out.splitlines()
     assert [json.loads(line)["handle"] for line in lines] == ["resp_1", "monads"]
 
 
 def test_several_handles_are_screens_with_a_line_between(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     one, both = convo("inspect", "monads").out, convo("inspect", "monads", "monads").out
     assert both == f"{one}\n{one}"
 
@@ -289,19 +289,19 @@ def test_two_forms_at_once_are_refused(convo: Convo) -> None:
 
 
 def test_a_terminal_without_the_characters_gets_plain_ones(home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CHAIN, "monads", "one", "two")
-        await teller.again(chat)
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "monads", "one", "two")
+        await writer.retry(chat)
 
-    held(home, story)
-    got = in_process("inspect", "monads", encoding="ascii")
+    write_chats(home, story)
+    got = run_in_process("inspect", "monads", encoding="ascii")
     assert [line.split()[0] for line in got.out.splitlines()[-3:]] == ["*", "|-*", "@"]
     assert got.out.isascii()
 
 
 def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    held(home, talks("monads", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     assert "\x1b" not in convo("inspect", "monads").out
 
 
@@ -309,8 +309,8 @@ def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.Mon
 
 
 def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "one two", "three"))
-    project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one two", "three"))
+    write_project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
     out = convo("inspect", "monads").out
     assert "  last         5 input · 1 output · $0.0150\n" in out
     assert "  total        2 requests · 7 input · 3 output · 2 re-sent · $0.0370\n" in out
@@ -320,7 +320,7 @@ def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them
 
 
 def test_without_a_price_no_figure_is_shown(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "one two"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one two"))
     got = convo("inspect", "monads")
     assert "$" not in got.out
     assert "cost" not in got.out

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.held import Teller, held
-from tests.running import Convo
+from tests.cli.stored_chats import ChatWriter, write_chats
+from tests.command_runner import Convo
 from tests.runstate.snapshots import snapshot
 
 
-async def story(teller: Teller) -> None:
-    await teller.chat(Strategy.REPLAY, "monads", "What is a monad?")
-    await teller.chat(Strategy.SESSION, "other", "one", "two")
+async def story(writer: ChatWriter) -> None:
+    await writer.chat(Strategy.REPLAY, "monads", "What is a monad?")
+    await writer.chat(Strategy.SESSION, "other", "one", "two")
 
 
 @pytest.fixture
 def talked(home: Path) -> None:
-    held(home, story)
+    write_chats(home, story)
 
 
 def data_in(page: str) -> Any:

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from tests.models.chat_server import serving
-from tests.running import Convo
-from tests.server.server import serving_at
+from tests.command_runner import Convo
+from tests.models.chat_server import run_chat_server
+from tests.server.gateway import run_gateway
 
 CHAT = '[providers.chat]\napi = "chat"\nbase_url = "{url}"\n'
 
 
 def test_inspect_names_the_fields_that_the_model_was_not_sent(convo: Convo, home: Path, tmp_path: Path) -> None:
     (home / "data").mkdir(parents=True)
-    with serving() as upstream:
-        upstream.streams({"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]})
-        with serving_at(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml=CHAT.format(url=upstream.url)) as at:
+    with run_chat_server() as upstream:
+        upstream.stream({"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]})
+        with run_gateway(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml=CHAT.format(url=upstream.url)) as at:
             made = at.ask({"model": "chat/m", "input": "hi", "service_tier": "flex", "seed": 1}).json()
 
     shown, link = convo("inspect", made["id"]), convo("inspect", made["id"], "--json").json()["links"][0]

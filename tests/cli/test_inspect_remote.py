@@ -9,17 +9,17 @@ import pytest
 
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
-from tests.cli.held import Teller, held
-from tests.greenwich import greenwich
-from tests.loopback import Loopback, answers, serving
-from tests.running import Convo, project_file
+from tests.cli.stored_chats import ChatWriter, write_chats
+from tests.command_runner import Convo, write_project_file
+from tests.loopback_server import LoopbackServer, error_response, run_loopback_server
+from tests.utc_timezone import utc_timezone
 
 pytestmark = pytest.mark.usefixtures("server")
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]
 
 
-def ask(server: Loopback, words: str, **state: str) -> str:
+def ask(server: LoopbackServer, words: str, **state: str) -> str:
     """Ask the server for a response as some other client would; returns its id."""
 
     async def asked() -> str:
@@ -29,7 +29,7 @@ def ask(server: Loopback, words: str, **state: str) -> str:
     return server.run(asked())
 
 
-def chain(server: Loopback, *said: str) -> list[str]:
+def chain(server: LoopbackServer, *said: str) -> list[str]:
     """A chain of responses; returns their ids, oldest first."""
     ids: list[str] = []
     for words in said:
@@ -38,7 +38,7 @@ def chain(server: Loopback, *said: str) -> list[str]:
     return ids
 
 
-def conversation(server: Loopback, *said: str) -> str:
+def conversation(server: LoopbackServer, *said: str) -> str:
     resource: Mapping[str, Any] = server.run(server.endpoint().create_conversation())
     for words in said:
         ask(server, words, conversation=resource["id"])
@@ -50,7 +50,7 @@ def unplugged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_chain_that_the_store_does_not_know_is_walked_at_its_endpoint(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     ids = chain(server, "one", "two", "three")
     got = convo("inspect", ids[2])
@@ -65,14 +65,16 @@ def test_a_chain_that_the_store_does_not_know_is_walked_at_its_endpoint(
     assert not home.exists()
 
 
-def test_each_response_is_asked_for_once_and_the_input_of_the_last_one_alone(server: Loopback, convo: Convo) -> None:
+def test_each_response_is_asked_for_once_and_the_input_of_the_last_one_alone(
+    server: LoopbackServer, convo: Convo
+) -> None:
     ids = chain(server, "one", "two", "three")
     convo("inspect", ids[2])
     asked = [request.path.removeprefix("/v1/responses/") for request in server.requests]
     assert asked == [ids[2], ids[1], ids[0], f"{ids[2]}/input_items"]
 
 
-def test_what_an_endpoint_cannot_tell_is_null(server: Loopback, convo: Convo) -> None:
+def test_what_an_endpoint_cannot_tell_is_null(server: LoopbackServer, convo: Convo) -> None:
     ids = chain(server, "one", "two")
     shape = convo("inspect", ids[1], "--json").json()
     keys = list(shape["items"])
@@ -90,7 +92,7 @@ def test_what_an_endpoint_cannot_tell_is_null(server: Loopback, convo: Convo) ->
     ]
 
 
-def test_a_long_chain_is_read_page_by_page(server: Loopback, convo: Convo) -> None:
+def test_a_long_chain_is_read_page_by_page(server: LoopbackServer, convo: Convo) -> None:
     ids = chain(server, *(f"say {number}" for number in range(60)))
     shape = convo("inspect", ids[-1], "--json").json()
     assert len(shape["items"]) == 120
@@ -98,7 +100,7 @@ def test_a_long_chain_is_read_page_by_page(server: Loopback, convo: Convo) -> No
     assert [len(link["sent"]) for link in shape["links"]] == [1] * 60
 
 
-def test_a_deleted_response_ends_the_walk_and_is_named(server: Loopback, convo: Convo) -> None:
+def test_a_deleted_response_ends_the_walk_and_is_named(server: LoopbackServer, convo: Convo) -> None:
     ids = chain(server, "one", "two", "three")
     server.run(server.endpoint().delete(ids[0]))
     got = convo("inspect", ids[2])
@@ -110,7 +112,7 @@ def test_a_deleted_response_ends_the_walk_and_is_named(server: Loopback, convo: 
     assert len(got.out.split("preview\n")[1].splitlines()) == 2
 
 
-def test_a_conversation_is_the_list_of_its_items(server: Loopback, convo: Convo) -> None:
+def test_a_conversation_is_the_list_of_its_items(server: LoopbackServer, convo: Convo) -> None:
     handle = conversation(server, "one", "two")
     got = convo("inspect", handle)
     assert (got.exit, got.err) == (0, "")
@@ -124,29 +126,29 @@ def test_a_conversation_is_the_list_of_its_items(server: Loopback, convo: Convo)
     assert (shape["strategy"], shape["links"], len(shape["items"])) == ("conversation", [], 4)
 
 
-def test_a_conversation_that_is_gone_is_not_shown_as_an_empty_one(server: Loopback, convo: Convo) -> None:
+def test_a_conversation_that_is_gone_is_not_shown_as_an_empty_one(server: LoopbackServer, convo: Convo) -> None:
     """Some servers list no items, without an error, for a conversation that they do not know."""
     page = '{"object": "list", "data": [], "first_id": null, "last_id": null, "has_more": false}'
-    server.arm(replace(answers(200, page), path="/v1/conversations/conv_gone/items", method="GET"))
+    server.arm(replace(error_response(200, page), path="/v1/conversations/conv_gone/items", method="GET"))
     got = convo("inspect", "conv_gone", "--json")
     assert (got.exit, got.err) == (5, "")
     assert "conv_gone" in got.json()["error"]["message"]
 
 
-def test_a_handle_that_nobody_knows_exits_5(server: Loopback, convo: Convo) -> None:
+def test_a_handle_that_nobody_knows_exits_5(server: LoopbackServer, convo: Convo) -> None:
     got = convo("inspect", "resp_nope", "--json")
     assert (got.exit, got.err) == (5, "")
     assert "resp_nope" in got.json()["error"]["message"]
 
 
 def test_the_provider_can_be_named(
-    server: Loopback, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = chain(server, "one")
     monkeypatch.setenv("HERE_KEY", server.environ["OPENAI_API_KEY"])
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.delenv("OPENAI_BASE_URL")
-    project_file(
+    write_project_file(
         f'model = "scripted/echo"\n[providers.here]\napi = "responses"\n'
         f'base_url = "{server.url}"\nkey_env = "HERE_KEY"\n'
     )
@@ -175,7 +177,7 @@ def test_a_provider_that_has_no_endpoint_is_refused(provider: str, message: str,
 
 
 def test_without_a_network_there_is_one_clear_error(
-    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unplugged(monkeypatch)
     got = convo("inspect", "resp_x")
@@ -187,18 +189,18 @@ def test_without_a_network_there_is_one_clear_error(
 # -- mirrors --------------------------------------------------------------------------------------
 
 
-def mirror(home: Path, server: Loopback, ids: list[str], *said: str) -> None:
+def mirror(home: Path, server: LoopbackServer, ids: list[str], *said: str) -> None:
     """A session whose record says that its chain lives at the server."""
 
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CHAIN, "monads", *said)
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "monads", *said)
         session = replace(chat.session, scope=Scope(server.url), handle=ids[-1], model="openai/gpt-5-mini")
-        await teller.store.commit(Transaction(session=session, expected_session_head=session.head))
+        await writer.store.commit(Transaction(session=session, expected_session_head=session.head))
 
-    held(home, story)
+    write_chats(home, story)
 
 
-def test_a_mirror_is_shown_without_asking_anybody(server: Loopback, convo: Convo, home: Path) -> None:
+def test_a_mirror_is_shown_without_asking_anybody(server: LoopbackServer, convo: Convo, home: Path) -> None:
     mirror(home, server, chain(server, "one", "two"), "one", "two")
     got = convo("inspect", "monads")
     assert (got.exit, got.err) == (0, "")
@@ -207,7 +209,7 @@ def test_a_mirror_is_shown_without_asking_anybody(server: Loopback, convo: Convo
 
 
 def test_the_endpoint_is_asked_when_the_person_says_so_and_compared_with_the_mirror(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     ids = chain(server, "one", "two")
     mirror(home, server, ids, "one", "two")
@@ -217,7 +219,7 @@ def test_the_endpoint_is_asked_when_the_person_says_so_and_compared_with_the_mir
     assert "  note      the local mirror is the same\n" in got.out
 
 
-def test_where_the_two_differ_is_said(server: Loopback, convo: Convo, home: Path) -> None:
+def test_where_the_two_differ_is_said(server: LoopbackServer, convo: Convo, home: Path) -> None:
     ids = chain(server, "one", "two", "three")
     mirror(home, server, ids, "one", "two")
     out = convo("inspect", "monads", "--remote").out
@@ -229,7 +231,7 @@ def test_without_a_network_the_mirror_stands_in_and_says_so(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL")
     (tmp_path / "elsewhere").mkdir()
-    with serving(tmp_path / "elsewhere") as gone:
+    with run_loopback_server(tmp_path / "elsewhere") as gone:
         mirror(home, gone, chain(gone, "one"), "one")
     got = convo("inspect", "monads", "--remote")
     assert got.exit == 0
@@ -239,7 +241,7 @@ def test_without_a_network_the_mirror_stands_in_and_says_so(
 
 
 def test_a_variable_that_names_another_endpoint_than_the_record_is_refused(
-    server: Loopback, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror(home, server, chain(server, "one"), "one")
     unplugged(monkeypatch)
@@ -249,22 +251,24 @@ def test_a_variable_that_names_another_endpoint_than_the_record_is_refused(
 
 
 def test_a_local_owner_has_no_endpoint_to_ask(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.SESSION, "monads", "one")
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.SESSION, "monads", "one")
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.out) == (2, "")
     assert got.err == "convo: monads has no remote owner\n  try: convo inspect monads\n"
 
 
-def test_a_mirrored_response_is_not_asked_for_at_another_endpoint(server: Loopback, convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CHAIN, "monads", "one")
+def test_a_mirrored_response_is_not_asked_for_at_another_endpoint(
+    server: LoopbackServer, convo: Convo, home: Path
+) -> None:
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "monads", "one")
         session = replace(chat.session, scope=Scope("https://elsewhere.example/v1"), model="openai/gpt-5-mini")
-        await teller.store.commit(Transaction(session=session, expected_session_head=session.head))
+        await writer.store.commit(Transaction(session=session, expected_session_head=session.head))
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("inspect", "monads", "--remote", "--provider", "openai")
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(f"convo: resp_1 belongs to https://elsewhere.example/v1, not to {server.url}\n")

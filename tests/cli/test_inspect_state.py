@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.held import held, talks
-from tests.running import Convo
+from tests.cli.stored_chats import chat_of, write_chats
+from tests.command_runner import Convo
 from tests.runstate.snapshots import malformed, snapshot
 
 MIXED = "0.24.0__schema1.21__parallel_mixed_decided.json"
@@ -124,7 +124,7 @@ def test_a_dash_is_a_state_from_a_pipe(convo: Convo) -> None:
 
 
 def test_a_name_wins_over_a_file_and_a_slash_over_a_name(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("state", Strategy.SESSION, "hello"))
+    write_chats(home, chat_of("state", Strategy.SESSION, "hello"))
     kept(MIXED, tmp_path / "state")
     assert convo("inspect", "state", "--json").json()["strategy"] == "session"
     assert convo("inspect", "./state", "--json").json()["schema_version"] == "1.21"
@@ -133,7 +133,7 @@ def test_a_name_wins_over_a_file_and_a_slash_over_a_name(convo: Convo, home: Pat
 def test_a_state_and_a_conversation_are_shown_in_the_order_they_are_named(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    held(home, talks("monads", Strategy.SESSION, "hello"))
+    write_chats(home, chat_of("monads", Strategy.SESSION, "hello"))
     kept(MIXED, tmp_path / "state.json")
     lines = convo("inspect", "monads", "state.json", "monads", "--json").out.splitlines()
     assert ["strategy" in json.loads(line) for line in lines] == [True, False, True]

@@ -13,23 +13,23 @@ import pytest
 from convo.cli.inspect import ScreenPainter
 from convo.history.items import user_message
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO
-from tests.cli.held import Teller, held, talks
-from tests.greenwich import greenwich
-from tests.inspect.built import chain
-from tests.running import Convo
-from tests.terminal.glass import watched_glass
-from tests.terminal.spawning import spawn
-from tests.warm import Begun
+from tests.cli.chat_commands import ECHO
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
+from tests.command_runner import Convo
+from tests.fork_server import ConvoProcess
+from tests.inspect.conversation_builder import build_chain
+from tests.terminal.pty_process import spawn
+from tests.terminal.screen import open_screen
+from tests.utc_timezone import utc_timezone
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]
 
 
 @contextmanager
 def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
     """`convo inspect ARGV --watch` in a pipe, while the block runs."""
     pipe = subprocess.PIPE
-    with Begun(["inspect", *argv, "--watch"], stdout=pipe, stderr=pipe) as process:
+    with ConvoProcess(["inspect", *argv, "--watch"], stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:
@@ -66,7 +66,7 @@ def test_in_a_pipe_each_answer_of_another_process_becomes_a_line_and_none_comes_
 
 
 def test_until_idle_ends_once_no_answer_is_to_come(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one", "two"))
     got = convo("inspect", "mine", "--watch", "--until-idle")
     assert (got.exit, got.err) == (0, "")
     assert [line[:8] for line in got.out.splitlines()] == ["response", "● resp_1", "@ resp_2"]
@@ -123,23 +123,23 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
     import termios
 
     convo("chat", "one", "--name", "mine", *ECHO)
-    with watched_glass("inspect", "mine", "--watch") as glass:
-        terminal, shows = os.dup(glass.child.child_fd), termios.ECHO | termios.ICANON
-        glass.until(lambda: "press q or Ctrl-C to stop" in glass.text())
+    with open_screen("inspect", "mine", "--watch") as screen:
+        terminal, shows = os.dup(screen.child.child_fd), termios.ECHO | termios.ICANON
+        screen.until(lambda: "press q or Ctrl-C to stop" in screen.text())
         assert not termios.tcgetattr(terminal)[3] & shows
-        glass.types("not this key")
-        glass.types("q")
-        assert glass.ends() == 0
-        assert glass.text().endswith("one → one")
+        screen.types("not this key")
+        screen.types("q")
+        assert screen.ends() == 0
+        assert screen.text().endswith("one → one")
         assert termios.tcgetattr(terminal)[3] & shows == shows
         os.close(terminal)
 
 
 def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureFixture[str]) -> None:
-    talk = chain(1)
+    talk = build_chain(1)
     path = talk.paths["resp_1"]
-    waiting = talk.known("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
-    for known in (waiting, talk.known("resp_1")):
+    waiting = talk.view("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
+    for known in (waiting, talk.view("resp_1")):
         ScreenPainter().show(known)
     first, second = re.findall(r"[a-z ;]+; press q or Ctrl-C to stop", capsys.readouterr().out)
     assert (first, second) == (
@@ -151,15 +151,15 @@ def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureF
 # -- the pager ------------------------------------------------------------------------------------
 
 
-async def long(teller: Teller) -> None:
-    await teller.chat(Strategy.CHAIN, "long", *(f"question {number}" for number in range(12)))
+async def long(writer: ChatWriter) -> None:
+    await writer.chat(Strategy.CHAIN, "long", *(f"question {number}" for number in range(12)))
 
 
 @pytest.mark.needs("terminal")
 def test_what_is_taller_than_the_terminal_goes_through_the_pager(home: Path, tmp_path: Path) -> None:
     import pexpect
 
-    held(home, long)
+    write_chats(home, long)
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\necho paged by $1 with $LESS; sed -n '$='\n", encoding="utf-8")
     pager.chmod(0o755)
@@ -176,7 +176,7 @@ def test_what_is_taller_than_the_terminal_goes_through_the_pager(home: Path, tmp
 
 
 def test_nothing_is_paged_in_a_pipe(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held(home, long)
+    write_chats(home, long)
     monkeypatch.setenv("PAGER", "false")
     monkeypatch.setenv("LINES", "5")
     assert "question 11 → question 11" in convo("inspect", "long").out

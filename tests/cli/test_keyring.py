@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.loopback import Loopback
-from tests.running import Launch
+from tests.command_runner import Launch
+from tests.loopback_server import LoopbackServer
 from tests.runstate.snapshots import snapshot
 
 STATE = "0.24.0__schema1.21__parallel_mixed_decided.json"
@@ -27,7 +27,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_key_that_one_process_puts_into_the_keyring_is_sent_by_another_and_taken_out_by_a_third(
-    ring: Path, launch: Launch, loopback: Loopback
+    ring: Path, launch: Launch, loopback: LoopbackServer
 ) -> None:
     loopback.replies({"text": "hello"})
     server = {"OPENAI_BASE_URL": loopback.environ["OPENAI_BASE_URL"]}

@@ -10,10 +10,10 @@ from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.lint.rules import LINT_RULES
 from convo.stores.base import AgentRun, Transaction
-from tests.cli.broken import ANSWER, BROKEN, CALL, HI, ORPHAN, interrupted, listed, session
-from tests.cli.chatting import sessions
-from tests.cli.held import Teller, held, talks
-from tests.running import Convo
+from tests.cli.broken_histories import ANSWER, BROKEN, CALL, HI, ORPHAN, broken_session, unanswered_call, write_items
+from tests.cli.chat_commands import stored_sessions
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
+from tests.command_runner import Convo
 from tests.runstate.snapshots import snapshot
 
 PAUSED = "0.24.0__schema1.21__parallel_mixed_decided.json"
@@ -30,19 +30,19 @@ CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
 
 
 def test_findings_of_a_file_name_its_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
-    got = convo("lint", listed(tmp_path / "broken.json"))
+    got = convo("lint", write_items(tmp_path / "broken.json"))
     assert (got.exit, got.out, got.err) == (4, FOUND, "")
 
 
 def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("monads", Strategy.SESSION, "one", "two"))
     got = convo("lint", "monads")
     assert (got.exit, got.out, got.err) == (0, "monads: no problems in 4 items\n", "")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_what_convo_itself_keeps_is_clean_whoever_owns_it(strategy: Strategy, convo: Convo, home: Path) -> None:
-    held(home, talks("monads", strategy, "one", "two", "three"))
+    write_chats(home, chat_of("monads", strategy, "one", "two", "three"))
     got = convo("lint", "monads", "resp_2", "--strict", "--json")
     assert [json.loads(line)["findings"] for line in got.out.splitlines()] == [[], []]
     assert got.exit == 0
@@ -50,7 +50,7 @@ def test_what_convo_itself_keeps_is_clean_whoever_owns_it(strategy: Strategy, co
 
 @pytest.mark.parametrize("handle", ["broken", "ses_broken", "@last", "brok"])
 def test_a_session_has_keys_and_no_lines(handle: str, convo: Convo, home: Path) -> None:
-    held(home, session("broken"))
+    write_chats(home, broken_session("broken"))
     got = convo("lint", handle, "--json")
     said = got.json()
     assert (got.exit, said["strategy"], said["endpoint"], said["errors"]) == (4, "session", "embedded", 3)
@@ -63,11 +63,11 @@ def test_a_session_has_keys_and_no_lines(handle: str, convo: Convo, home: Path) 
 def test_a_chain_that_ends_in_an_open_call_is_found_by_its_response_and_by_its_record(
     handle: str, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    async def story(teller: Teller) -> None:
-        await interrupted(tmp_path)(teller)
-        await teller.fail(await teller.chat(Strategy.CHAIN, "chat", handle="resp_2"), "and now?", RequestRefused("no"))
+    async def story(writer: ChatWriter) -> None:
+        await unanswered_call(tmp_path)(writer)
+        await writer.fail(await writer.chat(Strategy.CHAIN, "chat", handle="resp_2"), "and now?", RequestRefused("no"))
 
-    held(home, interrupted(tmp_path) if handle == "resp_2" else story)
+    write_chats(home, unanswered_call(tmp_path) if handle == "resp_2" else story)
     got = convo("lint", handle, "--json")
     assert (got.exit, [one["path"] for one in got.json()["findings"]]) == (4, ["$[3].call_id"])
 
@@ -137,53 +137,53 @@ def test_secrets_in_a_paused_run_are_named_by_their_path_and_never_shown(convo: 
 def test_a_call_that_a_run_of_agents_works_on_is_no_fault(
     status: Literal["paused", "running", "stopped"], exit_: int, convo: Convo, home: Path
 ) -> None:
-    async def story(teller: Teller) -> None:
-        await session("agents", [HI, CALL])(teller)
+    async def story(writer: ChatWriter) -> None:
+        await broken_session("agents", [HI, CALL])(writer)
         run = AgentRun("run_1", "ses_agents", 1, status, {}, 1.0, 1.0)
-        await teller.store.commit(Transaction(agent_run=run))
+        await writer.store.commit(Transaction(agent_run=run))
 
-    held(home, story)
+    write_chats(home, story)
     assert convo("lint", "agents").exit == exit_
 
 
 def test_a_bare_file_does_not_say_who_sealed_what_and_that_is_said(convo: Convo, tmp_path: Path) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    got = convo("lint", listed(tmp_path / "sealed.json", [HI, thought, ANSWER]))
+    got = convo("lint", write_items(tmp_path / "sealed.json", [HI, thought, ANSWER]))
     assert got.exit == 0
     assert "  sealed-elsewhere: 1 encrypted item not checked: its origin or the next model is unknown" in got.out
 
 
 def test_instructions_that_another_client_left_out_of_a_link_are_missed(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.another("one", instructions="Be brief.")
-        await teller.another("two", previous_response_id="resp_1")
+    async def story(writer: ChatWriter) -> None:
+        await writer.other_client("one", instructions="Be brief.")
+        await writer.other_client("two", previous_response_id="resp_1")
 
-    held(home, story)
+    write_chats(home, story)
     (found,) = convo("lint", "resp_2", "--json").json()["findings"]
     assert (found["code"], found["response_id"], found["path"]) == ("instructions-absent", "resp_2", "$[3]")
     assert convo("repair", "resp_2", "--as", "mended").exit == 0
-    (record,) = sessions(home)
+    (record,) = stored_sessions(home)
     assert (record.handle, record.instructions) == ("resp_2", "Be brief.")
     assert convo("lint", "mended", "--strict").exit == 0
 
 
 def test_warnings_fail_only_where_that_is_asked_for(convo: Convo, tmp_path: Path) -> None:
-    place = listed(tmp_path / "ids.json", [HI, {"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER])
+    place = write_items(tmp_path / "ids.json", [HI, {"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER])
     assert convo("lint", place).out.startswith("./ids.json: 1 warning in 3 items\n")
     assert [convo("lint", place).exit, convo("lint", place, "--strict").exit] == [0, 4]
 
 
 def test_several_handles_give_an_object_a_line_and_one_bad_one_decides(convo: Convo, home: Path) -> None:
-    held(home, session("broken"))
-    held(home, session("fine", [HI]))
+    write_chats(home, broken_session("broken"))
+    write_chats(home, broken_session("fine", [HI]))
     got = convo("lint", "fine", "broken", "fine", "--json")
     assert [json.loads(line)["handle"] for line in got.out.splitlines()] == ["fine", "broken"]
     assert got.exit == 4
 
 
 def test_sarif_is_one_document_for_all(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, session("broken"))
-    got = convo("lint", listed(tmp_path / "broken.json"), "broken", "--format", "sarif")
+    write_chats(home, broken_session("broken"))
+    got = convo("lint", write_items(tmp_path / "broken.json"), "broken", "--format", "sarif")
     (run,) = got.json()["runs"]
     assert got.exit == 4
     assert [one["ruleId"] for one in run["results"]] == CODES * 2
@@ -213,8 +213,8 @@ def test_nothing_to_lint_is_a_usage_error_and_an_unknown_handle_exits_5(convo: C
 
 
 def test_linting_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, session("broken"))
-    place = listed(tmp_path / "broken.json")
+    write_chats(home, broken_session("broken"))
+    place = write_items(tmp_path / "broken.json")
     before = (tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out
     convo("lint", "broken", place)
     assert ((tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out) == before

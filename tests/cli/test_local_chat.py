@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.running import Launch
+from tests.command_runner import Launch
 
 SHORT = ("--max-output-tokens", "6", "--temperature", "0", "--json")
 

@@ -6,7 +6,7 @@ import pytest
 
 from convo.cli.app import COMMANDS
 from convo.cli.manual import MAN_PAGE_PATH, render_man_page
-from tests.running import ROOT, Convo
+from tests.command_runner import ROOT, Convo
 
 
 def test_the_page_in_the_repository_is_what_the_commands_say() -> None:

@@ -16,9 +16,9 @@ import pytest
 from convo.cli.models import DownloadProgress
 from convo.models.weights import BUILT_IN_WEIGHTS, PULL_COMMAND
 from tests.cli.test_app import HEAVY, loaded
-from tests.models.chat_server import ChatServer, serving
+from tests.command_runner import ROOT, Convo, Launch, write_project_file
+from tests.models.chat_server import ChatServer, run_chat_server
 from tests.models.test_local_weights import silent_index
-from tests.running import ROOT, Convo, Launch, project_file
 
 SETTINGS = """
 model = "fast"
@@ -52,7 +52,7 @@ def weights(home: Path) -> Path:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with serving() as server:
+    with run_chat_server() as server:
         yield server
 
 
@@ -94,7 +94,7 @@ def test_a_key_makes_its_provider_usable_and_is_never_shown(convo: Convo, monkey
 
 
 def test_aliases_are_listed_and_followed(convo: Convo, tmp_path: Path) -> None:
-    project_file(SETTINGS)
+    write_project_file(SETTINGS)
     out = convo("models").out
     assert out.startswith(f"  default   fast = groq/llama (from .convo.toml, {tmp_path})\n")
     assert "\n  aliases   fast = groq/llama\n            fastest = fast\n" in out
@@ -112,7 +112,7 @@ def test_a_default_that_names_nobody_is_told_in_the_list(convo: Convo, monkeypat
 
 
 def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> None:
-    project_file(SETTINGS)
+    write_project_file(SETTINGS)
     found = convo("models", "--json").json()
     assert found["default"] == {
         "model": "groq/llama",
@@ -171,7 +171,7 @@ def test_a_provider_lacks_what_a_chat_would_miss(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    project_file(SETTINGS)
+    write_project_file(SETTINGS)
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
     found = provider(convo, name)
@@ -197,7 +197,7 @@ def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A server behind three providers: one that keeps state, one that does not, one without its key."""
     mine = 'base_url = "https://mine.example/v1"'
     keyed = SETTINGS.replace(mine, f'{mine}\nkey_env = "MINE_API_KEY"')
-    project_file(keyed.replace("https://groq.example/v1", server.url))
+    write_project_file(keyed.replace("https://groq.example/v1", server.url))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
@@ -206,7 +206,7 @@ def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_servers_that_are_asked_name_their_models_as_m_takes_them(convo: Convo, three: ChatServer) -> None:
     for _ in ("ollama", "openai"):
-        three.refuses(200, {"data": [{"id": "big"}, {"id": "a/small"}]})
+        three.refuse(200, {"data": [{"id": "big"}, {"id": "a/small"}]})
     got = convo("models", "--ask")
     assert (got.exit, got.err) == (0, "")
     assert got.out.endswith("\n\nollama/a/small\nollama/big\nopenai/a/small\nopenai/big\n")
@@ -216,9 +216,9 @@ def test_servers_that_are_asked_name_their_models_as_m_takes_them(convo: Convo, 
 def test_a_name_that_a_server_listed_needs_no_provider(convo: Convo, three: ChatServer) -> None:
     before = convo("chat", "-m", "a/small", "hi"), convo("chat", "-m", "big", "hi")
     for _ in ("ollama", "openai"):
-        three.refuses(200, {"data": [{"id": "big"}]})
+        three.refuse(200, {"data": [{"id": "big"}]})
     convo("models", "--ask")
-    three.refuses(400, {"error": {"message": "Reached."}})
+    three.refuse(400, {"error": {"message": "Reached."}})
     after = convo("chat", "-m", "big", "hi")
 
     assert [got.exit for got in before] == [2, 2]
@@ -232,7 +232,7 @@ def test_a_server_that_fails_takes_a_line_and_nothing_from_the_others(
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
-    three.refuses(200, {"data": [{"id": "big"}]})
+    three.refuse(200, {"data": [{"id": "big"}]})
     got = convo("models", "--ask")
     assert (got.exit, got.out.splitlines()[-1]) == (0, "openai/big")
     assert len(got.err.splitlines()) == 1
@@ -241,10 +241,10 @@ def test_a_server_that_fails_takes_a_line_and_nothing_from_the_others(
 
 def test_an_answer_for_programs_holds_names_or_the_error(convo: Convo, three: ChatServer) -> None:
     for _ in ("ollama", "openai"):
-        three.refuses(200, {"data": []})
+        three.refuse(200, {"data": []})
     assert provider(convo, "ollama", "--ask")["models"] == []
     for _ in ("ollama", "openai"):
-        three.refuses(500, {"error": {"message": "Out of order.", "type": "server_error"}})
+        three.refuse(500, {"error": {"message": "Out of order.", "type": "server_error"}})
     found = provider(convo, "openai", "--ask")
     assert (found["set_up"], found["models"]) == (True, None)
     assert found["error"]["message"] == "Out of order"
@@ -256,7 +256,7 @@ def test_a_server_without_models_and_one_that_names_others_say_so(
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "1")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://x.example")
     for _ in ("ollama", "openai"):
-        three.refuses(200, {"data": []})
+        three.refuse(200, {"data": []})
     assert convo("models", "--ask").err.splitlines() == [
         "azure was not queried: -m does not accept the names that it lists",
         "ollama has no models",

@@ -14,13 +14,13 @@ from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
-from tests.cli.agenting import REFUND, agents, from_store
-from tests.cli.chatting import ECHO, scripted
-from tests.cli.held import Teller, held, talks
-from tests.cli.served import serving, settings_file
+from tests.cli.agent_files import REFUND, agent_flags, read_from_store
+from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.cli.serve_process import config_flags, run_serve
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.cli.test_inspect_remote import chain, conversation
-from tests.loopback import KEY, Loopback, answers
-from tests.running import Convo, project_file
+from tests.command_runner import Convo, write_project_file
+from tests.loopback_server import KEY, LoopbackServer, error_response
 
 
 def asked(convo: Convo, *argv: str) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def asked(convo: Convo, *argv: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_the_body_that_is_shown_is_the_body_that_the_chat_sends(
-    strategy: Strategy, server: Loopback, convo: Convo
+    strategy: Strategy, server: LoopbackServer, convo: Convo
 ) -> None:
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, "-s", "Be brief.", "größer?").exit == 0
@@ -74,10 +74,10 @@ desk = Agent("desk", spoken, settings={"temperature": 0.5}, tools=(mark,), hando
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
-    strategy: Strategy, server: Loopback, convo: Convo
+    strategy: Strategy, server: LoopbackServer, convo: Convo
 ) -> None:
     Path("who.json").write_text('{"who": "Ada"}')
-    desk = [*agents("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
+    desk = [*agent_flags("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
     limit = [] if STRATEGIES[strategy].is_server_side else ["--session-limit", "1"]
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, *desk, "hello").exit == 0
@@ -94,11 +94,15 @@ def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
 
 
 def test_a_run_that_is_open_between_two_turns_shows_the_request_with_which_it_goes_on(
-    server: Loopback, convo: Convo
+    server: LoopbackServer, convo: Convo
 ) -> None:
     over = {"call": {"name": "transfer_to_other", "call_id": "h0"}}
     server.replies(over, {"error": {"code": "invalid_prompt", "message": "No.", "status": 400}}, {"text": "Here."})
-    desk = [*agents("desk", MARKED.replace('Agent("other")', 'Agent("other", "Be other.")')), "--context", "who.json"]
+    desk = [
+        *agent_flags("desk", MARKED.replace('Agent("other")', 'Agent("other", "Be other.")')),
+        "--context",
+        "who.json",
+    ]
     Path("who.json").write_text('{"who": "Ada"}')
     assert convo("chat", "-n", "mine", *desk, "hello").exit == 1
     shown = asked(convo, "mine", *desk)
@@ -109,7 +113,7 @@ def test_a_run_that_is_open_between_two_turns_shows_the_request_with_which_it_go
 
 @pytest.mark.parametrize("more", [[], ["hello"], ["--agent", "bot.py:desk"]])
 def test_what_a_paused_run_sends_next_is_for_somebody_to_decide(more: list[str], convo: Convo, home: Path) -> None:
-    assert convo("chat", "-n", "mine", *agents(), *scripted(REFUND), "pay").exit == 3
+    assert convo("chat", "-n", "mine", *agent_flags(), *scripted_flags(REFUND), "pay").exit == 3
     got = convo("next", "mine", *more)
     assert (got.exit, got.out) == (1, "")
     assert "'mine' has an open agent run, and its calls have no output yet" in got.err
@@ -117,25 +121,25 @@ def test_what_a_paused_run_sends_next_is_for_somebody_to_decide(more: list[str],
 
 
 def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
 
     async def kept(store: Store) -> tuple[object, ...]:
         session = await store.session("mine")
         return session, *await store.sessions(), *await store.agent_runs()
 
-    before = from_store(home, kept)
-    asked(convo, "mine", "two", *agents(), *ECHO)
-    assert from_store(home, kept) == before
+    before = read_from_store(home, kept)
+    asked(convo, "mine", "two", *agent_flags(), *ECHO)
+    assert read_from_store(home, kept) == before
 
 
 def test_a_replayed_file_that_is_broken_does_not_stop_a_preview_of_agents(convo: Convo, tmp_path: Path) -> None:
     convo("chat", "--replay", "-n", "mine", *ECHO, "one")
     (tmp_path / "conversation.json").write_text("{")
-    assert "one" in convo("next", "mine", "two", *agents(), *ECHO).out
+    assert "one" in convo("next", "mine", "two", *agent_flags(), *ECHO).out
 
 
 def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     got = convo("next", "mine", "--session-limit", "3")
     assert (got.exit, "--session-limit applies to agent runs and needs --agent" in got.err) == (2, True)
 
@@ -147,7 +151,7 @@ def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
 def test_what_the_owner_puts_before_it_is_set_apart(
     strategy: Strategy, before: int, travels: int, convo: Convo, home: Path
 ) -> None:
-    held(home, talks("mine", strategy, "one"))
+    write_chats(home, chat_of("mine", strategy, "one"))
     shown = asked(convo, "mine", "two")
     assert (len(shown["before"]["items"]), len(shown["body"]["input"])) == (before, travels)
     assert shown["before"]["owner"] == {"chain": "resp_1", "conversation": "conv_1"}.get(strategy)
@@ -155,18 +159,18 @@ def test_what_the_owner_puts_before_it_is_set_apart(
 
 
 def test_what_was_not_confirmed_goes_with_the_next_message(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CHAIN, "mine", "one")
-        await teller.fail(chat, "two", RequestRefused("The server had a bad day"))
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "mine", "one")
+        await writer.fail(chat, "two", RequestRefused("The server had a bad day"))
 
-    held(home, story)
+    write_chats(home, story)
     shown = asked(convo, "mine", "three")
     assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["two", "three"]
     assert shown["body"]["previous_response_id"] == "resp_1"
 
 
 def test_a_response_is_gone_on_from_as_a_chain_and_what_its_request_said_is_said_again(
-    server: Loopback, convo: Convo
+    server: LoopbackServer, convo: Convo
 ) -> None:
     first, second = chain(server, "one", "two")
     shown = asked(convo, second, "three", "--provider", "openai")
@@ -175,7 +179,7 @@ def test_a_response_is_gone_on_from_as_a_chain_and_what_its_request_said_is_said
     assert asked(convo, first, "--provider", "openai")["before"]["owner"] == first
 
 
-def test_a_conversation_that_only_its_endpoint_knows_is_gone_on_with(server: Loopback, convo: Convo) -> None:
+def test_a_conversation_that_only_its_endpoint_knows_is_gone_on_with(server: LoopbackServer, convo: Convo) -> None:
     handle = conversation(server, "one")
     shown = asked(convo, handle, "two")
     assert shown["body"]["conversation"] == handle
@@ -185,19 +189,19 @@ def test_a_conversation_that_only_its_endpoint_knows_is_gone_on_with(server: Loo
 def test_what_a_client_of_the_gateway_said_with_every_request_it_says_again(convo: Convo, home: Path) -> None:
     tool = {"type": "function", "name": "tea", "parameters": {"type": "object"}, "strict": True}
 
-    async def story(teller: Teller) -> None:
+    async def story(writer: ChatWriter) -> None:
         body = {"model": "scripted/echo", "input": "hi", "tools": [tool], "instructions": "Be brief."}
-        async for _ in teller.endpoint.create(body):
+        async for _ in writer.endpoint.create(body):
             pass
 
-    held(home, story)
+    write_chats(home, story)
     shown = asked(convo, "resp_1", "and?")
     assert [shown["body"]["tools"], shown["body"]["instructions"]] == [[tool], "Be brief."]
     assert [part["part"] for part in shown["parts"]] == ["tools", "instructions", "held by resp_1", "input"]
 
 
 def test_a_response_of_the_clients_own_history_is_gone_on_from_with_all_of_it(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     shown = asked(convo, "resp_1", "other")
     assert shown["strategy"] == "session"
     assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["one", "one", "other"]
@@ -211,9 +215,9 @@ def test_a_file_of_items_is_replayed_whole(tmp_path: Path, convo: Convo) -> None
 
 
 def test_files_model_and_instructions_are_taken_as_a_chat_takes_them(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     (tmp_path / "notes.md").write_text("# Notes")
-    _, other = scripted({"text": "fine"})
+    _, other = scripted_flags({"text": "fine"})
     body = asked(convo, "mine", "read", "this", "-a", "notes.md", "-m", other, "-s", "Slowly.", "--store")["body"]
     assert (body["model"], body["instructions"], body["store"]) == (other, "Slowly.", True)
     assert [part["text"] for part in body["input"][-1]["content"]] == ["read this", "notes.md:\n# Notes"]
@@ -224,7 +228,7 @@ def test_files_model_and_instructions_are_taken_as_a_chat_takes_them(convo: Conv
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--curl"]])
 def test_nothing_is_stored_and_nothing_is_written(form: list[str], convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("mine", Strategy.REPLAY, "one"))
+    write_chats(home, chat_of("mine", Strategy.REPLAY, "one"))
     (tmp_path / "talk.json").chmod(0o400)
     before = convo("inspect", "mine", "--json").out, (tmp_path / "talk.json").read_bytes()
     assert convo("next", "mine", "two", *form).exit == 0
@@ -245,13 +249,13 @@ def test_two_forms_at_once_are_refused(convo: Convo) -> None:
 
 
 def test_an_endpoint_on_this_machine_counts_and_says_so(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one two three"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
     shown = asked(convo, "mine", "four")
     assert (shown["tokens"], shown["estimated"], shown["counted_by"]) == (7, False, "the endpoint")
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
-def test_a_server_counts_where_it_is_told_to(strategy: Strategy, server: Loopback, convo: Convo) -> None:
+def test_a_server_counts_where_it_is_told_to(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one two three").exit == 0
     shown = asked(convo, "mine", "four", "--count", "endpoint")
     assert (shown["tokens"], shown["counted_by"], shown["window"]) == (7, "the endpoint", 400_000)
@@ -259,9 +263,9 @@ def test_a_server_counts_where_it_is_told_to(strategy: Strategy, server: Loopbac
     assert asked(convo, "mine", "four")["counted_by"] == "o200k_base"
 
 
-def test_a_server_that_cannot_count_leaves_it_to_the_tokenizer(server: Loopback, convo: Convo) -> None:
+def test_a_server_that_cannot_count_leaves_it_to_the_tokenizer(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "-n", "mine", "one two three").exit == 0
-    server.arm(replace(answers(404, {"message": "no such route"}), path="/v1/responses/input_tokens"))
+    server.arm(replace(error_response(404, {"message": "no such route"}), path="/v1/responses/input_tokens"))
     shown = asked(convo, "mine", "four", "--count", "endpoint")
     assert shown["counted_by"] == "o200k_base"
     assert shown["estimated"] is False
@@ -283,7 +287,7 @@ NASTY = 'it\'s "$HOME" `id` \\ $(id) \x7f größer 😀 !! %s\nEND_OF_REQUEST\na
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
 def test_the_command_runs_as_printed_against_our_own_server(strategy: Strategy, convo: Convo, home: Path) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", *ECHO, "one").exit == 0
-    with serving() as running:
+    with run_serve() as running:
         got = convo("next", "mine", NASTY, "--curl", "--url", str(running.http.base_url.join("/v1")))
         done = run(got.out)
     assert (done.returncode, done.stderr) == (0, "")
@@ -293,7 +297,7 @@ def test_the_command_runs_as_printed_against_our_own_server(strategy: Strategy, 
 
 
 @pytest.mark.needs("curl")
-def test_the_key_is_a_variable_of_the_shell(server: Loopback, convo: Convo) -> None:
+def test_the_key_is_a_variable_of_the_shell(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
     command = convo("next", "mine", NASTY, "--curl").out
     assert KEY not in command
@@ -305,8 +309,8 @@ def test_the_key_is_a_variable_of_the_shell(server: Loopback, convo: Convo) -> N
 
 
 def test_our_own_server_with_keys_is_named_with_its_address_and_a_key(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one"))
-    config = settings_file(tmp_path, '[serve]\nhost = "::1"\nport = 9000\nkeys_file = "keys"\n')
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
+    config = config_flags(tmp_path, '[serve]\nhost = "::1"\nport = 9000\nkeys_file = "keys"\n')
     command = convo(*config, "next", "mine", "two", "--curl").out
     words = shlex.split(command.partition(" --data-binary")[0].replace("\\\n", " "))
     assert words[:4] == ["curl", "-sS", "-N", "http://[::1]:9000/v1/responses"]
@@ -317,7 +321,7 @@ def test_our_own_server_with_keys_is_named_with_its_address_and_a_key(convo: Con
 
 
 def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     lines = convo("next", "mine", "two", "--count", "offline").out.splitlines()
     assert lines[:5] == [
         "2 items of resp_1 prepended by the server",
@@ -336,8 +340,8 @@ def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home:
 
 
 def test_a_window_that_a_person_gave_is_what_is_left_of(convo: Convo, home: Path) -> None:
-    held(home, talks("mine", Strategy.CHAIN, "one two three"))
-    project_file('[windows]\n"scripted/echo" = { context = 100 }\n')
+    write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
+    write_project_file('[windows]\n"scripted/echo" = { context = 100 }\n')
     shown = asked(convo, "mine", "four")
     assert (shown["window"], shown["left"]) == (100, 93)
     assert "7.0% of the context window of 100" in convo("next", "mine", "four").out

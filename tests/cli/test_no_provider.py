@@ -7,34 +7,34 @@ keeps anything of it, whatever the conversation it was for.
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.trying import Row, World, check, world
-from tests.loopback import KEY, WRONG_KEY, answers
-from tests.running import Convo, Launch
+from tests.cli.bad_input import BadInput, CommandEnvironment, check_bad_input, environment
+from tests.command_runner import Convo, Launch
+from tests.loopback_server import KEY, WRONG_KEY, error_response
 
-__all__ = ["world"]
+__all__ = ["environment"]
 
 NOWHERE = "http://127.0.0.1:9/v1"
 UNKNOWN = "http://no.such.host.invalid/v1"
 
 
-def has_no_such_model(world: World) -> None:
+def has_no_such_model(environment: CommandEnvironment) -> None:
     missing = {"message": "The model `m` does not exist.", "type": "x", "param": None, "code": "model_not_found"}
-    world.server.arm(answers(404, missing), answers(404, missing))
-    world.set()
+    environment.server.arm(error_response(404, missing), error_response(404, missing))
+    environment.set()
 
 
-def chat_server_has_no_such_model(world: World) -> None:
-    world.set(CONVO_CONFIG="up.toml")
-    world.file("up.toml", f'[providers.up]\napi = "chat"\nbase_url = "{world.chat.url}"\n')
+def chat_server_has_no_such_model(environment: CommandEnvironment) -> None:
+    environment.set(CONVO_CONFIG="up.toml")
+    environment.file("up.toml", f'[providers.up]\napi = "chat"\nbase_url = "{environment.chat.url}"\n')
     for _ in range(2):
-        world.chat.refuses(
+        environment.chat.refuse(
             404, {"error": {"message": 'model "m" not found, try pulling it first', "type": "api_error"}}
         )
 
 
 LISTS = "convo models lists the models; choose one with -m"
 NOBODY = [
-    Row(
+    BadInput(
         "no network",
         "-m openai/m",
         1,
@@ -43,7 +43,7 @@ NOBODY = [
         "check the network and the base URL; -m local needs neither",
         lambda world: world.set(OPENAI_BASE_URL=NOWHERE),
     ),
-    Row(
+    BadInput(
         "no such host",
         "-m openai/m",
         1,
@@ -52,7 +52,7 @@ NOBODY = [
         "check the network and the base URL; -m local needs neither",
         lambda world: world.set(OPENAI_BASE_URL=UNKNOWN),
     ),
-    Row(
+    BadInput(
         "no chat server",
         "-m ollama/m",
         1,
@@ -61,7 +61,7 @@ NOBODY = [
         "check the network and the base URL; -m local needs neither",
         lambda world: world.set(OLLAMA_HOST="127.0.0.1:9"),
     ),
-    Row(
+    BadInput(
         "a wrong key",
         "-m openai/m",
         1,
@@ -70,7 +70,7 @@ NOBODY = [
         "set the key in the variable that convo models lists, or choose another model with -m",
         lambda world: world.set(OPENAI_API_KEY=WRONG_KEY),
     ),
-    Row(
+    BadInput(
         "no key",
         "-m openai/m",
         1,
@@ -78,8 +78,8 @@ NOBODY = [
         "openai needs a key",
         "set OPENAI_API_KEY, or choose a model with -m",
     ),
-    Row("no such model", "-m openai/m", 1, "model_not_found", "openai has no model 'm'", LISTS, has_no_such_model),
-    Row(
+    BadInput("no such model", "-m openai/m", 1, "model_not_found", "openai has no model 'm'", LISTS, has_no_such_model),
+    BadInput(
         "no such model at a chat server",
         "-m up/m",
         1,
@@ -94,18 +94,34 @@ NOBODY = [
 @pytest.mark.parametrize("target", ["", "--from mine ", "--replay --from talk.json ", "--replay --from new.json -q "])
 @pytest.mark.parametrize("row", NOBODY, ids=lambda row: row.name)
 def test_where_nobody_answers_two_lines_say_so_and_nothing_changes(
-    row: Row, target: str, world: World, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
+    row: BadInput,
+    target: str,
+    environment: CommandEnvironment,
+    launch: Launch,
+    convo: Convo,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = Row(row.name, f"chat {row.argv} {target}hi", row.exit, row.code, row.says, row.next, row.prepare)
-    check(whole, world, launch, convo, monkeypatch)
+    whole = BadInput(row.name, f"chat {row.argv} {target}hi", row.exit, row.code, row.says, row.next, row.prepare)
+    check_bad_input(whole, environment, launch, convo, monkeypatch)
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 @pytest.mark.parametrize("row", [row for row in NOBODY if row.argv == "-m openai/m"], ids=lambda row: row.name)
 def test_where_nobody_answers_no_chain_and_no_conversation_begins(
-    row: Row, strategy: Strategy, world: World, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
+    row: BadInput,
+    strategy: Strategy,
+    environment: CommandEnvironment,
+    launch: Launch,
+    convo: Convo,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     argv = f"chat {row.argv} --{strategy} hi"
-    check(Row(row.name, argv, row.exit, row.code, row.says, row.next, row.prepare), world, launch, convo, monkeypatch)
-    found = world.server.run(world.server.store.for_tenant(KEY).find_handles("conv_"))
+    check_bad_input(
+        BadInput(row.name, argv, row.exit, row.code, row.says, row.next, row.prepare),
+        environment,
+        launch,
+        convo,
+        monkeypatch,
+    )
+    found = environment.server.run(environment.server.store.for_tenant(KEY).find_handles("conv_"))
     assert list(found) == []

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.agenting import REFUND, agents
-from tests.cli.chatting import ECHO, scripted
-from tests.running import Convo
-from tests.warm import Begun, ran
+from tests.cli.agent_files import REFUND, agent_flags
+from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.command_runner import Convo
+from tests.fork_server import ConvoProcess, run_convo
 
 COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
 
@@ -57,7 +57,7 @@ def test_an_object_comes_whatever_stands_at_stdin(stdin: Stdin) -> None:
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
 def test_nobody_is_asked_to_approve_a_call(flag: str) -> None:
-    done = asked(nothing, "chat", *agents(), *scripted(REFUND), flag, "pay A1 back")
+    done = asked(nothing, "chat", *agent_flags(), *scripted_flags(REFUND), flag, "pay A1 back")
     assert done.returncode == 3
     last = json.loads(done.stdout.splitlines()[-1])
     assert last.get("status", last.get("type")) in ("paused", "convo.paused")
@@ -105,10 +105,10 @@ def test_input_from_a_pipe_a_file_or_a_socket_follows_the_prompt(handed: str) ->
         ours.sendall(b"a3f1 fix the parser\n")
         ours.shutdown(socket.SHUT_WR)
         if handed == "pipe":
-            done = ran(argv, stdin=file.read())
+            done = run_convo(argv, stdin=file.read())
         else:
             stdin = file.fileno() if handed == "file" else theirs.fileno()
-            with Begun(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            with ConvoProcess(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                 out, err = process.communicate(timeout=60)
             done = subprocess.CompletedProcess(argv, process.returncode, out, err)
     assert answer(done) == "review this\n\na3f1 fix the parser\n"
@@ -122,7 +122,7 @@ def test_a_socket_on_which_nothing_waits_is_not_read() -> None:
     with (
         ours,
         theirs,
-        Begun(argv, stdin=theirs.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+        ConvoProcess(argv, stdin=theirs.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
     ):
         out, err = process.communicate(timeout=60)
     assert json.loads(out)["output_text"] == "hello", err
@@ -140,7 +140,7 @@ def test_a_file_is_read_from_where_it_stands() -> None:
 
 def test_an_option_that_reads_stdin_keeps_it_from_the_prompt(convo: Convo) -> None:
     argv = ["chat", *ECHO, "--json", "-a", "/dev/stdin", "review this"]
-    assert answer(ran(argv, stdin="a\n")) == "review this\nstdin:\na\n"
+    assert answer(run_convo(argv, stdin="a\n")) == "review this\nstdin:\na\n"
     got = convo(*argv, "-", stdin="a\n")
     assert (got.exit, got.json()["error"]["message"]) == (2, "- and /dev/stdin both read stdin")
 
@@ -168,7 +168,7 @@ def test_a_silent_pipe_is_reported_and_waited_for(form: str, session: str) -> No
         "next": [["chat", *ECHO, "-q", "--json", "review:"], ["next", session, "--json", "review:"]],
         "race": [["race", *ECHO, "--json", "review:", "shorter"], ["chat", *ECHO, "--json", "review:", "-"]],
     }
-    begun = [Begun(argv, stdin=piped, stdout=piped, stderr=piped) for argv in commands[form]]
+    begun = [ConvoProcess(argv, stdin=piped, stdout=piped, stderr=piped) for argv in commands[form]]
     try:
         for process in begun:
             assert process.stderr

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from convo.stores.base import Store
-from tests.cli.chatting import ECHO, sessions
-from tests.loopback import KEY, Fault, Loopback, hold
-from tests.running import Convo, Start
-from tests.terminal.terminal import at_terminal
+from tests.cli.chat_commands import ECHO, stored_sessions
+from tests.command_runner import Convo, Start
+from tests.loopback_server import KEY, Fault, LoopbackServer, pause_after
+from tests.terminal.pty_session import at_terminal
 
 OWNERS = ["replay", "session", "conversation", "chain"]
 
@@ -21,7 +21,7 @@ def test_a_table_and_a_bar_for_each_owner(convo: Convo, home: Path) -> None:
     assert head.split()[:4] == ["owner", "turns", "bytes", "items"]
     assert [row.split()[0] for row in rows[:4]] == OWNERS
     assert [row.split()[0] for row in rows[6:]] == OWNERS
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
     assert not list(Path().glob("*.json"))
 
 
@@ -76,7 +76,7 @@ def test_a_file_gives_one_turn_a_line(convo: Convo) -> None:
 
 def test_kept_sessions_can_be_looked_at(convo: Convo, home: Path) -> None:
     assert convo("race", "hello", "--keep", *ECHO).exit == 0
-    assert sorted(one.name for one in sessions(home)) == sorted(f"race-{owner}" for owner in OWNERS)
+    assert sorted(one.name for one in stored_sessions(home)) == sorted(f"race-{owner}" for owner in OWNERS)
     assert convo("inspect", "race-chain").exit == 0
 
 
@@ -94,10 +94,10 @@ def test_what_cannot_be_run_is_said(convo: Convo, home: Path, argv: list[str], c
     got = convo("race", *argv)
     assert (got.exit, got.out) == (code, "")
     assert words in got.err
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
 
 
-def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: Loopback) -> None:
+def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: LoopbackServer) -> None:
     server.replies({"text": "Hello."})
     told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
     assert all(one["error"] is None for one in told["owners"])
@@ -106,40 +106,40 @@ def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: Loop
 
 @pytest.mark.needs("linux")
 def test_what_a_killed_race_left_is_passed_over_by_continue_and_removed_by_the_next_race(
-    convo: Convo, start: Start, server: Loopback, home: Path
+    convo: Convo, start: Start, server: LoopbackServer, home: Path
 ) -> None:
     server.replies({"text": "Hello."})
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
-    server.arm(*[Fault()] * 5, hold(3))
+    server.arm(*[Fault()] * 5, pause_after(3))
     race = start("race", "hello", "again", "-m", "openai/any")
-    assert server.held.wait(30)
+    assert server.paused.wait(30)
     race.kill()
     race.wait()
-    assert server.left.wait(30)
+    assert server.client_left.wait(30)
     server.release()
-    assert [one.name for one in sessions(home)] == ["@race-conversation", "mine"]
+    assert [one.name for one in stored_sessions(home)] == ["@race-conversation", "mine"]
     assert server.run(left_in(server.store.for_tenant(KEY))) != []
     assert convo("chat", "-c", "--json", "two").json()["session"] == "mine"
     assert convo("inspect", "@last", "--json").json()["handle"] == "mine"
 
     assert convo("race", "hello", "-m", "openai/any").exit == 0
-    assert [one.name for one in sessions(home)] == ["mine"]
+    assert [one.name for one in stored_sessions(home)] == ["mine"]
     left = server.run(left_in(server.store.for_tenant(KEY)))
     assert server.run(confirmed_of(server.store.for_tenant(KEY), left)) == []
 
 
 def test_a_race_that_still_runs_is_left_alone_by_another_one(
-    convo: Convo, start: Start, server: Loopback, home: Path
+    convo: Convo, start: Start, server: LoopbackServer, home: Path
 ) -> None:
     server.replies({"text": "Hello."})
-    server.arm(*[Fault()] * 5, hold(3))
+    server.arm(*[Fault()] * 5, pause_after(3))
     first = start("race", "hello", "again", "-m", "openai/any", "--json")
-    assert server.held.wait(30)
+    assert server.paused.wait(30)
     assert convo("race", "hello", "-m", "openai/any").exit == 0
     server.release()
     told = json.loads(first.communicate()[0])
     assert [one["error"] for one in told["owners"]] == [None] * 4
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
 
 
 def test_a_race_that_is_kept_begins_a_new_file(convo: Convo) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from convo.cli import redact
-from tests.cli.chatting import ECHO, kept, sessions
-from tests.running import Convo, project_file
+from tests.cli.chat_commands import ECHO, stored_conversation, stored_sessions
+from tests.command_runner import Convo, write_project_file
 
 KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
 MAIL = "ada@example.com"
@@ -57,7 +57,7 @@ ITEMS = [
 @pytest.fixture(autouse=True)
 def planted(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    project_file(SETTINGS)
+    write_project_file(SETTINGS)
     (tmp_path / "plain.json").write_text(json.dumps(ITEMS))
     assert convo("import", "plain.json", "--as", f"for {MAIL}").exit == 0
     assert convo("chat", *ECHO, "-s", f"Use {KEY}.", "--from", f"for {MAIL}", f"and {CARD}?").exit == 0
@@ -148,12 +148,12 @@ def test_what_was_redacted_comes_back_and_is_the_same_when_it_is_redacted_again(
 
 @pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
 def test_another_owner_gets_the_history_without_its_secrets(convo: Convo, home: Path, to: str) -> None:
-    before = kept(home, f"for {MAIL}")
+    before = stored_conversation(home, f"for {MAIL}")
     told = convo("convert", f"for {MAIL}", "--to", to, "--redact", "-m", "scripted/echo", "--json")
     assert told.exit == 0
-    session = sessions(home)[0]
-    items, _ = kept(home, session.name)
+    session = stored_sessions(home)[0]
+    items, _ = stored_conversation(home, session.name)
     shown = json.dumps([session.name, session.instructions, session.handle, list(items), told.json()["losses"]])
     assert left(shown) == []
     assert "Use [redacted-api-key-1]." in shown
-    assert kept(home, f"for {MAIL}") == before
+    assert stored_conversation(home, f"for {MAIL}") == before

@@ -10,10 +10,10 @@ from convo.history.canonical import item_hash
 from convo.history.records import Strategy
 from convo.history.tree import child_key
 from convo.stores.base import AppendItems, Transaction
-from tests.cli.broken import ANSWER, BROKEN, CALL, HI, interrupted, listed, session
-from tests.cli.chatting import ECHO, sessions
-from tests.cli.held import Teller, held, talks
-from tests.running import Convo, project_file
+from tests.cli.broken_histories import ANSWER, BROKEN, CALL, HI, broken_session, unanswered_call, write_items
+from tests.cli.chat_commands import ECHO, stored_sessions
+from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
+from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
 
 MENDED = """\
@@ -35,7 +35,7 @@ def raw(convo: Convo, handle: str) -> object:
 
 
 def test_a_session_is_mended_beside_itself(convo: Convo, home: Path) -> None:
-    held(home, session("broken"))
+    write_chats(home, broken_session("broken"))
     before = convo("inspect", "broken", "--json").out
     got = convo("repair", "broken", "--as", "mended")
     assert (got.exit, got.out, got.err) == (0, MENDED, "")
@@ -45,7 +45,7 @@ def test_a_session_is_mended_beside_itself(convo: Convo, home: Path) -> None:
 
 
 def test_a_mended_session_goes_on(convo: Convo, home: Path) -> None:
-    held(home, session("broken"))
+    write_chats(home, broken_session("broken"))
     convo("repair", "broken", "--as", "mended")
     got = convo("chat", "--from", "mended", *ECHO, "go on")
     assert (got.exit, got.out) == (0, "go on\n")
@@ -53,13 +53,13 @@ def test_a_mended_session_goes_on(convo: Convo, home: Path) -> None:
 
 
 def test_a_mended_session_is_a_fork_at_the_last_response_that_both_share(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.SESSION, "talk", "one", "two")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, "talk", "one", "two")
         before = chat.session
         head = child_key(before.head, item_hash(CALL))
-        await teller.store.commit(Transaction((AppendItems(before.head, (CALL,)),), session=replace(before, head=head)))
+        await writer.store.commit(Transaction((AppendItems(before.head, (CALL,)),), session=replace(before, head=head)))
 
-    held(home, story)
+    write_chats(home, story)
     assert convo("repair", "talk", "--as", "mended").exit == 0
     convo("chat", "--from", "mended", *ECHO, "three")
     old, new = (convo("inspect", name, "--json").json() for name in ("talk", "mended"))
@@ -70,14 +70,14 @@ def test_a_mended_session_is_a_fork_at_the_last_response_that_both_share(convo: 
 def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_that_it_lacks(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    held(home, interrupted(tmp_path))
+    write_chats(home, unanswered_call(tmp_path))
     got = convo("repair", "resp_2", "--as", "mended", "--json")
     said = got.json()
     assert (got.exit, said["strategy"], said["made"], said["items"]) == (0, "chain", "mended", 5)
     assert [(one["code"], one["change"], one["path"]) for one in said["changes"]] == [
         ("call-without-output", "added", "$[3]")
     ]
-    (record,) = sessions(home)
+    (record,) = stored_sessions(home)
     assert (record.handle, record.link_id, record.head == record.confirmed_head) == ("resp_2", "resp_2", False)
     assert convo("chat", "--from", "mended", *ECHO, "go on").exit == 0
     (link,) = [one for one in convo("inspect", "mended", "--json").json()["links"] if len(one["sent"]) == 2]
@@ -88,20 +88,20 @@ def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_tha
 def test_a_conversation_stays_with_its_endpoint_and_its_history_is_mended_here(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.CONVERSATION, "talk", "hello")
-        await interrupted(tmp_path, conversation="conv_1")(teller)
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.CONVERSATION, "talk", "hello")
+        await unanswered_call(tmp_path, conversation="conv_1")(writer)
 
-    held(home, story)
+    write_chats(home, story)
     said = convo("repair", "conv_1", "--as", "mended", "--json").json()
     assert [one["change"] for one in said["changes"]] == ["owner", "added"]
-    assert [one.strategy for one in sessions(home) if one.name == "mended"] == [Strategy.SESSION]
+    assert [one.strategy for one in stored_sessions(home) if one.name == "mended"] == [Strategy.SESSION]
     assert convo("lint", "mended").exit == 0
     assert convo("lint", "conv_1").exit == 4
 
 
 def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> None:
-    got = convo("repair", listed(tmp_path / "broken.json"), "--as", "good.json")
+    got = convo("repair", write_items(tmp_path / "broken.json"), "--as", "good.json")
     assert (got.exit, got.out.splitlines()[0]) == (0, "good.json: 4 items, owner: the application: a JSON file")
     assert json.loads((tmp_path / "broken.json").read_text()) == BROKEN
     assert convo("lint", "good.json", "--strict").exit == 0
@@ -109,16 +109,16 @@ def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> Non
 
 
 def test_a_file_is_mended_into_a_session_of_the_settings_model(convo: Convo, home: Path, tmp_path: Path) -> None:
-    project_file('model = "scripted/echo"\n')
-    got = convo("repair", listed(tmp_path / "broken.json"), "--as", "mended")
+    write_project_file('model = "scripted/echo"\n')
+    got = convo("repair", write_items(tmp_path / "broken.json"), "--as", "mended")
     assert got.exit == 0
-    assert [(one.name, one.model, str(one.scope)) for one in sessions(home)] == [
+    assert [(one.name, one.model, str(one.scope)) for one in stored_sessions(home)] == [
         ("mended", "scripted/echo", "embedded")
     ]
 
 
 def test_a_session_is_mended_into_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, session("broken"))
+    write_chats(home, broken_session("broken"))
     assert convo("repair", "broken", "--as", "./good.jsonl").exit == 0
     lines = (tmp_path / "good.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines][2] == CLOSED
@@ -133,20 +133,20 @@ def test_a_request_is_mended_into_a_request(convo: Convo, tmp_path: Path) -> Non
 
 
 def test_a_dry_run_says_what_would_change_and_makes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, session("broken"))
+    write_chats(home, broken_session("broken"))
     got = convo("repair", "broken", "--as", "mended", "--dry-run")
     assert got.out.splitlines()[0] == "mended: 4 items, owner: the local store (dry run)"
     assert got.out.splitlines()[1:] == MENDED.splitlines()[1:]
     assert convo("repair", "broken", "--as", "good.json", "--dry-run", "--json").json()["made"] is None
-    assert [one.name for one in sessions(home)] == ["broken"]
+    assert [one.name for one in stored_sessions(home)] == ["broken"]
     assert not (tmp_path / "good.json").exists()
 
 
 def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
-    held(home, talks("monads", Strategy.CHAIN, "one"))
+    write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     got = convo("repair", "monads", "--as", "mended")
     assert (got.exit, got.out) == (0, "nothing to repair\n")
-    assert [one.name for one in sessions(home)] == ["monads"]
+    assert [one.name for one in stored_sessions(home)] == ["monads"]
 
 
 @pytest.mark.parametrize(
@@ -161,22 +161,22 @@ def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
 def test_a_name_that_is_taken_or_none_is_refused(
     name: str, said: str, dry: list[str], convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    held(home, session("broken"))
-    held(home, session("taken", [HI]))
+    write_chats(home, broken_session("broken"))
+    write_chats(home, broken_session("taken", [HI]))
     (tmp_path / "there.json").write_text("mine")
     got = convo("repair", "broken", "--as", name, *dry)
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(said)
     assert (tmp_path / "there.json").read_text() == "mine"
-    assert {one.name for one in sessions(home)} == {"broken", "taken"}
+    assert {one.name for one in stored_sessions(home)} == {"broken", "taken"}
 
 
 def test_a_sealed_history_of_somebody_else_is_not_thrown_away(convo: Convo, home: Path) -> None:
     sealed = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
-    held(home, session("broken", [sealed, HI]))
+    write_chats(home, broken_session("broken", [sealed, HI]))
     got = convo("repair", "broken", "--as", "mended", "--json")
     assert (got.exit, got.json()["error"]["code"]) == (1, "unmendable")
-    assert [one.name for one in sessions(home)] == ["broken"]
+    assert [one.name for one in stored_sessions(home)] == ["broken"]
 
 
 def test_a_paused_run_is_resumed_and_not_mended(convo: Convo, tmp_path: Path) -> None:

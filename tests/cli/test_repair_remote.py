@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import sessions
-from tests.loopback import Loopback
-from tests.running import Convo
+from tests.cli.chat_commands import stored_sessions
+from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer
 
 pytestmark = pytest.mark.usefixtures("server")
 
 CALL = {"call": {"name": "weather", "arguments": {"city": "Bonn"}}}
 
 
-def interrupted(server: Loopback, **state: str) -> str:
+def interrupted(server: LoopbackServer, **state: str) -> str:
     """What some other client left: a turn, and one that ends in a call which nobody answered."""
     said = dict(state)
 
@@ -29,14 +29,14 @@ def interrupted(server: Loopback, **state: str) -> str:
 
 
 def test_a_chain_that_only_its_endpoint_knows_is_linted_and_goes_on_from_its_last_response(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     last = interrupted(server)
     found = convo("lint", last, "--json")
     assert (found.exit, [one["code"] for one in found.json()["findings"]]) == (4, ["call-without-output"])
     got = convo("repair", last, "--as", "mended")
     assert (got.exit, got.err) == (0, "")
-    (record,) = sessions(home)
+    (record,) = stored_sessions(home)
     assert (record.strategy, record.handle, record.scope.url) == (Strategy.CHAIN, last, server.url)
     answered = convo("chat", "--from", "mended", "go on")
     assert (answered.exit, answered.out) == (0, "Never mind.\n")
@@ -48,28 +48,28 @@ def test_a_chain_that_only_its_endpoint_knows_is_linted_and_goes_on_from_its_las
 
 
 def test_a_record_that_knows_only_the_id_of_its_last_response_keeps_it(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     last = interrupted(server)
     assert convo("chat", "--chain", "--from", last, "and now?").exit == 1
-    (record,) = sessions(home)
+    (record,) = stored_sessions(home)
     assert (record.handle, record.link_id) == (last, None)
     assert convo("lint", record.name).out.count(" has no output") == 1
     assert convo("repair", record.name, "--as", "mended").exit == 0
-    (mended,) = [one for one in sessions(home) if one.name == "mended"]
+    (mended,) = [one for one in stored_sessions(home) if one.name == "mended"]
     assert (mended.strategy, mended.handle) == (Strategy.CHAIN, last)
     assert convo("chat", "--from", "mended", "go on").exit == 0
 
 
 def test_a_remote_conversation_is_mended_into_the_local_store_and_sent_nothing(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     conversation = str(server.run(server.endpoint().create_conversation())["id"])
     interrupted(server, conversation=conversation)
     asked = len(server.bodies)
     assert convo("repair", conversation, "--as", "mended").exit == 0
     assert len(server.bodies) == asked
-    (record,) = sessions(home)
+    (record,) = stored_sessions(home)
     assert (record.strategy, record.scope.url, record.model.partition("/")[0]) == (
         Strategy.SESSION,
         server.url,

@@ -9,12 +9,24 @@ import pytest
 
 from convo.history.canonical import item_hash
 from convo.stores.base import Store
-from tests.cli.agenting import AGENTS, ASK_DESK, BACK, LOOK_UP, REFUND, agents, boss, from_store, ran, runs, two_refunds
-from tests.cli.chatting import kept, scripted, sessions
-from tests.cli.held import DATABASE
-from tests.loopback import Loopback
-from tests.running import Convo, Got, Launch
-from tests.steps import Steps
+from tests.call_count import CallCount
+from tests.cli.agent_files import (
+    AGENTS,
+    ASK_DESK,
+    LOOK_UP,
+    PAID_BACK,
+    REFUND,
+    agent_flags,
+    nested_agent_flags,
+    read_from_store,
+    stored_runs,
+    tool_runs,
+    two_refund_calls,
+)
+from tests.cli.chat_commands import scripted_flags, stored_conversation, stored_sessions
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import CommandResult, Convo, Launch
+from tests.loopback_server import LoopbackServer
 
 ELSEWHERE = {"CONVO_HOME": "elsewhere"}
 
@@ -22,29 +34,29 @@ ELSEWHERE = {"CONVO_HOME": "elsewhere"}
 @pytest.fixture
 def paused(convo: Convo, home: Path) -> tuple[str, str]:
     """A run that waits for two refunds, written into state.json; the flags of its model."""
-    model = two_refunds()
-    got = convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back")
+    model = two_refund_calls()
+    got = convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
     return model
 
 
 def outputs(home: Path, name: str) -> list[str]:
-    items, _ = kept(home, name)
+    items, _ = stored_conversation(home, name)
     return [item["output"] for item in items if item["type"] == "function_call_output"]
 
 
-def refused(got: Got, exit_: int, says: str) -> None:
+def refused(got: CommandResult, exit_: int, says: str) -> None:
     assert (got.exit, got.out) == (exit_, "")
     assert says in got.err
     assert got.err.startswith("convo: ")
-    assert ran() == []
+    assert tool_runs() == []
 
 
 # -- from a file of convo's own ----------------------------------------------------------------------
 
 
 def test_each_decision_is_told_and_performed(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "state.json", *agents(), *paused, "--approve", "c1", "--reject", "c2=not today")
+    got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "c1", "--reject", "c2=not today")
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert got.err.splitlines()[:4] == [
         "approved refund (c1)",
@@ -53,43 +65,43 @@ def test_each_decision_is_told_and_performed(paused: tuple[str, str], convo: Con
         "refund returned paid 100 cents back for A1",
     ]
     assert outputs(home, "mine") == ["paid 100 cents back for A1", "not today"]
-    assert len(sessions(home)) == 1
+    assert len(stored_sessions(home)) == 1
 
 
 def test_what_is_not_decided_waits_on_in_a_new_state(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "state.json", *agents(), *paused, "--approve", "c2", "-o", "next.json", "--json")
+    got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "c2", "-o", "next.json", "--json")
     told = got.json()
     assert (got.exit, told["status"], told["state_file"]) == (3, "paused", str(Path("next.json").absolute()))
     assert [one["call_id"] for one in told["pending"]] == ["c1"]
-    assert ran() == ["refund A2 200"]
-    on = convo("resume", "next.json", *agents(), *paused, "--approve", "c1")
+    assert tool_runs() == ["refund A2 200"]
+    on = convo("resume", "next.json", *agent_flags(), *paused, "--approve", "c1")
     assert (on.exit, on.out) == (0, "Paid back.\n")
-    assert ran() == ["refund A2 200", "refund A1 100"]
+    assert tool_runs() == ["refund A2 200", "refund A1 100"]
     assert outputs(home, "mine") == ["paid 100 cents back for A1", "paid 200 cents back for A2"]
 
 
 def test_without_a_decision_it_stays_paused_and_nothing_runs(paused: tuple[str, str], convo: Convo) -> None:
-    got = convo("resume", "state.json", *agents(), *paused)
-    assert (got.exit, got.out, ran()) == (3, "", [])
+    got = convo("resume", "state.json", *agent_flags(), *paused)
+    assert (got.exit, got.out, tool_runs()) == (3, "", [])
     assert "to decide and resume: convo resume mine --agent bot.py:desk --approve all" in got.err
 
 
 def test_always_holds_for_the_calls_of_later_rounds(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted(REFUND, again, BACK)
-    convo("chat", *agents(), *model, "-n", "mine", "pay back")
-    got = convo("resume", "mine", *agents(), *model, "--approve", "refund", "--always")
+    model = scripted_flags(REFUND, again, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "-n", "mine", "pay back")
+    got = convo("resume", "mine", *agent_flags(), *model, "--approve", "refund", "--always")
     assert (got.exit, got.out) == (0, "Paid back.\n")
-    assert ran() == ["refund A1 500", "refund A2 1"]
+    assert tool_runs() == ["refund A1 500", "refund A2 1"]
 
 
 def test_a_later_round_is_a_new_pause(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted(REFUND, again, BACK)
-    convo("chat", *agents(), *model, "-n", "mine", "pay back")
-    assert convo("resume", "mine", *agents(), *model, "--approve", "c1").exit == 3
-    assert convo("resume", "mine", *agents(), *model, "--approve", "c2").exit == 0
-    assert ran() == ["refund A1 500", "refund A2 1"]
+    model = scripted_flags(REFUND, again, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "-n", "mine", "pay back")
+    assert convo("resume", "mine", *agent_flags(), *model, "--approve", "c1").exit == 3
+    assert convo("resume", "mine", *agent_flags(), *model, "--approve", "c2").exit == 0
+    assert tool_runs() == ["refund A1 500", "refund A2 1"]
 
 
 def test_arguments_are_changed_in_the_editor_and_have_to_fit(
@@ -98,45 +110,45 @@ def test_arguments_are_changed_in_the_editor_and_have_to_fit(
     Path("editor.py").write_text("import sys, os; open(sys.argv[1], 'w').write(os.environ['DRAFT'])")
     monkeypatch.setenv("EDITOR", f"{sys.executable} editor.py")
     monkeypatch.setenv("DRAFT", '{"order": "A1", "cents": "many"}')
-    got = convo("resume", "mine", *agents(), *paused, "--edit", "c1")
-    assert (got.exit, got.out, ran()) == (2, "", [])
+    got = convo("resume", "mine", *agent_flags(), *paused, "--edit", "c1")
+    assert (got.exit, got.out, tool_runs()) == (2, "", [])
     monkeypatch.setenv("DRAFT", '{"order": "A1", "cents": 1}')
-    assert convo("resume", "mine", *agents(), *paused, "--edit", "c1", "--reject", "c2").exit == 0
-    assert ran() == ["refund A1 1"]
+    assert convo("resume", "mine", *agent_flags(), *paused, "--edit", "c1", "--reject", "c2").exit == 0
+    assert tool_runs() == ["refund A1 1"]
 
 
 def test_a_state_comes_through_a_pipe(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "-", *agents(), *paused, "--approve", "all", stdin=Path("state.json").read_text())
+    got = convo("resume", "-", *agent_flags(), *paused, "--approve", "all", stdin=Path("state.json").read_text())
     assert (got.exit, got.out) == (0, "Paid back.\n")
 
 
 def test_an_ended_run_is_not_gone_on_with_again(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    convo("resume", "state.json", *agents(), *paused, "--approve", "all")
-    before = ran()
-    for handle in ("state.json", "mine", "@last", runs(home)[0].id):
-        got = convo("resume", handle, *agents(), *paused, "--approve", "all")
+    convo("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
+    before = tool_runs()
+    for handle in ("state.json", "mine", "@last", stored_runs(home)[0].id):
+        got = convo("resume", handle, *agent_flags(), *paused, "--approve", "all")
         assert (got.exit, got.out) == (1, "")
         assert "has already ended (done)\n  try: convo inspect mine" in got.err
-    assert ran() == before
+    assert tool_runs() == before
 
 
 def test_a_state_of_an_earlier_pause_is_refused(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted(REFUND, again, BACK)
-    convo("chat", *agents(), *model, "--state", "old.json", "-n", "mine", "pay back")
-    convo("resume", "mine", *agents(), *model, "--approve", "c1")
-    got = convo("resume", "old.json", *agents(), *model, "--approve", "c1")
+    model = scripted_flags(REFUND, again, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "--state", "old.json", "-n", "mine", "pay back")
+    convo("resume", "mine", *agent_flags(), *model, "--approve", "c1")
+    got = convo("resume", "old.json", *agent_flags(), *model, "--approve", "c1")
     assert got.exit == 1
     assert "has continued since this state was written\n  try: convo resume run_" in got.err
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
 
 
 def test_what_was_decided_in_the_file_by_others_is_performed(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     decided = convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1", "--reject", "c2")
     assert decided.exit == 0
-    got = convo("resume", "decided.json", *agents(), *paused)
+    got = convo("resume", "decided.json", *agent_flags(), *paused)
     assert (got.exit, got.out) == (0, "Paid back.\n")
-    assert ran() == ["refund A1 100"]
+    assert tool_runs() == ["refund A1 100"]
 
 
 def test_what_was_decided_for_good_in_the_file_holds_for_all_calls_of_the_tool(
@@ -144,9 +156,9 @@ def test_what_was_decided_for_good_in_the_file_holds_for_all_calls_of_the_tool(
 ) -> None:
     words = ("--decide-only", "-o", "decided.json", "--approve", "all", "--always")
     assert convo("resume", "state.json", *words).exit == 0
-    got = convo("resume", "decided.json", *agents(), *paused)
+    got = convo("resume", "decided.json", *agent_flags(), *paused)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
 def test_deciding_on_many_calls_takes_work_in_proportion(convo: Convo, home: Path) -> None:
@@ -154,18 +166,21 @@ def test_deciding_on_many_calls_takes_work_in_proportion(convo: Convo, home: Pat
     for count in (1, 20, 40, 80):
         many = [{**REFUND["call"], "type": "function_call", "call_id": f"c{n}"} for n in range(count)]
         many = [{**one, "arguments": json.dumps(one["arguments"])} for one in many]
-        assert convo("chat", *agents(), *scripted({"output": many}), "--state", "many.json", "pay back").exit == 3
-        with Steps() as steps:
+        assert (
+            convo("chat", *agent_flags(), *scripted_flags({"output": many}), "--state", "many.json", "pay back").exit
+            == 3
+        )
+        with CallCount() as steps:
             assert convo("resume", "many.json", "--decide-only", "-o", "x.json", "--approve", "all").exit == 0
-        works.append(steps.taken)
+        works.append(steps.total)
     assert works[3] - works[2] < 3 * (works[2] - works[1]), works
 
 
 def test_aborting_ends_the_run_and_its_conversation_goes_on(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "mine", *agents(), *paused, "--abort")
-    assert (got.exit, got.out, ran()) == (0, "", [])
-    assert runs(home)[0].status == "stopped"
-    assert convo("chat", "-c", *agents(), *paused, "never mind").exit == 0
+    got = convo("resume", "mine", *agent_flags(), *paused, "--abort")
+    assert (got.exit, got.out, tool_runs()) == (0, "", [])
+    assert stored_runs(home)[0].status == "stopped"
+    assert convo("chat", "-c", *agent_flags(), *paused, "never mind").exit == 0
 
 
 # -- a model that cannot be asked --------------------------------------------------------------------
@@ -183,19 +198,21 @@ def test_no_approved_tool_runs_before_the_model_is_known_to_take_its_output(
     model: str, handle: str, paused: tuple[str, str], convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     config = nobody_listens(tmp_path)[:2]
-    got = convo(*config, "resume", handle, *agents(), "-m", model, "--approve", "all", "-o", "out.json")
+    got = convo(*config, "resume", handle, *agent_flags(), "-m", model, "--approve", "all", "-o", "out.json")
     assert (got.exit, got.out) == (1, ""), got.err
     assert "no tool was run" in got.err
-    assert ran() == []
+    assert tool_runs() == []
     assert [one["decision"] for one in convo("inspect", "./out.json", "--json").json()["decisions"]] == ["approve"] * 2
-    on = convo("resume", "out.json", *agents(), *paused)
+    on = convo("resume", "out.json", *agent_flags(), *paused)
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
 
 
 def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    flags = boss(outer=scripted(ASK_DESK, BACK), inner=scripted(REFUND, {"text": "The desk has paid."}))
+    flags = nested_agent_flags(
+        outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, {"text": "The desk has paid."})
+    )
     convo("chat", *flags, "--state", "state.json", "-n", "mine", "pay back")
     config, file = nobody_listens(tmp_path)[:2], Path("bot.py")
     right = file.read_text()
@@ -207,22 +224,22 @@ def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known
         Path(f"other-{agent}").mkdir()
         Path(f"other-{agent}/bot.py").write_text("\n".join(lines))
         got = convo(*config, "resume", "mine", "--agent", f"other-{agent}/bot.py:boss", "--approve", "all")
-        assert (got.exit, "no tool was run" in got.err, ran()) == (1, True, []), got.err
+        assert (got.exit, "no tool was run" in got.err, tool_runs()) == (1, True, []), got.err
 
 
 def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Convo, home: Path, launch: Launch) -> None:
     """The model has no second answer: elsewhere the file must not let the tool run again."""
-    convo("chat", *agents(), *scripted(REFUND), "--state", "state.json", "-n", "mine", "pay back")
+    convo("chat", *agent_flags(), *scripted_flags(REFUND), "--state", "state.json", "-n", "mine", "pay back")
     Path("silent.json").write_text(json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]}))
     broken = "-m", f"scripted/{Path('silent.json').absolute()}"
-    got = convo("resume", "state.json", *agents(), *broken, "--approve", "all", "-o", "state.json")
-    assert (got.exit, ran()) == (1, ["refund A1 500"]), got.err
+    got = convo("resume", "state.json", *agent_flags(), *broken, "--approve", "all", "-o", "state.json")
+    assert (got.exit, tool_runs()) == (1, ["refund A1 500"]), got.err
     shown = convo("inspect", "./state.json", "--json").json()
     assert (shown["pending"], shown["decisions"]) == ([], [])
     for env in (ELSEWHERE, {}):
-        on = launch("resume", "state.json", *agents(), *scripted(REFUND, BACK), env=env)
+        on = launch("resume", "state.json", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), env=env)
         assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
 
 
 @pytest.mark.parametrize(
@@ -232,11 +249,11 @@ def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Con
 def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
     flags: list[str], status: str, paused: tuple[str, str], convo: Convo, home: Path, launch: Launch
 ) -> None:
-    got = convo("resume", "state.json", *agents(), *paused, *flags, "--approve", "all", "-o", "state.json")
-    assert (runs(home)[0].status, len(ran())) == (status, 2), got.err
-    on = launch("resume", "state.json", *agents(), *paused, "--max-turns", "9", "--approve", "all", env=ELSEWHERE)
+    got = convo("resume", "state.json", *agent_flags(), *paused, *flags, "--approve", "all", "-o", "state.json")
+    assert (stored_runs(home)[0].status, len(tool_runs())) == (status, 2), got.err
+    on = launch("resume", "state.json", *agent_flags(), *paused, "--max-turns", "9", "--approve", "all", env=ELSEWHERE)
     assert ("has already ended" in on.err) == (status == "done"), on.err
-    assert len(ran()) == 2
+    assert len(tool_runs()) == 2
 
 
 @pytest.mark.parametrize(
@@ -245,18 +262,18 @@ def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
 def test_that_the_file_can_be_written_is_known_before_a_tool_runs(
     out: str, exit_: int, says: str, paused: tuple[str, str], convo: Convo
 ) -> None:
-    refused(convo("resume", "mine", *agents(), *paused, "--approve", "all", "-o", out), exit_, says)
+    refused(convo("resume", "mine", *agent_flags(), *paused, "--approve", "all", "-o", out), exit_, says)
 
 
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
 def test_max_turns_counts_the_model_calls_of_the_whole_run(handle: str, convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted(REFUND, again, BACK)
-    convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back")
-    flags = (*agents(), *model, "--approve", "all", "--always")
+    model = scripted_flags(REFUND, again, PAID_BACK)
+    convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back")
+    flags = (*agent_flags(), *model, "--approve", "all", "--always")
     got = convo("resume", handle, *flags, "--max-turns", "2")
     assert (got.exit, "Max turns (2) exceeded" in got.err) == (1, True), got.err
-    assert ran() == ["refund A1 500", "refund A2 1"]
+    assert tool_runs() == ["refund A1 500", "refund A2 1"]
 
 
 # -- a pause inside an agent tool --------------------------------------------------------------------
@@ -265,7 +282,9 @@ def test_max_turns_counts_the_model_calls_of_the_whole_run(handle: str, convo: C
 @pytest.fixture
 def inside(convo: Convo, home: Path) -> tuple[str, str]:
     """A run that waits for a refund inside an agent tool, written into state.json; the flags of its agents."""
-    flags = boss(outer=scripted(ASK_DESK, BACK), inner=scripted(REFUND, {"text": "The desk has paid."}))
+    flags = nested_agent_flags(
+        outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, {"text": "The desk has paid."})
+    )
     got = convo("chat", *flags, "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
     return flags
@@ -286,33 +305,33 @@ def test_a_pause_inside_an_agent_tool_goes_on_from_the_file_that_was_written(
         out = ("-o", "state.json") if way == "in place" else ()
         got = convo("resume", "state.json", *inside, "--approve", word, *out)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
     assert outputs(home, "mine") == ["The desk has paid."]
 
 
 def test_a_state_of_an_earlier_pause_inside_an_agent_tool_is_refused(convo: Convo, home: Path) -> None:
     """The outer run has not moved since: the run inside has, and its next call has the id of the one before."""
     again = {"call": {**REFUND["call"], "arguments": {"order": "A2", "cents": 1}}}
-    flags = boss(outer=scripted(ASK_DESK, BACK), inner=scripted(REFUND, again))
+    flags = nested_agent_flags(outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, again))
     convo("chat", *flags, "--state", "old.json", "-n", "mine", "pay back")
     assert convo("resume", "old.json", *flags, "--approve", "c1").exit == 3
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
     got = convo("resume", "old.json", *flags, "--approve", "c1")
     assert (got.exit, "has continued since" in got.err) == (1, True)
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
 
 
 def test_a_rejection_inside_an_agent_tool_reaches_the_agent_there(
     inside: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     got = convo("resume", "state.json", *inside, "--reject", "c1=not today")
-    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", [])
+    assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", [])
 
 
 # -- an earlier decision ------------------------------------------------------------------------------
 
 
-def decide(convo: Convo, way: str, *words: str) -> Got:
+def decide(convo: Convo, way: str, *words: str) -> CommandResult:
     """Decide on the paused run in one of the ways there are; nothing is performed but with --agent."""
     if way == "inbox":
         return convo("approvals", "approve" if words[0] == "--approve" else "reject", *words[1:])
@@ -332,10 +351,10 @@ def test_all_and_names_leave_a_rejection_as_it_is_wherever_it_was_made(
         got = decide(convo, way, "--approve", word)
         assert got.err.splitlines()[0] == "approved refund (c2)"
         assert "refund (c1) remains rejected; to change it: --approve c1" in got.err
-    got = convo("resume", handle, *agents(), *paused, "--approve", word)
+    got = convo("resume", handle, *agent_flags(), *paused, "--approve", word)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert "refund (c1) remains rejected; to change it: --approve c1" in got.err
-    assert ran() == ["refund A2 200"]
+    assert tool_runs() == ["refund A2 200"]
     assert outputs(home, "mine")[0] == "not today"
 
 
@@ -349,22 +368,22 @@ def test_the_id_of_a_decided_call_changes_the_decision_with_agents_as_without(
     assert decide(convo, way, "--reject", "c1").exit in (0, 3)
     assert "approved refund (c1), was rejected" in decide(convo, way, "--approve", "c1").err
     assert "rejected refund (c1), was approved" in decide(convo, way, "--reject", "c1").err
-    got = convo("resume", handle, *agents(), *paused, "--approve", "c1", "--approve", "c2")
+    got = convo("resume", handle, *agent_flags(), *paused, "--approve", "c1", "--approve", "c2")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert got.err.splitlines()[:2] == ["approved refund (c1), was rejected", "approved refund (c2)"]
-    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
 def test_a_state_from_elsewhere_is_decided_on_by_the_same_rule(paused: tuple[str, str], launch: Launch) -> None:
     for words in (["--reject", "c1"], ["--approve", "all"]):
         got = launch("resume", "state.json", "--decide-only", "-o", "state.json", *words)
         assert got.exit in (0, 3)
-    flags = ("resume", "state.json", *agents(), *paused)
+    flags = ("resume", "state.json", *agent_flags(), *paused)
     got = launch(*flags, "--approve", "refund", "--reject", "c2=no", env=ELSEWHERE)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert "rejected refund (c2), was approved" in got.err
     assert "refund (c1) remains rejected" in got.err
-    assert ran() == []
+    assert tool_runs() == []
 
 
 def test_a_file_and_a_store_that_decided_differently_are_not_gone_on_with(
@@ -372,24 +391,24 @@ def test_a_file_and_a_store_that_decided_differently_are_not_gone_on_with(
 ) -> None:
     assert convo("approvals", "approve", "c1", "c2").exit == 0
     assert convo("resume", "state.json", "--decide-only", "-o", "no.json", "--reject", "c1").exit == 3
-    got = convo("resume", "no.json", *agents(), *paused)
+    got = convo("resume", "no.json", *agent_flags(), *paused)
     refused(got, 1, "c1 is rejected in no.json and approved in the store")
     assert "try: --approve c1 or --reject c1 to choose the decision" in got.err
-    got = convo("resume", "no.json", *agents(), *paused, "--reject", "c1")
-    assert (got.exit, ran()) == (0, ["refund A2 200"]), got.err
+    got = convo("resume", "no.json", *agent_flags(), *paused, "--reject", "c1")
+    assert (got.exit, tool_runs()) == (0, ["refund A2 200"]), got.err
 
 
 def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls_too(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
     for name, decided_in_the_file in (("one", False), ("two", True)):
-        model = scripted(REFUND, again, BACK)
-        convo("chat", *agents(), *model, "-n", name, "--state", "state.json", "pay back")
+        model = scripted_flags(REFUND, again, PAID_BACK)
+        convo("chat", *agent_flags(), *model, "-n", name, "--state", "state.json", "pay back")
         words = ("--reject", "refund=ask Ann first", "--always")
         if decided_in_the_file:
             assert convo("resume", "state.json", "--decide-only", "-o", "state.json", *words).exit == 0
-            got = convo("resume", "state.json", *agents(), *model)
+            got = convo("resume", "state.json", *agent_flags(), *model)
         else:
-            got = convo("resume", "state.json", *agents(), *model, *words)
+            got = convo("resume", "state.json", *agent_flags(), *model, *words)
         assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
         assert outputs(home, name) == ["ask Ann first", "ask Ann first"]
 
@@ -398,16 +417,16 @@ def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls_too(convo: Conv
 
 
 def test_a_state_goes_on_in_a_store_that_never_heard_of_it(paused: tuple[str, str], launch: Launch) -> None:
-    flags = (*agents(), *paused)
+    flags = (*agent_flags(), *paused)
     first = launch("resume", "state.json", *flags, "--approve", "c2", env=ELSEWHERE)
-    assert (first.exit, ran()) == (3, ["refund A2 200"])
+    assert (first.exit, tool_runs()) == (3, ["refund A2 200"])
     again = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
     assert (again.exit, again.out) == (0, "Paid back.\n")
-    assert ran() == ["refund A2 200", "refund A1 100"]
+    assert tool_runs() == ["refund A2 200", "refund A1 100"]
     third = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
     assert (third.exit, third.out) == (1, "")
     assert "has already ended" in third.err
-    assert len(ran()) == 2
+    assert len(tool_runs()) == 2
 
 
 def test_what_convo_does_not_model_travels_through_the_next_pause(paused: tuple[str, str], launch: Launch) -> None:
@@ -415,7 +434,7 @@ def test_what_convo_does_not_model_travels_through_the_next_pause(paused: tuple[
     del document["convo"]
     document["trace"] = {"object": "trace", "id": "trace_1", "workflow_name": "w", "group_id": None, "metadata": None}
     Path("foreign.json").write_text(json.dumps(document))
-    got = launch("resume", "foreign.json", *agents(), *paused, "--approve", "c1", "-o", "next.json", env=ELSEWHERE)
+    got = launch("resume", "foreign.json", *agent_flags(), *paused, "--approve", "c1", "-o", "next.json", env=ELSEWHERE)
     assert got.exit == 3, got.err
     after = json.loads(Path("next.json").read_text())
     assert after["trace"] == document["trace"]
@@ -431,37 +450,37 @@ def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
     async def held(store: Store) -> None:
         await store.acquire_lease(f"state {item_hash(document)}", "other@elsewhere:1:1", 60)
 
-    from_store(home, held)
-    got = convo("resume", "state.json", *agents(), *paused, "--approve", "all")
-    assert (got.exit, got.out, ran()) == (1, "", [])
+    read_from_store(home, held)
+    got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
+    assert (got.exit, got.out, tool_runs()) == (1, "", [])
     assert "is open in another process" in got.err
     assert "try: wait until that process ends" in got.err
 
 
 def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[str, str], launch: Launch) -> None:
-    flags = ("resume", "state.json", *agents(), *paused, "--approve", "all")
+    flags = ("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
     with ThreadPoolExecutor() as pool:
         got = [one.result() for one in [pool.submit(launch, *flags, env=ELSEWHERE) for _ in range(2)]]
     assert sorted(one.exit for one in got) == [0, 1]
-    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
     (second,) = [one.err for one in got if one.exit]
     assert "is open in another process" in second or "has already ended" in second
 
 
 @pytest.mark.parametrize("owner", ["--conversation", "--chain"])
 def test_a_history_that_a_server_holds_is_gone_on_with_there(
-    owner: str, server: Loopback, launch: Launch, convo: Convo, home: Path
+    owner: str, server: LoopbackServer, launch: Launch, convo: Convo, home: Path
 ) -> None:
     """What the server has is not sent again; a store that never heard of it reads it from the server."""
-    server.replies(LOOK_UP, REFUND, BACK)
-    got = convo("chat", owner, *agents(), "--state", "state.json", "-n", "mine", "pay back")
+    server.replies(LOOK_UP, REFUND, PAID_BACK)
+    got = convo("chat", owner, *agent_flags(), "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
     shown = convo("inspect", "./state.json", "--json").json()
     handle = shown["conversation_id"] if owner == "--conversation" else shown["previous_response_id"]
     assert handle
-    on = launch("resume", "state.json", *agents(), "--approve", "c1", env=ELSEWHERE)
+    on = launch("resume", "state.json", *agent_flags(), "--approve", "c1", env=ELSEWHERE)
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
-    assert ran() == ["look_up A1", "refund A1 500"]
+    assert tool_runs() == ["look_up A1", "refund A1 500"]
     last = server.bodies[-1]
     assert [item["type"] for item in last["input"]] == ["function_call_output"]
     assert handle in (last.get("conversation"), last.get("previous_response_id"))
@@ -497,11 +516,11 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(
     convo: Convo,
     home: Path,
 ) -> None:
-    before = runs(home), Path("state.json").read_bytes(), kept(home, "mine")
+    before = stored_runs(home), Path("state.json").read_bytes(), stored_conversation(home, "mine")
     Path("other").mkdir()
     Path("other/bot.py").write_text(text)
     refused(convo("resume", handle, "--agent", f"other/bot.py:{name}", *paused, *argv), exit_, says)
-    assert (runs(home), Path("state.json").read_bytes(), kept(home, "mine")) == before
+    assert (stored_runs(home), Path("state.json").read_bytes(), stored_conversation(home, "mine")) == before
 
 
 @pytest.mark.parametrize(
@@ -519,7 +538,7 @@ def test_a_foreign_state_that_does_not_fit_makes_no_session(
     Path("other/bot.py").write_text(text)
     got = launch("resume", "state.json", "--agent", f"other/bot.py:{name}", *paused, *argv, env=ELSEWHERE)
     refused(got, exit_, says)
-    assert not Path("elsewhere").joinpath(DATABASE).exists() or sessions(Path("elsewhere")) == []
+    assert not Path("elsewhere").joinpath(DATABASE).exists() or stored_sessions(Path("elsewhere")) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
-from tests.running import Convo
+from tests.command_runner import Convo
 from tests.runstate.snapshots import malformed, snapshot
 
 MIXED = "0.24.0__schema1.21__parallel_mixed_decided.json"

@@ -5,17 +5,26 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.cli.agenting import BACK, REFUND, agents, paused_files
-from tests.cli.chatting import scripted
-from tests.cli.held import DATABASE
-from tests.running import Convo, Launch
+from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files
+from tests.cli.chat_commands import scripted_flags
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo, Launch
 
 SECRET = "xylophonic"
 
 
 def paused(convo: Convo, name: str, *more: str) -> str:
     """A session with a paused run and private words in it; the run's id."""
-    got = convo("chat", *agents(), *scripted(REFUND, BACK), "-n", name, *more, "--json", f"pay {SECRET} back, {name}")
+    got = convo(
+        "chat",
+        *agent_flags(),
+        *scripted_flags(REFUND, PAID_BACK),
+        "-n",
+        name,
+        *more,
+        "--json",
+        f"pay {SECRET} back, {name}",
+    )
     assert got.exit == 3, got.err
     return str(got.json()["run"])
 
@@ -46,7 +55,9 @@ def test_so_do_those_of_a_run_that_came_from_elsewhere(
 ) -> None:
     run = paused(convo, "u", "--state", "u.json")
     other = tmp_path / "other"
-    on = launch("resume", "u.json", *agents(), *scripted(REFUND, BACK), "--json", env={"CONVO_HOME": str(other)})
+    on = launch(
+        "resume", "u.json", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--json", env={"CONVO_HOME": str(other)}
+    )
     assert on.exit == 3, on.err
     came = on.json()["run"]
     assert own_files(other) == [f"{came}.base.json", f"{came}.json"]
@@ -67,8 +78,10 @@ def test_those_of_every_run_of_a_session_are_told_and_of_one_that_has_ended_too(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     paused(convo, "u", "--state", "a.json")
-    assert convo("resume", "a.json", *agents(), *scripted(REFUND, BACK), "--approve", "all").exit == 0
-    again = convo("chat", "--from", "u", *agents(), *scripted(BACK, REFUND), "--state", "b.json", "again")
+    assert convo("resume", "a.json", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--approve", "all").exit == 0
+    again = convo(
+        "chat", "--from", "u", *agent_flags(), *scripted_flags(PAID_BACK, REFUND), "--state", "b.json", "again"
+    )
     assert again.exit == 3, again.err
     assert len(own_files(home)) == 2
     stay = "; ".join(f"the file {tmp_path / name} is kept" for name in ("b.json", "a.json"))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.agenting import BACK, REFUND, agents, ran, runs
-from tests.cli.chatting import scripted
-from tests.cli.held import Story, Teller, held
+from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
+from tests.cli.chat_commands import scripted_flags
+from tests.cli.stored_chats import ChatScript, ChatWriter, write_chats
 from tests.cli.test_approvals import waits
-from tests.running import Convo
+from tests.command_runner import Convo
 from tests.runs.test_stored_approvals import paused
 
 COMMANDS = (
@@ -27,18 +27,18 @@ COMMANDS = (
 )
 
 
-def two(one: str, other: str) -> Story:
+def two(one: str, other: str) -> ChatScript:
     """Two sessions, and the ids of their runs."""
 
-    async def story(teller: Teller) -> None:
-        await waits("shop", paused(), one)(teller)
-        await waits("other", paused(), other)(teller)
+    async def story(writer: ChatWriter) -> None:
+        await waits("shop", paused(), one)(writer)
+        await waits("other", paused(), other)(writer)
 
     return story
 
 
 def test_every_command_takes_a_run_and_its_unique_beginning_for_its_session(convo: Convo, home: Path) -> None:
-    held(home, two("run_71", "run_8"))
+    write_chats(home, two("run_71", "run_8"))
     for command in COMMANDS:
         session = convo(*shlex.split(command.replace("HANDLE", "shop")))
         for handle in ("run_71", "run_7"):
@@ -50,7 +50,7 @@ def test_every_command_takes_a_run_and_its_unique_beginning_for_its_session(conv
 
 
 def test_a_beginning_that_two_runs_have_is_refused_with_both(convo: Convo, home: Path) -> None:
-    held(home, two("run_71", "run_72"))
+    write_chats(home, two("run_71", "run_72"))
     for command in ("inspect", "resume"):
         got = convo(command, "run_7")
         assert (got.exit, "run_71" in got.err, "run_72" in got.err) == (2, True, True)
@@ -60,7 +60,7 @@ def test_resume_goes_on_with_the_run_that_a_beginning_names(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model = scripted(REFUND, BACK)
-    assert convo("chat", *agents(), *model, "-n", "mine", "back").exit == 3
-    got = convo("resume", runs(home)[0].id[:8], *agents(), *model, "--approve", "all")
-    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+    model = scripted_flags(REFUND, PAID_BACK)
+    assert convo("chat", *agent_flags(), *model, "-n", "mine", "back").exit == 3
+    got = convo("resume", stored_runs(home)[0].id[:8], *agent_flags(), *model, "--approve", "all")
+    assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err

@@ -8,9 +8,18 @@ from subprocess import Popen
 
 import pytest
 
-from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran, runs, two_refunds
-from tests.cli.chatting import kept, scripted
-from tests.running import Convo, Launch, Start
+from tests.cli.agent_files import (
+    AGENTS,
+    LOOK_UP,
+    PAID_BACK,
+    REFUND,
+    agent_flags,
+    stored_runs,
+    tool_runs,
+    two_refund_calls,
+)
+from tests.cli.chat_commands import scripted_flags, stored_conversation
+from tests.command_runner import Convo, Launch, Start
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -24,9 +33,9 @@ HANGS = AGENTS.replace(
 @pytest.fixture
 def killed(start: Start, home: Path) -> tuple[str, str]:
     """A run that was killed while its tool ran; the flags of its model."""
-    model = scripted(LOOK_UP, BACK)
-    kill_once_started(start("chat", *agents("desk", HANGS.replace("WAIT", "60")), *model, "-n", "mine", "A1?"))
-    agents("desk", AGENTS)
+    model = scripted_flags(LOOK_UP, PAID_BACK)
+    kill_once_started(start("chat", *agent_flags("desk", HANGS.replace("WAIT", "60")), *model, "-n", "mine", "A1?"))
+    agent_flags("desk", AGENTS)
     return model
 
 
@@ -38,17 +47,17 @@ def kill_once_started(process: Popen[str]) -> None:
 
 
 def outputs(home: Path) -> list[str]:
-    return [item["output"] for item in kept(home, "mine")[0] if item["type"] == "function_call_output"]
+    return [item["output"] for item in stored_conversation(home, "mine")[0] if item["type"] == "function_call_output"]
 
 
 def test_a_call_that_left_no_result_comes_back_as_a_question(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "mine", *agents(), *killed, "--json")
+    got = convo("resume", "mine", *agent_flags(), *killed, "--json")
     told = got.json()
     assert got.exit == 3
     assert [(one["call_id"], one["unknown"]) for one in told["pending"]] == [("c0", True)]
     assert told["state_file"] is None
     assert "outcome is unknown; the Agents SDK would run it again" in got.err
-    assert ran() == ["look_up A1"]
+    assert tool_runs() == ["look_up A1"]
     assert "look_up, outcome unknown" in convo("approvals").out
 
 
@@ -64,54 +73,54 @@ def test_a_call_that_left_no_result_comes_back_as_a_question(killed: tuple[str, 
 def test_a_person_says_what_became_of_it(
     argv: list[str], ran_after: list[str], output: str, killed: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    got = convo("resume", "mine", *agents(), *killed, *argv)
+    got = convo("resume", "mine", *agent_flags(), *killed, *argv)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    assert ran() == ran_after
+    assert tool_runs() == ran_after
     assert outputs(home) == [output]
 
 
 def test_nothing_is_said_past_a_run_that_was_cut_off(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    for flags in ((*agents(), *killed), killed):
+    for flags in ((*agent_flags(), *killed), killed):
         got = convo("chat", "-c", *flags, "and?")
         assert (got.exit, got.out) == (1, "")
         assert "its calls have no output yet\n  try: convo resume mine --agent" in got.err
-    assert ran() == ["look_up A1"]
+    assert tool_runs() == ["look_up A1"]
 
 
 def test_an_unknown_outcome_is_not_approved(killed: tuple[str, str], convo: Convo, home: Path) -> None:
     for word in ("c0", "look_up", "all"):
-        got = convo("resume", "mine", *agents(), *killed, "--approve", word)
+        got = convo("resume", "mine", *agent_flags(), *killed, "--approve", word)
         assert got.exit == 2
         assert "c0 was started and its outcome is unknown\n  try: --rerun c0, --output c0=TEXT, or --abort" in got.err
-    assert ran() == ["look_up A1"]
+    assert tool_runs() == ["look_up A1"]
 
 
 def test_a_decision_from_before_is_no_answer_to_what_became_of_it(start: Start, convo: Convo, home: Path) -> None:
     """A script that tries again must not make a tool run twice."""
-    model = scripted(REFUND, BACK)
+    model = scripted_flags(REFUND, PAID_BACK)
     slow = AGENTS.replace(
         'note(f"refund {order} {cents}")', 'note("refund")\n    print("STARTED", flush=True)\n    WAIT'
     )
-    assert convo("chat", *agents("desk"), *model, "-n", "mine", "--state", "state.json", "back").exit == 3
+    assert convo("chat", *agent_flags("desk"), *model, "-n", "mine", "--state", "state.json", "back").exit == 3
     assert convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1").exit == 0
     hangs = slow.replace("WAIT", "import time; time.sleep(60)")
-    kill_once_started(start("resume", "decided.json", *agents("desk", hangs), *model))
-    agents("desk", slow.replace("WAIT", "pass"))
+    kill_once_started(start("resume", "decided.json", *agent_flags("desk", hangs), *model))
+    agent_flags("desk", slow.replace("WAIT", "pass"))
     for _ in range(3):
-        got = convo("resume", "decided.json", *agents("desk", slow.replace("WAIT", "pass")), *model)
+        got = convo("resume", "decided.json", *agent_flags("desk", slow.replace("WAIT", "pass")), *model)
         assert got.exit == 3
         assert "its outcome is unknown" in got.err
         assert got.err.endswith("--agent bot.py:desk with --rerun c1, --output c1=TEXT, or --abort\n")
         assert got.err.count("no state file was written") == 1
-    assert ran() == ["refund"]
+    assert tool_runs() == ["refund"]
 
 
 def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo: Convo, home: Path) -> None:
     """The call that it speaks of has its output; the answer was cut off."""
     slow = {"text": "one two three four five six seven eight nine ten " * 10}
-    model = scripted(REFUND, slow, delay_s=0.05)
-    assert convo("chat", *agents(), *model, "-n", "mine", "back").exit == 3
-    argv = ("resume", "mine", *agents(), *model)
+    model = scripted_flags(REFUND, slow, delay_s=0.05)
+    assert convo("chat", *agent_flags(), *model, "-n", "mine", "back").exit == 3
+    argv = ("resume", "mine", *agent_flags(), *model)
     process = start(*argv, "--approve", "c1")
     assert process.stdout
     process.stdout.read(8)
@@ -120,11 +129,11 @@ def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo:
     for word in ("c9", "look_up", "c1=no"):
         wrong = convo(*argv, "--reject" if "=" in word else "--approve", word.replace("c1", "c9"))
         assert (wrong.exit, wrong.out) == (5, "")
-    fast = scripted(REFUND, slow)
-    got = convo("resume", "mine", *agents(), *fast, "--approve", "c1", "--json")
+    fast = scripted_flags(REFUND, slow)
+    got = convo("resume", "mine", *agent_flags(), *fast, "--approve", "c1", "--json")
     assert (got.exit, got.json()["output_text"]) == (0, slow["text"]), got.err
     assert "no calls are pending any more; resuming the run\n" in got.err
-    assert len(ran()) == 1
+    assert len(tool_runs()) == 1
 
 
 @pytest.mark.parametrize("needed", [True, False])
@@ -132,39 +141,39 @@ def test_a_decision_waits_for_what_is_not_known_to_wait(needed: bool, start: Sta
     """Killed while a function says whether its tool needs approval: that is asked again before anything counts."""
     asks = "def asks(context, arguments):\n    ASKS\n    return NEEDED\n\n@tool(needs_approval=asks)\ndef refund"
     text = AGENTS.replace("@tool(needs_approval=True)\ndef refund", asks.replace("NEEDED", str(needed)))
-    model = scripted(REFUND, BACK)
+    model = scripted_flags(REFUND, PAID_BACK)
     hangs = text.replace("ASKS", 'print("STARTED", flush=True)\n    import time\n    time.sleep(60)')
-    kill_once_started(start("chat", *agents("desk", hangs), *model, "-n", "mine", "back"))
-    argv = ("resume", "mine", *agents("desk", text.replace("ASKS", "pass")), *model, "--approve", "c1")
+    kill_once_started(start("chat", *agent_flags("desk", hangs), *model, "-n", "mine", "back"))
+    argv = ("resume", "mine", *agent_flags("desk", text.replace("ASKS", "pass")), *model, "--approve", "c1")
     got = convo(*argv)
     assert "the pending calls are not known yet; resuming the run to find them\n" in got.err
     assert (got.exit, got.out) == ((3, "") if needed else (0, "Paid back.\n")), got.err
     if needed:
-        assert ran() == []
+        assert tool_runs() == []
         assert convo(*argv).out == "Paid back.\n"
-    assert len(ran()) == 1
+    assert len(tool_runs()) == 1
 
 
 def test_a_run_with_an_unknown_outcome_can_be_ended(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    assert convo("resume", "mine", *agents(), *killed, "--abort").exit == 0
-    assert (runs(home)[0].status, len(outputs(home))) == ("stopped", 1)
-    assert convo("chat", "-c", *agents(), *killed, "and?").exit == 0
-    assert ran() == ["look_up A1"]
+    assert convo("resume", "mine", *agent_flags(), *killed, "--abort").exit == 0
+    assert (stored_runs(home)[0].status, len(outputs(home))) == ("stopped", 1)
+    assert convo("chat", "-c", *agent_flags(), *killed, "and?").exit == 0
+    assert tool_runs() == ["look_up A1"]
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(start: Start, convo: Convo, home: Path) -> None:
     slow = {"text": "one two three four five six seven eight nine ten " * 10}
-    model = scripted(LOOK_UP, slow, chunk=4, delay_s=0.25)
-    process = start("chat", *agents(), *model, "-n", "mine", "A1?")
+    model = scripted_flags(LOOK_UP, slow, chunk=4, delay_s=0.25)
+    process = start("chat", *agent_flags(), *model, "-n", "mine", "A1?")
     assert process.stdout
     process.stdout.read(4)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; to resume: convo resume mine --agent bot.py:desk" in err
-    got = convo("resume", "mine", *agents(), *scripted(LOOK_UP, {"text": "Five."}))
+    got = convo("resume", "mine", *agent_flags(), *scripted_flags(LOOK_UP, {"text": "Five."}))
     assert (got.exit, got.out) == (0, "Five.\n"), got.err
-    assert ran() == ["look_up A1"]
+    assert tool_runs() == ["look_up A1"]
 
 
 SLOW_REFUND = AGENTS.replace(
@@ -177,9 +186,9 @@ SLOW_REFUND = AGENTS.replace(
 def test_a_run_that_is_stopped_while_a_tool_runs_leaves_a_file_that_runs_nothing_again(
     convo: Convo, start: Start, launch: Launch, home: Path
 ) -> None:
-    model = two_refunds()
-    convo("chat", *agents(text=SLOW_REFUND), *model, "--state", "state.json", "-n", "mine", "pay back")
-    flags = ("resume", "state.json", *agents(text=SLOW_REFUND), *model)
+    model = two_refund_calls()
+    convo("chat", *agent_flags(text=SLOW_REFUND), *model, "--state", "state.json", "-n", "mine", "pay back")
+    flags = ("resume", "state.json", *agent_flags(text=SLOW_REFUND), *model)
     process = start(*flags, "--approve", "all", "-o", "state.json")
     assert process.stderr
     assert "STARTED\n" in iter(process.stderr.readline, "")
@@ -191,7 +200,7 @@ def test_a_run_that_is_stopped_while_a_tool_runs_leaves_a_file_that_runs_nothing
     for env in ({"CONVO_HOME": "elsewhere"}, {}):
         got = launch(*flags, "--approve", "c2", env=env)
         assert (got.exit, "c2 was started and its outcome is unknown" in got.err) == (2, True), got.err
-    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
     on = launch(*flags, *(f"--output={call}=paid" for call in unknown), env={"CONVO_HOME": "elsewhere"})
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
-    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]

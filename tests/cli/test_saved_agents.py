@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.agenting import AGENTS, BACK, REFUND, agents, ran, runs
-from tests.cli.chatting import ECHO, scripted
-from tests.cli.held import DATABASE
-from tests.cli.served import serving
-from tests.running import Convo, Launch
-from tests.terminal.terminal import at_terminal
+from tests.cli.agent_files import AGENTS, PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
+from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.cli.serve_process import run_serve
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo, Launch
+from tests.terminal.pty_session import at_terminal
 
 MARKED = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "imported.txt")).write_text("yes")\n'
 
@@ -21,16 +21,16 @@ MARKED = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "importe
 @pytest.fixture
 def talked(convo: Convo, home: Path) -> tuple[str, str]:
     """A session in which an agent has answered; the flags of its model."""
-    model = scripted({"text": "Hello."}, REFUND, BACK)
-    got = convo("chat", *agents(), *model, "-n", "mine", "hi")
+    model = scripted_flags({"text": "Hello."}, REFUND, PAID_BACK)
+    got = convo("chat", *agent_flags(), *model, "-n", "mine", "hi")
     assert got.exit == 0, got.err
     return model
 
 
 @pytest.fixture
 def paused(convo: Convo, home: Path) -> tuple[str, str]:
-    model = scripted(REFUND, BACK)
-    assert convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
+    model = scripted_flags(REFUND, PAID_BACK)
+    assert convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
     return model
 
 
@@ -62,7 +62,7 @@ def test_the_next_request_is_shown_as_the_agents_would_make_it(talked: tuple[str
 def test_a_fork_remembers_the_agents_too(talked: tuple[str, str], convo: Convo) -> None:
     assert convo("chat", "--fork", "mine", "-n", "other", "pay back").exit == 3
     got = convo("resume", "other", "--approve", "all")
-    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+    assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
 def test_a_flag_wins_over_what_is_remembered(talked: tuple[str, str], convo: Convo) -> None:
@@ -85,7 +85,7 @@ def test_a_file_that_is_gone_is_refused_and_nothing_is_asked(
     argv: list[str], paused: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     Path("bot.py").unlink()
-    before = runs(home)
+    before = stored_runs(home)
     got = convo(*argv)
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
@@ -93,7 +93,7 @@ def test_a_file_that_is_gone_is_refused_and_nothing_is_asked(
         "  try: name them with --agent FILE.py:NAME"
         + ("; or continue without agents: --agent none\n" if argv[0] == "chat" else "\n")
     )
-    assert runs(home) == before
+    assert stored_runs(home) == before
 
 
 @pytest.mark.parametrize("handle", ["state.json", "mine", "@last", "-"])
@@ -102,7 +102,7 @@ def test_a_run_that_this_store_knows_is_resumed_without_naming_its_agents(
 ) -> None:
     text = Path("state.json").read_text() if handle == "-" else ""
     got = convo("resume", handle, "--approve", "all", stdin=text)
-    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+    assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
 def test_a_state_from_elsewhere_that_was_resumed_here_once_is_known(
@@ -110,10 +110,10 @@ def test_a_state_from_elsewhere_that_was_resumed_here_once_is_known(
 ) -> None:
     env = {"CONVO_HOME": "elsewhere"}
     got = launch("resume", "state.json", "--approve", "all", env=env)
-    assert (got.exit, "needs its agents, and none were given" in got.err, ran()) == (2, True, [])
-    assert launch("resume", "state.json", *agents(), *paused, env=env).exit == 3
+    assert (got.exit, "needs its agents, and none were given" in got.err, tool_runs()) == (2, True, [])
+    assert launch("resume", "state.json", *agent_flags(), *paused, env=env).exit == 3
     got = launch("resume", "state.json", "--approve", "all", env=env)
-    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+    assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
 def test_a_state_file_never_says_which_file_the_agents_are_in(paused: tuple[str, str], convo: Convo) -> None:
@@ -136,12 +136,15 @@ def test_a_state_file_never_says_which_file_the_agents_are_in(paused: tuple[str,
 def test_a_store_from_somebody_else_imports_nothing(
     key: str, argv: list[str], convo: Convo, launch: Launch, home: Path
 ) -> None:
-    model = scripted(REFUND, BACK)
-    convo("chat", *agents(text=MARKED), *model, "-n", "mine", "pay back")
+    model = scripted_flags(REFUND, PAID_BACK)
+    convo("chat", *agent_flags(text=MARKED), *model, "-n", "mine", "pay back")
     Path("imported.txt").unlink(missing_ok=True)
     other = Path("other")
     if key == "another":
-        assert launch("chat", *agents(text=AGENTS), "-m", "scripted/echo", "hi", env={"CONVO_HOME": "other"}).exit == 0
+        assert (
+            launch("chat", *agent_flags(text=AGENTS), "-m", "scripted/echo", "hi", env={"CONVO_HOME": "other"}).exit
+            == 0
+        )
     (other / "data").mkdir(parents=True, exist_ok=True)
     for place in home.joinpath(DATABASE).parent.glob(home.joinpath(DATABASE).name + "*"):
         shutil.copy(place, other / place.relative_to(home))
@@ -177,12 +180,12 @@ def test_the_inbox_keeps_what_is_remembered(paused: tuple[str, str], convo: Conv
 
 
 def test_a_server_over_the_store_imports_no_agents(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    convo("chat", *agents(text=MARKED), *scripted(REFUND, BACK), "-n", "mine", "pay back")
+    convo("chat", *agent_flags(text=MARKED), *scripted_flags(REFUND, PAID_BACK), "-n", "mine", "pay back")
     Path("imported.txt").unlink()
-    with serving() as server:
+    with run_serve() as server:
         for path in ("/", "/v1/models", "/inspector/sessions"):
             server.http.get(path)
-        (run,) = runs(home)
+        (run,) = stored_runs(home)
         server.http.get(f"/inspector/sessions/{run.session_id}")
         server.ask("hi", model="scripted/echo")
     assert not Path("imported.txt").exists()

@@ -16,10 +16,10 @@ from convo.cli.app import make_root_group
 from convo.cli.commands.schema import SCHEMA_FILES
 from convo.history.records import Strategy
 from convo.models.weights import BUILT_IN_WEIGHTS
-from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
-from tests.cli.chatting import ECHO, LONG, scripted
-from tests.cli.held import Teller, held
-from tests.running import Convo, project_file
+from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.cli.chat_commands import ECHO, LONG, scripted_flags
+from tests.cli.stored_chats import ChatWriter, write_chats
+from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
 
 LINES = {"inspect", "lint", "import"}
@@ -145,13 +145,13 @@ class Trying:
 
 @pytest.fixture
 def tried(convo: Convo, home: Path) -> Trying:
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.SESSION, "mine", "hi", "and then?")
-        await teller.chat(Strategy.CHAIN, "chained", "hi", "and then?")
-        await teller.chat(Strategy.REPLAY, "file", "hi")
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.SESSION, "mine", "hi", "and then?")
+        await writer.chat(Strategy.CHAIN, "chained", "hi", "and then?")
+        await writer.chat(Strategy.REPLAY, "file", "hi")
 
-    held(home, story)
-    project_file('[aliases]\nfast = "scripted/echo"\n[prices."scripted/echo"]\ninput=1\noutput=2\n')
+    write_chats(home, story)
+    write_project_file('[aliases]\nfast = "scripted/echo"\n[prices."scripted/echo"]\ninput=1\noutput=2\n')
     return Trying(convo)
 
 
@@ -171,7 +171,7 @@ def talk(tried: Trying) -> None:
         tried("chat", *ECHO, f"--{owner}", "-n", f"by {owner}", "hello")
     tried("chat", *ECHO, "--max-output-tokens", "1", "hello there", exit=1)
     tried("chat --jsonl", *ECHO, "hello")
-    refused = scripted({"error": {"code": "odd", "message": "That is not taken", "status": 400}})
+    refused = scripted_flags({"error": {"code": "odd", "message": "That is not taken", "status": 400}})
     tried("chat --jsonl", *refused, "hello", exit=1)
     tried.fails("chat", *refused, "hello", "--json")
     tried.fails("chat", *refused, "hello", "--jsonl")
@@ -210,7 +210,7 @@ def move(tried: Trying) -> None:
 
 
 def shorten(tried: Trying) -> None:
-    brief = scripted({"text": "Short."}, {"text": LONG})
+    brief = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in (["-n", "long", "one"], ["--from", "long", "two"]):
         tried("chat", *brief, *words[:-1], f"{words[-1]} {LONG}")
     tried("compact", "long", "--preview")
@@ -218,14 +218,19 @@ def shorten(tried: Trying) -> None:
 
 
 def decide(tried: Trying) -> None:
-    refunds = scripted(REFUND, BACK)
-    tried("chat --jsonl", *agents(), *scripted(LOOK_UP, REFUND, BACK), "pay A1 back", exit=3)
+    refunds = scripted_flags(REFUND, PAID_BACK)
+    tried("chat --jsonl", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "pay A1 back", exit=3)
     for name in ("first", "second", "third"):
-        tried("chat", *agents(), *refunds, "-n", name, "pay A1 back", exit=3)
-    tried("chat", *agents("guarded"), *ECHO, "hello")
-    tried("chat --jsonl", *agents("guarded"), *ECHO, "you fool", exit=1)
-    tried("chat --jsonl", *agents("triage"), *scripted({"call": {"name": "transfer_to_billing"}}, BACK), "A1?")
-    tried("export", "first", "--format", "runstate", *agents(), "-o", "paused.json")
+        tried("chat", *agent_flags(), *refunds, "-n", name, "pay A1 back", exit=3)
+    tried("chat", *agent_flags("guarded"), *ECHO, "hello")
+    tried("chat --jsonl", *agent_flags("guarded"), *ECHO, "you fool", exit=1)
+    tried(
+        "chat --jsonl",
+        *agent_flags("triage"),
+        *scripted_flags({"call": {"name": "transfer_to_billing"}}, PAID_BACK),
+        "A1?",
+    )
+    tried("export", "first", "--format", "runstate", *agent_flags(), "-o", "paused.json")
     tried("resume", "./paused.json", "--decide-only", "-o", "decided.json", "--approve", "all")
     tried("resume", "./state.json", "--decide-only", "-o", "older.json", "--schema", "1.6")
     for name in ("approvals", "approvals list"):
@@ -234,8 +239,8 @@ def decide(tried: Trying) -> None:
     edit(tried)
     tried("approvals reject", "all", "--run", "second")
     tried("approvals approve", "all", "--run", "third")
-    tried("resume", "second", *agents(), *refunds)
-    tried("resume --jsonl", "third", *agents(), *refunds)
+    tried("resume", "second", *agent_flags(), *refunds)
+    tried("resume --jsonl", "third", *agent_flags(), *refunds)
 
 
 def edit(tried: Trying) -> None:

@@ -18,8 +18,8 @@ from convo.agents.sdk import from_object
 from convo.cli.agent_options import load_python_file
 from convo.errors import InputFault
 from convo.history.canonical import digest
-from tests.loopback import KEY, Loopback
-from tests.running import Convo
+from tests.command_runner import Convo
+from tests.loopback_server import KEY, LoopbackServer
 
 HEAD = """
 import json, pathlib
@@ -65,7 +65,7 @@ def say(folder: Path, agent: str) -> Any:
     return load_python_file(file).desk
 
 
-async def run_there(agent: Any, server: Loopback, said: str = "hello", context: Any = None, **more: Any) -> Any:
+async def run_there(agent: Any, server: LoopbackServer, said: str = "hello", context: Any = None, **more: Any) -> Any:
     """The SDK's own run against the same server."""
     async with AsyncOpenAI(base_url=server.url, api_key=KEY) as client:
         provider = OpenAIProvider(openai_client=client, use_responses=True)
@@ -148,7 +148,7 @@ CASES: list[tuple[str, str | None]] = [
 
 @pytest.mark.parametrize(("name", "model"), CASES)
 def test_the_same_requests_are_sent(
-    name: str, model: str | None, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, model: str | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     agent = say(tmp_path, SAME[name])
@@ -254,7 +254,7 @@ CALLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("given", [None, {"customer": "A1"}])
 def test_functions_are_given_the_same_context(
-    given: dict[str, str] | None, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, str] | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "desk.py").write_text(HEAD + RECORDING, encoding="utf-8")
@@ -290,7 +290,13 @@ def distinct(seen: Sequence[Mapping[str, Any]]) -> set[str]:
     ],
 )
 def test_a_final_output_of_a_type_is_printed_as_json(
-    kind: str, text: str, value: Any, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    text: str,
+    value: Any,
+    convo: Convo,
+    server: LoopbackServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     say(tmp_path, f'Agent(name="a", output_type={kind})')
@@ -318,7 +324,7 @@ def lines(out: str) -> list[Any]:
     ],
 )
 def test_a_hosted_tool_whose_calls_nobody_would_perform_is_refused_before_any_request(
-    tool: str, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tool: str, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "desk.toml").write_text(f"[agents.desk]\ntools = [{tool}]\n", encoding="utf-8")
@@ -328,7 +334,7 @@ def test_a_hosted_tool_whose_calls_nobody_would_perform_is_refused_before_any_re
 
 
 def test_a_shell_of_the_provider_is_offered_and_its_calls_are_the_providers_own(
-    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     say(tmp_path, 'Agent(name="a", tools=[ShellTool(environment={"type": "container_auto"})])')
@@ -344,7 +350,7 @@ def test_a_shell_of_the_provider_is_offered_and_its_calls_are_the_providers_own(
 
 
 def test_a_context_that_a_tool_changed_is_in_the_state_of_a_pause(
-    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
@@ -359,7 +365,7 @@ def test_a_context_that_a_tool_changed_is_in_the_state_of_a_pause(
 
 
 def test_usage_is_known_after_a_pause_in_another_command(
-    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
@@ -377,7 +383,7 @@ def test_usage_is_known_after_a_pause_in_another_command(
 
 
 def test_a_tool_that_decides_an_approval_fails_the_run_by_name(
-    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = HEAD + "@function_tool\ndef note(ctx: ToolContext) -> str:\n    ctx.approve_tool(None)\n    return 'x'\n"

@@ -9,9 +9,9 @@ import agents as sdk
 import pytest
 from agents import Agent, Runner, RunState, UserError, function_tool
 
-from tests.cli.agenting import BACK, REFUND, SDK, agents, runs
-from tests.cli.chatting import kept, scripted
-from tests.running import Convo, Launch
+from tests.cli.agent_files import PAID_BACK, REFUND, SDK, agent_flags, stored_runs
+from tests.cli.chat_commands import scripted_flags, stored_conversation
+from tests.command_runner import Convo, Launch
 from tests.runstate.sdk import Script
 
 CALL = {
@@ -38,7 +38,9 @@ def desk(model: Script) -> Agent[Any]:
 
 
 def test_convo_pauses_and_the_sdk_finishes(convo: Convo, home: Path) -> None:
-    got = convo("chat", *agents("desk", SDK), *scripted(REFUND, BACK), "--state", "state.json", "pay A1 back")
+    got = convo(
+        "chat", *agent_flags("desk", SDK), *scripted_flags(REFUND, PAID_BACK), "--state", "state.json", "pay A1 back"
+    )
     assert got.exit == 3
     model, written = Script([[]], at=1), Path("state.json").read_text()
 
@@ -61,17 +63,17 @@ def test_the_sdk_pauses_and_convo_finishes(convo: Convo, home: Path) -> None:
         return result.to_state().to_string()
 
     Path("state.json").write_text(asyncio.run(paused()))
-    model = scripted(REFUND, BACK)
-    got = convo("resume", "state.json", *agents("desk", SDK), *model, "--approve", "c1")
+    model = scripted_flags(REFUND, PAID_BACK)
+    got = convo("resume", "state.json", *agent_flags("desk", SDK), *model, "--approve", "c1")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    items, _ = kept(home, runs(home)[0].session_id)
+    items, _ = stored_conversation(home, stored_runs(home)[0].session_id)
     assert [item.get("type", "message") for item in items] == [
         "message",
         "function_call",
         "function_call_output",
         "message",
     ]
-    again = convo("resume", "state.json", *agents("desk", SDK), *model, "--approve", "c1")
+    again = convo("resume", "state.json", *agent_flags("desk", SDK), *model, "--approve", "c1")
     assert (again.exit, "has already ended" in again.err) == (1, True)
 
 
@@ -83,8 +85,8 @@ def test_the_sdk_pauses_twice_with_convo_in_between(convo: Convo, home: Path) ->
         return result.to_state().to_string()
 
     Path("state.json").write_text(asyncio.run(paused()))
-    model = scripted(REFUND, {"output": [second]}, BACK)
-    got = convo("resume", "state.json", *agents("desk", SDK), *model, "--approve", "c1", "-o", "next.json")
+    model = scripted_flags(REFUND, {"output": [second]}, PAID_BACK)
+    got = convo("resume", "state.json", *agent_flags("desk", SDK), *model, "--approve", "c1", "-o", "next.json")
     assert got.exit == 3, got.err
     document = json.loads(Path("next.json").read_text())
     assert [one["raw_item"]["call_id"] for one in document["current_step"]["data"]["interruptions"]] == ["c2"]
@@ -128,7 +130,7 @@ def test_an_input_filter_of_the_sdk_gets_the_sdks_own_data(
     name: str, says: str, items: list[str], convo: Convo, home: Path
 ) -> None:
     Path("who.json").write_text('{"customer": "A1"}')
-    flags = (*agents("desk", SDK + FILTERS), *scripted(BACK))
+    flags = (*agent_flags("desk", SDK + FILTERS), *scripted_flags(PAID_BACK))
     assert convo("chat", *flags, "-n", "mine", "hi").exit == 0
     got = convo("next", "mine", *flags, "--context", "who.json", "--input-filter", f"bot.py:{name}", "--json", "and?")
     assert got.exit == 0, got.err
@@ -138,7 +140,7 @@ def test_an_input_filter_of_the_sdk_gets_the_sdks_own_data(
 
 
 def test_an_input_filter_of_the_sdk_that_returns_something_else_is_named(convo: Convo, home: Path) -> None:
-    flags = (*agents("desk", SDK + FILTERS), *scripted(BACK))
+    flags = (*agent_flags("desk", SDK + FILTERS), *scripted_flags(PAID_BACK))
     got = convo("chat", *flags, "--input-filter", "bot.py:wrong", "hi")
     assert got.exit != 0
     assert "the input filter did not return a ModelInputData" in got.err
@@ -162,8 +164,8 @@ def test_agents_that_share_a_name_pause_into_a_state_that_convo_resumes(
     where: str, convo: Convo, launch: Launch, home: Path
 ) -> None:
     over = {"call": {"name": "pass_on", "call_id": "h0"}}
-    model = scripted(over, REFUND, BACK)
-    got = convo("chat", *agents("first", SHARED), *model, "--state", "state.json", "-n", "mine", "pay A1 back")
+    model = scripted_flags(over, REFUND, PAID_BACK)
+    got = convo("chat", *agent_flags("first", SHARED), *model, "--state", "state.json", "-n", "mine", "pay A1 back")
     assert got.exit == 3
     assert "several agents are named 'desk': convo can resume this state, the Agents SDK cannot" in got.err
     env = {"CONVO_HOME": "elsewhere"} if where != "here" else {}
@@ -176,7 +178,7 @@ def test_agents_that_share_a_name_pause_into_a_state_that_convo_resumes(
 
 
 def test_the_sdk_refuses_a_state_whose_agents_share_a_name(convo: Convo, home: Path) -> None:
-    convo("chat", *agents("first", SHARED), *scripted(REFUND), "--state", "state.json", "pay A1 back")
+    convo("chat", *agent_flags("first", SHARED), *scripted_flags(REFUND), "--state", "state.json", "pay A1 back")
     written = Path("state.json").read_text()
 
     async def read() -> Any:
@@ -188,7 +190,7 @@ def test_the_sdk_refuses_a_state_whose_agents_share_a_name(convo: Convo, home: P
 
 def test_the_sdk_goes_on_with_the_file_of_a_run_that_failed_and_runs_no_tool_again(convo: Convo, home: Path) -> None:
     refused = {"error": {"message": "broken", "status": 400}}
-    flags = (*agents("desk", SDK), *scripted(REFUND, refused))
+    flags = (*agent_flags("desk", SDK), *scripted_flags(REFUND, refused))
     assert convo("chat", *flags, "--state", "state.json", "pay A1 back").exit == 3
     assert convo("resume", "state.json", "--approve", "all", "-o", "state.json").exit == 1
     model, written = Script([[]], at=1), Path("state.json").read_text()

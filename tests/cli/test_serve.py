@@ -13,10 +13,10 @@ import pytest
 
 from convo.cli.serve import StoreFaultPrinter
 from convo.errors import StoreUnavailable
-from tests.cli.served import Server, serving, settings_file
+from tests.cli.serve_process import ServeProcess, config_flags, run_serve
 from tests.cli.test_streamed_text import answer as streamed_answer
-from tests.models.chat_server import serving as answering
-from tests.running import Convo
+from tests.command_runner import Convo
+from tests.models.chat_server import run_chat_server as answering
 
 ALIASES = '[aliases]\necho = "scripted/echo"\nslow = "scripted/{folder}/slow.json"\n'
 
@@ -25,10 +25,10 @@ ALIASES = '[aliases]\necho = "scripted/echo"\nslow = "scripted/{folder}/slow.jso
 def aliases(tmp_path: Path) -> tuple[str, str]:
     slow = {"replies": [{"text": "word " * 1000}], "delay_s": 0.05}
     (tmp_path / "slow.json").write_text(json.dumps(slow), encoding="utf-8")
-    return settings_file(tmp_path, ALIASES.format(folder=tmp_path))
+    return config_flags(tmp_path, ALIASES.format(folder=tmp_path))
 
 
-def streaming(server: Server) -> object:
+def streaming(server: ServeProcess) -> object:
     """A long answer that has begun; goes on as long as what is returned is held."""
     body = {"model": "slow", "input": "hi", "stream": True}
     stream = server.http.stream("POST", "/v1/responses", json=body)
@@ -41,36 +41,36 @@ def streaming(server: Server) -> object:
 def test_it_tells_its_address_in_one_line_and_ends_well_on_a_signal(
     aliases: tuple[str, str], number: signal.Signals
 ) -> None:
-    with serving("--store", "memory", before=aliases) as server:
+    with run_serve("--store", "memory", before=aliases) as server:
         assert server.ask("hello")["output"][0]["content"][0]["text"] == "hello"
-        code = server.end(number)
+        code = server.stop(number)
     assert (code, server.err) == (0, "")
-    assert re.fullmatch(r"convo serves http://127\.0\.0\.1:\d+/v1, store memory\n", server.line)
+    assert re.fullmatch(r"convo serves http://127\.0\.0\.1:\d+/v1, store memory\n", server.ready_line)
 
 
 def test_a_second_signal_ends_it_at_once(aliases: tuple[str, str]) -> None:
-    with serving("--store", "memory", before=aliases) as server:
+    with run_serve("--store", "memory", before=aliases) as server:
         held = streaming(server)
         server.process.send_signal(signal.SIGTERM)
         while listening(server):
             pass
-        code = server.end(signal.SIGTERM)
+        code = server.stop(signal.SIGTERM)
     assert code == -signal.SIGTERM
     assert held
 
 
 def test_an_end_that_waits_for_answers_says_so(aliases: tuple[str, str]) -> None:
-    with serving("--store", "memory", before=aliases) as server:
+    with run_serve("--store", "memory", before=aliases) as server:
         held = streaming(server)
         server.process.send_signal(signal.SIGINT)
         assert server.process.stderr
         said = server.process.stderr.readline()
-        server.end(signal.SIGINT)
+        server.stop(signal.SIGINT)
     assert said == "waiting up to 30 s for responses in progress; press Ctrl-C again to stop now\n"
     assert held
 
 
-def listening(server: Server) -> bool:
+def listening(server: ServeProcess) -> bool:
     """Whether it still takes connections; it stops when it has heard the first signal."""
     try:
         socket.create_connection((server.http.base_url.host, server.http.base_url.port)).close()
@@ -81,10 +81,10 @@ def listening(server: Server) -> bool:
 
 def test_what_it_keeps_is_there_after_a_restart(aliases: tuple[str, str], tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'served.db'}"
-    with serving("--store", store, before=aliases) as server:
+    with run_serve("--store", store, before=aliases) as server:
         made = server.ask("remember")
-        assert server.end(signal.SIGTERM) == 0
-    with serving("--store", store, before=aliases) as server:
+        assert server.stop(signal.SIGTERM) == 0
+    with run_serve("--store", store, before=aliases) as server:
         assert server.http.get(f"/v1/responses/{made['id']}").json() == made
         assert server.ask("go on", previous_response_id=made["id"])["previous_response_id"] == made["id"]
 
@@ -92,10 +92,10 @@ def test_what_it_keeps_is_there_after_a_restart(aliases: tuple[str, str], tmp_pa
 def test_its_own_store_is_the_chats(convo: Convo, aliases: tuple[str, str]) -> None:
     """What was said on a chain in a chat is gone on from over HTTP, and inspected afterwards."""
     said = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
-    with serving(before=aliases) as server:
+    with run_serve(before=aliases) as server:
         kept = server.http.get(f"/v1/responses/{said['response_id']}").json()
         made = server.ask("again", previous_response_id=said["response_id"])
-        server.end(signal.SIGTERM)
+        server.stop(signal.SIGTERM)
     seen = convo("inspect", made["id"], "--json").json()
 
     assert kept["output"] == said["output"]
@@ -106,9 +106,9 @@ def test_its_own_store_is_the_chats(convo: Convo, aliases: tuple[str, str]) -> N
 def test_where_only_clients_asked_one_is_told_how_to_find_what_they_got(
     convo: Convo, aliases: tuple[str, str], argv: list[str]
 ) -> None:
-    with serving(before=aliases) as server:
+    with run_serve(before=aliases) as server:
         made = server.ask("hello")
-        server.end(signal.SIGTERM)
+        server.stop(signal.SIGTERM)
     assert "convo inspect resp_ lists the newest responses of other clients\n" in convo(*argv).err
     assert made["id"] in convo("inspect", "resp_").out
 
@@ -119,10 +119,10 @@ def test_whoever_runs_it_looks_into_what_one_key_keeps(
     keys = tmp_path / "keys"
     keys.write_text(f"alice {sha256(b'secret').hexdigest()}\n", encoding="utf-8")
     keys.chmod(0o600)
-    with serving("--keys", str(keys), before=aliases) as server:
+    with run_serve("--keys", str(keys), before=aliases) as server:
         server.http.headers["authorization"] = "Bearer secret"
         made = server.ask("hello")
-        server.end(signal.SIGTERM)
+        server.stop(signal.SIGTERM)
     assert convo("inspect", made["id"]).exit == 5
 
     monkeypatch.setenv("CONVO_TENANT", "alice")
@@ -131,7 +131,7 @@ def test_whoever_runs_it_looks_into_what_one_key_keeps(
 
 
 def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -> None:
-    with serving("--store", "none", before=aliases) as server:
+    with run_serve("--store", "none", before=aliases) as server:
         made = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})
         got = server.http.post("/v1/conversations", json={})
     assert made.status_code == 200
@@ -140,9 +140,9 @@ def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -
 
 def test_the_openai_package_and_postgresql_are_loaded_when_they_are_asked_for(aliases: tuple[str, str]) -> None:
     """A server that asks no provider starts fast and stays small."""
-    with serving("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
+    with run_serve("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
         server.ask("hello")
-        server.end(signal.SIGTERM)
+        server.stop(signal.SIGTERM)
     loaded = {line.rpartition("|")[2].strip() for line in server.err.splitlines() if line.startswith("import time:")}
     assert "starlette.routing" in loaded
     assert not loaded & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "rich", "prompt_toolkit"}
@@ -155,7 +155,7 @@ def test_a_new_key_is_printed_once_and_opens_the_door(convo: Convo, aliases: tup
     file = tmp_path / "keys"
     got = convo("serve", "--new-key", "alice", "--keys", str(file))
     key = got.out.strip()
-    with serving("--store", "memory", "--keys", str(file), before=aliases) as server:
+    with run_serve("--store", "memory", "--keys", str(file), before=aliases) as server:
         refused = server.http.get("/v1/responses/resp_1").status_code
         let_in = server.http.get("/v1/responses/resp_1", headers={"authorization": f"Bearer {key}"}).status_code
 
@@ -226,13 +226,13 @@ def test_without_its_extra_it_says_how_to_get_it() -> None:
 
 def test_a_line_a_request_is_said_when_asked_for_and_never_a_word_of_it(tmp_path: Path) -> None:
     with answering() as upstream:
-        upstream.streams(*streamed_answer("a secret word", "another secret word"))
+        upstream.stream(*streamed_answer("a secret word", "another secret word"))
         toml = ALIASES.format(folder=tmp_path) + RESPONSES_PROVIDER.format(url=upstream.url)
-        with serving("--store", "memory", "--verbose", before=settings_file(tmp_path, toml)) as server:
+        with run_serve("--store", "memory", "--verbose", before=config_flags(tmp_path, toml)) as server:
             server.ask("a secret word")
             server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
             server.ask("a secret word", model="far/m")
-            server.end(signal.SIGTERM)
+            server.stop(signal.SIGTERM)
     first, second, third = server.err.splitlines()
     assert re.fullmatch(r"POST /v1/responses 200 \d+ ms req_[0-9a-f]{32} local", first)
     assert re.fullmatch(r"GET /v1/responses/resp%0A1 400 invalid_value \d+ ms req_[0-9a-f]{32} local", second)
@@ -251,21 +251,21 @@ def test_a_providers_key_goes_to_the_provider_and_nowhere_else(
     monkeypatch.setenv("UPSTREAM_KEY", KEY)
     store = tmp_path / "served.db"
     with answering() as upstream:
-        upstream.refuses(401, {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}})
-        upstream.refuses(500, f"Traceback: Authorization: Bearer {KEY}")
-        upstream.refuses(429, {"error": {"message": KEY, "code": KEY}})
-        before = settings_file(tmp_path, PROVIDER.format(url=upstream.url))
-        with serving("--store", f"sqlite:{store}", "--verbose", before=before) as server:
+        upstream.refuse(401, {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}})
+        upstream.refuse(500, f"Traceback: Authorization: Bearer {KEY}")
+        upstream.refuse(429, {"error": {"message": KEY, "code": KEY}})
+        before = config_flags(tmp_path, PROVIDER.format(url=upstream.url))
+        with run_serve("--store", f"sqlite:{store}", "--verbose", before=before) as server:
             body = {"model": "upstream/m", "input": "hi"}
             said = [server.http.post("/v1/responses", json=body).text for _ in range(2)]
             made = server.http.post("/v1/responses", json={**body, "background": True}).text
             said += [made, server.http.get("/metrics").text, server.http.get("/v1/models").text]
-            server.end(signal.SIGTERM)
+            server.stop(signal.SIGTERM)
         asked = [request.headers["authorization"] for request in upstream.requests]
 
     files = b"".join(file.read_bytes() for file in tmp_path.glob("served.db*"))
     assert asked[:2] == [f"Bearer {KEY}"] * 2
-    assert KEY not in "".join([*said, server.err, server.line])
+    assert KEY not in "".join([*said, server.err, server.ready_line])
     assert files
     assert KEY.encode() not in files
 
@@ -279,7 +279,7 @@ def test_whoever_runs_the_server_hears_once_why_the_store_is_away(capsys: pytest
 
 def test_strict_it_refuses_what_the_real_server_would(aliases: tuple[str, str]) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}
-    with serving("--store", "memory", "--strict", before=aliases) as server:
+    with run_serve("--store", "memory", "--strict", before=aliases) as server:
         body = {"model": "echo", "input": [thought, {"role": "user", "content": "hi"}]}
         got = server.http.post("/v1/responses", json=body)
     assert (got.status_code, got.json()["error"]["param"]) == (400, "input[0].summary")

@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from tests.cli.chatting import ECHO, said
-from tests.cli.held import DATABASE
-from tests.running import Convo
-from tests.server.server import serving_at
+from tests.cli.chat_commands import ECHO, stored_messages
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo
+from tests.server.gateway import run_gateway
 
 
 def test_continue_and_the_list_are_about_sessions_and_never_about_what_a_client_of_serve_asked(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
-    with serving_at(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
+    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
         theirs = served.ask({"model": "echo", "input": "by a client"}).json()["id"]
 
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (0, "two\n")
-    assert said(home, "mine")[:3] == ["user: one", "assistant: one", "user: two"]
+    assert stored_messages(home, "mine")[:3] == ["user: one", "assistant: one", "user: two"]
     assert [one["name"] for one in convo("sessions", "--json").json()] == ["mine"]
     assert theirs in convo("inspect", "resp_").out
 
@@ -29,7 +29,7 @@ def test_continue_and_the_list_are_about_sessions_and_never_about_what_a_client_
 def test_continue_without_a_session_names_where_the_clients_of_serve_are_found(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    with serving_at(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
+    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
         theirs = served.ask({"model": "echo", "input": "by a client"}).json()["id"]
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (5, "")

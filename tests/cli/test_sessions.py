@@ -11,20 +11,20 @@ import pytest
 from convo.chat.session_record import acquire_session_lease
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
-from tests.cli.held import DATABASE, Teller, held, talks
+from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
 from tests.cli.test_app import HEAVY, loaded
-from tests.greenwich import greenwich
-from tests.running import Convo, Launch
+from tests.command_runner import Convo, Launch
+from tests.utc_timezone import utc_timezone
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]
 
 
-async def three(teller: Teller) -> None:
+async def three(writer: ChatWriter) -> None:
     """Three conversations, of which the first was used last."""
-    monads = await teller.chat(Strategy.SESSION, "monads", "What is a monad?")
-    await teller.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
-    await teller.chat(Strategy.CONVERSATION, "café", "Où est le café?")
-    await teller.say(monads, "And in Haskell?")
+    monads = await writer.chat(Strategy.SESSION, "monads", "What is a monad?")
+    await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
+    await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")
+    await writer.say(monads, "And in Haskell?")
 
 
 LISTED = """\
@@ -37,13 +37,13 @@ tea      chain         scripted/echo      4      2  2023-11-14 22:16  How do I m
 
 @pytest.mark.parametrize("argv", [["sessions"], ["sessions", "list"]])
 def test_sessions_are_listed_last_used_first(argv: list[str], convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo(*argv)
     assert (got.exit, got.out, got.err) == (0, LISTED, "")
 
 
 def test_a_list_can_be_cut_and_says_so(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("sessions", "-n", "1")
     assert [line.split()[0] for line in got.out.splitlines()] == ["session", "monads"]
     assert got.err == "not all sessions are shown; -n 0 lists all\n"
@@ -52,7 +52,7 @@ def test_a_list_can_be_cut_and_says_so(convo: Convo, home: Path) -> None:
 
 
 def test_a_list_for_programs(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     newest, *others = convo("sessions", "--json").json()
     assert [one["name"] for one in others] == ["café", "tea"]
     assert {**newest, "head": "", "mark": ""} == {
@@ -101,7 +101,7 @@ def test_an_unknown_session_exits_5(argv: list[str], convo: Convo, home: Path) -
 
 
 def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     out = convo("sessions", "show", "tea").out
     head = convo("sessions", "show", "tea", "--json").json()["head"]
     assert out == (
@@ -122,7 +122,7 @@ def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) ->
 
 
 def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("sessions", "show", "ses_")
     assert (got.exit, got.out) == (2, "")
     assert got.err.splitlines()[:2] == ["convo: 'ses_' is ambiguous; it matches", "  ses_1  session  monads"]
@@ -133,7 +133,7 @@ def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path)
 
 
 def test_a_search_names_the_session_the_place_and_the_words_around(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     lines = convo("sessions", "search", "haskell").out.splitlines()
     assert [line.split(maxsplit=3) for line in lines[1:]] == [
         ["monads", "3/4", "user", "And in Haskell?"],
@@ -142,13 +142,13 @@ def test_a_search_names_the_session_the_place_and_the_words_around(convo: Convo,
 
 
 def test_a_search_takes_every_sign_for_itself(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     assert "café" in convo("sessions", "search", "CAFE").out
     assert convo("sessions", "search", '"tea" OR *').out == ""
 
 
 def test_a_search_for_programs(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     hits = convo("sessions", "search", "milk", "--json").json()
     assert [(hit["session"], hit["at"], hit["of"], hit["by"]) for hit in hits] == [
         ("tea", 3, 4, "user"),
@@ -157,11 +157,11 @@ def test_a_search_for_programs(convo: Convo, home: Path) -> None:
 
 
 def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.SESSION, "monads", "first", "second zebra")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, "monads", "first", "second zebra")
         await chat.undo()
 
-    held(home, story)
+    write_chats(home, story)
     assert "3, on a branch" in convo("sessions", "search", "zebra").out
 
 
@@ -169,7 +169,7 @@ def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, ho
 
 
 def test_a_new_name_is_a_handle_at_once_and_leaves_the_order_alone(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("sessions", "rename", "tea", "green tea")
     assert (got.exit, got.out, got.err) == (0, "", "renamed tea to green tea\n")
     assert convo("sessions", "show", "green tea").exit == 0
@@ -178,7 +178,7 @@ def test_a_new_name_is_a_handle_at_once_and_leaves_the_order_alone(convo: Convo,
 
 
 def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("sessions", "rename", "tea", "monads")
     assert (got.exit, got.out) == (1, "")
     assert got.err == "convo: another session has the name 'monads'\n  try: choose another name\n"
@@ -189,7 +189,7 @@ def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> No
     "name", ["resp_1", "conv_1", "ses_9", "@last", "a/b", "./x", "x.json", "", " ", "-n", " a", "a\nb"]
 )
 def test_a_name_that_another_handle_could_be_is_refused(name: str, convo: Convo, home: Path) -> None:
-    held(home, talks("tea", Strategy.SESSION, "hi"))
+    write_chats(home, chat_of("tea", Strategy.SESSION, "hi"))
     got = convo("sessions", "rename", "tea", "--", name)
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith("convo: ")
@@ -201,7 +201,7 @@ def test_a_name_that_another_handle_could_be_is_refused(name: str, convo: Convo,
 
 
 def test_removing_takes_the_record_its_responses_and_its_items(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("sessions", "rm", "tea", "--yes")
     assert (got.exit, got.out, got.err) == (0, "", "removed tea: 2 responses and 4 items\n")
     assert convo("sessions", "show", "tea").exit == 5
@@ -209,18 +209,18 @@ def test_removing_takes_the_record_its_responses_and_its_items(convo: Convo, hom
 
 
 def test_what_another_session_shares_stays(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        await teller.chat(Strategy.CHAIN, "tea", "one", "two")
-        await teller.chat(Strategy.CHAIN, "more-tea", "three", handle="resp_1")
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.CHAIN, "tea", "one", "two")
+        await writer.chat(Strategy.CHAIN, "more-tea", "three", handle="resp_1")
 
-    held(home, story)
+    write_chats(home, story)
     assert convo("sessions", "rm", "tea", "--yes").err == "removed tea: 1 response and 2 items\n"
     assert "@ resp_3" in convo("inspect", "more-tea").out
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_no_text_that_only_it_held_is_left_in_the_database(strategy: Strategy, convo: Convo, home: Path) -> None:
-    held(home, talks("secret", strategy, "xylophonic", "quixotical"))
+    write_chats(home, chat_of("secret", strategy, "xylophonic", "quixotical"))
     before = (home / DATABASE).read_bytes()
     assert b"xylophonic" in before
     assert convo("sessions", "rm", "secret", "--yes").exit == 0
@@ -230,32 +230,32 @@ def test_no_text_that_only_it_held_is_left_in_the_database(strategy: Strategy, c
 
 
 def test_a_replay_file_stays_and_is_named(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, talks("mine", Strategy.REPLAY, "hi"))
+    write_chats(home, chat_of("mine", Strategy.REPLAY, "hi"))
     got = convo("sessions", "rm", "mine", "--yes")
     assert got.err == f"removed mine: 1 response and 2 items; the file {tmp_path / 'talk.json'} stays\n"
     assert (tmp_path / "talk.json").exists()
 
 
 def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.CHAIN, "tea", "one")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "tea", "one")
         there = replace(chat.session, scope=Scope("https://api.example.com/v1"))
-        await teller.store.commit(Transaction(session=there, expected_session_head=there.head))
+        await writer.store.commit(Transaction(session=there, expected_session_head=there.head))
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("sessions", "rm", "tea", "--yes")
     assert got.err == "removed tea: 1 response and 2 items; https://api.example.com/v1 keeps its own copy of resp_1\n"
 
 
 def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.SESSION, "tea", "one")
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, "tea", "one")
         assert chat.turn
         assert chat.turn.link
         stored = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), is_stored=True)
-        await teller.store.commit(Transaction(links=(stored,)))
+        await writer.store.commit(Transaction(links=(stored,)))
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("sessions", "rm", "tea", "--yes")
     assert got.err.endswith(
         "; https://api.example.com/v1 keeps its own copy of resp_kept and of the earlier responses\n"
@@ -263,7 +263,7 @@ def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, h
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("sessions", "rm", "tea", stdin="y\n")
     assert (got.exit, got.out) == (2, "")
     assert got.err == ("convo: not a terminal, so the removal cannot be confirmed\n  try: pass --yes to confirm\n")
@@ -271,7 +271,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, hom
 
 
 def test_several_are_looked_for_before_the_first_is_removed(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     assert convo("sessions", "rm", "tea", "nope", "--yes").exit == 5
     assert convo("sessions").out == LISTED
     assert convo("sessions", "rm", "tea", "monads", "ses_2", "--yes").err == (
@@ -281,23 +281,23 @@ def test_several_are_looked_for_before_the_first_is_removed(convo: Convo, home: 
 
 @pytest.mark.parametrize("argv", [["rm", "tea", "--yes"], ["rename", "tea", "milk"]])
 def test_a_session_that_is_open_elsewhere_is_left_alone(argv: list[str], launch: Launch, home: Path) -> None:
-    async def story(teller: Teller) -> None:
-        chat = await teller.chat(Strategy.SESSION, "tea", "hi")
-        hold = await acquire_session_lease(teller.store, chat.session)
+    async def story(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.SESSION, "tea", "hi")
+        hold = await acquire_session_lease(writer.store, chat.session)
         got = await asyncio.to_thread(launch, "sessions", *argv)
         await hold.release()
         assert (got.exit, got.out) == (1, "")
         assert got.err.startswith("convo: 'tea' is open in another process (")
         assert got.err.endswith("\n  try: close that chat first\n")
 
-    held(home, story)
+    write_chats(home, story)
 
 
 # -- the store ------------------------------------------------------------------------------------
 
 
 def test_a_database_of_a_newer_convo_is_refused(convo: Convo, home: Path) -> None:
-    held(home, talks("tea", Strategy.SESSION, "hi"))
+    write_chats(home, chat_of("tea", Strategy.SESSION, "hi"))
     with closing(sqlite3.connect(home / DATABASE)) as database:
         database.execute("PRAGMA user_version = 999")
     got = convo("sessions")
@@ -315,7 +315,7 @@ def test_a_file_that_is_no_database_is_refused(convo: Convo, home: Path) -> None
 
 
 def test_listing_imports_nothing_heavy(home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     modules = loaded("sessions", "list")
     assert not modules & HEAVY
     assert "sqlite3" in modules

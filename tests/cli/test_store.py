@@ -10,22 +10,22 @@ import pytest
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
 from convo.stores.sqlite.connection import SCHEMA_VERSION
-from tests.cli.held import DATABASE, Teller, held
-from tests.databases import empty_database
-from tests.greenwich import greenwich
-from tests.running import Convo
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.command_runner import Convo
+from tests.databases import cleared_database
 from tests.stores.test_tenants import everything
+from tests.utc_timezone import utc_timezone
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]
 
 AGO = "1w"
 """The conversations below are of 2023."""
 
 
-async def three(teller: Teller) -> None:
-    await teller.chat(Strategy.SESSION, "monads", "What is a monad?")
-    await teller.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
-    await teller.chat(Strategy.CONVERSATION, "café", "Où est le café?")
+async def three(writer: ChatWriter) -> None:
+    await writer.chat(Strategy.SESSION, "monads", "What is a monad?")
+    await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
+    await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")
 
 
 def rows(home: Path) -> list[int]:
@@ -38,7 +38,7 @@ def rows(home: Path) -> list[int]:
 
 
 def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("store", "stats")
 
     file = home / DATABASE
@@ -52,7 +52,7 @@ def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Pat
 
 
 def test_stats_for_a_program(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     (ours,) = convo("store", "stats", "--json").json()
 
     assert ours["tenant"] == "local"
@@ -84,7 +84,7 @@ def test_a_store_that_keeps_nothing_is_refused(argv: list[str], kind: str, convo
 
 
 def test_a_pruning_only_counts_until_it_is_told_to_go_on(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     before = rows(home)
     got = convo("store", "prune", "--older-than", AGO)
 
@@ -98,7 +98,7 @@ def test_a_pruning_only_counts_until_it_is_told_to_go_on(convo: Convo, home: Pat
 
 
 def test_a_pruning_takes_what_it_counted(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     counted = convo("store", "prune", "--older-than", AGO).out
     got = convo("store", "prune", "--older-than", AGO, "--yes")
 
@@ -109,7 +109,7 @@ def test_a_pruning_takes_what_it_counted(convo: Convo, home: Path) -> None:
 
 
 def test_what_was_used_since_stays(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     before = rows(home)
 
     assert convo("store", "prune", "--older-than", "5000w", "--yes").err == "no data was unused for 5000w\n"
@@ -117,7 +117,7 @@ def test_what_was_used_since_stays(convo: Convo, home: Path) -> None:
 
 
 def test_a_pruning_for_a_program(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     taken = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1}
     for argv, removed in (((), False), (("--yes",), True)):
         told = convo("store", "prune", "--older-than", AGO, "--json", *argv).json()
@@ -125,7 +125,7 @@ def test_a_pruning_for_a_program(convo: Convo, home: Path) -> None:
 
 
 def test_one_tenant_alone_is_pruned(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
 
     assert convo("store", "prune", "--older-than", AGO, "--tenant", "local", "--yes").err == "removed\n"
     got = convo("store", "prune", "--older-than", AGO, "--tenant", "nobody", "--yes")
@@ -135,7 +135,7 @@ def test_one_tenant_alone_is_pruned(convo: Convo, home: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("written", ["30", "d", "-1d", "0d", "1.5h", "never"])
 def test_a_time_that_cannot_be_read_removes_nothing(written: str, convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     before = rows(home)
     got = convo("store", "prune", f"--older-than={written}", "--yes")
 
@@ -177,7 +177,7 @@ def test_the_printed_statements_make_the_store(convo: Convo, home: Path) -> None
     with closing(sqlite3.connect(home / DATABASE)) as db:
         db.executescript(got.out)
     assert convo("store", "migrate", "--json").json()["ran"] == []
-    held(home, three)
+    write_chats(home, three)
     assert len(convo("sessions", "--json").json()) == 3
 
 
@@ -230,7 +230,7 @@ def test_the_statements_for_a_server_are_printed_without_asking_it(convo: Convo)
 
 @pytest.mark.needs("postgresql")
 def test_a_server_is_migrated_measured_and_pruned(convo: Convo) -> None:
-    url = empty_database()
+    url = cleared_database()
     asyncio.run(say_hi(url))
 
     assert convo("store", "migrate", "--json", "--store", url).json()["ran"] == []

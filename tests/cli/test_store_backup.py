@@ -14,9 +14,9 @@ import pytest
 
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.cli.held import DATABASE, held
+from tests.cli.stored_chats import DATABASE, write_chats
 from tests.cli.test_store_check import root_page, three, zeroed
-from tests.running import Convo
+from tests.command_runner import Convo
 from tests.stores.test_tenants import everything
 
 
@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 def test_a_backup_is_one_private_file_that_opens_as_it_is(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held(home, three)
+    write_chats(home, three)
     sessions = convo("sessions", "--json").json()
     got = convo("store", "backup", "copy.db")
 
@@ -42,7 +42,7 @@ def test_a_backup_is_one_private_file_that_opens_as_it_is(
 
 
 def test_a_backup_for_a_program(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     told = convo("store", "backup", "copy.db", "--json").json()
 
     size = (tmp_path / "copy.db").stat().st_size
@@ -50,7 +50,7 @@ def test_a_backup_for_a_program(convo: Convo, home: Path, tmp_path: Path) -> Non
 
 
 def test_what_only_stands_in_the_log_is_in_the_backup(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
         db.execute("PRAGMA wal_autocheckpoint = 0")
         db.execute("UPDATE sessions SET name = 'renamed' WHERE name = 'tea'")
@@ -63,7 +63,7 @@ def test_what_only_stands_in_the_log_is_in_the_backup(convo: Convo, home: Path, 
 
 @pytest.mark.parametrize("kind", ["a file", "a folder", "a link to nothing"])
 def test_nothing_is_ever_overwritten(kind: str, convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     target = tmp_path / "copy.db"
     if kind == "a file":
         target.write_text("mine")
@@ -80,7 +80,7 @@ def test_nothing_is_ever_overwritten(kind: str, convo: Convo, home: Path, tmp_pa
 
 
 def test_a_damaged_database_is_not_copied_as_if_it_were_whole(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     zeroed(home / DATABASE, root_page(home / DATABASE, "links"))
     got = convo("store", "backup", "copy.db")
 
@@ -92,7 +92,7 @@ def test_a_damaged_database_is_not_copied_as_if_it_were_whole(convo: Convo, home
 
 @pytest.mark.parametrize("target", ["nowhere/copy.db", "home/data/convo.db/copy.db"])
 def test_a_folder_that_is_not_there_is_told(target: str, convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("store", "backup", target)
 
     assert (got.exit, got.out) == (1, "")
@@ -107,7 +107,7 @@ def test_without_a_database_there_is_nothing_to_copy(convo: Convo, home: Path, t
 
 @pytest.mark.needs("full disk")
 def test_a_copy_without_room_leaves_nothing(home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
     run = f"{limit}; from convo.cli import app; exit(app.run_command_line(['store', 'backup', 'copy.db']))"
     got = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=False)
@@ -127,7 +127,7 @@ from convo.history.items import user_message
 from convo.stores.base import Transaction, AppendItems
 from convo.stores.sqlite.store import SqliteStore
 from convo.stores.sqlite.connection import SqliteDatabase
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 async def main():
     store = SqliteStore(SqliteDatabase(File(sys.argv[1]), synchronous="OFF"))

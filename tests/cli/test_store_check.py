@@ -12,17 +12,17 @@ import pytest
 
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
-from tests.cli.checked import found
-from tests.cli.held import DATABASE, Teller, held
-from tests.databases import empty_database
-from tests.running import Convo
+from tests.cli.doctor_checks import run_check
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.command_runner import Convo
+from tests.databases import cleared_database
 from tests.stores.test_tenants import everything
 
 
-async def three(teller: Teller) -> None:
-    await teller.chat(Strategy.SESSION, "monads", "What is a monad?", "And a functor?")
-    await teller.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
-    await teller.chat(Strategy.CONVERSATION, "café", "Où est le café?")
+async def three(writer: ChatWriter) -> None:
+    await writer.chat(Strategy.SESSION, "monads", "What is a monad?", "And a functor?")
+    await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
+    await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -40,7 +40,7 @@ def changed(home: Path, *statements: str) -> None:
 
 
 def test_a_whole_database_passes_and_nothing_is_written(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     before = contents(home / "data")
     got = convo("store", "check")
 
@@ -50,7 +50,7 @@ def test_a_whole_database_passes_and_nothing_is_written(convo: Convo, home: Path
 
 
 def test_a_check_for_a_program(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     got = convo("store", "check", "--json").json()
 
     assert (got["ok"], got["problems"], got["sessions"], got["unchecked"]) == (True, [], [], "")
@@ -58,7 +58,7 @@ def test_a_check_for_a_program(convo: Convo, home: Path) -> None:
 
 
 def test_a_database_that_another_process_has_open_is_checked(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
         db.execute("UPDATE sessions SET used_at = used_at + 1")
         assert convo("store", "check", "--json").json()["ok"] is True
@@ -72,7 +72,7 @@ def test_without_a_database_there_is_nothing_to_check(convo: Convo, home: Path) 
 
 
 def test_an_older_schema_is_named_and_not_migrated(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     changed(home, "PRAGMA user_version = 2")
     before = (home / DATABASE).read_bytes()
     got = convo("store", "check")
@@ -124,7 +124,7 @@ FAULTS = {
 def test_a_broken_rule_is_found_with_the_sessions_it_affects(
     statements: str, codes: set[str] | None, sessions: list[str], convo: Convo, home: Path
 ) -> None:
-    held(home, three)
+    write_chats(home, three)
     changed(home, *statements.split("; "))
     before = contents(home / "data")
     got = convo("store", "check", "--json")
@@ -137,7 +137,7 @@ def test_a_broken_rule_is_found_with_the_sessions_it_affects(
 
 
 def test_a_person_is_told_the_first_of_each_kind_and_what_to_do(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
     got = convo("store", "check")
 
@@ -149,7 +149,7 @@ def test_a_person_is_told_the_first_of_each_kind_and_what_to_do(convo: Convo, ho
 
 
 def test_the_command_to_recover_names_the_store_that_was_checked(convo: Convo, home: Path, tmp_path: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
     (tmp_path / "bad one.db").write_bytes((home / DATABASE).read_bytes())
     got = convo("store", "check", "--store", "sqlite:bad one.db")
@@ -187,12 +187,12 @@ def root_page(file: Path, table: str) -> int:
 
 @pytest.mark.parametrize("table", ["items", "nodes", "sessions", "links"])
 def test_a_malformed_file_is_found_by_the_check_and_by_doctor(table: str, convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     zeroed(home / DATABASE, root_page(home / DATABASE, table))
     before = (home / DATABASE).read_bytes()
 
     assert convo("store", "check").exit == 1
-    one = found(convo, "store")
+    one = run_check(convo, "store")
     assert one["level"] == "fault"
     assert "convo store recover" in one["next"]
     assert (home / DATABASE).read_bytes() == before
@@ -203,7 +203,7 @@ def test_a_malformed_file_is_found_by_the_check_and_by_doctor(table: str, convo:
 def test_any_command_names_the_way_out_of_a_malformed_file(
     table: str, argv: tuple[str, ...], convo: Convo, home: Path
 ) -> None:
-    held(home, three)
+    write_chats(home, three)
     zeroed(home / DATABASE, root_page(home / DATABASE, table))
     got = convo(*argv)
 
@@ -214,7 +214,7 @@ def test_any_command_names_the_way_out_of_a_malformed_file(
 
 
 def test_a_text_that_is_no_json_any_more_is_told_as_damage(convo: Convo, home: Path) -> None:
-    held(home, three)
+    write_chats(home, three)
     changed(home, "UPDATE items SET body = substr(body, 2)")
     got = convo("inspect", "monads")
 
@@ -225,7 +225,7 @@ def test_a_text_that_is_no_json_any_more_is_told_as_damage(convo: Convo, home: P
 @pytest.mark.parametrize("seed", range(5))
 def test_a_file_with_random_damage_never_passes_for_whole(seed: int, convo: Convo, home: Path) -> None:
     """A flipped byte that SQLite's own check and ours both pass is one that no row holds."""
-    held(home, three)
+    write_chats(home, three)
     dice, file = random.Random(seed), home / DATABASE
     page = dice.randrange(2, os.path.getsize(file) // 4096 + 1)
     zeroed(file, page)
@@ -244,7 +244,7 @@ def test_a_file_with_random_damage_never_passes_for_whole(seed: int, convo: Conv
 
 @pytest.mark.needs("postgresql")
 def test_the_rows_of_a_server_are_checked(convo: Convo) -> None:
-    url = empty_database()
+    url = cleared_database()
 
     async def said() -> None:
         store = open_store(url)

@@ -14,9 +14,9 @@ import pytest
 from convo.history.items import Item, item_text
 from convo.history.records import Strategy
 from convo.stores.sqlite.connection import SCHEMA_VERSION
-from tests.cli.chatting import kept, sessions
-from tests.cli.held import DATABASE
-from tests.running import Convo
+from tests.cli.chat_commands import stored_conversation, stored_sessions
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo
 
 STORED = Path(__file__).parent / "stored_by_0_1"
 FILES = ("talk.json", "refund.json", "signed.json", "bot.py", "scripts/long.json", "scripts/refund.json")
@@ -70,15 +70,15 @@ def test_the_store_is_of_schema_3_and_is_migrated_without_a_problem(convo: Convo
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_session_of_each_strategy_continues(convo: Convo, home: Path, name: str) -> None:
-    before, links = kept(home, name)
+    before, links = stored_conversation(home, name)
     got = convo("chat", "-q", "--from", name, "Once more.")
     assert got.exit == 0, got
     assert got.out.startswith(ANSWERS[name])
 
-    after, more = kept(home, name)
+    after, more = stored_conversation(home, name)
     assert shown(after) == [*shown(before), "Once more.", got.out.removesuffix("\n")]
     assert len(more) == len(links) + 1
-    assert next(one.strategy for one in sessions(home) if one.name == name) is SESSIONS[name]
+    assert next(one.strategy for one in stored_sessions(home) if one.name == name) is SESSIONS[name]
     assert convo("store", "check").exit == 0
 
 
@@ -102,7 +102,7 @@ def test_a_paused_run_resumes_when_its_call_is_approved(convo: Convo, home: Path
     got = convo("resume", handle, "--agent", "bot.py:desk", "--approve", "all")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got
     assert "paid 500 cents back for A1" in got.err
-    items, _ = kept(home, "refund")
+    items, _ = stored_conversation(home, "refund")
     assert [item["type"] for item in items] == [
         *("message", "message", "function_call", "function_call_output", "message"),
     ]

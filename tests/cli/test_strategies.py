@@ -14,9 +14,9 @@ import pytest
 
 from convo.history.records import Strategy
 from convo.strategies.strategy import STRATEGIES
-from tests.loopback import Loopback, answers
-from tests.running import Convo, Got, Launch
-from tests.wire import answered, said, spoken, state
+from tests.command_runner import CommandResult, Convo, Launch
+from tests.loopback_server import LoopbackServer, error_response
+from tests.request_items import assistant_answer, message_lines, state_fields, user_messages
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -37,17 +37,17 @@ class Talk:
     strategy: Strategy
     flags: tuple[tuple[str, ...], ...]
 
-    def begin(self, words: str, *more: str) -> Got:
+    def begin(self, words: str, *more: str) -> CommandResult:
         return self.launch("chat", f"--{self.strategy}", "-n", "mine", "-s", "Be brief.", *more, *self.flags[0], words)
 
-    def go_on(self, turn: int, words: str) -> Got:
+    def go_on(self, turn: int, words: str) -> CommandResult:
         return self.launch("chat", "--from", "mine", *self.flags[turn], words)
 
     def links(self) -> list[dict[str, Any]]:
         links: list[dict[str, Any]] = self.convo("inspect", "mine", "--json").json()["links"]
         return links
 
-    def heard(self, got: Got, turn: int) -> str:
+    def heard(self, got: CommandResult, turn: int) -> str:
         """The words of the answer, as far as they were printed."""
         answer: str = got.json()["output_text"] if "--json" in self.flags[turn] else got.out.removesuffix("\n")
         return answer
@@ -61,25 +61,30 @@ def body(model: str, items: list[dict[str, Any]], where: dict[str, Any]) -> dict
 def at_client(model: str, sealed: dict[str, Any]) -> list[dict[str, Any]]:
     """The four requests of an owner that is the client: everything, every time, and nothing is to be kept."""
     kept = {"store": False, **sealed}
-    one, two = said("one"), said("two")
+    one, two = user_messages("one"), user_messages("two")
     return [
         body(model, one, kept),
-        body(model, [*one, answered("one"), *two], kept),
-        body(model, [*one, answered("one"), *two, answered("two"), *said("three")], kept),
-        body(model, [*one, answered("one"), *two, answered("two"), *said("three", "four")], kept),
+        body(model, [*one, assistant_answer("one"), *two], kept),
+        body(model, [*one, assistant_answer("one"), *two, assistant_answer("two"), *user_messages("three")], kept),
+        body(
+            model, [*one, assistant_answer("one"), *two, assistant_answer("two"), *user_messages("three", "four")], kept
+        ),
     ]
 
 
 def in_conversation(model: str, conversation: str) -> list[dict[str, Any]]:
     """What the conversation has not acknowledged, each time."""
     where = {"conversation": conversation}
-    return [body(model, said(*words), where) for words in (["one"], ["two"], ["three"], ["three", "four"])]
+    return [body(model, user_messages(*words), where) for words in (["one"], ["two"], ["three"], ["three", "four"])]
 
 
 def on_chain(model: str, first: str, second: str) -> list[dict[str, Any]]:
     """What the last response that was confirmed has not seen; a failed attempt moves nothing."""
     turns = [({}, ["one"]), (first, ["two"]), (second, ["three"]), (second, ["three", "four"])]
-    return [body(model, said(*words), {"previous_response_id": before} if before else {}) for before, words in turns]
+    return [
+        body(model, user_messages(*words), {"previous_response_id": before} if before else {})
+        for before, words in turns
+    ]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -89,7 +94,7 @@ def on_chain(model: str, first: str, second: str) -> list[dict[str, Any]]:
     ids=["streamed-reasoning", "collected-plain"],
 )
 def test_a_server_is_sent_exactly_what_the_table_says(
-    server: Loopback,
+    server: LoopbackServer,
     launch: Launch,
     convo: Convo,
     strategy: Strategy,
@@ -99,7 +104,7 @@ def test_a_server_is_sent_exactly_what_the_table_says(
 ) -> None:
     talk = Talk(launch, convo, strategy, flags)
     turns = [talk.begin("one", "-m", model), talk.go_on(1, "two")]
-    server.arm(answers(400, REFUSED))
+    server.arm(error_response(400, REFUSED))
     turns += [talk.go_on(2, "three"), talk.go_on(3, "four")]
     assert [got.exit for got in turns] == [0, 0, 1, 0]
     assert [talk.heard(turns[at], at) for at in (0, 1, 3)] == ["one", "two", "four"]
@@ -145,15 +150,15 @@ def test_a_model_behind_our_own_endpoint_sees_the_whole_history_whoever_holds_it
 
 @pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION])
 def test_a_copy_is_left_at_the_endpoint_when_it_is_asked_for(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     got = convo("chat", f"--{strategy}", "--store", "one")
     assert got.exit == 0
-    assert state(server.bodies[0]) == {"store": True}
+    assert state_fields(server.bodies[0]) == {"store": True}
 
 
 def test_a_replay_file_that_was_edited_between_two_processes_is_what_was_said(
-    server: Loopback, launch: Launch, tmp_path: Path
+    server: LoopbackServer, launch: Launch, tmp_path: Path
 ) -> None:
     place = tmp_path / "talk.json"
     launch("chat", "--replay", "--from", "talk.json", "one")
@@ -161,5 +166,5 @@ def test_a_replay_file_that_was_edited_between_two_processes_is_what_was_said(
 
     assert launch("chat", "--replay", "--from", "talk.json", "two").exit == 0
 
-    assert spoken(server.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
-    assert spoken(server.scripts.asks[1].input) == ["user: uno", "assistant: uno", "user: two"]
+    assert message_lines(server.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
+    assert message_lines(server.scripts.requests[1].input) == ["user: uno", "assistant: uno", "user: two"]

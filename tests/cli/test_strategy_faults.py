@@ -11,23 +11,23 @@ import pytest
 
 from convo.history.records import Strategy
 from convo.strategies.strategy import STRATEGIES
-from tests.cli.chatting import ECHO
-from tests.cli.held import DATABASE
-from tests.loopback import (
+from tests.cli.chat_commands import ECHO
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo, Launch
+from tests.loopback_server import (
     Fault,
-    Loopback,
-    answers,
+    LoopbackServer,
     commit_then_cut,
+    conversation_locked,
     cut_after,
     cut_before_headers,
+    error_response,
     ignore_state,
-    limited,
-    locked,
     overloaded,
-    raw,
+    rate_limited,
+    raw_stream,
 )
-from tests.running import Convo, Launch
-from tests.wire import cut_off, said, spoken, state
+from tests.request_items import message_lines, partial_answer, state_fields, user_messages
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -47,16 +47,16 @@ def whole_or_new(strategy: Strategy, *new: str) -> list[str]:
     return list(new) if STRATEGIES[strategy].is_server_side else ["user: one", "assistant: one", *new]
 
 
-def held(server: Loopback, conversation: str) -> list[str]:
+def held(server: LoopbackServer, conversation: str) -> list[str]:
     """What the server's conversation holds."""
     page = server.run(server.endpoint().list_conversation_items(conversation, limit=100, order="asc"))
-    return spoken(page.items)
+    return message_lines(page.items)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("fault", [limited(0.01), overloaded(0.01)], ids=["429", "503"])
+@pytest.mark.parametrize("fault", [rate_limited(0.01), overloaded(0.01)], ids=["429", "503"])
 def test_a_server_that_is_busy_is_asked_the_same_again(
-    server: Loopback, convo: Convo, strategy: Strategy, fault: Fault
+    server: LoopbackServer, convo: Convo, strategy: Strategy, fault: Fault
 ) -> None:
     begin(convo, strategy)
     server.arm(fault)
@@ -65,12 +65,12 @@ def test_a_server_that_is_busy_is_asked_the_same_again(
     assert got.err.count("retrying") == 1
     assert len(server.bodies) == 3
     assert server.bodies[1] == server.bodies[2]
-    assert spoken(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two")
+    assert message_lines(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two")
 
 
-def test_a_conversation_that_another_process_holds_is_asked_again(server: Loopback, convo: Convo) -> None:
+def test_a_conversation_that_another_process_holds_is_asked_again(server: LoopbackServer, convo: Convo) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
-    server.arm(locked({"retry-after": "0"}), locked({"retry-after": "0"}))
+    server.arm(conversation_locked({"retry-after": "0"}), conversation_locked({"retry-after": "0"}))
     assert convo("chat", "-c", "two").out == "two\n"
     assert server.bodies[1] == server.bodies[2] == server.bodies[3]
     assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
@@ -78,18 +78,18 @@ def test_a_conversation_that_another_process_holds_is_asked_again(server: Loopba
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_connection_that_breaks_before_the_headers_is_made_again(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
     server.arm(cut_before_headers())
     assert convo("chat", "-c", "two").out == "two\n"
     assert server.bodies[1] == server.bodies[2]
-    assert len(server.scripts.asks) == 2
+    assert len(server.scripts.requests) == 2
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
     server.arm(cut_after(6))
@@ -102,13 +102,13 @@ def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
 
     assert convo("chat", "-c", "three").exit == 0
 
-    assert server.bodies[2]["input"][-3:] == [*said(LONG), cut_off(partial), *said("three")]
+    assert server.bodies[2]["input"][-3:] == [*user_messages(LONG), partial_answer(partial), *user_messages("three")]
     assert len(server.bodies[2]["input"]) == (3 if STRATEGIES[strategy].is_server_side else 5)
-    assert state(server.bodies[2]) == state(server.bodies[1])
+    assert state_fields(server.bodies[2]) == state_fields(server.bodies[1])
 
 
 def test_an_answer_that_a_conversation_gave_and_nobody_heard_is_read_and_not_asked_for_twice(
-    server: Loopback, convo: Convo
+    server: LoopbackServer, convo: Convo
 ) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
     server.arm(commit_then_cut())
@@ -122,11 +122,11 @@ def test_an_answer_that_a_conversation_gave_and_nobody_heard_is_read_and_not_ask
     assert (len(unheard["sent"]), len(unheard["saw"]), len(unheard["output"])) == (1, 3, 1)
 
     assert convo("chat", "-c", "three").exit == 0
-    assert spoken(server.bodies[2]["input"]) == ["user: three"]
+    assert message_lines(server.bodies[2]["input"]) == ["user: three"]
 
 
 def test_an_answer_that_a_conversation_finished_unheard_takes_the_partials_place(
-    server: Loopback, convo: Convo
+    server: LoopbackServer, convo: Convo
 ) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
     server.arm(commit_then_cut(after=6))
@@ -136,25 +136,25 @@ def test_an_answer_that_a_conversation_finished_unheard_takes_the_partials_place
 
     assert convo("chat", "-c", "three").exit == 0
 
-    assert spoken(server.bodies[2]["input"]) == ["user: three"]
+    assert message_lines(server.bodies[2]["input"]) == ["user: three"]
     told = ["user: one", "assistant: one", f"user: {LONG}", f"assistant: {LONG}", "user: three", "assistant: three"]
     assert held(server, conversation) == told
     known = convo("inspect", "mine", "--json").json()
-    assert spoken([known["items"][key] for key in known["links"][-1]["saw"]]) == told[:-1]
+    assert message_lines([known["items"][key] for key in known["links"][-1]["saw"]]) == told[:-1]
 
 
 def test_a_tail_that_could_not_be_read_is_read_again_before_anything_is_said_twice(
-    server: Loopback, convo: Convo
+    server: LoopbackServer, convo: Convo
 ) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
-    tail = replace(limited(0.0), path=f"/v1/conversations/{conversation}/items", method="GET")
+    tail = replace(rate_limited(0.0), path=f"/v1/conversations/{conversation}/items", method="GET")
     server.arm(commit_then_cut(), tail)
     assert convo("chat", "-c", "two").out == "two\n"
     assert len(server.bodies) == 2
     assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
 
 
-def test_what_another_client_said_meanwhile_stays_in_its_place(server: Loopback, convo: Convo) -> None:
+def test_what_another_client_said_meanwhile_stays_in_its_place(server: LoopbackServer, convo: Convo) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
     server.run(another(server, conversation, "by the way"))
     server.arm(commit_then_cut())
@@ -163,29 +163,29 @@ def test_what_another_client_said_meanwhile_stays_in_its_place(server: Loopback,
     assert held(server, conversation) == told
     known = convo("inspect", "mine", "--json").json()
     last = known["links"][-1]
-    assert spoken([known["items"][key] for key in [*last["saw"], *last["output"]]]) == told
+    assert message_lines([known["items"][key] for key in [*last["saw"], *last["output"]]]) == told
 
 
-async def another(server: Loopback, conversation: str, words: str) -> None:
+async def another(server: LoopbackServer, conversation: str, words: str) -> None:
     """What another client of the same conversation says."""
     async for _ in server.endpoint().create({"model": "gpt-5-mini", "input": words, "conversation": conversation}):
         pass
 
 
-def test_on_a_chain_an_unheard_answer_is_only_a_fork(server: Loopback, convo: Convo) -> None:
+def test_on_a_chain_an_unheard_answer_is_only_a_fork(server: LoopbackServer, convo: Convo) -> None:
     first = begin(convo, Strategy.CHAIN)
     server.arm(commit_then_cut())
     assert convo("chat", "-c", "two").out == "two\n"
     assert server.bodies[1] == server.bodies[2]
-    assert state(server.bodies[2]) == {"previous_response_id": first}
+    assert state_fields(server.bodies[2]) == {"previous_response_id": first}
     convo("chat", "-c", "three")
-    last = server.scripts.asks[-1].input
-    assert spoken(last) == ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
+    last = server.scripts.requests[-1].input
+    assert message_lines(last) == ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
 
 
 @pytest.mark.parametrize("strategy", REMOTE)
 def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_shown(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     handle = begin(convo, strategy)
     server.arm(ignore_state())
@@ -194,25 +194,25 @@ def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_sho
     assert f"convo: the endpoint responded without the history of {handle}\n  try: this endpoint stores" in got.err
 
     assert convo("chat", "-c", "--json", "three").exit == 0
-    assert spoken(server.bodies[2]["input"]) == ["user: two", "user: three"]
-    assert state(server.bodies[2]) == state(server.bodies[1])
+    assert message_lines(server.bodies[2]["input"]) == ["user: two", "user: three"]
+    assert state_fields(server.bodies[2]) == state_fields(server.bodies[1])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_stream_without_an_end_is_an_error_and_its_input_stays(
-    server: Loopback, convo: Convo, strategy: Strategy
+    server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
-    server.arm(raw(b"data: [DONE]\n\n"))
+    server.arm(raw_stream(b"data: [DONE]\n\n"))
     got = convo("chat", "-c", "--json", "two")
     assert (got.exit, got.json()["error"]["code"], len(server.bodies)) == (1, "stream_broken", 2)
     assert convo("chat", "-c", "three").exit == 0
-    assert spoken(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two", "user: three")
+    assert message_lines(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two", "user: three")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_organisation_and_project_go_along_with_every_request(
-    server: Loopback, convo: Convo, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, convo: Convo, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
@@ -227,12 +227,12 @@ def test_organisation_and_project_go_along_with_every_request(
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_the_key_is_shown_to_the_server_and_to_nobody_else(
-    server: Loopback, launch: Launch, strategy: Strategy, tmp_path: Path
+    server: LoopbackServer, launch: Launch, strategy: Strategy, tmp_path: Path
 ) -> None:
     env = {"OPENAI_API_KEY": KEY, "CONVO_DEBUG": "1"}
     quoting: dict[str, Any] = {"message": f"Incorrect API key provided: {KEY}.", "type": "x", "code": None}
     got = [launch("chat", f"--{strategy}", "one", env=env)]
-    server.arm(answers(401, quoting), answers(400, quoting))
+    server.arm(error_response(401, quoting), error_response(400, quoting))
     got += [launch("chat", "-c", "two", env=env), launch("chat", "-c", "--json", "three", env=env)]
     assert [one.exit for one in got] == [0, 1, 1]
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
@@ -251,11 +251,11 @@ def answered(response_id: str | None, words: str, before: str | None = None) -> 
     item = {"type": "message", "id": f"msg_{words}", "role": "assistant", "status": "completed", "content": [part]}
     response = {"id": response_id, "status": "completed", "output": [item], "previous_response_id": before}
     event = {"type": "response.completed", "sequence_number": 0, "response": response}
-    return raw(f"data: {json.dumps(event)}\n\n".encode())
+    return raw_stream(f"data: {json.dumps(event)}\n\n".encode())
 
 
 def test_a_chain_reports_a_response_without_an_id_and_loses_no_input(
-    server: Loopback, convo: Convo, home: Path
+    server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     """The next turn would have been sent alone, without anything that was said before."""
     server.arm(answered(None, "a"))
@@ -268,7 +268,7 @@ def test_a_chain_reports_a_response_without_an_id_and_loses_no_input(
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay"])
-def test_a_client_that_owns_the_state_needs_no_response_id(owner: str, server: Loopback, convo: Convo) -> None:
+def test_a_client_that_owns_the_state_needs_no_response_id(owner: str, server: LoopbackServer, convo: Convo) -> None:
     server.arm(answered(None, "a"))
     got = convo("chat", owner, "-n", "mine", "one")
     assert (got.exit, got.out) == (0, "a\n")
@@ -276,7 +276,7 @@ def test_a_client_that_owns_the_state_needs_no_response_id(owner: str, server: L
 
 
 @pytest.mark.parametrize("owner", ["--chain", "--session"])
-def test_a_response_id_that_is_used_again_hides_no_response(owner: str, server: Loopback, convo: Convo) -> None:
+def test_a_response_id_that_is_used_again_hides_no_response(owner: str, server: LoopbackServer, convo: Convo) -> None:
     before = "resp_1" if owner == "--chain" else None
     server.arm(answered("resp_1", "a"), answered("resp_1", "b", before), answered("resp_1", "c", before))
     assert convo("chat", owner, "-n", "mine", "one").exit == 0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.chat_server import ChatServer, serving
-from tests.running import Convo
-from tests.server.server import Served, serving_at
+from tests.command_runner import Convo
+from tests.models.chat_server import ChatServer, run_chat_server
+from tests.server.gateway import RunningGateway, run_gateway
 
 RESPONSES = """
 [providers.far]
@@ -36,7 +36,7 @@ def answer(streamed: str, final: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def upstream() -> Iterator[ChatServer]:
-    with serving() as server:
+    with run_chat_server() as server:
         yield server
 
 
@@ -51,7 +51,7 @@ def config(home: Path, upstream: ChatServer) -> Path:
 def test_chat_says_that_the_final_text_differs_and_keeps_the_final_one(
     convo: Convo, config: Path, upstream: ChatServer
 ) -> None:
-    upstream.streams(*answer("sunny", "rainy"))
+    upstream.stream(*answer("sunny", "rainy"))
 
     got = convo("--config", str(config), "chat", "-m", "far/m", "--session", "weather?")
     shown, link = convo("inspect", "weather"), convo("inspect", "weather", "--json").json()
@@ -65,7 +65,7 @@ def test_chat_says_that_the_final_text_differs_and_keeps_the_final_one(
 
 
 def test_chat_says_nothing_when_the_texts_are_the_same(convo: Convo, config: Path, upstream: ChatServer) -> None:
-    upstream.streams(*answer("sünny", "sünny"))
+    upstream.stream(*answer("sünny", "sünny"))
 
     got = convo("--config", str(config), "chat", "-m", "far/m", "--session", "weather?")
 
@@ -74,18 +74,18 @@ def test_chat_says_nothing_when_the_texts_are_the_same(convo: Convo, config: Pat
 
 
 @pytest.fixture
-def gateway(home: Path, upstream: ChatServer, tmp_path: Path) -> Iterator[Served]:
+def gateway(home: Path, upstream: ChatServer, tmp_path: Path) -> Iterator[RunningGateway]:
     (home / "data").mkdir(parents=True, exist_ok=True)
     toml = RESPONSES.format(url=upstream.url).removesuffix('[aliases]\nfast = "far/m"\n')
-    with serving_at(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml='fast = "far/m"\n' + toml) as served:
+    with run_gateway(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml='fast = "far/m"\n' + toml) as served:
         yield served
 
 
 @pytest.mark.parametrize("body", [{}, {"stream": True}, {"background": True}])
 def test_inspect_names_the_differing_text_of_a_served_response_and_its_provider(
-    convo: Convo, gateway: Served, upstream: ChatServer, body: dict[str, Any]
+    convo: Convo, gateway: RunningGateway, upstream: ChatServer, body: dict[str, Any]
 ) -> None:
-    upstream.streams(*answer("sunny", "rainy"))
+    upstream.stream(*answer("sunny", "rainy"))
 
     events = gateway.events({"model": "fast", "input": "weather?", **body}) if body.get("stream") else []
     made = events[-1]["response"] if events else gateway.ask({"model": "fast", "input": "weather?", **body}).json()

@@ -8,20 +8,20 @@ import pytest
 
 from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
-from tests.cli.held import Teller, held
-from tests.greenwich import greenwich
-from tests.terminal.spawning import spawn
+from tests.cli.stored_chats import ChatWriter, write_chats
+from tests.terminal.pty_process import spawn
+from tests.utc_timezone import utc_timezone
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]
 
 pytestmark = pytest.mark.needs("terminal")
 
 COLOUR = re.compile(r"\x1b\[\d*m")
 
 
-async def story(teller: Teller) -> None:
-    chat = await teller.chat(Strategy.CHAIN, "monads", "What is a monad, in words that a child would know?", "Why?")
-    await teller.again(chat)
+async def story(writer: ChatWriter) -> None:
+    chat = await writer.chat(Strategy.CHAIN, "monads", "What is a monad, in words that a child would know?", "Why?")
+    await writer.retry(chat)
 
 
 def screen(*argv: str, env: dict[str, str] | None = None) -> str:
@@ -37,7 +37,7 @@ def screen(*argv: str, env: dict[str, str] | None = None) -> str:
 
 
 def test_a_tree_fits_into_eighty_columns_with_its_forks(home: Path) -> None:
-    held(home, story)
+    write_chats(home, story)
     shown = screen("inspect", "monads")
     lines = COLOUR.sub("", shown).splitlines()
     assert max(map(text_width, lines)) <= 80
@@ -49,12 +49,12 @@ def test_a_tree_fits_into_eighty_columns_with_its_forks(home: Path) -> None:
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colour_can_be_declined(env: dict[str, str], home: Path) -> None:
-    held(home, story)
+    write_chats(home, story)
     assert "\x1b" not in screen("inspect", "monads", env=env)
 
 
 def test_sessions_fit_into_eighty_columns(home: Path) -> None:
-    held(home, story)
+    write_chats(home, story)
     lines = COLOUR.sub("", screen("sessions")).splitlines()
     assert max(map(text_width, lines)) <= 80
     assert lines[1].startswith("monads   chain")
@@ -66,7 +66,7 @@ def test_sessions_fit_into_eighty_columns(home: Path) -> None:
 def test_removing_asks_in_a_terminal(answer: str, left: bool, code: int, home: Path) -> None:
     import pexpect
 
-    held(home, story)
+    write_chats(home, story)
     child = spawn("sessions", "rm", "monads", encoding="utf-8", env=dict(os.environ), timeout=60)
     child.expect_exact("remove monads? [y/N] ")
     child.sendline(answer)

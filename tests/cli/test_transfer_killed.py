@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.chatting import ECHO, kept, sessions
-from tests.cli.held import DATABASE
-from tests.cli.killing import conversations
-from tests.running import ROOT, Convo
-from tests.warm import ran
+from tests.cli.chat_commands import ECHO, stored_conversation, stored_sessions
+from tests.cli.command_kills import conversation_sizes
+from tests.cli.stored_chats import DATABASE
+from tests.command_runner import ROOT, Convo
+from tests.fork_server import run_convo
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -43,7 +43,7 @@ def begin(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def stands(place: Path) -> Mapping[str, Any]:
     """Every session with how many items it has, and every file that is read by others."""
-    made = {one.name: len(kept(place / "home", one.name)[0]) for one in sessions(place / "home")}
+    made = {one.name: len(stored_conversation(place / "home", one.name)[0]) for one in stored_sessions(place / "home")}
     files = {file.name: json.loads(file.read_text()) for file in place.glob("*.json")}
     return made | {name: len(items) for name, items in files.items()}
 
@@ -73,7 +73,7 @@ def test_a_killed_command_left_what_was_or_what_is_to_be_and_is_carried_out_agai
     case: str, convo: Convo, begin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, new = CASES[case]
-    done = ran([str(begin.parent), *words.split()], module="tests.transfer.mover", cwd=ROOT)
+    done = run_convo([str(begin.parent), *words.split()], module="tests.transfer.killed_command", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     deaths = json.loads(done.stdout)
     assert deaths > 0
@@ -87,7 +87,7 @@ def test_a_killed_command_left_what_was_or_what_is_to_be_and_is_carried_out_agai
         again = None if whole else convo(*words.split())
         assert again is None or again.exit == 0, again.err
         assert stands(place) == BEFORE | new
-        assert [item["content"][0]["text"] for item in kept(place / "home", "talk")[0]] == TALK
+        assert [item["content"][0]["text"] for item in stored_conversation(place / "home", "talk")[0]] == TALK
         assert whole is (at == deaths)
 
 
@@ -99,11 +99,11 @@ def test_a_session_whose_removal_was_killed_can_be_removed_with_its_conversation
     monkeypatch.setenv("CONVO_HOME", str(place / "home"))
     assert convo("chat", *ECHO, "--conversation", "-n", "talk", "one").exit == 0
     command = ("sessions", "rm", "talk", "--yes")
-    done = ran([str(tmp_path), *command], module="tests.transfer.mover", cwd=ROOT)
+    done = run_convo([str(tmp_path), *command], module="tests.transfer.killed_command", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     for at in range(json.loads(done.stdout) + 1):
         home = tmp_path / str(at) / "home"
         monkeypatch.setenv("CONVO_HOME", str(home))
-        if sessions(home):
+        if stored_sessions(home):
             assert convo(*command).exit == 0
-        assert (sessions(home), conversations(f"sqlite:{home / DATABASE}")) == ([], [])
+        assert (stored_sessions(home), conversation_sizes(f"sqlite:{home / DATABASE}")) == ([], [])

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from convo.cli.config import trust_project_file
-from tests.cli.served import serving
+from tests.cli.serve_process import run_serve
+from tests.command_runner import Convo, Launch, write_project_file
 from tests.models import chat_server
 from tests.models.chat_server import ChatServer, delta, finish
-from tests.running import Convo, Launch, project_file
 
 ANSWER = (delta(content="yes"), finish("stop"))
 
@@ -73,10 +73,10 @@ def test_a_strangers_file_cannot_open_the_users_store_to_a_key_or_an_address(own
     place = project(f'[{where}]\nhost = "0.0.0.0"\nport = 1\nkeys_file = "keys"\n')
     before = ("--profile", "mine")
     own.write_text('[profiles.mine]\nmodel = "scripted/echo"\n')
-    with serving("--store", "memory", before=before) as server:
-        assert "http://127.0.0.1:" in server.line
+    with run_serve("--store", "memory", before=before) as server:
+        assert "http://127.0.0.1:" in server.ready_line
         assert server.http.get("/v1/models").status_code == 200  # with its keys file: 401
-        server.end(15)
+        server.stop(15)
     assert server.err == notice(place, *(f"{where}.{name}" for name in ("host", "port", "keys_file")))
 
 
@@ -93,10 +93,10 @@ def test_a_strangers_file_gets_no_password_for_its_database(
 
 
 def test_a_strangers_file_cannot_redirect_a_conversation_of_a_provider_without_a_key(convo: Convo, own: Path) -> None:
-    with chat_server.serving() as mine, chat_server.serving() as theirs:
+    with chat_server.run_chat_server() as mine, chat_server.run_chat_server() as theirs:
         own.write_text(f'model = "mine/m"\n[providers.mine]\napi = "chat"\nbase_url = "{mine.url}"\n')
-        mine.streams(*ANSWER)
-        mine.streams(*ANSWER)
+        mine.stream(*ANSWER)
+        mine.stream(*ANSWER)
         assert convo("chat", "-q", "a private matter").exit == 0
         place = project(f'[providers.mine]\nbase_url = "{theirs.url}"\n')
         got = convo("chat", "-q", "-c", "and more")
@@ -117,7 +117,7 @@ def test_a_strangers_file_gets_no_key_for_its_server(
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with chat_server.serving() as serving:
+    with chat_server.run_chat_server() as serving:
         yield serving
 
 
@@ -234,7 +234,7 @@ def test_a_pipe_a_folder_and_a_broken_link_are_not_waited_for(convo: Convo, own:
 
 
 def test_another_users_file_is_never_read(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = project_file('model = "openai/gpt-5"\n[serve]\nport = 1\n')
+    place = write_project_file('model = "openai/gpt-5"\n[serve]\nport = 1\n')
     own.write_text(f'model = "scripted/echo"\ntrusted = ["{place.parent}"]\n')
     owner = disown(place, monkeypatch)
     got = convo("chat", "-q", "hello")
@@ -257,7 +257,7 @@ def test_a_link_of_another_user_is_not_followed(convo: Convo, own: Path, monkeyp
 
 
 def test_a_file_that_everybody_may_write_is_never_read(convo: Convo, own: Path) -> None:
-    place = project_file('model = "openai/gpt-5"\n')
+    place = write_project_file('model = "openai/gpt-5"\n')
     place.chmod(0o666)
     got = convo("chat", "-q", "hello")
     why = f"convo: {place} can be written by every user and is not read"
@@ -288,7 +288,7 @@ def test_a_file_is_trusted_as_it_is_and_shown(convo: Convo, own: Path) -> None:
 
 
 def test_a_change_ends_the_trust_and_the_notice_says_so(convo: Convo, own: Path) -> None:
-    place = project_file("[serve]\nport = 1\n")
+    place = write_project_file("[serve]\nport = 1\n")
     project("[serve]\nport = 2\n")
     got = convo("config", "list", "serve.port")
     assert got.err == notice(place, "serve.port", why="changed since it was trusted")
@@ -298,7 +298,7 @@ def test_a_change_ends_the_trust_and_the_notice_says_so(convo: Convo, own: Path)
 
 
 def test_trust_can_be_taken_back(convo: Convo, own: Path) -> None:
-    place = project_file("[serve]\nport = 1\n")
+    place = write_project_file("[serve]\nport = 1\n")
     assert convo("config", "trust", "--list").out == f"{place}  trusted\n"
     assert convo("config", "untrust").err == f"{place} is no longer trusted\n"
     assert effective(convo)["serve.port"] == 8788
@@ -315,7 +315,7 @@ def test_a_path_where_nothing_is_is_named(command: str, convo: Convo, own: Path)
 
 
 def test_trust_in_a_file_that_is_gone_can_be_taken_back(convo: Convo, own: Path, tmp_path: Path) -> None:
-    place = project_file("[serve]\nport = 1\n")
+    place = write_project_file("[serve]\nport = 1\n")
     place.unlink()
     assert convo("config", "trust", "--list").out == f"{place}  missing\n"
     assert convo("config", "untrust", str(tmp_path)).exit == 0
@@ -337,7 +337,7 @@ def test_a_copy_and_a_link_of_a_trusted_file_are_not_trusted(
     convo: Convo, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stranger's link to a trusted file would make its relative paths begin in the stranger's folder."""
-    place = project_file('[serve]\nkeys_file = "keys"\n')
+    place = write_project_file('[serve]\nkeys_file = "keys"\n')
     for folder in ("copy", "link"):
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
@@ -361,7 +361,7 @@ def test_what_cannot_be_trusted_is_refused(convo: Convo, own: Path) -> None:
 
 
 def test_a_record_of_trust_is_private_and_a_broken_one_counts_as_none(convo: Convo, own: Path, home: Path) -> None:
-    place = project_file("[serve]\nport = 1\n")
+    place = write_project_file("[serve]\nport = 1\n")
     (record,) = (home / "config" / "trust").iterdir()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
@@ -443,7 +443,7 @@ def test_writing_into_a_strangers_file_does_not_trust_it(convo: Convo, own: Path
 
 
 def test_writing_into_a_file_that_changed_does_not_trust_it(convo: Convo, own: Path) -> None:
-    place = project_file("[serve]\nport = 1\n")
+    place = write_project_file("[serve]\nport = 1\n")
     place.write_text("[serve]\nport = 2\n")
     assert convo("config", "set", "--project", "tenant", "me").exit == 0
     assert effective(convo)["tenant"] == "local"

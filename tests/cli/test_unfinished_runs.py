@@ -12,12 +12,12 @@ from convo.history.records import Strategy
 from convo.runs.serialize import run_to_json
 from convo.runs.state import RunStarted
 from convo.stores.base import AgentRun, Transaction
-from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran
-from tests.cli.chatting import scripted
-from tests.cli.held import Teller, held
+from tests.cli.agent_files import AGENTS, LOOK_UP, PAID_BACK, REFUND, agent_flags, tool_runs
+from tests.cli.chat_commands import scripted_flags
+from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.cli.test_approvals import waits
-from tests.running import Convo, Start
-from tests.runs.driving import FREE, answer, call, run_of, told
+from tests.command_runner import Convo, Start
+from tests.runs.run_steps import FREE, apply_events, call, make_run, model_response
 from tests.runs.test_stored_approvals import paused
 
 HANGS = AGENTS.replace(
@@ -46,14 +46,14 @@ def fact(screen: str, label: str) -> str:
 
 
 def test_screens_of_a_session_name_the_run_that_waits_and_the_command_that_goes_on(convo: Convo) -> None:
-    model = scripted(REFUND, BACK)
-    assert convo("chat", *agents(), *model, "-n", "mine", "back").exit == 3
+    model = scripted_flags(REFUND, PAID_BACK)
+    assert convo("chat", *agent_flags(), *model, "-n", "mine", "back").exit == 3
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
         assert fact(screen, "run") == "an agent run needs approval: c1"
         assert fact(screen, "continue") == "convo resume mine --agent FILE.py:NAME"
         assert "convo chat --from" not in screen
-    assert convo("resume", "mine", *agents(), *model, "--approve", "c1").exit == 0
+    assert convo("resume", "mine", *agent_flags(), *model, "--approve", "c1").exit == 0
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
         assert fact(screen, "unconfirmed") == "none"
@@ -62,8 +62,8 @@ def test_screens_of_a_session_name_the_run_that_waits_and_the_command_that_goes_
 
 @pytest.mark.needs("posix")
 def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, convo: Convo, home: Path) -> None:
-    model = scripted(LOOK_UP, BACK)
-    process = start("chat", *agents("desk", HANGS), *model, "-n", "mine", "A1?")
+    model = scripted_flags(LOOK_UP, PAID_BACK)
+    process = start("chat", *agent_flags("desk", HANGS), *model, "-n", "mine", "A1?")
     assert process.stderr
     assert "STARTED\n" in iter(process.stderr.readline, "")
     assert (convo("approvals").err, convo("approvals", "--json").json()) == ("no pending calls\n", [])
@@ -84,34 +84,34 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
         assert fact(screen, "run") == "an agent run was interrupted during its calls"
         assert fact(screen, "continue") == "convo resume mine --agent FILE.py:NAME"
 
-    assert convo("resume", "mine", *agents("desk", AGENTS), *model).exit == 3
+    assert convo("resume", "mine", *agent_flags("desk", AGENTS), *model).exit == 3
     (waiting,) = convo("approvals", "--json").json()
     assert (waiting["call_id"], waiting["left"], waiting["unknown"]) == ("c0", False, True)
     assert "interrupted run" not in convo("approvals").err
 
 
 def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_agents_own(convo: Convo) -> None:
-    model = scripted(REFUND, BACK)
-    got = convo("chat", *agents("ours", OWN_MODEL), *model, "-n", "mine", "back")
+    model = scripted_flags(REFUND, PAID_BACK)
+    got = convo("chat", *agent_flags("ours", OWN_MODEL), *model, "-n", "mine", "back")
     assert got.exit == 3
     command = got.err.splitlines()[-1].partition("to decide and resume: convo ")[2]
     assert command == f"resume mine --agent bot.py:ours -m {model[1]} --approve c1"
     on = convo(*shlex.split(command))
-    assert (on.exit, on.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), on.err
+    assert (on.exit, on.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), on.err
 
 
 def test_several_runs_that_were_left_are_told_in_one_line_beside_what_waits(convo: Convo, home: Path) -> None:
-    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
-    cut_off = told(run, answer(run, call("u1")))[0]
+    run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
+    cut_off = apply_events(run, model_response(run, call("u1")))[0]
 
-    async def story(teller: Teller) -> None:
-        await waits("paused", paused())(teller)
+    async def story(writer: ChatWriter) -> None:
+        await waits("paused", paused())(writer)
         for number, name in enumerate(("shop", "my tea"), 2):
-            chat = await teller.chat(Strategy.SESSION, name, "tea")
+            chat = await writer.chat(Strategy.SESSION, name, "tea")
             row = AgentRun(f"run_{number}", chat.session.id, 1, "running", run_to_json(cut_off), 1.0, 1.0 + number)
-            await teller.store.commit(Transaction(agent_run=row))
+            await writer.store.commit(Transaction(agent_run=row))
 
-    held(home, story)
+    write_chats(home, story)
     got = convo("approvals")
     assert [line.split()[0] for line in got.out.splitlines()] == ["call", "g1", "g2", "m1"]
     told_once = "2 interrupted runs (my tea, shop); to resume: convo resume 'my tea' --agent FILE.py:NAME\n"

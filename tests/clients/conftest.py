@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.upstream import Upstream, answering
+from tests.clients.upstream import Upstream, run_upstream
 from tests.conftest import LEAKS
 
 ALIAS = "gpt-5-behind-convo"
@@ -26,26 +26,26 @@ base_url = "{url}"
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Upstream]]:
+def running_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Upstream]]:
     """The base URL of a gateway that keeps state in SQLite, and the upstream that it knows as `ALIAS`."""
     folder = tmp_path_factory.mktemp("gateway")
     settings = folder / "convo.toml"
-    with answering() as server:
+    with run_upstream() as server:
         settings.write_text(SETTINGS.format(url=server.url, alias=ALIAS), encoding="utf-8")
         with gateway(folder, "--config", str(settings), "serve", "--port", "0", "--store", "sqlite:convo.db") as url:
             yield f"{url}/v1", server
 
 
 @pytest.fixture
-def base_url(standing: tuple[str, Upstream]) -> str:
-    return standing[0]
+def base_url(running_gateway: tuple[str, Upstream]) -> str:
+    return running_gateway[0]
 
 
 @pytest.fixture
-def upstream(standing: tuple[str, Upstream]) -> Upstream:
+def upstream(running_gateway: tuple[str, Upstream]) -> Upstream:
     """The upstream, as if nobody had asked it anything yet."""
-    standing[1].forget()
-    return standing[1]
+    running_gateway[1].reset()
+    return running_gateway[1]
 
 
 @contextmanager

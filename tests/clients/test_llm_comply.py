@@ -29,15 +29,15 @@ def test_every_rule_of_llm_comply_is_kept_and_none_is_left_out(base_url: str) ->
 
 def test_images_tools_and_reasoning_settings_arrive_at_the_model(base_url: str, upstream: Upstream) -> None:
     comply(base_url)
-    parts = [part for asked in upstream.asked for part in parts_of(asked)]
+    parts = [part for asked in upstream.requests for part in parts_of(asked)]
     images = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
     assert len(images) == 1
     assert images[0].startswith("data:image/jpeg;base64,/9j/")
-    tools = [asked["tools"][0]["function"]["name"] for asked in upstream.asked if asked.get("tools")]
+    tools = [asked["tools"][0]["function"]["name"] for asked in upstream.requests if asked.get("tools")]
     assert tools == ["get_weather"]
-    assert [asked["tool_choice"] for asked in upstream.asked if asked.get("tools")] == ["required"]
-    assert [asked["reasoning_effort"] for asked in upstream.asked if "reasoning_effort" in asked] == ["low"]
-    developer = [message for asked in upstream.asked for message in asked["messages"] if message["role"] != "user"]
+    assert [asked["tool_choice"] for asked in upstream.requests if asked.get("tools")] == ["required"]
+    assert [asked["reasoning_effort"] for asked in upstream.requests if "reasoning_effort" in asked] == ["low"]
+    developer = [message for asked in upstream.requests for message in asked["messages"] if message["role"] != "user"]
     assert "Always respond in exactly one word." in [message["content"] for message in developer]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.clients.conftest import gateway
 from tests.needs import NODE_MODULES
-from tests.server.paced import Paced, paced
+from tests.server.paced_upstream import PacedUpstream, run_paced_upstream
 
 SCRIPTS = Path(__file__).parent / "node"
 CLOSED_WITHIN_S = 0.5
@@ -29,13 +29,13 @@ quick = "up/words-3-1"
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Paced]:
-    with paced() as running:
+def upstream() -> Iterator[PacedUpstream]:
+    with run_paced_upstream() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def url(upstream: Paced, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(upstream: PacedUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway that keeps state in SQLite, in front of the paced server."""
     folder = tmp_path_factory.mktemp("node")
     settings = folder / "convo.toml"
@@ -57,7 +57,7 @@ def node(script: str, folder: Path, url: str, state: str) -> dict[str, Any]:
     return printed
 
 
-def aborts_streams_and_goes_on(script: str, state: str, folder: Path, url: str, upstream: Paced) -> None:
+def aborts_streams_and_goes_on(script: str, state: str, folder: Path, url: str, upstream: PacedUpstream) -> None:
     upstream.calls.clear()
     came = node(script, folder, url, state)
     first, *rest = upstream.calls
@@ -86,7 +86,7 @@ CASES = [("openai.mjs", "conversation"), ("vercel.mjs", "chain"), ("agents.mjs",
 @pytest.mark.needs("node clients")
 @pytest.mark.parametrize(("script", "state"), CASES)
 def test_a_client_of_node_aborts_a_stream_and_goes_on(
-    script: str, state: str, tmp_path: Path, url: str, upstream: Paced
+    script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
     aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)
 
@@ -96,6 +96,6 @@ def test_a_client_of_node_aborts_a_stream_and_goes_on(
 @pytest.mark.parametrize("state", ["chain", "conversation"])
 @pytest.mark.parametrize("script", ["openai.mjs", "vercel.mjs", "agents.mjs"])
 def test_every_client_of_node_aborts_a_stream_and_goes_on_under_both_owners(
-    script: str, state: str, tmp_path: Path, url: str, upstream: Paced
+    script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
     aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import scripted
+from tests.cli.chat_commands import scripted_flags
 from tests.clients.conftest import gateway
-from tests.running import ROOT, Convo, project_file
+from tests.command_runner import ROOT, Convo, write_project_file
 
 SHOWN = "http://127.0.0.1:8788/v1"
 
@@ -26,7 +26,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: Path) -> None:
-    project_file("".join(blocks("toml")))
+    write_project_file("".join(blocks("toml")))
     shown = convo("models", "--json").json()
     mine = next(one for one in shown["providers"] if one["name"] == "mine")
     assert shown["aliases"] == {"gpt-5-mini": "mine/some-model"}
@@ -39,7 +39,9 @@ def test_the_agents_pause_and_go_on_as_it_is_shown(convo: Convo, tmp_path: Path)
     (tmp_path / "support.py").write_text(support, encoding="utf-8")
     (shown,) = [block for block in blocks("console") if "--agent support.py:triage" in block]
     refund = {"name": "refund", "call_id": "call_1", "arguments": {"order": "A1", "cents": 500}}
-    model = scripted({"call": {"name": "transfer_to_billing"}}, {"call": refund}, {"text": "Order A1 is paid back."})
+    model = scripted_flags(
+        {"call": {"name": "transfer_to_billing"}}, {"call": refund}, {"text": "Order A1 is paid back."}
+    )
     for told in shown.split("$ convo ")[1:]:
         command, *lines = told.splitlines()
         got = convo(*shlex.split(command), *model)

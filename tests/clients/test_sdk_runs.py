@@ -19,7 +19,19 @@ from convo.agents.handoff_history import expand_summaries
 from convo.errors import InputFault
 from convo.history.canonical import digest
 from convo.stores.factory import open_store
-from tests.clients.hands import OWNERS, STORIES, SUMMARY, WRITTEN, Hands, Heard, alone, given, heard, told, told_alone
+from tests.clients.sdk_comparison import (
+    EXPORTED_STORIES,
+    OWNERS,
+    STORIES,
+    SUMMARY,
+    ModelRequests,
+    SdkComparison,
+    _run_sdk_alone,
+    model_requests,
+    owner_arguments,
+    sdk_alone,
+    start_story,
+)
 from tests.clients.upstream import Upstream
 
 
@@ -30,89 +42,100 @@ async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
 
 
 @pytest.fixture(params=OWNERS)
-async def hands(
+async def comparison(
     request: pytest.FixtureRequest, client: AsyncOpenAI, base_url: str, upstream: Upstream, tmp_path: Path
-) -> AsyncIterator[Hands]:
+) -> AsyncIterator[SdkComparison]:
     store = open_store("memory")
     session = SQLiteSession("s") if request.param == "session" else None
-    yield Hands(client, store, base_url, upstream, tmp_path, request.param, await given(client, request.param), session)
+    yield SdkComparison(
+        client,
+        store,
+        base_url,
+        upstream,
+        tmp_path,
+        request.param,
+        await owner_arguments(client, request.param),
+        session,
+    )
     await store.aclose()
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_the_sdk_finishes_what_it_paused_and_convo_decided(hands: Hands, name: str) -> None:
-    wanted_end = await alone(hands, name)
-    told(hands, STORIES[name])
-    result = await hands.sdk_begins()
+async def test_the_sdk_finishes_what_it_paused_and_convo_decided(comparison: SdkComparison, name: str) -> None:
+    wanted_end = await sdk_alone(comparison, name)
+    start_story(comparison, STORIES[name])
+    result = await comparison.start_with_sdk()
     while result.interruptions:
-        result = await hands.sdk_obeys(result.to_state().to_string())
-    assert (result.final_output, heard(hands)) == wanted_end
+        result = await comparison.resume_decided_with_sdk(result.to_state().to_string())
+    assert (result.final_output, model_requests(comparison)) == wanted_end
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_convo_finishes_what_the_sdk_paused(hands: Hands, name: str) -> None:
-    wanted_end = await alone(hands, name)
-    told(hands, STORIES[name])
-    result = await hands.sdk_begins()
-    running, _ = await hands.convo_takes(result.to_state().to_string())
+async def test_convo_finishes_what_the_sdk_paused(comparison: SdkComparison, name: str) -> None:
+    wanted_end = await sdk_alone(comparison, name)
+    start_story(comparison, STORIES[name])
+    result = await comparison.start_with_sdk()
+    running, _ = await comparison.import_with_convo(result.to_state().to_string())
     while running.pending_calls:
-        running = await hands.convo_goes_on(running)
-    assert (running.output, heard(hands)) == wanted_end
+        running = await comparison.resume_with_convo(running)
+    assert (running.output, model_requests(comparison)) == wanted_end
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-async def test_the_sdk_finishes_what_convo_paused(hands: Hands, name: str) -> None:
-    wanted_end = await alone(hands, name)
-    told(hands, STORIES[name])
-    running = await hands.convo_begins()
-    result = await hands.sdk_goes_on(await hands.written(running))
+@pytest.mark.parametrize("name", EXPORTED_STORIES)
+async def test_the_sdk_finishes_what_convo_paused(comparison: SdkComparison, name: str) -> None:
+    wanted_end = await sdk_alone(comparison, name)
+    start_story(comparison, STORIES[name])
+    running = await comparison.start_with_convo()
+    result = await comparison.resume_with_sdk(await comparison.export_run_state(running))
     while result.interruptions:
-        result = await hands.sdk_goes_on(result.to_state().to_string())
-    assert (result.final_output, heard(hands)) == wanted_end
+        result = await comparison.resume_with_sdk(result.to_state().to_string())
+    assert (result.final_output, model_requests(comparison)) == wanted_end
 
 
-async def test_agents_of_one_name_are_never_written_for_the_sdk(hands: Hands) -> None:
-    told(hands, STORIES["agents of one name"])
-    running = await hands.convo_begins()
+async def test_agents_of_one_name_are_never_written_for_the_sdk(comparison: SdkComparison) -> None:
+    start_story(comparison, STORIES["agents of one name"])
+    running = await comparison.start_with_convo()
     assert [call.id for call in running.pending_calls] == ["call_2", "call_4"]
     with pytest.raises(InputFault, match="several agents are named 'desk', and only the Agents SDK can number them"):
-        await hands.written(running)
+        await comparison.export_run_state(running)
 
 
-async def test_a_run_goes_from_the_sdk_to_convo_and_back(hands: Hands) -> None:
-    wanted_end = await alone(hands, "two pauses")
-    told(hands, STORIES["two pauses"])
-    result = await hands.sdk_begins()
-    running, base = await hands.convo_takes(result.to_state().to_string())
+async def test_a_run_goes_from_the_sdk_to_convo_and_back(comparison: SdkComparison) -> None:
+    wanted_end = await sdk_alone(comparison, "two pauses")
+    start_story(comparison, STORIES["two pauses"])
+    result = await comparison.start_with_sdk()
+    running, base = await comparison.import_with_convo(result.to_state().to_string())
     assert [call.id for call in running.pending_calls] == ["call_5"]
-    result = await hands.sdk_goes_on(await hands.written(running, base))
-    assert (result.final_output, heard(hands)) == wanted_end
+    result = await comparison.resume_with_sdk(await comparison.export_run_state(running, base))
+    assert (result.final_output, model_requests(comparison)) == wanted_end
 
 
-async def test_a_run_goes_from_convo_to_the_sdk_and_back(hands: Hands) -> None:
-    wanted_end = await alone(hands, "two pauses")
-    told(hands, STORIES["two pauses"])
-    result = await hands.sdk_goes_on(await hands.written(await hands.convo_begins()))
-    running, _ = await hands.convo_takes(result.to_state().to_string())
-    assert (running.output, heard(hands)) == wanted_end
+async def test_a_run_goes_from_convo_to_the_sdk_and_back(comparison: SdkComparison) -> None:
+    wanted_end = await sdk_alone(comparison, "two pauses")
+    start_story(comparison, STORIES["two pauses"])
+    result = await comparison.resume_with_sdk(await comparison.export_run_state(await comparison.start_with_convo()))
+    running, _ = await comparison.import_with_convo(result.to_state().to_string())
+    assert (running.output, model_requests(comparison)) == wanted_end
 
 
 @pytest.mark.parametrize("begins", ["the SDK", "convo"])
-@pytest.mark.parametrize("hands", ["replay", "session"], indirect=True)
-async def test_the_sdk_goes_on_from_a_summary_that_convo_made_at_a_handoff(hands: Hands, begins: str) -> None:
-    wanted_end = await told_alone(hands, SUMMARY)
-    told(hands, SUMMARY)
+@pytest.mark.parametrize("comparison", ["replay", "session"], indirect=True)
+async def test_the_sdk_goes_on_from_a_summary_that_convo_made_at_a_handoff(
+    comparison: SdkComparison, begins: str
+) -> None:
+    wanted_end = await _run_sdk_alone(comparison, SUMMARY)
+    start_story(comparison, SUMMARY)
     if begins == "convo":
-        running, base = await hands.convo_goes_on(await hands.convo_begins()), None
+        running, base = await comparison.resume_with_convo(await comparison.start_with_convo()), None
     else:
-        running, base = await hands.convo_takes((await hands.sdk_begins()).to_state().to_string())
-    result = await hands.sdk_goes_on(await hands.written(running, base))
+        running, base = await comparison.import_with_convo((await comparison.start_with_sdk()).to_state().to_string())
+    result = await comparison.resume_with_sdk(await comparison.export_run_state(running, base))
     end, asked = wanted_end
-    assert (result.final_output, meant(heard(hands))) == (end, meant(asked))
+    assert (result.final_output, meant(model_requests(comparison))) == (end, meant(asked))
     assert "For context" in asked[2][0][1]
 
 
-def meant(asked: Heard) -> list[list[Any]]:
+def meant(asked: ModelRequests) -> list[list[Any]]:
     """The same, with a summary's records by what they mean: ids and the order of keys stand in its text."""
     return [[_meant(json.loads(line)) for part in request for line in part] for request in asked]
 
@@ -124,15 +147,18 @@ def _meant(message: dict[str, Any]) -> Any:
     return {**message, "content": [digest(item) for item in expand_summaries([{"role": "assistant", "content": said}])]}
 
 
-@pytest.mark.parametrize("hands", ["conversation"], indirect=True)
+@pytest.mark.parametrize("comparison", ["conversation"], indirect=True)
 async def test_a_conversation_holds_everything_once_however_often_it_changed_hands(
-    hands: Hands, client: AsyncOpenAI
+    comparison: SdkComparison, client: AsyncOpenAI
 ) -> None:
-    told(hands, STORIES["two pauses"])
-    result = await hands.sdk_begins()
-    running, base = await hands.convo_takes(result.to_state().to_string())
-    await hands.sdk_goes_on(await hands.written(running, base))
-    kept = [item.type async for item in client.conversations.items.list(hands.given["conversation_id"], order="asc")]
+    start_story(comparison, STORIES["two pauses"])
+    result = await comparison.start_with_sdk()
+    running, base = await comparison.import_with_convo(result.to_state().to_string())
+    await comparison.resume_with_sdk(await comparison.export_run_state(running, base))
+    kept = [
+        item.type
+        async for item in client.conversations.items.list(comparison.arguments["conversation_id"], order="asc")
+    ]
     calls = ["function_call"] * 3 + ["function_call_output"] * 3
     assert kept == [
         *("message", "function_call", "function_call_output"),

@@ -15,8 +15,8 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from tests.listening import any_port, running
-from tests.models.chat_server import begin, delta, event, finish, piece, tool
+from tests.asgi_server import listen_on_free_port, serve_in_thread
+from tests.models.chat_server import delta, event, finish, send_head, send_piece, tool
 
 Call = tuple[str, str, Mapping[str, Any]]
 
@@ -28,18 +28,18 @@ SAMPLE: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "arra
 class Upstream:
     """Answers every request.
 
-    asked:  the bodies of the requests, oldest first
+    requests:  the bodies of the requests, oldest first
     word:   what stands for every text in the arguments of a call
     calls:  what the coming answers call, in order: each a list of ids, names and arguments
     """
 
     url: str
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     word: str = WORD
     calls: list[list[Call]] = field(default_factory=list)
 
-    def forget(self) -> None:
-        self.asked.clear()
+    def reset(self) -> None:
+        self.requests.clear()
         self.calls.clear()
         self.word = WORD
 
@@ -49,25 +49,25 @@ class Upstream:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         request = json.loads(body)
-        self.asked.append(request)
-        await begin(send, 200, "text/event-stream")
-        chunks = called(self.calls.pop(0)) if self.calls else answer(request, self.word)
+        self.requests.append(request)
+        await send_head(send, 200, "text/event-stream")
+        chunks = call_chunks(self.calls.pop(0)) if self.calls else answer(request, self.word)
         for chunk in chunks:
-            await piece(send, event(chunk))
-        await piece(send, b"data: [DONE]\n\n", more=False)
+            await send_piece(send, event(chunk))
+        await send_piece(send, b"data: [DONE]\n\n", more=False)
 
     @property
     def messages(self) -> Sequence[Mapping[str, Any]]:
         """What the last request held."""
-        messages: Sequence[Mapping[str, Any]] = self.asked[-1]["messages"]
+        messages: Sequence[Mapping[str, Any]] = self.requests[-1]["messages"]
         return messages
 
 
 def answer(request: Mapping[str, Any], word: str) -> Iterator[dict[str, Any]]:
     used = {"prompt_tokens": 10 * len(request["messages"]), "completion_tokens": 5}
-    asked_for = due(request)
+    asked_for = function_to_call(request)
     if asked_for is None:
-        for word in said(request["messages"]).split(" "):
+        for word in summary_text(request["messages"]).split(" "):
             yield delta(content=f"{word} ")
         yield finish("stop", used)
         return
@@ -76,14 +76,14 @@ def answer(request: Mapping[str, Any], word: str) -> Iterator[dict[str, Any]]:
     yield finish("tool_calls", used)
 
 
-def called(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
+def call_chunks(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
     for number, (call_id, name, given) in enumerate(calls):
         yield tool(number, call_id=call_id, name=name)
         yield tool(number, arguments=json.dumps(given))
     yield finish("tool_calls", {"prompt_tokens": 10, "completion_tokens": 5})
 
 
-def due(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def function_to_call(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The function that is to be called now."""
     functions = [tool["function"] for tool in request.get("tools") or () if tool["type"] == "function"]
     spoken = request["messages"][-1]["role"] == "user" and request.get("tool_choice") != "none"
@@ -96,20 +96,20 @@ def arguments(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
     return {name: SAMPLE.get(str(properties[name].get("type")), word) for name in schema.get("required") or ()}
 
 
-def said(messages: Sequence[Mapping[str, Any]]) -> str:
-    return f"{len(messages)} messages, the last one: {words(messages[-1]['content'])}"
+def summary_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    return f"{len(messages)} messages, the last one: {content_text(messages[-1]['content'])}"
 
 
-def words(content: Any) -> str:
+def content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return " ".join(str(part.get("text", part["type"])) for part in content)
 
 
 @contextmanager
-def answering() -> Iterator[Upstream]:
+def run_upstream() -> Iterator[Upstream]:
     """The model in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
-    place, url = any_port()
+    place, url = listen_on_free_port()
     upstream = Upstream(url)
-    with running(upstream, place, asyncio.new_event_loop()):
+    with serve_in_thread(upstream, place, asyncio.new_event_loop()):
         yield upstream

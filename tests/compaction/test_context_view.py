@@ -19,8 +19,8 @@ from convo.compaction.window import (
 from convo.errors import InputFault
 from convo.history.canonical import digest
 from convo.history.items import Item
-from tests.compaction.histories import histories, instructions, is_whole, message
-from tests.history.arbitrary import ITEMS
+from tests.compaction.history_strategies import has_complete_pairs, histories, instructions, message
+from tests.history.json_strategies import ITEMS
 
 ASK, ANSWER, MORE = message("user", "Look."), message("assistant", "I looked."), message("user", "Look again.")
 RULE = message("developer", "Be brief.")
@@ -119,6 +119,6 @@ def test_no_pair_is_torn_and_no_instruction_lost_by_a_compaction(items: list[Ite
         covered_message_digests(items, Drawer()),
     )
     found = items_shown_to_model([*items, ours(), *later], Drawer(sealed))
-    assert is_whole(found)
+    assert has_complete_pairs(found)
     assert sorted(map(digest, instructions(found))) == sorted(map(digest, instructions([*items, *later])))
     assert items_shown_to_model([ours(), *later], Drawer(sealed)) == found

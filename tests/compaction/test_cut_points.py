@@ -5,7 +5,7 @@ from hypothesis import given
 
 from convo.compaction.window import cut_points, turn_starts
 from convo.history.items import Item, is_user_message
-from tests.compaction.histories import call, histories, is_whole, message, output
+from tests.compaction.history_strategies import call, has_complete_pairs, histories, message, output
 
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": []}
 ASK, ANSWER = message("user", "Look."), message("assistant", "I looked.")
@@ -13,7 +13,7 @@ ASK, ANSWER = message("user", "Look."), message("assistant", "I looked.")
 
 @given(histories())
 def test_no_cut_has_half_of_a_pair_on_either_side(items: list[Item]) -> None:
-    assert all(is_whole(items[:place]) and is_whole(items[place:]) for place in cut_points(items))
+    assert all(has_complete_pairs(items[:place]) and has_complete_pairs(items[place:]) for place in cut_points(items))
 
 
 @given(histories())

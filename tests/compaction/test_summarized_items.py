@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 from convo.compaction.planning import split_for_summary
 from convo.compaction.window import summary_message
 from convo.history.items import Item, is_user_message
-from tests.compaction.histories import call, histories, instructions, is_whole, message, output
+from tests.compaction.history_strategies import call, has_complete_pairs, histories, instructions, message, output
 
 ASK, ANSWER, MORE = message("user", "Look."), message("assistant", "I looked."), message("user", "Look again.")
 RULE = message("developer", "Be brief.")
@@ -69,7 +69,7 @@ def test_every_item_is_folded_or_stands_and_no_pair_is_torn(items: list[Item], k
     assert list(made.summarized_items) == [
         item for item in early if item not in made.instructions or not instructions([item])
     ]
-    assert is_whole(made.summarized_items)
-    assert is_whole(made.kept_items)
+    assert has_complete_pairs(made.summarized_items)
+    assert has_complete_pairs(made.kept_items)
     asked = [item for item in made.summarized_items if is_user_message(item)]
     assert list(made.user_messages) == asked[len(asked) - min(said, len(asked)) :]

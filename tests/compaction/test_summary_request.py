@@ -6,7 +6,7 @@ from hypothesis import given
 
 from convo.compaction.window import build_summary_request, extract_summary, summary_message
 from convo.history.items import Item, is_summary, is_user_message, item_text, user_message
-from tests.compaction.histories import call, histories, message, output
+from tests.compaction.history_strategies import call, histories, message, output
 
 
 def transcript(*items: Any, **more: Any) -> str:

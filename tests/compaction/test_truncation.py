@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 from convo.compaction.planning import keep_last_turn, truncate_to_fit
 from convo.compaction.window import is_instruction, turn_starts
 from convo.history.items import Item
-from tests.compaction.histories import histories, instructions, is_whole, message
+from tests.compaction.history_strategies import has_complete_pairs, histories, instructions, message
 
 HISTORY: list[Item] = [
     message("system", "Be kind."),
@@ -50,7 +50,7 @@ def test_only_whole_turns_go_from_the_front_and_what_stays_fits(items: list[Item
         assert must > room
         return
     assert instructions(left) == instructions(items)
-    assert is_whole(left)
+    assert has_complete_pairs(left)
     told = [item for item in left if not is_instruction(item)]
     whole = [
         [item for item in items[begin:] if not is_instruction(item)] for begin in (*turn_starts(items), len(items))

@@ -9,51 +9,51 @@ from convo.config.credentials import delete_from_keyring, find_provider_key, loa
 from convo.config.settings import BUILT_IN_MODEL
 from convo.config.values import Secret
 from convo.errors import InvalidSettings
-from tests.config.given import USER, settings
-from tests.config.rings import Ring, logged_in
+from tests.config.keyrings import MemoryKeyring, memory_keyring
+from tests.config.settings_inputs import USER, make_settings
 
 
 @pytest.fixture
-def ring() -> Iterator[Ring]:
-    with logged_in() as one:
+def ring() -> Iterator[MemoryKeyring]:
+    with memory_keyring() as one:
         yield one
 
 
-def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: Path, ring: Ring) -> None:
+def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: Path, ring: MemoryKeyring) -> None:
     place = tmp_path / "key"
     place.write_text("  from-file\n")
-    ring.kept["convo", "OPENAI_API_KEY"] = "from-keyring"
+    ring.passwords["convo", "OPENAI_API_KEY"] = "from-keyring"
     one = f'[providers.openai]\nkey_file = "{place}"\nkeyring = true'
-    openai = settings(user=one).providers["openai"]
+    openai = make_settings(user=one).providers["openai"]
     assert find_provider_key(openai, {"OPENAI_API_KEY": "from-variable"}) == (Secret("from-variable"), "OPENAI_API_KEY")
     assert find_provider_key(openai, {}) == (Secret("from-file"), str(place))
-    assert ring.asked == 0
+    assert ring.reads == 0
     assert find_provider_key(openai._replace(key_file=None), {}) == (Secret("from-keyring"), "the keyring")
 
 
-def test_a_keyring_is_asked_only_where_the_settings_say_so(ring: Ring) -> None:
-    ring.kept["convo", "OPENAI_API_KEY"] = "sk-1"
-    assert load_provider_key(settings().providers["openai"], {}) is None
-    assert ring.asked == 0
+def test_a_keyring_is_asked_only_where_the_settings_say_so(ring: MemoryKeyring) -> None:
+    ring.passwords["convo", "OPENAI_API_KEY"] = "sk-1"
+    assert load_provider_key(make_settings().providers["openai"], {}) is None
+    assert ring.reads == 0
 
 
-def test_a_provider_without_a_variable_is_known_to_a_keyring_by_its_name(ring: Ring) -> None:
-    mine = settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers["mine"]
+def test_a_provider_without_a_variable_is_known_to_a_keyring_by_its_name(ring: MemoryKeyring) -> None:
+    mine = make_settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers["mine"]
     assert load_provider_key(mine, {}) is None
-    ring.kept["convo", "mine"] = "sk-1"
+    ring.passwords["convo", "mine"] = "sk-1"
     assert load_provider_key(mine, {}) == Secret("sk-1")
 
 
-def test_what_goes_into_a_keyring_comes_out_of_it(ring: Ring) -> None:
+def test_what_goes_into_a_keyring_comes_out_of_it(ring: MemoryKeyring) -> None:
     write_keyring("NAME", Secret("sk-1"))
-    assert ring.kept == {("convo", "NAME"): "sk-1"}
+    assert ring.passwords == {("convo", "NAME"): "sk-1"}
     assert (delete_from_keyring("NAME"), delete_from_keyring("NAME")) == (True, False)
-    assert ring.kept == {}
+    assert ring.passwords == {}
 
 
-def test_a_locked_keyring_is_an_error_without_its_words(ring: Ring) -> None:
+def test_a_locked_keyring_is_an_error_without_its_words(ring: MemoryKeyring) -> None:
     ring.locked = True
-    openai = settings(user="[providers.openai]\nkeyring = true").providers["openai"]
+    openai = make_settings(user="[providers.openai]\nkeyring = true").providers["openai"]
     with pytest.raises(InvalidSettings) as refused:
         load_provider_key(openai, {})
     assert (refused.value.message, refused.value.hint) == (
@@ -75,7 +75,7 @@ def test_a_file_without_a_key_is_an_error_with_its_name(content: bytes | None, m
     place = tmp_path / "key"
     if content is not None:
         place.write_bytes(content)
-    openai = settings(user=f'[providers.openai]\nkey_file = "{place}"').providers["openai"]
+    openai = make_settings(user=f'[providers.openai]\nkey_file = "{place}"').providers["openai"]
     with pytest.raises(InvalidSettings) as refused:
         load_provider_key(openai, {})
     assert refused.value.message == message.format(place=place)
@@ -83,11 +83,11 @@ def test_a_file_without_a_key_is_an_error_with_its_name(content: bytes | None, m
 
 
 def test_the_path_of_a_key_begins_where_its_settings_file_lies() -> None:
-    openai = settings(user='[providers.openai]\nkey_file = "keys/openai"').providers["openai"]
+    openai = make_settings(user='[providers.openai]\nkey_file = "keys/openai"').providers["openai"]
     assert openai.key_file == USER / "keys" / "openai"
 
 
 @pytest.mark.parametrize("where", ['key_file = "k"', "keyring = true"])
 def test_openai_answers_where_its_key_was_put_away(where: str) -> None:
-    assert settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-5-mini"
-    assert settings(user="[providers.openai]\nkeyring = false").model == BUILT_IN_MODEL
+    assert make_settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-5-mini"
+    assert make_settings(user="[providers.openai]\nkeyring = false").model == BUILT_IN_MODEL

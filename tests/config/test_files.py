@@ -10,7 +10,7 @@ import pytest
 from convo.config.loader import SettingFlags, load_settings, parse_settings_toml, read_settings_inputs
 from convo.config.values import Layer
 from convo.errors import InvalidSettings
-from tests.config.rights import without_rights
+from tests.config.permissions import without_root
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +187,7 @@ def test_a_file_that_may_not_be_read_is_named(user: Path, monkeypatch: pytest.Mo
     user.write_text('model = "mine"')
     user.chmod(0)
 
-    with without_rights():
+    with without_root():
         assert refused() == f"{user}: cannot be read (permission denied)"
 
 

@@ -12,7 +12,7 @@ from convo.config.settings import BUILT_IN_MODEL, ServeSettings
 from convo.config.values import LAYER_NAMES, Layer
 from convo.errors import InvalidSettings
 from convo.terminal.settings_views import settings_to_json
-from tests.config.given import PLACES, USER, WORK, settings, sources
+from tests.config.settings_inputs import PATHS, USER, WORK, make_settings, settings_inputs
 
 MODEL: dict[Layer, dict[str, Any]] = {
     Layer.FLAG: {"flags": SettingFlags(model="by-flag")},
@@ -62,13 +62,13 @@ FILES = {
     Layer.ENVIRONMENT: WORK / "environment.db",
     Layer.PROJECT: WORK / "project.db",
     Layer.USER: USER / "user.db",
-    Layer.DEFAULT: PLACES.database,
+    Layer.DEFAULT: PATHS.database,
 }
 
 
 @pytest.mark.parametrize(("stronger", "weaker"), list(combinations(MODEL, 2)))
 def test_the_stronger_of_two_layers_names_the_model(stronger: Layer, weaker: Layer) -> None:
-    got = settings(**MODEL[weaker], **MODEL[stronger])
+    got = make_settings(**MODEL[weaker], **MODEL[stronger])
 
     assert got.model == NAMED[stronger]
     assert got.get_source("model").layer is stronger
@@ -77,7 +77,7 @@ def test_the_stronger_of_two_layers_names_the_model(stronger: Layer, weaker: Lay
 
 @pytest.mark.parametrize(("stronger", "weaker"), list(combinations(URL, 2)))
 def test_the_stronger_of_two_layers_names_the_base_url(stronger: Layer, weaker: Layer) -> None:
-    got = settings(**URL[weaker], **URL[stronger])
+    got = make_settings(**URL[weaker], **URL[stronger])
 
     named = f"https://{stronger.name.lower()}/v1"
     assert got.providers["openai"].base_url == named
@@ -86,7 +86,7 @@ def test_the_stronger_of_two_layers_names_the_base_url(stronger: Layer, weaker: 
 
 @pytest.mark.parametrize(("stronger", "weaker"), list(combinations(STORE, 2)))
 def test_the_stronger_of_two_layers_names_the_store(stronger: Layer, weaker: Layer) -> None:
-    got = settings(**STORE[weaker], **STORE[stronger])
+    got = make_settings(**STORE[weaker], **STORE[stronger])
 
     assert got.storage.path == FILES[stronger]
     assert got.get_source("state_storage").layer is stronger
@@ -94,12 +94,12 @@ def test_the_stronger_of_two_layers_names_the_store(stronger: Layer, weaker: Lay
 
 def test_all_six_layers_together_leave_the_flag() -> None:
     everything = {name: value for said in MODEL.values() for name, value in said.items()}
-    assert settings(**everything).model == "by-flag"
+    assert make_settings(**everything).model == "by-flag"
 
 
 def test_layers_meet_value_by_value() -> None:
     """The project moves a provider that the user described, and changes nothing else about it."""
-    got = settings(
+    got = make_settings(
         project='[providers.groq]\nbase_url = "http://127.0.0.1:9000/v1"',
         user='[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\nkey_env = "GROQ_API_KEY"',
     )
@@ -113,15 +113,15 @@ def test_layers_meet_value_by_value() -> None:
 
 def test_the_storage_of_a_layer_is_taken_whole() -> None:
     """A path of one layer never meets the type of another."""
-    got = settings(
+    got = make_settings(
         project='[state_storage]\ntype = "sqlite"',
         user='[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me@db/convo"',
     )
-    assert got.storage.path == PLACES.database
+    assert got.storage.path == PATHS.database
 
 
 def test_a_price_of_a_layer_is_taken_whole() -> None:
-    got = settings(
+    got = make_settings(
         project='[prices]\n"groq/x" = {input = 1, output = 2}',
         user='[prices]\n"groq/x" = {input = 5, cached = 0.5, output = 9}',
     )
@@ -129,11 +129,11 @@ def test_a_price_of_a_layer_is_taken_whole() -> None:
 
 
 def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
-    got = settings(environ={"CONVO_MODEL": "", "OPENAI_BASE_URL": "  ", "CONVO_STORE": ""}, user='model = "mine"')
+    got = make_settings(environ={"CONVO_MODEL": "", "OPENAI_BASE_URL": "  ", "CONVO_STORE": ""}, user='model = "mine"')
 
     assert got.model == "mine"
     assert got.providers["openai"].base_url == "https://api.openai.com/v1"
-    assert got.storage.path == PLACES.database
+    assert got.storage.path == PATHS.database
 
 
 @pytest.mark.parametrize(
@@ -145,19 +145,19 @@ def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
     ],
 )
 def test_without_a_word_the_key_decides_which_model_answers(environ: dict[str, str], model: str, why: str) -> None:
-    got = settings(environ=environ)
+    got = make_settings(environ=environ)
     assert (got.model, str(got.get_source("model"))) == (model, why)
 
 
 def test_the_key_that_decides_is_the_one_that_openai_is_set_to_use() -> None:
     moved = '[providers.openai]\nkey_env = "WORK_KEY"'
 
-    assert settings(environ={"WORK_KEY": "sk-1"}, user=moved).model == "openai/gpt-5-mini"
-    assert settings(environ={"OPENAI_API_KEY": "sk-1"}, user=moved).model == BUILT_IN_MODEL
+    assert make_settings(environ={"WORK_KEY": "sk-1"}, user=moved).model == "openai/gpt-5-mini"
+    assert make_settings(environ={"OPENAI_API_KEY": "sk-1"}, user=moved).model == BUILT_IN_MODEL
 
 
 def test_a_setting_prints_as_a_line_with_its_origin() -> None:
-    got = settings(
+    got = make_settings(
         project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}'
     )
 
@@ -170,31 +170,33 @@ def test_a_setting_prints_as_a_line_with_its_origin() -> None:
 
 
 def test_everything_that_holds_is_listed_once_in_order() -> None:
-    keys = [setting.key for setting in settings(SettingFlags(port=9000)).entries]
+    keys = [setting.key for setting in make_settings(SettingFlags(port=9000)).entries]
 
     assert keys == sorted(set(keys))
     assert {("model",), ("state_storage",), ("serve", "port"), ("providers", "openai", "key_env")} <= set(keys)
 
 
 def test_the_address_of_serve_comes_from_flags_and_files() -> None:
-    got = settings(
+    got = make_settings(
         SettingFlags(port=0), user='[serve]\nhost = "0.0.0.0"\nport = 80\nkeys_file = "keys"\nseal_key_env = "SEAL"'
     )
     assert got.serve == ServeSettings("0.0.0.0", 0, USER / "keys", "SEAL")
 
 
 def test_serve_is_loopback_without_keys_by_default() -> None:
-    assert settings().serve == ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+    assert make_settings().serve == ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
 
 
 def test_the_limits_of_serve_are_set_one_by_one_and_every_other_one_holds() -> None:
-    got = settings(user="[serve]\nmax_body_bytes = 2048\nmax_depth = 20\nread_s = 5\ngrace_s = 0.5").serve
+    got = make_settings(user="[serve]\nmax_body_bytes = 2048\nmax_depth = 20\nread_s = 5\ngrace_s = 0.5").serve
     assert (got.max_body_bytes, got.max_depth, got.read_s, got.grace_s) == (2048, 20, 5.0, 0.5)
     assert (got.max_items, got.keepalive_s) == (ServeSettings._field_defaults["max_items"], 15.0)
 
 
 def test_the_keys_of_serve_may_be_named_by_a_flag() -> None:
-    assert settings(SettingFlags(keys="keys"), user='[serve]\nkeys_file = "other"').serve.keys_file == WORK / "keys"
+    assert (
+        make_settings(SettingFlags(keys="keys"), user='[serve]\nkeys_file = "other"').serve.keys_file == WORK / "keys"
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,11 +204,11 @@ def test_the_keys_of_serve_may_be_named_by_a_flag() -> None:
     [("~/keys", Path("/home/me/keys")), ("/etc/keys", Path("/etc/keys")), ("../keys", WORK / "../keys")],
 )
 def test_a_path_in_a_file_begins_in_the_folder_of_that_file(written: str, path: Path) -> None:
-    assert settings(project=f'[serve]\nkeys_file = "{written}"').serve.keys_file == path
+    assert make_settings(project=f'[serve]\nkeys_file = "{written}"').serve.keys_file == path
 
 
 def test_resolved_settings_cannot_be_changed() -> None:
-    got = settings()
+    got = make_settings()
     with pytest.raises(AttributeError):
         got.model = "other"  # type: ignore[misc]
     with pytest.raises(TypeError):
@@ -214,7 +216,7 @@ def test_resolved_settings_cannot_be_changed() -> None:
 
 
 def test_sources_do_not_show_the_environment() -> None:
-    shown = repr(sources(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
+    shown = repr(settings_inputs(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
     assert shown == (
         "SettingsInputs(folder='/home/me/work', "
         "files=['/home/me/work/.convo.toml', '/home/me/.config/convo/config.toml'])"
@@ -243,32 +245,32 @@ def test_sources_do_not_show_the_environment() -> None:
 )
 def test_a_flag_or_variable_that_cannot_be_used_is_named(said: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(**said)
+        make_settings(**said)
     assert (refused.value.message, refused.value.exit) == (message, 2)
 
 
 def test_a_new_provider_has_to_say_what_it_speaks() -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(project='[providers.groq]\nbase_url = "https://api.groq.com/openai/v1"')
+        make_settings(project='[providers.groq]\nbase_url = "https://api.groq.com/openai/v1"')
     assert refused.value.message == (
         "/home/me/work/.convo.toml: 'groq' is not a known provider, so 'providers.groq.api' must be set"
     )
 
 
 def test_a_tenant_is_named_by_a_variable_or_a_file_and_is_this_machines_else() -> None:
-    assert settings().tenant == "local"
-    assert settings(user='tenant = "bob"').tenant == "bob"
-    assert settings(user='tenant = "bob"', environ={"CONVO_TENANT": "alice"}).tenant == "alice"
+    assert make_settings().tenant == "local"
+    assert make_settings(user='tenant = "bob"').tenant == "bob"
+    assert make_settings(user='tenant = "bob"', environ={"CONVO_TENANT": "alice"}).tenant == "alice"
 
 
 def test_what_no_key_could_be_called_is_no_tenant() -> None:
     with pytest.raises(InvalidSettings, match="CONVO_TENANT must be a key name"):
-        settings(environ={"CONVO_TENANT": "a b"})
+        make_settings(environ={"CONVO_TENANT": "a b"})
 
 
 def test_settings_keys_and_words_of_layers_never_change() -> None:
     """Settings files and scripts name them."""
-    rows = settings_to_json(settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
+    rows = settings_to_json(make_settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
     words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
     serve = (
         "host port seal_key_env max_body_bytes max_header_bytes max_depth max_items max_requests read_s write_s "

@@ -5,7 +5,7 @@ import pytest
 from convo.config.loader import choose_model, resolve_settings
 from convo.config.settings import BUILT_IN_MODEL, ModelName, Settings
 from convo.errors import InvalidSettings, UnknownModel
-from tests.config.given import settings, sources
+from tests.config.settings_inputs import make_settings, settings_inputs
 
 GROQ = '[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\n'
 KNOWN = "(known: anthropic, azure, deepseek, groq, local, ollama, openai, scripted)"
@@ -30,7 +30,7 @@ KEYED = {"OPENAI_API_KEY": "sk-test"}
     ],
 )
 def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: str) -> None:
-    choice = choose_model(settings(user=GROQ, environ=KEYED), written)
+    choice = choose_model(make_settings(user=GROQ, environ=KEYED), written)
 
     assert choice.name == ModelName(provider, model)
     assert choice.provider.name == provider
@@ -47,23 +47,23 @@ def test_a_model_name_prints_as_it_is_written() -> None:
 )
 def test_an_alias_stands_for_a_model_or_for_another_alias(written: str, full: str) -> None:
     aliases = '[aliases]\nfast = "groq/llama"\nfaster = "fast"\nfastest = "faster"\nmini = "gpt-5-mini"'
-    assert str(choose_model(settings(user=GROQ + aliases, environ=KEYED), written).name) == full
+    assert str(choose_model(make_settings(user=GROQ + aliases, environ=KEYED), written).name) == full
 
 
 def test_an_alias_of_the_settings_is_followed_too() -> None:
-    choice = choose_model(settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
+    choice = choose_model(make_settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
 
     assert str(choice.name) == "groq/llama"
     assert str(choice.source) == "from .convo.toml, /home/me/work"
 
 
 def test_an_alias_may_take_the_place_of_the_built_in_models_short_name() -> None:
-    choice = choose_model(settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
+    choice = choose_model(make_settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
     assert str(choice.name) == "local/x.gguf"
 
 
 def test_without_a_word_the_built_in_model_is_chosen() -> None:
-    assert str(choose_model(settings()).name) == BUILT_IN_MODEL
+    assert str(choose_model(make_settings()).name) == BUILT_IN_MODEL
 
 
 REFUSED = [
@@ -105,7 +105,7 @@ CIRCLES = '[aliases]\none = "two"\ntwo = "three"\nthree = "one"\nself = "self"\n
 
 @pytest.mark.parametrize(("written", "message", "hint"), REFUSED)
 def test_a_name_that_means_nothing_is_refused_with_a_next_step(written: str, message: str, hint: str) -> None:
-    given = settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if written == "mine/x" else ""))
+    given = make_settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if written == "mine/x" else ""))
 
     with pytest.raises(InvalidSettings) as refused:
         choose_model(given, written)
@@ -114,19 +114,19 @@ def test_a_name_that_means_nothing_is_refused_with_a_next_step(written: str, mes
 
 def test_a_refusal_names_the_file_that_chose_the_model() -> None:
     with pytest.raises(InvalidSettings) as refused:
-        choose_model(settings(project='model = "grop/x"', user=GROQ))
+        choose_model(make_settings(project='model = "grop/x"', user=GROQ))
     assert refused.value.message == (
         f"/home/me/work/.convo.toml: no provider 'grop' for 'grop/x'; did you mean 'groq'? {KNOWN}"
     )
 
 
 def test_a_model_that_is_named_wrongly_does_not_keep_settings_from_being_read() -> None:
-    assert settings(project='model = "grop/x"').model == "grop/x"
+    assert make_settings(project='model = "grop/x"').model == "grop/x"
 
 
 def test_a_model_that_is_typed_in_a_chat_says_so() -> None:
     with pytest.raises(InvalidSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
-        choose_model(settings(), "ollama", source="/model")
+        choose_model(make_settings(), "ollama", source="/model")
 
 
 # -- bare names -----------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ GROQ_URL = "https://api.groq.com/openai/v1"
 
 def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = GROQ_URL) -> Settings:
     """Settings in which providers' model lists were kept."""
-    found = sources(environ=environ, user=GROQ_KEYED)
+    found = settings_inputs(environ=environ, user=GROQ_KEYED)
     kept = {name: {"base_url": url, "models": models} for name, models in lists.items()}
     return resolve_settings(found._replace(model_lists=kept))
 
@@ -158,19 +158,19 @@ def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = 
     ],
 )
 def test_a_bare_name_goes_by_its_prefix_to_a_provider_with_a_key(written: str, full: str) -> None:
-    assert str(choose_model(settings(environ=ALL_KEYS), written).name) == full
+    assert str(choose_model(make_settings(environ=ALL_KEYS), written).name) == full
 
 
 @pytest.mark.parametrize("written", ["llama-4", "gpt-3", "claude", "nope"])
 def test_a_bare_name_that_no_provider_is_known_for_is_no_model(written: str) -> None:
     with pytest.raises(UnknownModel, match=f"no model '{written}'") as wrong:
-        choose_model(settings(environ=ALL_KEYS), written)
+        choose_model(make_settings(environ=ALL_KEYS), written)
     assert wrong.value.code == "model_not_found"
 
 
 def test_a_bare_name_of_a_provider_without_a_key_names_the_missing_key() -> None:
     with pytest.raises(UnknownModel, match="no model 'claude-sonnet-5': anthropic needs a key") as wrong:
-        choose_model(settings(environ=KEYED), "claude-sonnet-5")
+        choose_model(make_settings(environ=KEYED), "claude-sonnet-5")
     assert wrong.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
 
 
@@ -199,5 +199,5 @@ def test_a_kept_list_counts_for_its_base_url_and_with_a_key_only() -> None:
     ],
 )
 def test_the_default_model_is_that_of_the_first_provider_with_a_key(keys: tuple[str, ...], full: str) -> None:
-    given = settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
+    given = make_settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
     assert str(choose_model(given).name) == full

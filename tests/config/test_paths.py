@@ -8,7 +8,7 @@ import pytest
 
 from convo.config.paths import AppPaths, make_private_folder
 from convo.errors import InvalidSettings, StoreReadOnly, StoreUnavailable
-from tests.config.rights import without_rights
+from tests.config.permissions import without_root
 
 
 def mode(folder: Path) -> int:
@@ -97,5 +97,5 @@ def test_a_folder_that_may_not_be_written_is_said_to_be_read_only(tmp_path: Path
     (tmp_path / "locked").mkdir(mode=0o500)
     os.chmod(tmp_path / "locked", 0o500)
 
-    with without_rights(), pytest.raises(StoreReadOnly, match=r"/locked/data cannot be made: Permission denied$"):
+    with without_root(), pytest.raises(StoreReadOnly, match=r"/locked/data cannot be made: Permission denied$"):
         make_private_folder(tmp_path / "locked/data")

@@ -5,7 +5,7 @@ import pytest
 from convo.config.loader import SettingFlags
 from convo.config.values import Layer
 from convo.errors import InvalidSettings
-from tests.config.given import USER, WORK, settings
+from tests.config.settings_inputs import USER, WORK, make_settings
 
 TWO = """
 model = "openai/plain"
@@ -33,34 +33,34 @@ model = "openai/at-home"
     ids=["flag", "variable", "file", "a-flag-wins", "a-variable-wins"],
 )
 def test_the_chosen_profile_goes_before_the_files(flags: SettingFlags, environ: dict[str, str], model: str) -> None:
-    assert settings(flags, environ, user=TWO).model == model
+    assert make_settings(flags, environ, user=TWO).model == model
 
 
 def test_what_a_profile_does_not_say_the_files_do() -> None:
-    got = settings(SettingFlags(profile="home"), project='tenant = "all"', user=TWO)
+    got = make_settings(SettingFlags(profile="home"), project='tenant = "all"', user=TWO)
     assert (got.model, got.tenant) == ("openai/at-home", "all")
     assert "groq" not in got.providers
 
 
 def test_a_value_of_a_profile_says_so() -> None:
-    origin = settings(SettingFlags(profile="work"), user=TWO).get_source("model")
+    origin = make_settings(SettingFlags(profile="work"), user=TWO).get_source("model")
     assert (origin.layer, origin.location) == (Layer.PROFILE, str(USER / "config.toml"))
     assert str(origin) == f"from profile work in config.toml, {USER}"
 
 
 def test_a_profile_may_stand_in_both_files_and_the_projects_wins() -> None:
     project = '[profiles.work]\nmodel = "openai/here"\n'
-    got = settings(SettingFlags(profile="work"), project=project, user=TWO)
+    got = make_settings(SettingFlags(profile="work"), project=project, user=TWO)
     assert (got.model, got.tenant) == ("openai/here", "office")
     assert got.get_source("model").folder == WORK
 
 
 def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(SettingFlags(profile="wrok"), user=TWO)
+        make_settings(SettingFlags(profile="wrok"), user=TWO)
     assert refused.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
     with pytest.raises(InvalidSettings) as none:
-        settings(environ={"CONVO_PROFILE": "work"})
+        make_settings(environ={"CONVO_PROFILE": "work"})
     assert none.value.message == "CONVO_PROFILE: no profile 'work'; known profiles: none"
 
 
@@ -75,5 +75,5 @@ def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
 )
 def test_a_profile_is_held_to_the_same_rules_whether_chosen_or_not(text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(user=text)
+        make_settings(user=text)
     assert message in refused.value.message

@@ -5,11 +5,11 @@ import pytest
 from convo.config.credentials import load_provider_key, load_provider_token
 from convo.config.sections import EndpointKind, Provider, ProviderApi, StateOwner, parse_ollama_host
 from convo.config.values import InvalidValue, Secret
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 
 
 def test_the_known_providers_are_these() -> None:
-    assert dict(settings().providers) == {
+    assert dict(make_settings().providers) == {
         "anthropic": Provider("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
         "azure": Provider("azure", "azure", None, "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
         "deepseek": Provider("deepseek", "chat", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
@@ -41,7 +41,7 @@ def test_the_language_and_the_owner_decide_the_endpoint(
 
 
 def test_variables_reach_their_providers_as_the_providers_own_programs_read_them() -> None:
-    got = settings(
+    got = make_settings(
         environ={
             "OPENAI_BASE_URL": "https://openai/v1/",
             "OPENAI_ORG_ID": "org_1",
@@ -60,7 +60,7 @@ def test_variables_reach_their_providers_as_the_providers_own_programs_read_them
 
 
 def test_a_file_overrides_single_fields_of_a_known_provider() -> None:
-    openai = settings(user='[providers.openai]\nowner = "convo"\nkey_env = "WORK_KEY"').providers["openai"]
+    openai = make_settings(user='[providers.openai]\nowner = "convo"\nkey_env = "WORK_KEY"').providers["openai"]
 
     assert openai == Provider("openai", "responses", "https://api.openai.com/v1", "WORK_KEY", owner="convo")
     assert openai.endpoint == "embedded"
@@ -106,16 +106,16 @@ def test_a_host_that_ollama_cannot_have_is_refused(host: str) -> None:
     ],
 )
 def test_a_key_comes_from_the_providers_own_variable(environ: dict[str, str], key: Secret | None) -> None:
-    assert load_provider_key(settings().providers["openai"], environ) == key
+    assert load_provider_key(make_settings().providers["openai"], environ) == key
 
 
 def test_a_provider_without_a_variable_has_no_key() -> None:
-    assert load_provider_key(settings().providers["ollama"], {"OPENAI_API_KEY": "sk-1", "": "sk-2"}) is None
+    assert load_provider_key(make_settings().providers["ollama"], {"OPENAI_API_KEY": "sk-1", "": "sk-2"}) is None
 
 
 def test_azure_has_a_token_beside_its_key() -> None:
-    azure = settings().providers["azure"]
+    azure = make_settings().providers["azure"]
     environ = {"AZURE_OPENAI_AD_TOKEN": "token", "AZURE_OPENAI_API_KEY": "key"}
 
     assert (load_provider_token(azure, environ), load_provider_key(azure, environ)) == (Secret("token"), Secret("key"))
-    assert load_provider_token(settings().providers["openai"], environ) is None
+    assert load_provider_token(make_settings().providers["openai"], environ) is None

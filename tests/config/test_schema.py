@@ -6,7 +6,7 @@ from convo.config.schema import SETTINGS_SCHEMA
 from convo.config.values import toml_type_name
 from convo.errors import InvalidSettings
 from convo.usage.counting import Usage
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; the value may be a key and is not shown"
 PROVIDER_KEYS = (
@@ -117,7 +117,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "message"), REFUSED)
 def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(project=text)
+        make_settings(project=text)
 
     assert refused.value.message == f"/home/me/work/.convo.toml: {message}"
     assert (refused.value.exit, refused.value.code) == (2, "bad_settings")
@@ -126,17 +126,17 @@ def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])
 def test_no_refusal_repeats_what_may_be_a_secret(text: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(user=text)
+        make_settings(user=text)
     assert "ecret" not in refused.value.message + refused.value.hint
 
 
 def test_the_weaker_file_is_checked_as_strictly_as_the_stronger() -> None:
     with pytest.raises(InvalidSettings, match=r"^/home/me/\.config/convo/config\.toml: 'model' must be a string"):
-        settings(project='model = "fine"', user="model = 5")
+        make_settings(project='model = "fine"', user="model = 5")
 
 
 def test_the_file_of_the_design_is_accepted_whole() -> None:
-    got = settings(
+    got = make_settings(
         environ={"DB_PASSWORD": "pw"},
         user='trusted = ["/home/me/work"]',
         project="""
@@ -175,23 +175,23 @@ def test_a_value_is_called_what_toml_calls_it(value: object, words: str) -> None
 
 
 def test_what_a_call_costs_counts_cached_tokens_apart() -> None:
-    price = settings(user='[prices]\n"a/b" = {input = 2, cached = 0.5, output = 10}').prices["a/b"]
+    price = make_settings(user='[prices]\n"a/b" = {input = 2, cached = 0.5, output = 10}').prices["a/b"]
 
     cost = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000).cost_usd(price)
     assert cost == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
 
 
 def test_cached_tokens_cost_what_others_do_when_nothing_else_is_said() -> None:
-    price = settings(user='[prices]\n"a/b" = {input = 2, output = 10}').prices["a/b"]
+    price = make_settings(user='[prices]\n"a/b" = {input = 2, output = 10}').prices["a/b"]
     assert Usage(input_tokens=1_000_000, cached_tokens=400_000).cost_usd(price) == pytest.approx(2)
 
 
 def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own() -> None:
     text = "[serve.limits]\nper_minute = 60\nkeys.alice.per_minute = 600\nkeys.bob.concurrent = 2"
-    limits = settings(user=text).serve.limits
+    limits = make_settings(user=text).serve.limits
     assert [limits.for_key(name) for name in ("alice", "bob", "carol")] == [(500, 600), (2, 60), (500, 60)]
     assert limits.process_per_minute == 0
-    assert settings().serve.limits.for_key("alice") == (500, 0)
+    assert make_settings().serve.limits.for_key("alice") == (500, 0)
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own()
 )
 def test_a_limit_of_a_server_that_is_none_is_refused(line: str, words: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(user=f"[serve.limits]\n{line}")
+        make_settings(user=f"[serve.limits]\n{line}")
     assert words in refused.value.message

@@ -8,9 +8,9 @@ from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model
 from convo.config.sections import Provider
 from convo.config.settings import ModelChoice
 from convo.errors import WrongOwner
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 
-KNOWN = settings().providers
+KNOWN = make_settings().providers
 OPENAI = "https://api.openai.com/v1"
 REMOTE = RecordedEndpoint("tuesday", "openai/gpt-5", OPENAI)
 SCOPED = RecordedEndpoint("tuesday", "openai/gpt-5", OPENAI, "org_1", "proj_1")
@@ -18,12 +18,12 @@ EMBEDDED = RecordedEndpoint("tuesday", "deepseek/chat")
 
 
 def chosen(record: RecordedEndpoint, **said: Any) -> ModelChoice:
-    return choose_model(settings(record=record, **said), record=record)
+    return choose_model(make_settings(record=record, **said), record=record)
 
 
 @pytest.mark.parametrize("record", [REMOTE, EMBEDDED])
 def test_settings_that_agree_with_the_record_change_nothing(record: RecordedEndpoint) -> None:
-    given = settings(record=record)
+    given = make_settings(record=record)
     assert choose_model(given, record=record) == choose_model(given)
 
 
@@ -163,7 +163,7 @@ def test_what_was_said_for_this_run_against_the_record_is_refused(
 
 def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
     with pytest.raises(WrongOwner) as refused:
-        choose_model(settings(record=REMOTE), "local", source="/model", record=REMOTE)
+        choose_model(make_settings(record=REMOTE), "local", source="/model", record=REMOTE)
     assert refused.value.message == (
         f"session 'tuesday' is stored at {OPENAI}, but /model sets convo's own endpoint for local/smollm2-135m-instruct"
     )

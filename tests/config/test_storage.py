@@ -9,7 +9,7 @@ from convo.config.loader import SettingFlags
 from convo.config.storage import Storage
 from convo.config.values import Secret
 from convo.errors import InvalidSettings
-from tests.config.given import HOME, PLACES, WORK, settings
+from tests.config.settings_inputs import HOME, PATHS, WORK, make_settings
 
 TRUST = f'trusted = ["{WORK}"]'
 
@@ -24,8 +24,8 @@ def table(kind: str, connection: str | None = None) -> str:
     [
         ("none", Storage("none")),
         ("memory", Storage("memory")),
-        ("sqlite", Storage("sqlite", path=PLACES.database)),
-        ("sqlite:", Storage("sqlite", path=PLACES.database)),
+        ("sqlite", Storage("sqlite", path=PATHS.database)),
+        ("sqlite:", Storage("sqlite", path=PATHS.database)),
         ("sqlite:chat.db", Storage("sqlite", path=WORK / "chat.db")),
         ("sqlite:/srv/chat.db", Storage("sqlite", path=Path("/srv/chat.db"))),
         ("sqlite:///srv/chat.db", Storage("sqlite", path=Path("/srv/chat.db"))),
@@ -35,8 +35,8 @@ def table(kind: str, connection: str | None = None) -> str:
     ],
 )
 def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
-    assert settings(SettingFlags(store=word)).storage == storage
-    assert settings(environ={"CONVO_STORE": word}).storage == storage
+    assert make_settings(SettingFlags(store=word)).storage == storage
+    assert make_settings(environ={"CONVO_STORE": word}).storage == storage
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
         (table("none"), Storage("none")),
         (table("memory"), Storage("memory")),
         (table("memory", "postgresql://$MISSING@db"), Storage("memory")),
-        (table("sqlite"), Storage("sqlite", path=PLACES.database)),
+        (table("sqlite"), Storage("sqlite", path=PATHS.database)),
         (table("sqlite", "chat.db"), Storage("sqlite", path=WORK / "chat.db")),
         (table("sqlite", "$FOLDER/chat.db"), Storage("sqlite", path=Path("/srv/chat.db"))),
         (table("sqlite", "sqlite:chat.db"), Storage("sqlite", path=WORK / "chat.db")),
@@ -55,7 +55,7 @@ def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
 )
 def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
     environ = {"FOLDER": "/srv", "PW": "p$w", "URL": "postgresql://db/x"}
-    assert settings(environ=environ, user=TRUST, project=text).storage == storage
+    assert make_settings(environ=environ, user=TRUST, project=text).storage == storage
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
 )
 def test_a_connection_string_that_cannot_be_used_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(user=TRUST, project=text)
+        make_settings(user=TRUST, project=text)
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {message}"
 
 
 def test_a_missing_variable_of_a_file_that_lost_harms_nobody() -> None:
-    got = settings(SettingFlags(store="memory"), project=table("postgres", "postgresql://$MISSING@db"))
+    got = make_settings(SettingFlags(store="memory"), project=table("postgres", "postgresql://$MISSING@db"))
     assert got.storage == Storage("memory")
 
 
 def test_a_dollar_in_a_word_is_left_to_the_shell() -> None:
-    storage = settings(environ={"CONVO_STORE": "postgresql://me:a$b@db"}).storage
+    storage = make_settings(environ={"CONVO_STORE": "postgresql://me:a$b@db"}).storage
     assert storage.url == Secret("postgresql://me:a$b@db")
 
 
@@ -104,7 +104,7 @@ PLAIN = {
 
 @pytest.mark.parametrize(("url", "shown"), PLAIN.items(), ids=PLAIN)
 def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, shown: str) -> None:
-    got = settings(SettingFlags(store=url))
+    got = make_settings(SettingFlags(store=url))
 
     assert got.storage.url == Secret(url)
     assert str(got.storage) == shown
@@ -126,12 +126,12 @@ EXPLAINED = (
 def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, host: str) -> None:
     text = table("postgres", f"postgresql://me:${{PW}}@{host}/convo?sslmode=require")
     with pytest.raises(InvalidSettings) as refused:
-        settings(environ={"PW": word}, user=TRUST, project=text)
+        make_settings(environ={"PW": word}, user=TRUST, project=text)
 
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {EXPLAINED}"
     assert word not in refused.value.message
     quoted = f"postgresql://me:{quote(word, safe='')}@{host}/convo?sslmode=require"
-    assert settings(environ={"PW": quote(word, safe="")}, user=TRUST, project=text).storage.url == Secret(quoted)
+    assert make_settings(environ={"PW": quote(word, safe="")}, user=TRUST, project=text).storage.url == Secret(quoted)
 
 
 @pytest.mark.parametrize(
@@ -144,21 +144,21 @@ def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, ho
 )
 def test_a_template_that_nobody_filled_in_is_named(url: str, named: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(SettingFlags(store=url))
+        make_settings(SettingFlags(store=url))
     assert f"still contains {named} from a template" in refused.value.message
 
 
 @pytest.mark.parametrize("word", ["<abc>?", "[x]", "{{abc}}/"])
 def test_a_password_that_looks_like_a_template_is_not_shown(word: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(SettingFlags(store=f"postgresql://me:{word}@db/convo"))
+        make_settings(SettingFlags(store=f"postgresql://me:{word}@db/convo"))
     assert word.strip("?/") not in refused.value.message
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])
 def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
     with pytest.raises(InvalidSettings, match=r"^--store: 'state_storage.connection_string' cannot be parsed as a URL"):
-        settings(SettingFlags(store=url))
+        make_settings(SettingFlags(store=url))
 
 
 @pytest.mark.parametrize("word", ["pw\n", " pw", "p w", "p\tw", "\x00"])
@@ -167,30 +167,34 @@ def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
     with pytest.raises(
         InvalidSettings, match=r"contains a space or a line break, which a URL cannot contain; write a space as %20$"
     ):
-        settings(environ={"PW": word}, user=TRUST, project=table("postgres", "postgresql://me:$PW@db/convo"))
+        make_settings(environ={"PW": word}, user=TRUST, project=table("postgres", "postgresql://me:$PW@db/convo"))
 
 
 def test_two_dollars_are_one() -> None:
-    got = settings(environ={"PW": "no"}, user=TRUST, project=table("postgres", "postgresql://me:a$$PW@db/convo"))
+    got = make_settings(environ={"PW": "no"}, user=TRUST, project=table("postgres", "postgresql://me:a$$PW@db/convo"))
     assert got.storage.url == Secret("postgresql://me:a$PW@db/convo")
 
 
 def test_a_storage_without_a_server_is_shown_as_it_is_written() -> None:
-    assert str(settings(SettingFlags(store="sqlite:chat.db")).storage) == "sqlite:/home/me/work/chat.db"
-    assert str(settings(SettingFlags(store="memory")).storage) == "memory"
+    assert str(make_settings(SettingFlags(store="sqlite:chat.db")).storage) == "sqlite:/home/me/work/chat.db"
+    assert str(make_settings(SettingFlags(store="memory")).storage) == "memory"
 
 
 # -- how long things stay ----------------------------------------------------------------------------
 
 
 def test_nothing_goes_unless_somebody_says_so() -> None:
-    for got in (settings(), settings(project=table("sqlite")), settings(SettingFlags(store="postgresql://db/x"))):
+    for got in (
+        make_settings(),
+        make_settings(project=table("sqlite")),
+        make_settings(SettingFlags(store="postgresql://db/x")),
+    ):
         assert got.storage.get_ttl_s("local") is None
 
 
 def test_a_time_holds_for_every_tenant_that_has_none_of_its_own() -> None:
     text = table("memory") + "ttl = '30d'\n[state_storage.ttls]\nalice = '12h'\narchive = 'never'\n"
-    storage = settings(project=text).storage
+    storage = make_settings(project=text).storage
 
     assert storage.get_ttl_s("local") == 30 * 86_400
     assert storage.get_ttl_s("alice") == 12 * 3_600
@@ -198,14 +202,14 @@ def test_a_time_holds_for_every_tenant_that_has_none_of_its_own() -> None:
 
 
 def test_a_time_for_one_tenant_is_none_for_the_others() -> None:
-    storage = settings(project=table("memory") + "ttls = { alice = '1w' }\n").storage
+    storage = make_settings(project=table("memory") + "ttls = { alice = '1w' }\n").storage
 
     assert (storage.get_ttl_s("alice"), storage.get_ttl_s("local")) == (7 * 86_400, None)
 
 
 def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
     """Another store that a flag names is not emptied after it."""
-    got = settings(SettingFlags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
+    got = make_settings(SettingFlags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
     assert got.storage.get_ttl_s("local") is None
 
 
@@ -226,5 +230,5 @@ def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
 )
 def test_a_time_that_cannot_be_read_is_refused(line: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(project=table("memory") + line)
+        make_settings(project=table("memory") + line)
     assert refused.value.message == f"/home/me/work/.convo.toml: {message}"

@@ -9,7 +9,7 @@ from convo.config.schema import SETTINGS_SCHEMA
 from convo.config.trust import UNTRUSTED_RULES, ProjectNotice, filter_untrusted, is_loopback, is_remote_url
 from convo.config.values import Layer, SettingSource, format_setting_key
 from convo.errors import InvalidSettings
-from tests.config.given import WORK, settings
+from tests.config.settings_inputs import WORK, make_settings
 
 FILE = SettingSource(Layer.PROJECT, ".convo.toml", WORK)
 
@@ -193,13 +193,13 @@ def test_a_notice_is_one_bounded_line_without_control_characters() -> None:
 
 def test_a_trusted_file_cannot_trust_folders() -> None:
     with pytest.raises(InvalidSettings, match=r"\.convo\.toml: 'trusted' can only be set in your own settings"):
-        settings(project=f'trusted = ["{WORK}"]')
+        make_settings(project=f'trusted = ["{WORK}"]')
 
 
 def test_folders_are_written_whole() -> None:
     for value in ('"/home/me"', '["work"]', "[1]"):
         with pytest.raises(InvalidSettings, match="must be an array of absolute folder paths"):
-            settings(user=f"trusted = {value}")
+            make_settings(user=f"trusted = {value}")
 
 
 # -- hosts ------------------------------------------------------------------------------------------
@@ -266,4 +266,4 @@ def test_a_url_is_judged_as_its_client_reads_it(url: str, leaves: bool) -> None:
 
 
 def test_the_path_of_a_relative_setting_begins_at_its_file() -> None:
-    assert settings(project='[serve]\nkeys_file = "keys"').serve.keys_file == Path("/home/me/work/keys")
+    assert make_settings(project='[serve]\nkeys_file = "keys"').serve.keys_file == Path("/home/me/work/keys")

@@ -13,17 +13,17 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from tests.endpoints.reader import Reader
-from tests.endpoints.sides import Sides
-from tests.loopback import KEY, Loopback, Scripts
+from tests.endpoints.endpoint_calls import EndpointPair
+from tests.endpoints.summarizing_model import SummarizingModel
+from tests.loopback_server import KEY, LoopbackModels, LoopbackServer
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Scripts:
+def scripts(tmp_path: Path) -> LoopbackModels:
     """The model of an embedded endpoint."""
     folder = tmp_path / "scripts"
     folder.mkdir()
-    return Scripts(folder)
+    return LoopbackModels(folder)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -34,29 +34,29 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture
-def reader() -> Reader:
+def summarizer() -> SummarizingModel:
     """A model that sums up what it is shown."""
-    return Reader()
+    return SummarizingModel()
 
 
-def embedded_over(store: Store, scripts: Scripts) -> EmbeddedEndpoint:
+def embedded_over(store: Store, scripts: LoopbackModels) -> EmbeddedEndpoint:
     return EmbeddedEndpoint(store, scripts, SystemClock(), random_id)
 
 
 @pytest.fixture
-async def embedded(store: Store, scripts: Scripts) -> AsyncIterator[EmbeddedEndpoint]:
+async def embedded(store: Store, scripts: LoopbackModels) -> AsyncIterator[EmbeddedEndpoint]:
     """Convo's own endpoint, over memory and over SQLite."""
     endpoint = embedded_over(store, scripts)
     yield endpoint
     await endpoint.aclose()
 
 
-def remote_at(loopback: Loopback, key: str = KEY) -> RemoteEndpoint:
+def remote_at(loopback: LoopbackServer, key: str = KEY) -> RemoteEndpoint:
     return RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(key)))
 
 
 @pytest.fixture
-async def remote(loopback: Loopback) -> AsyncIterator[RemoteEndpoint]:
+async def remote(loopback: LoopbackServer) -> AsyncIterator[RemoteEndpoint]:
     """The same endpoint, through the openai package and HTTP."""
     endpoint = remote_at(loopback)
     yield endpoint
@@ -64,32 +64,32 @@ async def remote(loopback: Loopback) -> AsyncIterator[RemoteEndpoint]:
 
 
 @pytest.fixture(params=["embedded-memory", "embedded-sqlite", "remote"])
-async def sides(request: pytest.FixtureRequest, tmp_path: Path, scripts: Scripts) -> AsyncIterator[Sides]:
+async def pair(request: pytest.FixtureRequest, tmp_path: Path, scripts: LoopbackModels) -> AsyncIterator[EndpointPair]:
     if request.param == "remote":
-        loopback: Loopback = request.getfixturevalue("loopback")
+        loopback: LoopbackServer = request.getfixturevalue("loopback")
         here, there = remote_at(loopback), remote_at(loopback, "test-other-key")
-        yield Sides(here, there, loopback.scripts)
+        yield EndpointPair(here, there, loopback.scripts)
         await here.aclose()
         await there.aclose()
         return
     store = open_store("memory" if request.param.endswith("memory") else f"sqlite:{tmp_path / 'convo.db'}")
-    yield Sides(embedded_over(store, scripts), embedded_over(store.for_tenant("other"), scripts), scripts)
+    yield EndpointPair(embedded_over(store, scripts), embedded_over(store.for_tenant("other"), scripts), scripts)
     await store.aclose()
 
 
 @pytest.fixture
-def endpoint(sides: Sides) -> Endpoint:
+def endpoint(pair: EndpointPair) -> Endpoint:
     """One contract, both sides of it."""
-    return sides.endpoint
+    return pair.endpoint
 
 
 @pytest.fixture
-def foreign(sides: Sides) -> Endpoint:
+def other_tenant(pair: EndpointPair) -> Endpoint:
     """The same place as another tenant sees it."""
-    return sides.foreign
+    return pair.other_tenant
 
 
 @pytest.fixture
-def script(sides: Sides) -> Scripts:
+def script(pair: EndpointPair) -> LoopbackModels:
     """The model behind `endpoint`."""
-    return sides.scripts
+    return pair.scripts

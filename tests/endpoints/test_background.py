@@ -18,8 +18,8 @@ from convo.runtime import random_id
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.factory import open_store
 from convo.stores.memory import MemoryStore
-from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told
-from tests.endpoints.slow import Slow, over, ready
+from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts
+from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_model
 
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
 
@@ -56,7 +56,7 @@ async def replicas(tmp_path: File) -> AsyncIterator[tuple[Store, Store]]:
 
 
 async def test_it_is_queued_and_durable_before_its_first_event_is_told(store: Store) -> None:
-    endpoint = over(store, Slow(silent=True))
+    endpoint = endpoint_over(store, GatedModel(silent=True))
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True})) as answer:
         first = await anext(answer)
         link = await store.link("resp_1")
@@ -69,7 +69,7 @@ async def test_it_is_queued_and_durable_before_its_first_event_is_told(store: St
 
 
 async def test_it_tells_that_it_was_queued_and_then_all_that_others_tell(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True})) as answer:
         got = [event async for event in answer]
 
@@ -88,19 +88,19 @@ async def test_it_tells_that_it_was_queued_and_then_all_that_others_tell(store: 
 
 
 async def test_it_goes_on_when_its_reader_leaves(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     response = await taken_on(endpoint)
     assert (await endpoint.retrieve(response))["status"] in ("queued", "in_progress")
 
-    model.go_on.set()
+    model.gate.set()
 
     last = (await all_of(endpoint, response))[-1]
     assert (last["type"], texts(last["response"]["output"])) == ("response.completed", ["one two"])
 
 
 async def test_it_is_followed_from_any_event_on(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     response = await taken_on(endpoint)
     whole = await all_of(endpoint, response)
 
@@ -111,21 +111,21 @@ async def test_it_is_followed_from_any_event_on(store: Store) -> None:
 
 
 async def test_the_last_event_is_made_and_never_kept(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     response = await taken_on(endpoint)
     whole = await all_of(endpoint, response)
     assert await store.events(response) == whole[:-1]
 
 
 async def test_a_conversation_moves_at_its_end_and_is_locked_until_then(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
     response = await taken_on(endpoint, conversation=conversation)
 
     locked = await refusal(endpoint, "b", conversation=conversation)
     before = await endpoint.list_conversation_items(conversation)
-    model.go_on.set()
+    model.gate.set()
     await all_of(endpoint, response)
 
     assert isinstance(locked, TryLater)
@@ -136,27 +136,27 @@ async def test_a_conversation_moves_at_its_end_and_is_locked_until_then(store: S
 
 
 async def test_nobody_goes_on_from_what_still_runs(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     response = await taken_on(endpoint)
     await upto(endpoint, response, "response.in_progress")
 
     wrong = await refusal(endpoint, "b", previous_response_id=response)
-    model.go_on.set()
+    model.gate.set()
     await all_of(endpoint, response)
 
     assert "cannot be continued" in wrong.message
-    assert told(wrong) == ("invalid_request_error", 400, "previous_response_id")
+    assert error_fields(wrong) == ("invalid_request_error", 400, "previous_response_id")
     assert (await ask(endpoint, "b", previous_response_id=response))["status"] == "completed"
 
 
 async def test_it_needs_a_store(store: Store) -> None:
-    wrong = await refusal(over(store, ready()), "a", background=True, store=False)
-    assert told(wrong) == ("unsupported_parameter", 400, "background")
+    wrong = await refusal(endpoint_over(store, open_gated_model()), "a", background=True, store=False)
+    assert error_fields(wrong) == ("unsupported_parameter", 400, "background")
 
 
 async def test_what_is_wrong_is_refused_before_anything_is_kept(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     wrong = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")
     assert wrong.code == "previous_response_not_found"
     assert await store.link("resp_1") is None
@@ -164,9 +164,9 @@ async def test_what_is_wrong_is_refused_before_anything_is_kept(store: Store) ->
 
 
 async def test_a_model_that_breaks_off_fails_the_response_whenever_it_does(store: Store) -> None:
-    model = Slow(fails=StreamBroken("the connection broke"))
-    model.go_on.set()
-    endpoint = over(store, model)
+    model = GatedModel(fails=StreamBroken("the connection broke"))
+    model.gate.set()
+    endpoint = endpoint_over(store, model)
     last = (await all_of(endpoint, await taken_on(endpoint)))[-1]
     assert last["type"] == "response.failed"
     assert last["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
@@ -187,7 +187,7 @@ class Unhurried(MemoryStore):
 
 async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() -> None:
     store = Unhurried()
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     reading = asyncio.create_task(events(endpoint, "a", background=True))
     await store.writing.wait()
     for _ in range(50):  # time flies meanwhile, and whoever writes every tenth of a second comes by
@@ -203,8 +203,8 @@ async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() ->
 
 
 async def test_cancelling_stops_the_model_and_keeps_what_came(store: Store) -> None:
-    model = Slow(first=WHOLE)
-    endpoint = over(store, model)
+    model = GatedModel(first=WHOLE)
+    endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
     response = await taken_on(endpoint, conversation=conversation)
     await upto(endpoint, response, "response.output_text.delta")
@@ -217,18 +217,18 @@ async def test_cancelling_stops_the_model_and_keeps_what_came(store: Store) -> N
     assert (await all_of(endpoint, response))[-1]["response"] == stopped
     assert (await endpoint.list_conversation_items(conversation)).items == []
     assert (await store.admin.abandoned_runs(), await endpoint.cancel(response)) == ([], stopped)
-    model.go_on.set()
+    model.gate.set()
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
 async def test_what_has_ended_stays_as_it_is(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     last = (await all_of(endpoint, await taken_on(endpoint)))[-1]["response"]
     assert await endpoint.cancel(last["id"]) == last
 
 
 async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     response = str((await ask(endpoint, "a"))["id"])
 
     with pytest.raises(RequestRefused) as refused:
@@ -242,8 +242,8 @@ async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: S
 
 
 async def test_another_tenant_neither_follows_nor_stops_it(store: Store) -> None:
-    model = Slow()
-    endpoint, foreign = over(store, model), over(store.for_tenant("other"), model)
+    model = GatedModel()
+    endpoint, foreign = endpoint_over(store, model), endpoint_over(store.for_tenant("other"), model)
     response = await taken_on(endpoint)
     for refused in (foreign.cancel(response), all_of(foreign, response), foreign.retrieve(response)):
         with pytest.raises(NotFound):
@@ -252,8 +252,8 @@ async def test_another_tenant_neither_follows_nor_stops_it(store: Store) -> None
 
 
 async def test_deleting_what_runs_stops_it(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     response = await taken_on(endpoint)
     await upto(endpoint, response, "response.output_text.delta")
     await endpoint.delete(response)
@@ -266,21 +266,21 @@ async def test_deleting_what_runs_stops_it(store: Store) -> None:
 
 
 async def test_another_replica_follows_it_to_its_end(replicas: tuple[Store, Store]) -> None:
-    model = Slow()
-    here, there = over(replicas[0], model), over(replicas[1], ready())
+    model = GatedModel()
+    here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
     response = await taken_on(here)
     following = asyncio.create_task(all_of(there, response))
     await upto(there, response, "response.output_text.delta")
 
-    model.go_on.set()
+    model.gate.set()
 
     assert await following == await all_of(here, response)
     assert (await following)[-1]["type"] == "response.completed"
 
 
 async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tuple[Store, Store]) -> None:
-    model = Slow(first=WHOLE)
-    here, there = over(replicas[0], model), over(replicas[1], ready())
+    model = GatedModel(first=WHOLE)
+    here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
     response = await taken_on(here)
     await upto(there, response, "response.output_text.delta")
 
@@ -295,12 +295,12 @@ async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tup
 
 async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store]) -> None:
     """Two replicas stop it, and it comes to its end, all at the same time."""
-    model = Slow(first=WHOLE)
-    here, there = over(replicas[0], model), over(replicas[1], ready())
+    model = GatedModel(first=WHOLE)
+    here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
     response = await taken_on(here)
     await upto(there, response, "response.output_text.delta")
 
-    model.go_on.set()
+    model.gate.set()
     seen = await asyncio.gather(here.cancel(response), there.cancel(response), there.cancel(response))
 
     ends = [(await all_of(side, response))[-1] for side in (here, there)]
@@ -312,8 +312,8 @@ async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store])
 
 
 async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothing(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
     response = await taken_on(endpoint, conversation=conversation)
     await upto(endpoint, response, "response.output_text.delta")
@@ -324,7 +324,7 @@ async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothin
     grow = (AppendItems(path.root, path.items),)
     await store.commit(Transaction(appends=grow, conversation=moved, expected_conversation_head=there.head))
 
-    model.go_on.set()
+    model.gate.set()
 
     last = (await all_of(endpoint, response))[-1]
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
@@ -333,25 +333,25 @@ async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothin
 
 
 async def test_after_a_restart_it_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
-    first = over(replicas[0], ready())
+    first = endpoint_over(replicas[0], open_gated_model())
     response = await taken_on(first)
     whole = await all_of(first, response)
     await first.aclose()
-    assert await all_of(over(replicas[1], ready()), response, after=2) == whole[3:]
+    assert await all_of(endpoint_over(replicas[1], open_gated_model()), response, after=2) == whole[3:]
 
 
 async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica() -> None:
     """As after a kill: the run is open, its lease runs out, and what was whole is kept."""
     now = [0.0]
     store = MemoryStore(now=lambda: now[0])
-    model = Slow(first=WHOLE)
-    killed = over(store, model, new_id=random_id)
+    model = GatedModel(first=WHOLE)
+    killed = endpoint_over(store, model, new_id=random_id)
     response = await taken_on(killed)
     await upto(killed, response, "response.output_text.delta")
     assert await store.admin.abandoned_runs() == []
     now[0] += RUN_LEASE_TTL_S + 1
 
-    other = over(store, ready())
+    other = endpoint_over(store, open_gated_model())
     abandoned = await store.admin.abandoned_runs()
     for one in abandoned:
         await other.mark_abandoned(one.response_id)
@@ -365,7 +365,7 @@ async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica
 
 
 async def test_events_that_are_no_longer_kept_are_refused_and_the_response_stays(replicas: tuple[Store, Store]) -> None:
-    endpoint = over(replicas[0], ready())
+    endpoint = endpoint_over(replicas[0], open_gated_model())
     response = await taken_on(endpoint)
     await all_of(endpoint, response)
 

@@ -13,9 +13,9 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
 from convo.usage.counting import count_tokens
-from tests.compaction.histories import WORDS, histories, instructions, is_whole, message
-from tests.endpoints.reader import Reader
-from tests.endpoints.sides import ask
+from tests.compaction.history_strategies import WORDS, has_complete_pairs, histories, instructions, message
+from tests.endpoints.endpoint_calls import ask
+from tests.endpoints.summarizing_model import SummarizingModel
 
 EXAMPLES = settings(max_examples=40)
 STORE = MemoryStore()
@@ -23,9 +23,9 @@ LAST = message("user", "And now?")
 TRIGGER = {"type": "compaction_trigger"}
 
 
-def run(items: list[Item], summary: str, **body: Any) -> tuple[Reader, list[Item]]:
+def run(items: list[Item], summary: str, **body: Any) -> tuple[SummarizingModel, list[Item]]:
     """The model that was asked, and the output of the answer."""
-    reader = Reader(summary)
+    reader = SummarizingModel(summary)
 
     async def answered() -> list[Item]:
         endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
@@ -41,9 +41,9 @@ def test_past_a_threshold_the_model_sees_a_whole_history_that_is_no_longer_than_
 ) -> None:
     management = [{"type": "compaction", "compact_threshold": threshold}]
     reader, output = run([*items, LAST], summary, context_management=management)
-    shown = reader.asks[-1].input
+    shown = reader.requests[-1].input
     assert [item_type(item) for item in output].count("compaction") <= 1
-    assert is_whole(shown)
+    assert has_complete_pairs(shown)
     assert sorted(map(digest, instructions(shown))) == sorted(map(digest, instructions(items)))
     assert digest(shown[-1]) == digest(LAST)
     assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
@@ -55,8 +55,8 @@ def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(ite
     _, output = run([*items, TRIGGER], summary)
     assert [item_type(item) for item in output] == ["compaction"]
     reader, _ = run([*output, LAST], summary)
-    shown = reader.asks[-1].input
-    assert is_whole(shown)
+    shown = reader.requests[-1].input
+    assert has_complete_pairs(shown)
     assert digest(shown[-1]) == digest(LAST)
     assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
 
@@ -64,8 +64,8 @@ def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(ite
 @EXAMPLES
 @given(histories(), WORDS)
 def test_a_window_has_exactly_one_compaction_and_says_no_more_than_before(items: list[Item], summary: str) -> None:
-    async def asked() -> tuple[list[Item], Reader]:
-        reader = Reader(summary)
+    async def asked() -> tuple[list[Item], SummarizingModel]:
+        reader = SummarizingModel(summary)
         endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
         window = await endpoint.compact({"model": "any", "input": [*items, LAST]})
         await ask(endpoint, [*window["output"], LAST], store=False)
@@ -74,8 +74,8 @@ def test_a_window_has_exactly_one_compaction_and_says_no_more_than_before(items:
     window, reader = asyncio.run(asked())
     assert [item_type(item) for item in window].count("compaction") == 1
     assert item_type(window[-1]) == "compaction"
-    assert is_whole(reader.asks[-1].input)
-    assert count_tokens(reader.asks[-1].input).tokens <= count_tokens([*items, LAST, LAST]).tokens
+    assert has_complete_pairs(reader.requests[-1].input)
+    assert count_tokens(reader.requests[-1].input).tokens <= count_tokens([*items, LAST, LAST]).tokens
 
 
 @EXAMPLES
@@ -84,7 +84,7 @@ def test_no_tenant_opens_anothers_compaction(items: list[Item], summary: str, te
     _, output = run([*items, TRIGGER], summary)
 
     async def opened() -> str:
-        endpoint = EmbeddedEndpoint(STORE.for_tenant(tenant), Reader(), SystemClock(), random_id)
+        endpoint = EmbeddedEndpoint(STORE.for_tenant(tenant), SummarizingModel(), SystemClock(), random_id)
         try:
             await ask(endpoint, [*output, LAST], store=False)
         except RequestRefused as wrong:

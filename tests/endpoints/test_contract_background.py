@@ -7,8 +7,8 @@ import pytest
 from convo.endpoints.base import Endpoint, ResponsesConnection
 from convo.errors import ConvoError, NotFound, RequestRefused
 from convo.history.items import StreamEvent
-from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
-from tests.loopback import Scripts
+from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
+from tests.loopback_server import LoopbackModels
 
 
 async def follow(endpoint: Endpoint, response_id: str, after: int | None = None) -> list[StreamEvent]:
@@ -50,7 +50,7 @@ async def test_a_response_that_is_not_there_is_neither_followed_nor_cancelled(en
 
 async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
     words = ["a", "b", "c", "d", "e"]
-    conversation = str((await endpoint.create_conversation([user(one) for one in words]))["id"])
+    conversation = str((await endpoint.create_conversation([user_item(one) for one in words]))["id"])
     ids = [item["id"] for item in (await endpoint.list_conversation_items(conversation, order="asc")).items]
 
     between = await endpoint.list_conversation_items(conversation, order="asc", after=ids[0], before=ids[3])
@@ -65,25 +65,25 @@ async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
 
 
 async def test_what_a_response_saw_is_cut_on_both_sides(endpoint: Endpoint) -> None:
-    response = (await ask(endpoint, [user("a"), user("b"), user("c")]))["id"]
+    response = (await ask(endpoint, [user_item("a"), user_item("b"), user_item("c")]))["id"]
     ids = [item["id"] for item in (await endpoint.list_input_items(response)).items]
     assert texts(await endpoint.list_input_items(response, after=ids[0], before=ids[2])) == ["b"]
     with pytest.raises(ConvoError) as wrong:
         await endpoint.list_input_items(response, before="msg_nope")
-    assert told(wrong.value) == ("invalid_value", 400, "before")
+    assert error_fields(wrong.value) == ("invalid_value", 400, "before")
 
 
 # -- connections ----------------------------------------------------------------------------------
 
 
-async def test_a_connection_goes_on_from_what_no_store_has(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_connection_goes_on_from_what_no_store_has(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
     connection = endpoint.connect()
     first = await said(connection, "a", store=False)
     second = await said(connection, "b", store=False, previous_response_id=first["id"])
     await said(connection, "c", store=False, previous_response_id=second["id"])
 
-    assert texts(script.asks[-1].input) == ["a", "one", "b", "two", "c"]
+    assert texts(script.requests[-1].input) == ["a", "one", "b", "two", "c"]
     assert (second["previous_response_id"], second["store"]) == (first["id"], False)
     with pytest.raises(NotFound):
         await endpoint.retrieve(str(first["id"]))

@@ -6,13 +6,13 @@ import pytest
 
 from convo.endpoints.base import Endpoint
 from convo.errors import ConvoError, NotFound, RequestRefused
-from tests.endpoints.sides import TOOL, ask, output_for, refusal, texts, told, user
-from tests.loopback import Scripts
+from tests.endpoints.endpoint_calls import TOOL, ask, error_fields, output_for, refusal, texts, user_item
+from tests.loopback_server import LoopbackModels
 
 
 async def opened(endpoint: Endpoint, *words: str) -> str:
     """The id of a new conversation in which `words` were said."""
-    created = await endpoint.create_conversation([user(said) for said in words])
+    created = await endpoint.create_conversation([user_item(said) for said in words])
     return str(created["id"])
 
 
@@ -34,14 +34,16 @@ async def test_a_conversation_is_created_read_renamed_and_deleted(endpoint: Endp
         await endpoint.retrieve_conversation(created["id"])
 
 
-async def test_a_conversation_is_given_what_was_said_before_and_after(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_conversation_is_given_what_was_said_before_and_after(
+    endpoint: Endpoint, script: LoopbackModels
+) -> None:
     script.replies({"text": "Hello Ann."}, {"text": "Ann."})
     conversation = await opened(endpoint)
 
     first = await ask(endpoint, "I am Ann", conversation=conversation)
     second = await ask(endpoint, "who am I?", conversation={"id": conversation})
 
-    assert texts(script.asks[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
+    assert texts(script.requests[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
     assert await said_in(endpoint, conversation) == ["I am Ann", "Hello Ann.", "who am I?", "Ann."]
     assert [one["conversation"] for one in (first, second)] == [{"id": conversation}] * 2
     assert second["previous_response_id"] is None
@@ -49,7 +51,7 @@ async def test_a_conversation_is_given_what_was_said_before_and_after(endpoint: 
 
 
 async def test_items_of_a_conversation_are_spelled_out_and_keep_their_ids(endpoint: Endpoint) -> None:
-    created = await endpoint.create_conversation([user("a", id="msg_mine"), {"role": "assistant", "content": "b"}])
+    created = await endpoint.create_conversation([user_item("a", id="msg_mine"), {"role": "assistant", "content": "b"}])
     response = await ask(endpoint, "c", conversation=created["id"])
 
     listed = (await endpoint.list_conversation_items(created["id"], order="asc")).items
@@ -77,21 +79,23 @@ async def test_the_items_of_a_response_are_called_as_in_its_conversation(endpoin
     assert seen == there[:2]
 
 
-async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(endpoint: Endpoint, script: Scripts) -> None:
+async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(
+    endpoint: Endpoint, script: LoopbackModels
+) -> None:
     conversation = await opened(endpoint, "a")
 
-    added = await endpoint.add_conversation_items(conversation, [user("b"), user("c", id="msg_c")])
+    added = await endpoint.add_conversation_items(conversation, [user_item("b"), user_item("c", id="msg_c")])
 
     assert texts(added) == ["b", "c"]
     assert added.items[1]["id"] == "msg_c"
     assert (await endpoint.list_conversation_items(conversation, order="asc")).items[1:] == added.items
     await ask(endpoint, "d", conversation=conversation)
-    assert texts(script.asks[0].input) == ["a", "b", "c", "d"]
+    assert texts(script.requests[0].input) == ["a", "b", "c", "d"]
 
 
 async def test_items_that_say_the_same_are_still_several(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a", "a")
-    twin = {"id": "msg_twin", **user("b")}
+    twin = {"id": "msg_twin", **user_item("b")}
     await endpoint.add_conversation_items(conversation, [twin, twin])
 
     listed = (await endpoint.list_conversation_items(conversation, order="asc")).items
@@ -103,7 +107,7 @@ async def test_items_that_say_the_same_are_still_several(endpoint: Endpoint) -> 
 
 @pytest.mark.parametrize("gone", [0, 1, 2, 3])
 async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
-    endpoint: Endpoint, script: Scripts, gone: int
+    endpoint: Endpoint, script: LoopbackModels, gone: int
 ) -> None:
     words = ["a", "a", "b", "c"]
     conversation = await opened(endpoint, *words)
@@ -118,7 +122,7 @@ async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
         await endpoint.retrieve_conversation_item(conversation, before[gone]["id"])
     assert (caught.value.kind, caught.value.handle) == ("item", before[gone]["id"])
     await ask(endpoint, "d", conversation=conversation)
-    assert texts(script.asks[0].input) == [*texts(left), "d"]
+    assert texts(script.requests[0].input) == [*texts(left), "d"]
 
 
 async def test_deleting_an_item_ends_the_chains_that_need_it_by_name(endpoint: Endpoint) -> None:
@@ -155,7 +159,7 @@ async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoi
 
 
 async def test_an_item_that_is_deleted_after_another_is_gone_from_its_response_too(endpoint: Endpoint) -> None:
-    conversation = (await endpoint.create_conversation([user("first")]))["id"]
+    conversation = (await endpoint.create_conversation([user_item("first")]))["id"]
     response = await ask(endpoint, "second", conversation=conversation)
     first, *_, answer = (await endpoint.list_conversation_items(conversation, order="asc")).items
     await endpoint.delete_conversation_item(conversation, first["id"])
@@ -177,7 +181,7 @@ async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: 
     assert texts(await endpoint.list_input_items(follow["id"], order="asc")) == ["a", "b", "b", "c"]
 
 
-async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "call_id": "call_1"}}, {"text": "Cold."})
     conversation = await opened(endpoint)
     asked = await ask(endpoint, "weather?", conversation=conversation, tools=[TOOL])
@@ -189,7 +193,7 @@ async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint,
     assert texts(answer["output"]) == ["Cold."]
 
 
-async def test_a_failed_answer_leaves_the_conversation_as_it_was(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_failed_answer_leaves_the_conversation_as_it_was(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "Half an", "error": {"code": "overloaded", "message": "Busy", "status": 503}})
     conversation = await opened(endpoint, "a")
 
@@ -207,7 +211,7 @@ async def test_a_failed_answer_leaves_the_conversation_as_it_was(endpoint: Endpo
 
 async def test_a_conversation_and_a_previous_response_exclude_each_other(endpoint: Endpoint) -> None:
     wrong = await refusal(endpoint, "a", previous_response_id="resp_x", conversation="conv_x")
-    assert told(wrong) == ("mutually_exclusive_parameters", 400, None)
+    assert error_fields(wrong) == ("mutually_exclusive_parameters", 400, None)
     assert "'previous_response_id' or 'conversation'" in wrong.message
 
 
@@ -225,15 +229,15 @@ async def test_a_conversation_that_nobody_knows_is_not_found(endpoint: Endpoint)
         endpoint.list_conversation_items("conv_nope"),
         endpoint.retrieve_conversation_item("conv_nope", "msg_x"),
         endpoint.delete_conversation_item("conv_nope", "msg_x"),
-        endpoint.add_conversation_items("conv_nope", [user("a")]),
+        endpoint.add_conversation_items("conv_nope", [user_item("a")]),
     ):
         with pytest.raises(NotFound) as caught:
             await refused
         assert (caught.value.kind, caught.value.handle) == ("conversation", "conv_nope")
 
 
-async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, foreign: Endpoint) -> None:
-    theirs = await opened(foreign, "secret")
+async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, other_tenant: Endpoint) -> None:
+    theirs = await opened(other_tenant, "secret")
 
     assert isinstance(await refusal(endpoint, "a", conversation=theirs), NotFound)
     for refused in (endpoint.retrieve_conversation(theirs), endpoint.list_conversation_items(theirs)):
@@ -243,7 +247,7 @@ async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, for
 
 @pytest.mark.parametrize(("count", "refused"), [(20, False), (21, True)])
 async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refused: bool) -> None:
-    items = [user(str(number)) for number in range(count)]
+    items = [user_item(str(number)) for number in range(count)]
     conversation = await opened(endpoint)
 
     for attempt in (
@@ -255,7 +259,7 @@ async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refuse
             continue
         with pytest.raises(RequestRefused) as caught:
             await attempt()
-        assert told(caught.value) == ("array_above_max_length", 400, "items")
+        assert error_fields(caught.value) == ("array_above_max_length", 400, "items")
         assert "maximum length 20, but got an array with length 21" in caught.value.message
     assert len(await said_in(endpoint, conversation)) == (0 if refused else 20)
 
@@ -278,8 +282,8 @@ async def test_metadata_is_sixteen_pairs_of_short_strings(
     ):
         with pytest.raises(RequestRefused) as caught:
             await refused
-        assert told(caught.value) == (code, 400, param)
-    assert told(await refusal(endpoint, "a", metadata=metadata)) == (code, 400, param)
+        assert error_fields(caught.value) == (code, 400, param)
+    assert error_fields(await refusal(endpoint, "a", metadata=metadata)) == (code, 400, param)
 
 
 async def test_a_response_with_store_false_appends_its_items_and_is_not_kept(endpoint: Endpoint) -> None:
@@ -302,7 +306,7 @@ async def test_a_malformed_id_in_a_request_is_refused_by_its_parameter(
     endpoint: Endpoint, name: str, handle: str
 ) -> None:
     wrong = await refusal(endpoint, "a", **{name: handle})
-    assert told(wrong) == ("invalid_value", 400, name)
+    assert error_fields(wrong) == ("invalid_value", 400, name)
     assert wrong.message.isprintable()
     assert len(wrong.message) < 300
 

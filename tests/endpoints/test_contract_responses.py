@@ -6,12 +6,12 @@ import pytest
 
 from convo.endpoints.base import Endpoint
 from convo.errors import ConvoError, NotFound, RequestRefused
-from tests.endpoints.sides import MODEL, TOOL, ask, events, output_for, refusal, texts, told, user
-from tests.loopback import Scripts
+from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, error_fields, events, output_for, refusal, texts, user_item
+from tests.loopback_server import LoopbackModels
 
 
 async def test_an_answer_comes_as_numbered_events_that_end_with_the_whole_response(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "Hello there, how are you?"})
 
@@ -34,7 +34,7 @@ async def test_an_answer_comes_as_numbered_events_that_end_with_the_whole_respon
     assert (last["status"], last["error"], last["model"]) == ("completed", None, MODEL)
 
 
-async def test_what_was_streamed_last_is_what_is_retrieved_later(endpoint: Endpoint, script: Scripts) -> None:
+async def test_what_was_streamed_last_is_what_is_retrieved_later(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}})
     given = {"tools": [TOOL], "temperature": 0.3, "metadata": {"a": "b"}, "instructions": "Be brief.", "user": "u"}
 
@@ -44,18 +44,20 @@ async def test_what_was_streamed_last_is_what_is_retrieved_later(endpoint: Endpo
     assert (streamed["temperature"], streamed["metadata"], streamed["user"]) == (0.3, {"a": "b"}, "u")
 
 
-async def test_a_chain_remembers_what_was_said_and_not_the_instructions(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_chain_remembers_what_was_said_and_not_the_instructions(
+    endpoint: Endpoint, script: LoopbackModels
+) -> None:
     script.replies({"text": "Hello Ann."}, {"text": "Ann."})
     first = await ask(endpoint, "I am Ann", instructions="Speak like a pirate.")
 
     second = await ask(endpoint, "who am I?", previous_response_id=first["id"])
 
-    assert texts(script.asks[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
-    assert [heard.instructions for heard in script.asks] == ["Speak like a pirate.", None]
+    assert texts(script.requests[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
+    assert [heard.instructions for heard in script.requests] == ["Speak like a pirate.", None]
     assert (second["previous_response_id"], second["instructions"]) == (first["id"], None)
 
 
-async def test_any_older_response_can_be_continued(endpoint: Endpoint, script: Scripts) -> None:
+async def test_any_older_response_can_be_continued(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
     first = await ask(endpoint, "a")
     second = await ask(endpoint, "b", previous_response_id=first["id"])
@@ -83,41 +85,44 @@ EASY: list[Any] = [
 
 
 @pytest.mark.parametrize("said", EASY)
-async def test_words_may_come_in_every_easy_form(endpoint: Endpoint, script: Scripts, said: Any) -> None:
+async def test_words_may_come_in_every_easy_form(endpoint: Endpoint, script: LoopbackModels, said: Any) -> None:
     response = await ask(endpoint, said)
 
     (listed,) = (await endpoint.list_input_items(response["id"])).items
     assert listed["content"] == [{"type": "input_text", "text": "hello"}]
     assert (listed["type"], listed["role"], listed["status"]) == ("message", "user", "completed")
-    assert texts(script.asks[0].input) == ["hello"]
+    assert texts(script.requests[0].input) == ["hello"]
 
 
 async def test_an_answer_may_be_sent_again_as_role_and_parts_without_type_or_id(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     first = await ask(endpoint, "tell me a joke", store=False)
-    history = [user("tell me a joke"), *({"role": one["role"], "content": one["content"]} for one in first["output"])]
+    history = [
+        user_item("tell me a joke"),
+        *({"role": one["role"], "content": one["content"]} for one in first["output"]),
+    ]
 
-    await ask(endpoint, [*history, user("another")], store=False)
+    await ask(endpoint, [*history, user_item("another")], store=False)
 
-    assert texts(script.asks[1].input) == ["tell me a joke", "tell me a joke", "another"]
+    assert texts(script.requests[1].input) == ["tell me a joke", "tell me a joke", "another"]
 
 
-async def test_unknown_kinds_and_fields_are_kept_as_they_came(endpoint: Endpoint, script: Scripts) -> None:
+async def test_unknown_kinds_and_fields_are_kept_as_they_came(endpoint: Endpoint, script: LoopbackModels) -> None:
     strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None, "leaf": {"ä": [1.0]}}
 
-    response = await ask(endpoint, [user("a", colour="red"), strange])
+    response = await ask(endpoint, [user_item("a", colour="red"), strange])
 
     listed = (await endpoint.list_input_items(response["id"], order="asc")).items
     assert listed[1] == strange
     assert listed[0]["colour"] == "red"
-    assert script.asks[0].input[1] == strange
+    assert script.requests[0].input[1] == strange
 
 
 # -- tools ----------------------------------------------------------------------------------------
 
 
-async def test_a_call_is_answered_on_the_chain(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_call_is_answered_on_the_chain(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "Cold."})
     asked = await ask(endpoint, "weather?", tools=[TOOL])
     (call,) = asked["output"]
@@ -125,11 +130,11 @@ async def test_a_call_is_answered_on_the_chain(endpoint: Endpoint, script: Scrip
     answer = await ask(endpoint, [output_for(call, {"c": -3})], previous_response_id=asked["id"])
 
     assert texts(answer["output"]) == ["Cold."]
-    assert script.asks[1].input[1] == call
+    assert script.requests[1].input[1] == call
 
 
 async def test_a_call_left_without_its_output_is_refused_before_a_model_is_asked(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"call": {"name": "weather", "call_id": "call_7"}})
     asked = await ask(endpoint, "weather?", tools=[TOOL])
@@ -137,17 +142,17 @@ async def test_a_call_left_without_its_output_is_refused_before_a_model_is_asked
     wrong = await refusal(endpoint, "never mind", previous_response_id=asked["id"])
 
     assert wrong.message == "No tool output found for function call call_7"
-    assert told(wrong) == ("invalid_request_error", 400, "input")
-    assert len(script.asks) == 1
+    assert error_fields(wrong) == ("invalid_request_error", 400, "input")
+    assert len(script.requests) == 1
 
 
 async def test_an_output_without_its_call_is_refused_before_a_model_is_asked(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
-    wrong = await refusal(endpoint, [user("hi"), output_for({"call_id": "call_9"}, 1)])
+    wrong = await refusal(endpoint, [user_item("hi"), output_for({"call_id": "call_9"}, 1)])
     assert wrong.message == "No tool call found for function call output with call_id call_9"
-    assert told(wrong) == ("invalid_request_error", 400, "input")
-    assert script.asks == []
+    assert error_fields(wrong) == ("invalid_request_error", 400, "input")
+    assert script.requests == []
 
 
 # -- what is kept ---------------------------------------------------------------------------------
@@ -160,28 +165,28 @@ async def test_with_store_false_nothing_can_be_found_again(endpoint: Endpoint) -
     with pytest.raises(NotFound):
         await endpoint.retrieve(response["id"])
     wrong = await refusal(endpoint, "b", previous_response_id=response["id"])
-    assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+    assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
 
 
 async def test_an_unknown_previous_response_is_refused_in_the_real_words(endpoint: Endpoint) -> None:
     wrong = await refusal(endpoint, "b", previous_response_id="resp_nope")
     assert isinstance(wrong, RequestRefused)
     assert wrong.message == "Previous response with id 'resp_nope' not found"
-    assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+    assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
 
 
-async def test_another_tenants_response_is_not_there(endpoint: Endpoint, foreign: Endpoint) -> None:
-    theirs = (await ask(foreign, "secret"))["id"]
+async def test_another_tenants_response_is_not_there(endpoint: Endpoint, other_tenant: Endpoint) -> None:
+    theirs = (await ask(other_tenant, "secret"))["id"]
 
     wrong = await refusal(endpoint, "b", previous_response_id=theirs)
-    assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+    assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
     for what in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
         with pytest.raises(NotFound):
             await what(theirs)
-    assert (await foreign.retrieve(theirs))["id"] == theirs
+    assert (await other_tenant.retrieve(theirs))["id"] == theirs
 
 
-async def test_deleting_a_response_keeps_its_children_usable(endpoint: Endpoint, script: Scripts) -> None:
+async def test_deleting_a_response_keeps_its_children_usable(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
     first = await ask(endpoint, "a")
     second = await ask(endpoint, "b", previous_response_id=first["id"])
@@ -208,7 +213,7 @@ async def test_a_response_that_nobody_knows_is_not_found(endpoint: Endpoint, han
 
 
 async def test_input_items_come_newest_first_in_pages(endpoint: Endpoint) -> None:
-    response = await ask(endpoint, [user(str(number)) for number in range(5)])
+    response = await ask(endpoint, [user_item(str(number)) for number in range(5)])
 
     newest = await endpoint.list_input_items(response["id"], limit=2)
     rest = await endpoint.list_input_items(response["id"], after=newest.items[-1]["id"], limit=100)
@@ -221,7 +226,13 @@ async def test_input_items_come_newest_first_in_pages(endpoint: Endpoint) -> Non
 
 async def test_items_without_an_id_are_given_the_same_one_in_every_list(endpoint: Endpoint) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
-    said = [user("a", id="msg_mine"), call, output_for(call, 1), {"type": "reasoning", "summary": []}, user("b")]
+    said = [
+        user_item("a", id="msg_mine"),
+        call,
+        output_for(call, 1),
+        {"type": "reasoning", "summary": []},
+        user_item("b"),
+    ]
     first = await ask(endpoint, said)
     second = await ask(endpoint, "c", previous_response_id=first["id"])
 
@@ -250,29 +261,29 @@ async def test_pages_are_asked_for_within_limits(
     response = await ask(endpoint, "a")
     with pytest.raises(RequestRefused) as caught:
         await endpoint.list_input_items(response["id"], **asked)
-    assert told(caught.value) == (code, 400, param)
+    assert error_fields(caught.value) == (code, 400, param)
 
 
-async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endpoint, script: Scripts) -> None:
+async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endpoint, script: LoopbackModels) -> None:
     first = await ask(endpoint, "a")
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}
 
-    second = await ask(endpoint, [reference, user("b")], previous_response_id=first["id"])
+    second = await ask(endpoint, [reference, user_item("b")], previous_response_id=first["id"])
 
     assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "a", "b"]
-    assert all(item.get("type") != "item_reference" for item in script.asks[1].input)
+    assert all(item.get("type") != "item_reference" for item in script.requests[1].input)
 
 
 @pytest.mark.parametrize("named", ["msg_gone", ""])
 async def test_a_reference_to_nothing_is_refused(endpoint: Endpoint, named: str) -> None:
-    wrong = await refusal(endpoint, [{"id": named}, user("b")])
+    wrong = await refusal(endpoint, [{"id": named}, user_item("b")])
     assert wrong.message.startswith(f"Item with id '{named}' not found. Items are not persisted when `store` is set to")
-    assert told(wrong) == ("invalid_request_error", 404, "input")
+    assert error_fields(wrong) == ("invalid_request_error", 404, "input")
 
 
 async def test_an_item_that_the_chain_holds_already_is_refused(endpoint: Endpoint) -> None:
     first = await ask(endpoint, "a")
-    wrong = await refusal(endpoint, [*first["output"], user("b")], previous_response_id=first["id"])
+    wrong = await refusal(endpoint, [*first["output"], user_item("b")], previous_response_id=first["id"])
     named = first["output"][0]["id"]
     assert wrong.message == (
         f"Duplicate item found with id {named}. Remove duplicate items from your input and try again"
@@ -283,7 +294,7 @@ async def test_an_item_that_the_chain_holds_already_is_refused(endpoint: Endpoin
 
 
 async def test_an_answer_cut_at_its_limit_is_incomplete_and_can_be_continued(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "one two three four"}, {"text": "five"})
 
@@ -293,11 +304,11 @@ async def test_an_answer_cut_at_its_limit_is_incomplete_and_can_be_continued(
     assert cut["incomplete_details"] == {"reason": "max_output_tokens"}
     assert await endpoint.retrieve(cut["id"]) == cut
     await ask(endpoint, "go on", previous_response_id=cut["id"])
-    assert texts(script.asks[1].input) == ["count", "one two", "go on"]
+    assert texts(script.requests[1].input) == ["count", "one two", "go on"]
 
 
 async def test_what_goes_wrong_before_an_answer_is_raised_and_leaves_nothing(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"error": {"code": "overloaded", "message": "Too busy.", "status": 503, "retry_after_s": 4}})
 
@@ -308,7 +319,7 @@ async def test_what_goes_wrong_before_an_answer_is_raised_and_leaves_nothing(
 
 
 async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
-    endpoint: Endpoint, script: Scripts
+    endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}})
 
@@ -320,7 +331,7 @@ async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
     assert await endpoint.retrieve(failed["id"]) == failed
     wrong = await refusal(endpoint, "b", previous_response_id=failed["id"])
     assert wrong.message == f"Previous response with id '{failed['id']}' is failed and cannot be continued"
-    assert told(wrong) == ("invalid_request_error", 400, "previous_response_id")
+    assert error_fields(wrong) == ("invalid_request_error", 400, "previous_response_id")
 
 
 async def test_tokens_of_a_request_are_counted_with_the_history_before_it(endpoint: Endpoint) -> None:

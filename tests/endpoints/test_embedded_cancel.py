@@ -8,8 +8,8 @@ from convo.responses_api.deps import ActiveRuns
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.stores.base import Store, Transaction
 from convo.stores.memory import MemoryStore
-from tests.endpoints.sides import events, texts
-from tests.endpoints.slow import Slow, Watched, begun, over
+from tests.endpoints.endpoint_calls import events, texts
+from tests.endpoints.gated_model import GatedModel, RecordingStore, endpoint_over, started_response
 
 
 async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
@@ -17,7 +17,7 @@ async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
     waiting = asyncio.Event()
 
     async def read() -> None:
-        async with begun(endpoint, {}) as answer:
+        async with started_response(endpoint, {}) as answer:
             waiting.set()
             await anext(answer)
 
@@ -27,11 +27,11 @@ async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
 
 
 async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
 
-    async with begun(endpoint, {"conversation": conversation}):
+    async with started_response(endpoint, {"conversation": conversation}):
         pass
 
     assert model.closed.is_set()
@@ -40,14 +40,14 @@ async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(stor
     assert [item["status"] for item in kept["output"]] == ["incomplete"]
     assert texts(kept["output"]) == ["one "]
     assert (await endpoint.list_conversation_items(conversation)).items == []
-    model.go_on.set()
+    model.gate.set()
     assert (await events(endpoint, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
-    assert texts(model.asks[-1].input) == ["a", "one ", "b"]
+    assert texts(model.requests[-1].input) == ["a", "one ", "b"]
 
 
 async def test_a_cancelled_task_does_the_same(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     task = await in_the_middle(endpoint)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -59,8 +59,8 @@ async def test_a_cancelled_task_does_the_same(store: Store) -> None:
 
 async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> None:
     """The second time comes while the store still writes what the first one left."""
-    store, model = Unhurried(), Slow()
-    endpoint = over(store, model)
+    store, model = Unhurried(), GatedModel()
+    endpoint = endpoint_over(store, model)
     task = await in_the_middle(endpoint)
     task.cancel()
     await store.writing.wait()
@@ -75,9 +75,9 @@ async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> Non
 
 
 async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
-    model, store = Slow(silent=True), Watched()
-    task = asyncio.create_task(events(over(store, model), "a"))
-    await model.asked.wait()
+    model, store = GatedModel(silent=True), RecordingStore()
+    task = asyncio.create_task(events(endpoint_over(store, model), "a"))
+    await model.request_received.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -85,8 +85,8 @@ async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
 
 
 async def test_closing_with_store_false_leaves_nothing() -> None:
-    store = Watched()
-    async with begun(over(store, Slow()), {"store": False}):
+    store = RecordingStore()
+    async with started_response(endpoint_over(store, GatedModel()), {"store": False}):
         pass
     assert store.commits == []
 

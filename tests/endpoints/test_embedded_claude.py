@@ -8,8 +8,8 @@ from convo.models.base import Model
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from tests.models.chat_server import serving
-from tests.models.messages_events import text, thinking, tool, whole
+from tests.models.chat_server import run_chat_server
+from tests.models.messages_events import text, thinking, tool, whole_answer
 
 CLAUDE = "anthropic/claude-opus-5"
 
@@ -34,12 +34,12 @@ async def answer(endpoint: EmbeddedEndpoint, **body: Any) -> Any:
 
 async def test_a_chain_with_a_call_goes_on_with_its_thoughts(store: Store) -> None:
     output = {"type": "function_call_output", "call_id": "toolu_1", "output": "4"}
-    with serving() as server:
+    with run_chat_server() as server:
         models = OneModel(AnthropicModel("anthropic", server.url, random_id, key=Secret("sk-ant-1")))
         endpoint = EmbeddedEndpoint(store, models, SystemClock(), random_id)
         blocks = thinking(0, "Hm.", signature="S+/="), tool(1, "toolu_1", "add", "{}")
-        server.streams(*whole(*blocks, reason="tool_use"), end=b"")
-        server.streams(*whole(text(0, "Four.")), end=b"")
+        server.stream(*whole_answer(*blocks, reason="tool_use"), end=b"")
+        server.stream(*whole_answer(text(0, "Four.")), end=b"")
 
         first = await answer(endpoint, input="2+2?")
         second = await answer(endpoint, previous_response_id=first["id"], input=[output])

@@ -10,13 +10,21 @@ from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from tests.endpoints.reader import ANSWER, CALL, LONG, SUMMED, Reader, chained, kinds
-from tests.endpoints.sides import ask, refusal, texts, told, user
+from tests.endpoints.endpoint_calls import ask, error_fields, refusal, texts, user_item
+from tests.endpoints.summarizing_model import (
+    ANSWER,
+    CALL,
+    LONG,
+    SUMMARY_TEXT,
+    SummarizingModel,
+    create_chain,
+    item_types,
+)
 
 
 @pytest.fixture
-async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoint]:
-    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
+async def endpoint(store: Store, summarizer: SummarizingModel) -> AsyncIterator[EmbeddedEndpoint]:
+    made = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id)
     yield made
     await made.aclose()
 
@@ -26,8 +34,8 @@ async def compacted(endpoint: EmbeddedEndpoint, **body: Any) -> dict[str, Any]:
 
 
 async def test_a_compacted_window_is_the_users_words_and_one_compaction(endpoint: EmbeddedEndpoint) -> None:
-    window = await compacted(endpoint, input=[user("One. " + LONG), ANSWER, user("Two.")])
-    assert kinds(window["output"]) == ["message", "message", "compaction"]
+    window = await compacted(endpoint, input=[user_item("One. " + LONG), ANSWER, user_item("Two.")])
+    assert item_types(window["output"]) == ["message", "message", "compaction"]
     assert texts(window["output"])[:2] == ["One. " + LONG, "Two."]
     assert window["object"] == "response.compaction"
     assert window["id"].startswith("resp_")
@@ -36,72 +44,83 @@ async def test_a_compacted_window_is_the_users_words_and_one_compaction(endpoint
 
 
 async def test_the_window_is_the_next_input_and_says_everything_once(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    window = await compacted(endpoint, input=[user("One."), ANSWER])
-    await ask(endpoint, [*window["output"], user("Two.")])
-    assert reader.shown() == ["One.", SUMMED, "Two."]
+    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    await ask(endpoint, [*window["output"], user_item("Two.")])
+    assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
-async def test_a_chain_is_compacted_by_its_last_response(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.answer = LONG
-    last = await chained(endpoint, "One.", "Two.")
+async def test_a_chain_is_compacted_by_its_last_response(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    summarizer.answer = LONG
+    last = await create_chain(endpoint, "One.", "Two.")
     window = await compacted(endpoint, previous_response_id=last)
-    assert kinds(window["output"]) == ["message", "message", "compaction"]
-    assert "User: One." in texts(reader.summaries[-1].input)[0]
+    assert item_types(window["output"]) == ["message", "message", "compaction"]
+    assert "User: One." in texts(summarizer.summaries[-1].input)[0]
 
 
 async def test_a_window_is_nothing_that_a_chain_goes_on_from(endpoint: EmbeddedEndpoint) -> None:
     window = await compacted(endpoint, input=LONG)
-    assert told(await refusal(endpoint, "More", previous_response_id=window["id"]))[0] == "previous_response_not_found"
+    assert (
+        error_fields(await refusal(endpoint, "More", previous_response_id=window["id"]))[0]
+        == "previous_response_not_found"
+    )
 
 
 async def test_what_a_summary_would_not_make_smaller_stands_in_it_as_it_was(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    reader.summary = LONG
-    window = await compacted(endpoint, input=[user("Hi."), {"role": "assistant", "content": "Hello."}])
-    await ask(endpoint, [*window["output"], user("Bye.")])
-    assert reader.shown() == ["Hi.", "Hello.", "Bye."]
+    summarizer.summary = LONG
+    window = await compacted(endpoint, input=[user_item("Hi."), {"role": "assistant", "content": "Hello."}])
+    await ask(endpoint, [*window["output"], user_item("Bye.")])
+    assert summarizer.last_input() == ["Hi.", "Hello.", "Bye."]
 
 
 async def test_words_of_the_user_that_are_nearly_all_there_is_are_folded_too(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    window = await compacted(endpoint, input=[user(LONG), {"role": "assistant", "content": "Well."}])
-    assert kinds(window["output"]) == ["compaction"]
-    await ask(endpoint, [*window["output"], user("Bye.")])
-    assert reader.shown() == [SUMMED, "Bye."]
+    window = await compacted(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Well."}])
+    assert item_types(window["output"]) == ["compaction"]
+    await ask(endpoint, [*window["output"], user_item("Bye.")])
+    assert summarizer.last_input() == [SUMMARY_TEXT, "Bye."]
 
 
-async def test_a_summary_of_no_words_takes_no_history_away(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.summary = " "
-    window = await compacted(endpoint, input=[user(LONG), {"role": "assistant", "content": "Hello."}])
-    await ask(endpoint, [*window["output"], user("Bye.")])
-    assert reader.shown() == [LONG, "Hello.", "Bye."]
+async def test_a_summary_of_no_words_takes_no_history_away(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    summarizer.summary = " "
+    window = await compacted(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Hello."}])
+    await ask(endpoint, [*window["output"], user_item("Bye.")])
+    assert summarizer.last_input() == [LONG, "Hello.", "Bye."]
 
 
-async def test_a_window_is_compacted_again_with_its_summary(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    window = await compacted(endpoint, input=[user("One."), ANSWER])
+async def test_a_window_is_compacted_again_with_its_summary(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
     again = await compacted(endpoint, input=[*window["output"], ANSWER])
-    assert kinds(again["output"]) == ["message", "compaction"]
-    assert f"Earlier summary: {SUMMED}" in texts(reader.summaries[-1].input)[0]
-    await ask(endpoint, [*again["output"], user("Two.")])
-    assert reader.shown() == ["One.", SUMMED, "Two."]
+    assert item_types(again["output"]) == ["message", "compaction"]
+    assert f"Earlier summary: {SUMMARY_TEXT}" in texts(summarizer.summaries[-1].input)[0]
+    await ask(endpoint, [*again["output"], user_item("Two.")])
+    assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
-async def test_a_history_too_long_for_one_summary_is_told_in_two(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.room = 180
+async def test_a_history_too_long_for_one_summary_is_told_in_two(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    summarizer.window = 180
     items = [{"role": role, "content": f"{at} {LONG}"} for at in range(2) for role in ("user", "assistant")]
     window = await compacted(endpoint, input=items)
-    assert len(reader.summaries) == 3
-    assert "Earlier summary" in texts(reader.summaries[-1].input)[0]
+    assert len(summarizer.summaries) == 3
+    assert "Earlier summary" in texts(summarizer.summaries[-1].input)[0]
     assert window["usage"]["input_tokens"] == 20
 
 
 async def test_a_provider_that_has_a_compaction_makes_the_window(store: Store) -> None:
-    theirs = [user("One.", id="msg_1"), {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}]
-    reader = Reader(theirs=theirs)
+    theirs = [user_item("One.", id="msg_1"), {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}]
+    reader = SummarizingModel(provider_compaction=theirs)
     window = await compacted(EmbeddedEndpoint(store, reader, SystemClock(), random_id), input="One.")
     assert window["output"][-1] == theirs[-1]
     assert reader.summaries == []
@@ -109,27 +128,29 @@ async def test_a_provider_that_has_a_compaction_makes_the_window(store: Store) -
 
 
 async def test_where_a_provider_compacts_other_models_only_a_summary_is_made(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    reader.refuses = True
-    window = await compacted(endpoint, input=[user("One."), ANSWER])
-    assert kinds(window["output"]) == ["message", "compaction"]
-    assert len(reader.summaries) == 1
+    summarizer.refuses = True
+    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    assert item_types(window["output"]) == ["message", "compaction"]
+    assert len(summarizer.summaries) == 1
 
 
 async def test_a_providers_window_without_a_compaction_becomes_one(store: Store) -> None:
     """Whoever counts on exactly one such item gets it, whatever a server calls its own."""
-    reader = Reader(theirs=[user("One."), {"type": "message", "role": "assistant", "content": "In short: words."}])
+    reader = SummarizingModel(
+        provider_compaction=[user_item("One."), {"type": "message", "role": "assistant", "content": "In short: words."}]
+    )
     endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
-    window = await compacted(endpoint, input=[user("One."), ANSWER])
-    assert kinds(window["output"]) == ["compaction"]
-    await ask(endpoint, [*window["output"], user("Two.")])
-    assert reader.shown() == ["One.", "In short: words.", "Two."]
+    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    assert item_types(window["output"]) == ["compaction"]
+    await ask(endpoint, [*window["output"], user_item("Two.")])
+    assert reader.last_input() == ["One.", "In short: words.", "Two."]
 
 
 async def test_a_call_without_its_output_is_not_compacted(endpoint: EmbeddedEndpoint) -> None:
     with pytest.raises(RequestRefused, match="No tool output found for function call call_1"):
-        await compacted(endpoint, input=[user("Look."), CALL])
+        await compacted(endpoint, input=[user_item("Look."), CALL])
 
 
 async def test_a_field_of_another_request_is_refused_by_its_name(endpoint: EmbeddedEndpoint) -> None:
@@ -137,14 +158,14 @@ async def test_a_field_of_another_request_is_refused_by_its_name(endpoint: Embed
         await compacted(endpoint, input="One.", temperature=1)
 
 
-async def test_a_server_that_keeps_nothing_compacts_all_the_same(store: Store, reader: Reader) -> None:
-    endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id, options=EndpointOptions(stateless=True))
-    window = await compacted(endpoint, input=[user("One."), ANSWER])
-    await ask(endpoint, [*window["output"], user("Two.")])
-    assert reader.shown() == ["One.", SUMMED, "Two."]
+async def test_a_server_that_keeps_nothing_compacts_all_the_same(store: Store, summarizer: SummarizingModel) -> None:
+    endpoint = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id, options=EndpointOptions(stateless=True))
+    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    await ask(endpoint, [*window["output"], user_item("Two.")])
+    assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
 async def test_tokens_are_counted_behind_a_compaction(endpoint: EmbeddedEndpoint) -> None:
-    window = await compacted(endpoint, input=[user("One."), ANSWER])
+    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
     counted = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
-    assert counted == len(f"One. {SUMMED}".split())
+    assert counted == len(f"One. {SUMMARY_TEXT}".split())

@@ -11,9 +11,9 @@ from convo.history.items import StreamEvent
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from tests.endpoints.sides import MODEL, ask, refusal, texts, told, user
-from tests.endpoints.slow import Slow, over, ready
-from tests.loopback import Scripts
+from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, refusal, texts, user_item
+from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_model
+from tests.loopback_server import LoopbackModels
 
 
 async def over_it(connection: ResponsesConnection, said: Any = None, **body: Any) -> list[StreamEvent]:
@@ -30,8 +30,8 @@ async def refused(connection: ResponsesConnection, said: Any = None, **body: Any
 
 @pytest.mark.parametrize("stored", [True, False])
 async def test_a_request_can_prepare_the_next_one_without_asking_a_model(store: Store, stored: bool) -> None:
-    model = ready()
-    endpoint = over(store, model)
+    model = open_gated_model()
+    endpoint = endpoint_over(store, model)
     connection = endpoint.connect()
 
     prepared = await over_it(connection, "a", generate=False, store=stored)
@@ -40,19 +40,19 @@ async def test_a_request_can_prepare_the_next_one_without_asking_a_model(store: 
     assert [event["type"] for event in prepared] == ["response.created", "response.in_progress", "response.completed"]
     response = prepared[-1]["response"]
     assert (response["status"], response["output"], response["usage"]["total_tokens"]) == ("completed", [], 0)
-    assert [texts(asked.input) for asked in model.asks] == [["a", "b"]]
+    assert [texts(asked.input) for asked in model.requests] == [["a", "b"]]
     assert answered[-1]["response"]["previous_response_id"] == "resp_1"
     assert (await store.link("resp_1") is not None) == stored
 
 
 async def test_warming_a_prompt_cache_generates_nothing_either(store: Store) -> None:
-    model = ready()
-    prepared = await over_it(over(store, model).connect(), "a", prompt_cache_options={"prewarm": True})
-    assert (prepared[-1]["response"]["output"], model.asks) == ([], [])
+    model = open_gated_model()
+    prepared = await over_it(endpoint_over(store, model).connect(), "a", prompt_cache_options={"prewarm": True})
+    assert (prepared[-1]["response"]["output"], model.requests) == ([], [])
 
 
 async def test_what_is_stored_can_go_on_from_what_was_not(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     connection = endpoint.connect()
     await over_it(connection, "a", store=False)
     await over_it(connection, "b", previous_response_id="resp_1", store=True)
@@ -63,7 +63,7 @@ async def test_what_is_stored_can_go_on_from_what_was_not(store: Store) -> None:
 
 
 async def test_a_stored_response_can_be_gone_on_from_by_anybody_until_it_is_deleted(store: Store) -> None:
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     connection = endpoint.connect()
     await over_it(connection, "a")
     assert (await ask(endpoint, "b", previous_response_id="resp_1"))["status"] == "completed"
@@ -72,12 +72,12 @@ async def test_a_stored_response_can_be_gone_on_from_by_anybody_until_it_is_dele
 
 
 async def test_a_continuation_that_failed_while_it_was_answered_lets_go_as_well(store: Store) -> None:
-    model = ready()
-    endpoint = over(store, model)
+    model = open_gated_model()
+    endpoint = endpoint_over(store, model)
     connection = endpoint.connect()
     await over_it(connection, "a", store=False)
-    failing = Slow(fails=StreamBroken("the connection broke"))
-    failing.go_on.set()
+    failing = GatedModel(fails=StreamBroken("the connection broke"))
+    failing.gate.set()
     model.respond = failing.respond  # type: ignore[method-assign]
 
     failed = await over_it(connection, "b", previous_response_id="resp_1", store=False)
@@ -87,7 +87,7 @@ async def test_a_continuation_that_failed_while_it_was_answered_lets_go_as_well(
 
 
 async def test_another_request_that_fails_leaves_what_is_held(store: Store) -> None:
-    connection = over(store, ready()).connect()
+    connection = endpoint_over(store, open_gated_model()).connect()
     await over_it(connection, "a", store=False)
     await refused(connection, "b", temperature=99)
     assert (await over_it(connection, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
@@ -104,17 +104,19 @@ NOT_OVER_A_CONNECTION: list[tuple[dict[str, Any], str]] = [
 async def test_what_belongs_to_http_is_refused_over_a_connection(
     store: Store, body: dict[str, Any], param: str
 ) -> None:
-    wrong = await refused(over(store, ready()).connect(), "a", **body)
-    assert told(wrong) == ("unsupported_parameter", 400, param)
+    wrong = await refused(endpoint_over(store, open_gated_model()).connect(), "a", **body)
+    assert error_fields(wrong) == ("unsupported_parameter", 400, param)
 
 
 async def test_a_client_that_says_stream_over_a_connection_is_answered(store: Store) -> None:
-    assert (await over_it(over(store, ready()).connect(), "a", stream=True))[-1]["type"] == "response.completed"
+    assert (await over_it(endpoint_over(store, open_gated_model()).connect(), "a", stream=True))[-1][
+        "type"
+    ] == "response.completed"
 
 
 async def test_preparing_is_not_known_outside_of_a_connection(store: Store) -> None:
-    wrong = await refusal(over(store, ready()), "a", generate=False)
-    assert told(wrong) == ("unknown_parameter", 400, "generate")
+    wrong = await refusal(endpoint_over(store, open_gated_model()), "a", generate=False)
+    assert error_fields(wrong) == ("unknown_parameter", 400, "generate")
 
 
 # -- references -----------------------------------------------------------------------------------
@@ -124,46 +126,50 @@ def at(item_id: str) -> dict[str, Any]:
     return {"type": "item_reference", "id": item_id}
 
 
-async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
+async def test_an_item_can_be_referred_to_wherever_it_stands(
+    embedded: EmbeddedEndpoint, scripts: LoopbackModels
+) -> None:
     """By its own id, by one made of its place, and by one that a conversation gave it."""
     first = await ask(embedded, "a")
     (placed,) = (await embedded.list_input_items(first["id"])).items
-    conversation = str((await embedded.create_conversation([user("b")]))["id"])
+    conversation = str((await embedded.create_conversation([user_item("b")]))["id"])
     (given,) = (await embedded.list_conversation_items(conversation)).items
     own = first["output"][0]["id"]
 
-    await ask(embedded, [at(placed["id"]), at(own), at(given["id"]), user("c")])
+    await ask(embedded, [at(placed["id"]), at(own), at(given["id"]), user_item("c")])
 
-    assert texts(scripts.asks[-1].input) == ["a", "a", "b", "c"]
+    assert texts(scripts.requests[-1].input) == ["a", "a", "b", "c"]
 
 
 async def test_a_reference_to_what_another_tenant_has_is_a_reference_to_nothing(
-    store: Store, embedded: EmbeddedEndpoint, scripts: Scripts
+    store: Store, embedded: EmbeddedEndpoint, scripts: LoopbackModels
 ) -> None:
     foreign = EmbeddedEndpoint(store.for_tenant("other"), scripts, SystemClock(), random_id)
     theirs = (await ask(foreign, "a"))["output"][0]["id"]
     wrong = await refusal(embedded, [at(theirs)])
-    assert told(wrong) == ("invalid_request_error", 404, "input")
+    assert error_fields(wrong) == ("invalid_request_error", 404, "input")
     assert f"Item with id '{theirs}' not found" in wrong.message
 
 
-async def test_an_item_that_is_there_already_is_not_added_again(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
+async def test_an_item_that_is_there_already_is_not_added_again(
+    embedded: EmbeddedEndpoint, scripts: LoopbackModels
+) -> None:
     first = await ask(embedded, "a")
     own = first["output"][0]["id"]
-    await ask(embedded, [at(own), user("b")], previous_response_id=first["id"])
-    assert texts(scripts.asks[-1].input) == ["a", "a", "b"]
+    await ask(embedded, [at(own), user_item("b")], previous_response_id=first["id"])
+    assert texts(scripts.requests[-1].input) == ["a", "a", "b"]
 
 
-async def test_the_same_reference_twice_adds_one_item(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
+async def test_the_same_reference_twice_adds_one_item(embedded: EmbeddedEndpoint, scripts: LoopbackModels) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
-    await ask(embedded, [at(own), at(own), user("b")])
-    assert texts(scripts.asks[-1].input) == ["a", "b"]
+    await ask(embedded, [at(own), at(own), user_item("b")])
+    assert texts(scripts.requests[-1].input) == ["a", "b"]
 
 
 async def test_a_conversation_takes_what_is_only_referred_to(embedded: EmbeddedEndpoint) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
-    conversation = str((await embedded.create_conversation([at(own), user("b")]))["id"])
+    conversation = str((await embedded.create_conversation([at(own), user_item("b")]))["id"])
     assert texts(await embedded.list_conversation_items(conversation, order="asc")) == ["a", "b"]
     with pytest.raises(RequestRefused) as wrong:
         await embedded.add_conversation_items(conversation, [at("msg_nope")])
-    assert told(wrong.value) == ("invalid_request_error", 404, "input")
+    assert error_fields(wrong.value) == ("invalid_request_error", 404, "input")

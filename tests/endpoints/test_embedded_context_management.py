@@ -10,8 +10,17 @@ from convo.history.items import Item, item_type
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from tests.endpoints.reader import ANSWER, CALL, LONG, SUMMED, TRIGGER, Reader, chained, kinds
-from tests.endpoints.sides import ask, events, output_for, refusal, texts, told, user
+from tests.endpoints.endpoint_calls import ask, error_fields, events, output_for, refusal, texts, user_item
+from tests.endpoints.summarizing_model import (
+    ANSWER,
+    CALL,
+    LONG,
+    SUMMARY_TEXT,
+    TRIGGER,
+    SummarizingModel,
+    create_chain,
+    item_types,
+)
 
 
 def at(tokens: int) -> list[dict[str, Any]]:
@@ -20,8 +29,8 @@ def at(tokens: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoint]:
-    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
+async def endpoint(store: Store, summarizer: SummarizingModel) -> AsyncIterator[EmbeddedEndpoint]:
+    made = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id)
     yield made
     await made.aclose()
 
@@ -29,17 +38,19 @@ async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoi
 # -- inside a request -----------------------------------------------------------------------------
 
 
-async def test_below_its_threshold_nothing_is_compacted(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    last = await chained(endpoint, "One.")
+async def test_below_its_threshold_nothing_is_compacted(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    last = await create_chain(endpoint, "One.")
     answer = await ask(endpoint, "Two.", previous_response_id=last, context_management=at(1000))
-    assert kinds(answer["output"]) == ["message"]
-    assert reader.summaries == []
+    assert item_types(answer["output"]) == ["message"]
+    assert summarizer.summaries == []
 
 
 async def test_past_its_threshold_the_compaction_comes_first_and_the_answer_behind_it(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    last = await chained(endpoint, "One. " + LONG, "Two. " + LONG)
+    last = await create_chain(endpoint, "One. " + LONG, "Two. " + LONG)
     told_ = await events(endpoint, "Three.", previous_response_id=last, context_management=at(100))
     items = [event for event in told_ if event["type"].startswith("response.output_item")]
     assert [(event["type"], event["output_index"], item_type(event["item"])) for event in items] == [
@@ -51,74 +62,80 @@ async def test_past_its_threshold_the_compaction_comes_first_and_the_answer_behi
     assert [event["sequence_number"] for event in told_] == list(range(len(told_)))
     assert told_[-1]["response"]["output"] == [items[1]["item"], items[3]["item"]]
     assert told_[-1]["response"]["usage"]["total_tokens"] == 26
-    assert reader.shown() == [SUMMED, "Three."]
+    assert summarizer.last_input() == [SUMMARY_TEXT, "Three."]
 
 
-async def test_a_chain_goes_on_from_its_compaction(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    last = await chained(endpoint, "One. " + LONG, "Two. " + LONG)
+async def test_a_chain_goes_on_from_its_compaction(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+    last = await create_chain(endpoint, "One. " + LONG, "Two. " + LONG)
     answer = await ask(endpoint, "Three.", previous_response_id=last, context_management=at(100))
     await ask(endpoint, "Four.", previous_response_id=answer["id"], context_management=at(100))
-    assert reader.shown() == [SUMMED, "Three.", "shown 2", "Four."]
-    assert len(reader.summaries) == 1
+    assert summarizer.last_input() == [SUMMARY_TEXT, "Three.", "shown 2", "Four."]
+    assert len(summarizer.summaries) == 1
 
 
-async def test_a_long_question_is_no_reason_to_fold_the_same_again(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    last = await chained(endpoint, "One.", "Two. " + LONG)
+async def test_a_long_question_is_no_reason_to_fold_the_same_again(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    last = await create_chain(endpoint, "One.", "Two. " + LONG)
     first = await ask(endpoint, LONG, previous_response_id=last, context_management=at(60))
     again = await ask(endpoint, LONG, previous_response_id=first["id"], context_management=at(60))
-    assert [kinds(response["output"]) for response in (first, again)] == [["compaction", "message"]] * 2
+    assert [item_types(response["output"]) for response in (first, again)] == [["compaction", "message"]] * 2
     third = await ask(endpoint, [TRIGGER], previous_response_id=again["id"])
     asked = await ask(endpoint, LONG * 2, previous_response_id=third["id"], context_management=at(60))
-    assert kinds(asked["output"]) == ["message"]
+    assert item_types(asked["output"]) == ["message"]
 
 
 async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     conversation = (await endpoint.create_conversation())["id"]
     for words in ("One. " + LONG, "Two. " + LONG):
         await ask(endpoint, words, conversation=conversation)
     await ask(endpoint, "Three.", conversation=conversation, context_management=at(100))
     await ask(endpoint, "Four.", conversation=conversation)
-    assert reader.shown() == [SUMMED, "Three.", "shown 2", "Four."]
+    assert summarizer.last_input() == [SUMMARY_TEXT, "Three.", "shown 2", "Four."]
     kept = await endpoint.list_conversation_items(conversation, limit=100, order="asc")
-    assert kinds(kept.items) == ["message"] * 5 + ["compaction"] + ["message"] * 3
+    assert item_types(kept.items) == ["message"] * 5 + ["compaction"] + ["message"] * 3
 
 
 async def test_a_client_that_sends_everything_again_is_read_from_the_compaction_on(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    history: list[Item] = [user("One. " + LONG), ANSWER, user("Two.")]
+    history: list[Item] = [user_item("One. " + LONG), ANSWER, user_item("Two.")]
     answer = await ask(endpoint, history, store=False, context_management=at(50))
-    await ask(endpoint, [*history, *answer["output"], user("Three.")], store=False)
-    whole = reader.shown()
-    await ask(endpoint, [*answer["output"], user("Three.")], store=False)
-    assert reader.shown() == whole == [SUMMED, "Two.", "shown 2", "Three."]
+    await ask(endpoint, [*history, *answer["output"], user_item("Three.")], store=False)
+    whole = summarizer.last_input()
+    await ask(endpoint, [*answer["output"], user_item("Three.")], store=False)
+    assert summarizer.last_input() == whole == [SUMMARY_TEXT, "Two.", "shown 2", "Three."]
 
 
-async def test_an_agents_long_turn_is_cut_between_its_steps(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    work: list[Item] = [user("Look around.")]
+async def test_an_agents_long_turn_is_cut_between_its_steps(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    work: list[Item] = [user_item("Look around.")]
     for number in range(6):
         call = {**CALL, "call_id": f"call_{number}"}
         work += [call, output_for(call, f"{number} {LONG}")]
     answer = await ask(endpoint, work, context_management=at(200))
-    assert kinds(answer["output"]) == ["compaction", "message"]
-    shown = reader.asks[-1].input
-    assert kinds(shown) == ["message", "message", "function_call", "function_call_output"]
-    assert texts(shown)[:2] == ["Look around.", SUMMED]
+    assert item_types(answer["output"]) == ["compaction", "message"]
+    shown = summarizer.requests[-1].input
+    assert item_types(shown) == ["message", "message", "function_call", "function_call_output"]
+    assert texts(shown)[:2] == ["Look around.", SUMMARY_TEXT]
 
 
-async def test_instructions_in_the_history_are_never_folded(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    history = [{"role": "developer", "content": "Be brief."}, user(LONG), ANSWER]
-    await ask(endpoint, [*history, user("More.")], context_management=at(50))
-    assert reader.shown() == ["Be brief.", SUMMED, "More."]
+async def test_instructions_in_the_history_are_never_folded(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    history = [{"role": "developer", "content": "Be brief."}, user_item(LONG), ANSWER]
+    await ask(endpoint, [*history, user_item("More.")], context_management=at(50))
+    assert summarizer.last_input() == ["Be brief.", SUMMARY_TEXT, "More."]
 
 
 async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Codex takes exactly one such item and fails over every other answer."""
-    told_ = await events(endpoint, [user("One."), ANSWER, TRIGGER])
+    told_ = await events(endpoint, [user_item("One."), ANSWER, TRIGGER])
     assert [event["type"] for event in told_] == [
         "response.created",
         "response.in_progress",
@@ -127,35 +144,37 @@ async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(
         "response.output_item.done",
         "response.completed",
     ]
-    assert kinds(told_[-1]["response"]["output"]) == ["compaction"]
-    assert reader.asks == []
+    assert item_types(told_[-1]["response"]["output"]) == ["compaction"]
+    assert summarizer.requests == []
 
 
-async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.answer = LONG
-    last = await chained(endpoint, "One.")
+async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    summarizer.answer = LONG
+    last = await create_chain(endpoint, "One.")
     made = await ask(endpoint, [TRIGGER], previous_response_id=last)
     await ask(endpoint, "Two.", previous_response_id=made["id"])
-    assert reader.shown() == ["One.", SUMMED, "Two."]
+    assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
     listed = await endpoint.list_input_items(made["id"], order="asc")
-    assert kinds(listed.items) == ["message", "message"]
+    assert item_types(listed.items) == ["message", "message"]
 
 
 async def test_messages_that_a_client_writes_anew_before_a_compaction_are_seen(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Codex puts its instructions and the words of the user before the item that it got."""
     rules = {"role": "developer", "content": "Be brief."}
-    made = await ask(endpoint, [rules, user("One."), ANSWER, TRIGGER], store=False)
+    made = await ask(endpoint, [rules, user_item("One."), ANSWER, TRIGGER], store=False)
     fresh = {"role": "developer", "content": "Be brief, and kind."}
-    await ask(endpoint, [fresh, user("One."), *made["output"], user("Two.")], store=False)
-    assert reader.shown() == ["Be brief, and kind.", "Be brief.", "One.", SUMMED, "Two."]
+    await ask(endpoint, [fresh, user_item("One."), *made["output"], user_item("Two.")], store=False)
+    assert summarizer.last_input() == ["Be brief, and kind.", "Be brief.", "One.", SUMMARY_TEXT, "Two."]
 
 
 async def test_a_trigger_stands_last_or_is_refused(endpoint: EmbeddedEndpoint) -> None:
-    wrong = await refusal(endpoint, [TRIGGER, user("One.")])
+    wrong = await refusal(endpoint, [TRIGGER, user_item("One.")])
     assert wrong.message == "The 'compaction_trigger' item must be the final input item"
-    assert told(wrong) == ("invalid_request_error", 400, "input")
+    assert error_fields(wrong) == ("invalid_request_error", 400, "input")
 
 
 async def test_a_conversation_keeps_no_trigger(endpoint: EmbeddedEndpoint) -> None:
@@ -164,53 +183,55 @@ async def test_a_conversation_keeps_no_trigger(endpoint: EmbeddedEndpoint) -> No
 
 
 async def test_a_trigger_with_nothing_before_it_has_one_compaction_too(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     answer = await ask(endpoint, [TRIGGER])
-    assert kinds(answer["output"]) == ["compaction"]
+    assert item_types(answer["output"]) == ["compaction"]
     assert answer["usage"]["total_tokens"] == 0
-    assert reader.summaries == []
+    assert summarizer.summaries == []
 
 
 async def test_a_providers_own_compaction_is_used_inside_a_request_too(store: Store) -> None:
     """What it sealed goes back to it in its place, inside the one item that the client sees."""
     theirs = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
-    reader = Reader(theirs=[theirs])
+    reader = SummarizingModel(provider_compaction=[theirs])
     endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
-    answer = await ask(endpoint, [user(LONG), ANSWER, user("Two.")], context_management=at(50))
-    assert kinds(answer["output"]) == ["compaction", "message"]
+    answer = await ask(endpoint, [user_item(LONG), ANSWER, user_item("Two.")], context_management=at(50))
+    assert item_types(answer["output"]) == ["compaction", "message"]
     assert answer["output"][0]["encrypted_content"] != "theirs"
     await ask(endpoint, "Three.", previous_response_id=answer["id"])
-    assert reader.asks[-1].input[0] == theirs
-    assert reader.shown()[1:] == ["Two.", "shown 2", "Three."]
+    assert reader.requests[-1].input[0] == theirs
+    assert reader.last_input()[1:] == ["Two.", "shown 2", "Three."]
     assert texts(reader.compactions[-1].input) == [LONG, LONG]
 
 
-async def test_a_summary_that_fails_leaves_nothing_behind(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.room = 5
-    wrong = await refusal(endpoint, [user(LONG), TRIGGER])
-    assert told(wrong)[0] == "context_length_exceeded"
+async def test_a_summary_that_fails_leaves_nothing_behind(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    summarizer.window = 5
+    wrong = await refusal(endpoint, [user_item(LONG), TRIGGER])
+    assert error_fields(wrong)[0] == "context_length_exceeded"
 
 
 async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behind(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Nothing was told before the model began, so nobody takes the item for an answer."""
-    reader.room = 150
-    conversation = (await endpoint.create_conversation([user("One."), ANSWER]))["id"]
+    summarizer.window = 150
+    conversation = (await endpoint.create_conversation([user_item("One."), ANSWER]))["id"]
     wrong = await refusal(endpoint, LONG * 3, conversation=conversation, context_management=at(50))
-    assert told(wrong)[0] == "context_length_exceeded"
-    assert len(reader.summaries) == 1
-    assert kinds((await endpoint.list_conversation_items(conversation)).items) == ["message"] * 2
+    assert error_fields(wrong)[0] == "context_length_exceeded"
+    assert len(summarizer.summaries) == 1
+    assert item_types((await endpoint.list_conversation_items(conversation)).items) == ["message"] * 2
 
 
 async def test_what_was_streamed_with_a_compaction_is_what_is_retrieved(endpoint: EmbeddedEndpoint) -> None:
-    answer = await ask(endpoint, [user(LONG), ANSWER, user("Two.")], context_management=at(50))
+    answer = await ask(endpoint, [user_item(LONG), ANSWER, user_item("Two.")], context_management=at(50))
     assert await endpoint.retrieve(answer["id"]) == answer
 
 
 async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     connection = endpoint.connect()
 
@@ -218,49 +239,49 @@ async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(
         asked = {"model": "any", "input": words, "store": False, **body}
         return dict([event async for event in connection.create(asked)][-1]["response"])
 
-    first = await said([user("One."), ANSWER, user("Two.")], context_management=at(50))
+    first = await said([user_item("One."), ANSWER, user_item("Two.")], context_management=at(50))
     await said("Three.", previous_response_id=first["id"])
-    assert reader.shown() == ["One.", SUMMED, "Two.", "shown 3", "Three."]
+    assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two.", "shown 3", "Three."]
 
 
 async def test_a_background_response_is_compacted_as_any_other(endpoint: EmbeddedEndpoint) -> None:
-    history = [user(LONG), ANSWER, user("Two.")]
+    history = [user_item(LONG), ANSWER, user_item("Two.")]
     told_ = await events(endpoint, history, background=True, context_management=at(50))
-    assert kinds(told_[-1]["response"]["output"]) == ["compaction", "message"]
+    assert item_types(told_[-1]["response"]["output"]) == ["compaction", "message"]
 
 
 # -- only whose it is -----------------------------------------------------------------------------
 
 
 async def test_another_tenant_does_not_open_a_compaction(
-    store: Store, endpoint: EmbeddedEndpoint, reader: Reader
+    store: Store, endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    made = await ask(endpoint, [user(LONG), TRIGGER])
-    foreign = EmbeddedEndpoint(store.for_tenant("other"), reader, SystemClock(), random_id)
-    wrong = await refusal(foreign, [*made["output"], user("What was it?")])
-    assert told(wrong) == ("invalid_encrypted_content", 400, None)
+    made = await ask(endpoint, [user_item(LONG), TRIGGER])
+    foreign = EmbeddedEndpoint(store.for_tenant("other"), summarizer, SystemClock(), random_id)
+    wrong = await refusal(foreign, [*made["output"], user_item("What was it?")])
+    assert error_fields(wrong) == ("invalid_encrypted_content", 400, None)
     assert made["output"][0]["id"] in wrong.message
     assert LONG not in wrong.message
 
 
 async def test_a_damaged_compaction_is_refused_by_its_id(endpoint: EmbeddedEndpoint) -> None:
-    (item,) = (await ask(endpoint, [user(LONG), TRIGGER]))["output"]
+    (item,) = (await ask(endpoint, [user_item(LONG), TRIGGER]))["output"]
     damaged = {**item, "encrypted_content": item["encrypted_content"][:-8] + "AAAAAAA="}
-    wrong = await refusal(endpoint, [damaged, user("Two.")])
-    assert told(wrong)[0] == "invalid_encrypted_content"
+    wrong = await refusal(endpoint, [damaged, user_item("Two.")])
+    assert error_fields(wrong)[0] == "invalid_encrypted_content"
     assert wrong.message.startswith(f"The encrypted content for item {item['id']} could not be verified")
 
 
 async def test_no_summary_is_made_of_what_somebody_else_sealed(endpoint: EmbeddedEndpoint) -> None:
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
-    wrong = await refusal(endpoint, [theirs, user(LONG), TRIGGER])
-    assert told(wrong)[0] == "invalid_encrypted_content"
+    wrong = await refusal(endpoint, [theirs, user_item(LONG), TRIGGER])
+    assert error_fields(wrong)[0] == "invalid_encrypted_content"
 
 
 async def test_a_model_that_cannot_open_what_somebody_else_sealed_is_not_blamed_for_it(
     endpoint: EmbeddedEndpoint,
 ) -> None:
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
-    wrong = await refusal(endpoint, [theirs, user("Two.")])
-    assert told(wrong) == ("invalid_encrypted_content", 400, None)
+    wrong = await refusal(endpoint, [theirs, user_item("Two.")])
+    assert error_fields(wrong) == ("invalid_encrypted_content", 400, None)
     assert "cmp_9" in wrong.message

@@ -12,8 +12,8 @@ from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.usage.counting import TOKENIZER_ENCODING
 from convo.usage.models import ModelWindow
-from tests.endpoints.reader import Reader
-from tests.endpoints.sides import TOOL, ask, output_for, refusal, texts, told, user
+from tests.endpoints.endpoint_calls import TOOL, ask, error_fields, output_for, refusal, texts, user_item
+from tests.endpoints.summarizing_model import SummarizingModel
 
 ROOM = 100
 LONG = " ".join(["word"] * 40)
@@ -30,26 +30,26 @@ def answer(words: str = LONG) -> dict[str, Any]:
 
 HISTORY: list[Item] = [
     {"role": "system", "content": "Be kind."},
-    *(item for turn in range(3) for item in (user(f"Question {turn}. {LONG}"), answer(f"Answer {turn}."))),
-    user("Now?"),
+    *(item for turn in range(3) for item in (user_item(f"Question {turn}. {LONG}"), answer(f"Answer {turn}."))),
+    user_item("Now?"),
 ]
 
 
 @pytest.fixture
-async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoint]:
-    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id, find_window=WINDOWS.get)
+async def endpoint(store: Store, summarizer: SummarizingModel) -> AsyncIterator[EmbeddedEndpoint]:
+    made = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id, find_window=WINDOWS.get)
     yield made
     await made.aclose()
 
 
-async def test_what_fits_is_asked_as_it_is(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_what_fits_is_asked_as_it_is(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     await ask(endpoint, "Hello", model="small")
-    assert reader.shown() == ["Hello"]
+    assert summarizer.last_input() == ["Hello"]
 
 
 @pytest.mark.parametrize("truncation", ["disabled", "auto"])
 async def test_what_is_very_long_is_counted_beside_the_loop(
-    endpoint: EmbeddedEndpoint, reader: Reader, truncation: str, monkeypatch: pytest.MonkeyPatch
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel, truncation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused as anything else is that does not fit."""
     beside: list[object] = []
@@ -64,110 +64,133 @@ async def test_what_is_very_long_is_counted_beside_the_loop(
     wrong = await refusal(endpoint, "word " * 70_000, model="small", truncation=truncation)
 
     assert wrong.message == "small accepts 100 input tokens; this request has 70,005"
-    assert (len(beside), reader.asks) == (1, [])
+    assert (len(beside), summarizer.requests) == (1, [])
 
 
 async def test_what_does_not_fit_is_refused_before_the_model_is_asked(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small")
-    assert told(wrong) == ("context_length_exceeded", 400, "input")
+    assert error_fields(wrong) == ("context_length_exceeded", 400, "input")
     assert wrong.message == "small accepts 100 input tokens; this request has 181"
-    assert reader.asks == []
+    assert summarizer.requests == []
 
 
 async def test_disabled_is_what_holds_unless_something_else_is_said(endpoint: EmbeddedEndpoint) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small", truncation="disabled")
-    assert told(wrong)[0] == "context_length_exceeded"
+    assert error_fields(wrong)[0] == "context_length_exceeded"
 
 
 async def test_instructions_and_tools_take_room_too(endpoint: EmbeddedEndpoint) -> None:
-    assert told(await refusal(endpoint, "Hi", model="small", instructions=LONG * 3))[0] == "context_length_exceeded"
+    assert (
+        error_fields(await refusal(endpoint, "Hi", model="small", instructions=LONG * 3))[0]
+        == "context_length_exceeded"
+    )
     tools = [{**TOOL, "name": f"weather_{at}"} for at in range(8)]
-    assert told(await refusal(endpoint, "Hi", model="small", tools=tools))[0] == "context_length_exceeded"
+    assert error_fields(await refusal(endpoint, "Hi", model="small", tools=tools))[0] == "context_length_exceeded"
 
 
 async def test_a_count_that_may_be_wrong_refuses_nothing_that_may_fit(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Another vocabulary may find a third less; the server knows, and says so itself."""
     await ask(endpoint, LONG * 3, model="foreign")
-    assert len(reader.asks) == 1
-    assert told(await refusal(endpoint, LONG * 5, model="foreign"))[0] == "context_length_exceeded"
+    assert len(summarizer.requests) == 1
+    assert error_fields(await refusal(endpoint, LONG * 5, model="foreign"))[0] == "context_length_exceeded"
 
 
-async def test_a_model_without_a_known_window_is_asked(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_a_model_without_a_known_window_is_asked(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     await ask(endpoint, LONG * 100, model="unknown")
-    assert len(reader.asks) == 1
+    assert len(summarizer.requests) == 1
 
 
-async def test_auto_shows_the_last_whole_turns_and_all_instructions(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_auto_shows_the_last_whole_turns_and_all_instructions(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     await ask(endpoint, HISTORY, model="small", truncation="auto")
-    assert reader.shown() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
+    assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_auto_shows_all_of_what_fits(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_auto_shows_all_of_what_fits(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     await ask(endpoint, HISTORY[-3:], model="small", truncation="auto")
-    assert len(reader.shown()) == 3
+    assert len(summarizer.last_input()) == 3
 
 
-async def test_auto_leaves_no_half_of_a_pair(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    history = [user(LONG), CALL, output_for(CALL, LONG), answer("Seen."), user("Now?")]
+async def test_auto_leaves_no_half_of_a_pair(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+    history = [user_item(LONG), CALL, output_for(CALL, LONG), answer("Seen."), user_item("Now?")]
     await ask(endpoint, history, model="small", truncation="auto")
-    assert reader.shown() == ["Now?"]
+    assert summarizer.last_input() == ["Now?"]
 
 
-async def test_auto_refuses_a_last_turn_that_does_not_fit(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    wrong = await refusal(endpoint, [user("Hi."), answer("Hello."), user(LONG * 3)], model="small", truncation="auto")
-    assert told(wrong)[0] == "context_length_exceeded"
-    assert reader.asks == []
+async def test_auto_refuses_a_last_turn_that_does_not_fit(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    wrong = await refusal(
+        endpoint, [user_item("Hi."), answer("Hello."), user_item(LONG * 3)], model="small", truncation="auto"
+    )
+    assert error_fields(wrong)[0] == "context_length_exceeded"
+    assert summarizer.requests == []
 
 
-async def test_what_was_left_out_is_still_in_the_history(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_what_was_left_out_is_still_in_the_history(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     first = await ask(endpoint, HISTORY, model="small", truncation="auto")
     await ask(endpoint, "And now?", previous_response_id=first["id"], model="unknown")
-    assert len(reader.shown()) == len(HISTORY) + 2
+    assert len(summarizer.last_input()) == len(HISTORY) + 2
     listed = await endpoint.list_input_items(first["id"], limit=100, order="asc")
     assert texts(listed) == texts(HISTORY)
 
 
-async def test_room_is_left_to_the_answer_that_is_asked_for(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    turns = [user("Question 1. " + " ".join(["word"] * 60)), answer("Answer 1."), user("Now?")]
+async def test_room_is_left_to_the_answer_that_is_asked_for(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    turns = [user_item("Question 1. " + " ".join(["word"] * 60)), answer("Answer 1."), user_item("Now?")]
     await ask(endpoint, turns, model="small", truncation="auto", max_output_tokens=5)
-    assert len(reader.shown()) == 3
+    assert len(summarizer.last_input()) == 3
     await ask(endpoint, turns, model="small", truncation="auto", max_output_tokens=90)
-    assert reader.shown() == ["Now?"]
+    assert summarizer.last_input() == ["Now?"]
 
 
-async def test_auto_shows_less_to_a_model_that_says_it_is_too_much(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_auto_shows_less_to_a_model_that_says_it_is_too_much(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     """Nobody knows its window but itself."""
-    reader.room = 60
+    summarizer.window = 60
     await ask(endpoint, HISTORY, model="unknown", truncation="auto")
-    assert reader.shown() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
+    assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_a_model_that_has_no_room_for_the_last_turn_says_so(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.room = 3
-    wrong = await refusal(endpoint, [user("Hi."), answer("Hello."), user(LONG)], model="unknown", truncation="auto")
-    assert told(wrong)[0] == "context_length_exceeded"
+async def test_a_model_that_has_no_room_for_the_last_turn_says_so(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    summarizer.window = 3
+    wrong = await refusal(
+        endpoint, [user_item("Hi."), answer("Hello."), user_item(LONG)], model="unknown", truncation="auto"
+    )
+    assert error_fields(wrong)[0] == "context_length_exceeded"
 
 
-async def test_disabled_tells_what_the_model_says(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
-    reader.room = 60
-    assert told(await refusal(endpoint, HISTORY, model="unknown"))[0] == "context_length_exceeded"
-    assert len(reader.asks) == 1
+async def test_disabled_tells_what_the_model_says(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+    summarizer.window = 60
+    assert error_fields(await refusal(endpoint, HISTORY, model="unknown"))[0] == "context_length_exceeded"
+    assert len(summarizer.requests) == 1
 
 
-async def test_the_answer_says_how_its_history_was_to_be_truncated(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
+async def test_the_answer_says_how_its_history_was_to_be_truncated(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     response = await ask(endpoint, "Hello", model="small", truncation="auto")
     assert response["truncation"] == "auto"
-    assert "truncation" not in reader.asks[-1].parameters
+    assert "truncation" not in summarizer.requests[-1].parameters
 
 
 async def test_a_history_is_made_smaller_before_it_is_found_too_long(
-    endpoint: EmbeddedEndpoint, reader: Reader
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     management = [{"type": "compaction", "compact_threshold": 80}]
     response = await ask(endpoint, HISTORY, model="small", context_management=management)
     assert response["output"][0]["type"] == "compaction"
-    assert reader.shown()[-1] == "Now?"
+    assert summarizer.last_input()[-1] == "Now?"

@@ -12,7 +12,7 @@ from convo.history.items import Item
 from convo.responses_api.encryption import ENCRYPTED_PREFIX, CompactionCipher
 from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
-from tests.compaction.histories import message
+from tests.compaction.history_strategies import message
 
 SEALED = CompactionContent("local", (message("developer", "Be brief."),), "They looked.", (message("user", "Again."),))
 

@@ -7,7 +7,7 @@ import pytest
 from convo.errors import RequestRefused
 from convo.history.items import OUTPUT_BY_CLIENT_CALL
 from convo.responses_api.history import check_call_pairs, remove_incomplete_items
-from tests.endpoints.sides import user
+from tests.endpoints.endpoint_calls import user_item
 
 
 def call(kind: str = "function_call", **more: Any) -> dict[str, Any]:
@@ -20,10 +20,10 @@ def output(kind: str = "function_call_output", **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("asks", "answers"), sorted(OUTPUT_BY_CLIENT_CALL.items()))
 def test_a_pair_passes_and_half_of_one_is_refused_in_its_own_words(asks: str, answers: str) -> None:
-    check_call_pairs([call(asks), user("wait"), output(answers)])
+    check_call_pairs([call(asks), user_item("wait"), output(answers)])
 
     with pytest.raises(RequestRefused) as early:
-        check_call_pairs([call(asks), user("never mind")])
+        check_call_pairs([call(asks), user_item("never mind")])
     with pytest.raises(RequestRefused) as orphan:
         check_call_pairs([output(answers)])
 
@@ -46,12 +46,12 @@ def test_calls_that_share_an_id_are_refused_as_calls_without_an_output() -> None
 
 def test_a_second_output_of_one_call_is_refused() -> None:
     with pytest.raises(RequestRefused) as caught:
-        check_call_pairs([call(), output(), user("wait"), output()])
+        check_call_pairs([call(), output(), user_item("wait"), output()])
     assert caught.value.message.startswith("Duplicate function call output for call_id c1.")
 
 
 def test_an_id_may_be_used_again_once_its_call_has_an_output() -> None:
-    check_call_pairs([call(), output(), user("again"), call(), output()])
+    check_call_pairs([call(), output(), user_item("again"), call(), output()])
 
 
 def test_a_local_shell_names_its_call_by_its_own_id() -> None:
@@ -67,8 +67,8 @@ def test_calls_that_the_server_answers_itself_need_no_output() -> None:
 
 def test_half_a_call_needs_no_output_and_is_not_shown() -> None:
     half = call(status="incomplete", arguments='{"ci')
-    check_call_pairs([half, user("go on")])
-    assert remove_incomplete_items([half, user("go on")]) == (user("go on"),)
+    check_call_pairs([half, user_item("go on")])
+    assert remove_incomplete_items([half, user_item("go on")]) == (user_item("go on"),)
 
 
 def test_half_a_call_that_was_answered_is_shown_with_its_output() -> None:

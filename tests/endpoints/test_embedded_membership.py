@@ -12,8 +12,8 @@ from convo.history.items import Item, item_text
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock, counting_ids
-from tests.endpoints.sides import user
-from tests.endpoints.slow import Slow
+from tests.endpoints.endpoint_calls import user_item
+from tests.endpoints.gated_model import GatedModel
 
 STEPS = some.lists(
     some.one_of(
@@ -32,12 +32,14 @@ def test_a_conversation_holds_what_a_list_would_hold(steps: list[tuple[str, Any]
 
 async def _compared(steps: list[tuple[str, Any]]) -> None:
     store = MemoryStore()
-    endpoint = EmbeddedEndpoint(store, Slow(), FixedClock(), counting_ids())
+    endpoint = EmbeddedEndpoint(store, GatedModel(), FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
     expected: list[Item] = []
     for step, value in steps:
         if step == "add":
-            expected += (await endpoint.add_conversation_items(conversation, [user(words) for words in value])).items
+            expected += (
+                await endpoint.add_conversation_items(conversation, [user_item(words) for words in value])
+            ).items
         elif expected:
             gone = expected.pop(value % len(expected))
             await endpoint.delete_conversation_item(conversation, gone["id"])
@@ -48,8 +50,10 @@ async def _compared(steps: list[tuple[str, Any]]) -> None:
 
 async def test_a_deleted_item_takes_its_place_and_what_stood_behind_it_with_it() -> None:
     store = MemoryStore()
-    endpoint = EmbeddedEndpoint(store, Slow(), FixedClock(), counting_ids())
-    conversation = str((await endpoint.create_conversation([user("keep"), user("secret"), user("after")]))["id"])
+    endpoint = EmbeddedEndpoint(store, GatedModel(), FixedClock(), counting_ids())
+    conversation = str(
+        (await endpoint.create_conversation([user_item("keep"), user_item("secret"), user_item("after")]))["id"]
+    )
     before = await store.conversation(conversation)
     assert before
     places = (await store.path(before.head)).keys

@@ -19,7 +19,7 @@ from convo.responses_api.validation import (
     parse_count_request,
     parse_response_request,
 )
-from tests.endpoints.sides import TOOL, told, user
+from tests.endpoints.endpoint_calls import TOOL, error_fields, user_item
 
 OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 """Arguments of the package's methods that are not fields of the body."""
@@ -44,7 +44,7 @@ SAMPLES: dict[str, Any] = {
     "frequency_penalty": 0.1,
     "image": {"context_compression": "auto"},
     "include": ["reasoning.encrypted_content"],
-    "input": [user("a")],
+    "input": [user_item("a")],
     "instructions": "Be brief.",
     "max_output_tokens": 16,
     "max_tool_calls": 2,
@@ -210,7 +210,7 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
     ({"input": [{"role": "king", "content": ""}]}, "invalid_value", "input[0].role", "Invalid value: 'king'. "),
     ({"input": [{"role": "user"}]}, "missing_required_parameter", "input[0].content", "Missing required parameter: "),
     (
-        {"input": [user("a"), {"role": "user", "content": [{"text": "b"}]}]},
+        {"input": [user_item("a"), {"role": "user", "content": [{"text": "b"}]}]},
         "missing_required_parameter",
         "input[1].content[0].type",
         "Missing required parameter: 'input[1].content[0].type'",
@@ -234,7 +234,7 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
 @pytest.mark.parametrize(("fields", "code", "param", "words"), WRONG, ids=[str(one[2]) for one in WRONG])
 def test_what_cannot_be_is_refused_by_its_name(fields: dict[str, Any], code: str, param: str, words: str) -> None:
     wrong = refused(**fields)
-    assert told(wrong) == (code, 400, param)
+    assert error_fields(wrong) == (code, 400, param)
     assert wrong.message.startswith(words)
     assert not wrong.message.endswith(".")
 
@@ -253,16 +253,16 @@ def test_an_empty_output_and_empty_arguments_are_something() -> None:
 def test_a_request_to_count_has_no_parameters_of_an_answer() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_count_request(body(temperature=1))
-    assert told(caught.value) == ("unknown_parameter", 400, "temperature")
+    assert error_fields(caught.value) == ("unknown_parameter", 400, "temperature")
     with pytest.raises(RequestRefused) as caught:
         parse_count_request(body(personality="friendly"))
-    assert told(caught.value) == ("unsupported_parameter", 400, "personality")
+    assert error_fields(caught.value) == ("unsupported_parameter", 400, "personality")
 
 
 def test_items_for_a_conversation_are_a_list() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_conversation_items("words")
-    assert told(caught.value) == ("invalid_type", 400, "items")
+    assert error_fields(caught.value) == ("invalid_type", 400, "items")
 
 
 @pytest.mark.parametrize(

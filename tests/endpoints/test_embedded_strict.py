@@ -9,8 +9,8 @@ from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock
-from tests.embedding import embedded
-from tests.endpoints.sides import ask, user
+from tests.embedded_endpoint import make_embedded_endpoint
+from tests.endpoints.endpoint_calls import ask, user_item
 
 ECHO = "scripted/echo"
 
@@ -22,12 +22,12 @@ COMPACTION = {"type": "compaction", "encrypted_content": "x"}
 
 
 def endpoint(*, strict: bool) -> EmbeddedEndpoint:
-    return embedded(MemoryStore(), FixedClock(), manner=EndpointOptions(strict=strict))
+    return make_embedded_endpoint(MemoryStore(), FixedClock(), options=EndpointOptions(strict=strict))
 
 
 REFUSED: list[tuple[list[dict[str, Any]], str]] = [
     ([THOUGHT], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
-    ([THOUGHT, user("x")], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
+    ([THOUGHT, user_item("x")], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
     ([{**THOUGHT, "summary": None}, ANSWER], "Missing required parameter: 'input[0].summary'"),
     (
         [{"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER],
@@ -45,9 +45,9 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
 @pytest.mark.parametrize(("items", "said"), REFUSED, ids=str)
 async def test_what_the_real_api_refuses_is_refused_where_that_is_asked_for(items: Any, said: str) -> None:
     with pytest.raises(RequestRefused) as caught:
-        await ask(endpoint(strict=True), [*items, user("go on")], model=ECHO)
+        await ask(endpoint(strict=True), [*items, user_item("go on")], model=ECHO)
     assert caught.value.message == said
-    assert (await ask(endpoint(strict=False), [*items, user("go on")], model=ECHO))["status"] == "completed"
+    assert (await ask(endpoint(strict=False), [*items, user_item("go on")], model=ECHO))["status"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ async def test_what_the_real_api_refuses_is_refused_where_that_is_asked_for(item
     ids=str,
 )
 async def test_what_is_whole_is_taken(items: Any) -> None:
-    assert (await ask(endpoint(strict=True), [*items, user("go on")], model=ECHO))["status"] == "completed"
+    assert (await ask(endpoint(strict=True), [*items, user_item("go on")], model=ECHO))["status"] == "completed"
 
 
 async def test_a_compaction_is_refused_on_top_of_a_history_that_is_here() -> None:
     strict = endpoint(strict=True)
     first = await ask(strict, "hi", model=ECHO)
     with pytest.raises(RequestRefused) as caught:
-        await ask(strict, [COMPACTION, user("go on")], model=ECHO, previous_response_id=first["id"])
+        await ask(strict, [COMPACTION, user_item("go on")], model=ECHO, previous_response_id=first["id"])
     assert caught.value.message == "A compaction item cannot follow the history that it replaces"

@@ -14,14 +14,14 @@ from convo.models.base import ModelRequest
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.stores.base import Store
 from tests.clock import FixedClock, counting_ids
-from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, told, user
-from tests.endpoints.slow import Slow, Watched, grown, over, ready
-from tests.loopback import Scripts
+from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, error_fields, events, refusal, texts, user_item
+from tests.endpoints.gated_model import GatedModel, RecordingStore, append_path, endpoint_over, open_gated_model
+from tests.loopback_server import LoopbackModels
 
 # -- durability -----------------------------------------------------------------------------------
 
 
-async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store, scripts: Scripts) -> None:
+async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store, scripts: LoopbackModels) -> None:
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
     seen: list[tuple[str, bool, int]] = []
@@ -44,7 +44,7 @@ async def test_the_conversation_is_free_when_the_last_event_is_told(embedded: Em
 
 
 async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: EmbeddedEndpoint) -> None:
-    first = await ask(embedded, [user("a"), user("b")], instructions="Be brief.", temperature=0.5)
+    first = await ask(embedded, [user_item("a"), user_item("b")], instructions="Be brief.", temperature=0.5)
     second = await ask(embedded, "c", previous_response_id=first["id"])
 
     links = [await store.link(one["id"]) for one in (first, second)]
@@ -70,7 +70,7 @@ async def test_items_stand_in_the_store_as_they_travelled(store: Store, embedded
 
 
 async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: EmbeddedEndpoint) -> None:
-    conversation = (await embedded.create_conversation([user("a")]))["id"]
+    conversation = (await embedded.create_conversation([user_item("a")]))["id"]
     response = await ask(embedded, "b", conversation=conversation)
     link = await store.link(response["id"])
     assert link
@@ -81,14 +81,14 @@ async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: Embedded
 
 
 async def test_with_store_false_nothing_at_all_is_stored() -> None:
-    store = Watched()
-    response = await ask(over(store, ready()), "a", store=False)
+    store = RecordingStore()
+    response = await ask(endpoint_over(store, open_gated_model()), "a", store=False)
     assert response["status"] == "completed"
     assert store.commits == []
 
 
-async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: Scripts) -> None:
-    store = Watched()
+async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: LoopbackModels) -> None:
+    store = RecordingStore()
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     for body in (
         {"tempreature": 1},
@@ -97,10 +97,10 @@ async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: Scripts
         {"background": True, "store": False},
     ):
         await refusal(endpoint, "a", **body)
-    assert (store.commits, scripts.asks) == ([], [])
+    assert (store.commits, scripts.requests) == ([], [])
 
 
-async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, scripts: Scripts) -> None:
+async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, scripts: LoopbackModels) -> None:
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     tool = {
         "type": "mcp",
@@ -115,7 +115,7 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
 
     link = await store.link(response["id"])
     assert link
-    assert scripts.asks[0].parameters["tools"] == [tool, named]
+    assert scripts.requests[0].parameters["tools"] == [tool, named]
     assert link.parameters["tools"] == [
         {"type": "mcp", "server_label": "s", "server_url": "https://example.org"},
         named,
@@ -127,20 +127,20 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
 
 
 async def test_what_a_model_refuses_comes_out_as_it_is(store: Store) -> None:
-    class Refusing(Slow):
+    class Refusing(GatedModel):
         async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
             raise Unsupported("m", "images", param="input")
             yield {}
 
-    wrong = await refusal(over(store, Refusing()), "a")
+    wrong = await refusal(endpoint_over(store, Refusing()), "a")
     assert isinstance(wrong, Unsupported)
-    assert told(wrong) == ("unsupported", 400, "input")
+    assert error_fields(wrong) == ("unsupported", 400, "input")
 
 
 async def test_an_answer_that_breaks_off_is_kept_with_what_was_finished(store: Store) -> None:
-    model = Slow(fails=StreamBroken("the connection broke"))
-    model.go_on.set()
-    endpoint = over(store, model)
+    model = GatedModel(fails=StreamBroken("the connection broke"))
+    model.gate.set()
+    endpoint = endpoint_over(store, model)
 
     got = await events(endpoint, "a")
 
@@ -154,11 +154,11 @@ async def test_an_answer_that_breaks_off_is_kept_with_what_was_finished(store: S
 
 
 async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
-    store = Watched(fails=StoreFull("no room is left"))
+    store = RecordingStore(fails=StoreFull("no room is left"))
     got: list[str] = []
 
     async def read() -> None:
-        async with aclosing(over(store, ready()).create({"model": MODEL, "input": "a"})) as answer:
+        async with aclosing(endpoint_over(store, open_gated_model()).create({"model": MODEL, "input": "a"})) as answer:
             async for event in answer:
                 got.append(event["type"])  # noqa: PERF401 - what came before the error counts
 
@@ -178,7 +178,7 @@ async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Sto
         replace(ours, id="try_a"),
         replace(ours, id="resp_unstored", is_stored=False),
     )
-    await store.commit(replace(grown(path), links=(ours, *links)))
+    await store.commit(replace(append_path(path), links=(ours, *links)))
 
     assert (await embedded.retrieve("resp_a"))["status"] == "completed"
     for link in links:

@@ -14,21 +14,21 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock
-from tests.endpoints.sides import ask, refusal, texts, told, user
-from tests.endpoints.slow import Slow, begun, grown, over, ready
-from tests.loopback import Scripts
+from tests.endpoints.endpoint_calls import ask, error_fields, refusal, texts, user_item
+from tests.endpoints.gated_model import GatedModel, append_path, endpoint_over, open_gated_model, started_response
+from tests.loopback_server import LoopbackModels
 
 
 async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
-    conversation = str((await endpoint.create_conversation([user("x")]))["id"])
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
+    conversation = str((await endpoint.create_conversation([user_item("x")]))["id"])
     item_id = (await endpoint.list_conversation_items(conversation)).items[0]["id"]
 
-    async with begun(endpoint, {"conversation": conversation}) as answer:
+    async with started_response(endpoint, {"conversation": conversation}) as answer:
         wrong = await refusal(endpoint, "b", conversation=conversation)
         for refused in (
-            endpoint.add_conversation_items(conversation, [user("c")]),
+            endpoint.add_conversation_items(conversation, [user_item("c")]),
             endpoint.delete_conversation_item(conversation, item_id),
             endpoint.delete_conversation(conversation),
             endpoint.update_conversation(conversation, {}),
@@ -36,11 +36,11 @@ async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store
             with pytest.raises(TryLater):
                 await refused
         assert texts(await endpoint.list_conversation_items(conversation)) == ["x"]
-        model.go_on.set()
+        model.gate.set()
         assert [event["type"] async for event in answer][-1] == "response.completed"
 
     assert isinstance(wrong, TryLater)
-    assert told(wrong) == ("conversation_locked", 400, "conversation")
+    assert error_fields(wrong) == ("conversation_locked", 400, "conversation")
     assert wrong.message == (
         "Another process is currently operating on this conversation. Please retry in a few seconds"
     )
@@ -48,16 +48,16 @@ async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store
 
 
 async def test_a_stopped_answer_frees_its_conversation(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
-    async with begun(endpoint, {"conversation": conversation}):
+    async with started_response(endpoint, {"conversation": conversation}):
         pass
-    model.go_on.set()
+    model.gate.set()
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_failed_answer_frees_its_conversation(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
+async def test_a_failed_answer_frees_its_conversation(embedded: EmbeddedEndpoint, scripts: LoopbackModels) -> None:
     conversation = (await embedded.create_conversation())["id"]
     scripts.replies({"error": {"message": "no", "status": 500}})
     await refusal(embedded, "a", conversation=conversation)
@@ -68,7 +68,7 @@ async def test_a_failed_answer_frees_its_conversation(embedded: EmbeddedEndpoint
 async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_lease() -> None:
     clock = FixedClock()
     store = MemoryStore(now=clock.now)
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     conversation = str((await endpoint.create_conversation())["id"])
     await store.acquire_lease(f"writing {conversation}", "elsewhere:1:1:hold_1", 6)
 
@@ -80,7 +80,7 @@ async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_leas
 async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -> None:
     gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     await gone.wait()
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     conversation = str((await endpoint.create_conversation())["id"])
     await store.acquire_lease(f"writing {conversation}", f"{socket.gethostname()}:{gone.pid}:1:hold_1", 3600)
 
@@ -88,18 +88,18 @@ async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -
 
 
 async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
+    model = GatedModel()
+    endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
-    async with begun(endpoint, {"conversation": conversation}) as answer:
+    async with started_response(endpoint, {"conversation": conversation}) as answer:
         there = await store.conversation(conversation)
         assert there
         path = Path(root_key(store.tenant)).append([user_message("meanwhile")])
         moved = replace(there, head=path.head, item_ids=("msg_x",))
         await store.commit(
-            replace(grown(path), conversation=moved, expected_conversation_head=there.head),
+            replace(append_path(path), conversation=moved, expected_conversation_head=there.head),
         )
-        model.go_on.set()
+        model.gate.set()
         last = [event async for event in answer][-1]
 
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
@@ -111,13 +111,13 @@ async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store)
 
 
 async def test_a_previous_response_deleted_in_mid_answer_loses_nothing(store: Store) -> None:
-    model = ready()
-    endpoint = over(store, model)
+    model = open_gated_model()
+    endpoint = endpoint_over(store, model)
     first = await ask(endpoint, "a")
-    model.go_on.clear()
-    async with begun(endpoint, {"previous_response_id": first["id"], "input": "b"}) as answer:
+    model.gate.clear()
+    async with started_response(endpoint, {"previous_response_id": first["id"], "input": "b"}) as answer:
         await endpoint.delete(first["id"])
-        model.go_on.set()
+        model.gate.set()
         last = [event async for event in answer][-1]
     assert last["type"] == "response.completed"
     assert texts(await endpoint.list_input_items(last["response"]["id"], order="asc")) == ["a", "one two", "b"]

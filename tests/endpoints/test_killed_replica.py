@@ -15,9 +15,9 @@ from convo.runtime import SystemClock, process_identity, random_id
 from convo.stores.base import run_lease_name
 from convo.stores.factory import open_store
 from convo.stores.lease import LeaseGuard
-from tests.endpoints.sides import texts
-from tests.endpoints.slow import ready
-from tests.running import ROOT
+from tests.command_runner import ROOT
+from tests.endpoints.endpoint_calls import texts
+from tests.endpoints.gated_model import open_gated_model
 
 PROGRAM = """
 import asyncio, sys
@@ -26,12 +26,12 @@ from convo.runtime import SystemClock
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import random_id
 from convo.stores.factory import open_store
-from tests.endpoints.slow import Slow
+from tests.endpoints.gated_model import GatedModel
 
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
 
 async def main():
-    endpoint = EmbeddedEndpoint(open_store(sys.argv[1]), Slow(first=WHOLE), SystemClock(), random_id)
+    endpoint = EmbeddedEndpoint(open_store(sys.argv[1]), GatedModel(first=WHOLE), SystemClock(), random_id)
     async with aclosing(endpoint.create({"model": "m", "input": "a", "background": True})) as answer:
         async for event in answer:
             if event["type"] == "response.created":
@@ -60,7 +60,12 @@ async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed:
     url, response, number = killed
     store = open_store(url)
     served = EmbeddedService(
-        store, ready(), SystemClock(), random_id, fetch_models=list_nothing, options=EndpointOptions(is_server=True)
+        store,
+        open_gated_model(),
+        SystemClock(),
+        random_id,
+        fetch_models=list_nothing,
+        options=EndpointOptions(is_server=True),
     )
     running = await served.endpoint_for("local").retrieve(response)
     lapsed = await LeaseGuard.acquire(

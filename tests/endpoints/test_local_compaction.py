@@ -13,7 +13,7 @@ from convo.models.local import LocalModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
-from tests.endpoints.sides import ask, refusal, told, user
+from tests.endpoints.endpoint_calls import ask, error_fields, refusal, user_item
 
 pytestmark = pytest.mark.needs("weights")
 
@@ -27,7 +27,7 @@ CITY = (
     "Oslo is the capital of Norway. It lies at the end of a long fjord, between green hills, and about seven hundred "
     "thousand people live there."
 )
-HISTORY = [user("I live in Oslo."), {"role": "assistant", "content": f"{CITY} {CITY}"}]
+HISTORY = [user_item("I live in Oslo."), {"role": "assistant", "content": f"{CITY} {CITY}"}]
 """Its summary is one sentence; the model's time is that of the tokens that it generates."""
 
 
@@ -79,14 +79,14 @@ async def test_the_built_in_model_compacts_a_history_and_answers_from_it(
     assert after is not None
     assert after <= before  # a summary that is longer than what it folds is not used
 
-    answer = await ask(endpoint, [*window["output"], user("Say hello.")], max_output_tokens=16)
+    answer = await ask(endpoint, [*window["output"], user_item("Say hello.")], max_output_tokens=16)
     assert item_text(answer["output"][0])
 
 
 async def test_a_history_past_its_window_is_answered_where_turns_may_be_left_out(endpoint: EmbeddedEndpoint) -> None:
     """The model counts by itself how much it has room for; nobody else knows."""
-    long = [user(DIARY * 40), {"role": "assistant", "content": "Thank you."}, user("Say hello.")]
-    assert told(await refusal(endpoint, long))[0] == "context_length_exceeded"
+    long = [user_item(DIARY * 40), {"role": "assistant", "content": "Thank you."}, user_item("Say hello.")]
+    assert error_fields(await refusal(endpoint, long))[0] == "context_length_exceeded"
     answer = await ask(endpoint, long, truncation="auto", max_output_tokens=16)
     assert item_text(answer["output"][0])
     assert answer["usage"]["input_tokens"] < 100

@@ -15,9 +15,9 @@ from convo.history.records import EMBEDDED_SCOPE, Scope
 from convo.responses_api.endpoint import EmbeddedService
 from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
-from tests.config.given import settings
-from tests.endpoints.sides import ask, refusal, texts
-from tests.models.chat_server import serving
+from tests.config.settings_inputs import make_settings
+from tests.endpoints.endpoint_calls import ask, refusal, texts
+from tests.models.chat_server import run_chat_server
 
 OTHERS = """
 [providers.groq]
@@ -52,7 +52,7 @@ def opened(provider: str, given: Settings) -> Endpoint:
 def given(monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name in ("OPENAI_API_KEY", "GATEWAY_API_KEY", "GROQ_API_KEY", "AZURE_OPENAI_AD_TOKEN"):
         monkeypatch.setenv(name, "sk-test")
-    return settings(user=OTHERS, environ={"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"})
+    return make_settings(user=OTHERS, environ={"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_client_cannot_read_a_file_by_naming_it(given: Settings, name: s
 async def test_an_alias_opens_to_clients_what_its_writer_chose(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "scripted"}]}')
-    service = served(settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
+    service = served(make_settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
     response = await ask(service.endpoint_for("ann"), "hi", model="gpt-5-scripted")
     await service.aclose()
     assert (texts(response["output"]), response["model"]) == (["scripted"], "gpt-5-scripted")
@@ -133,8 +133,8 @@ async def test_an_alias_opens_to_clients_what_its_writer_chose(tmp_path: Path) -
 
 async def test_what_can_be_asked_for_is_listed_with_who_answers() -> None:
     """A server that does not answer, or has no key, is passed over."""
-    with serving() as server:
-        server.refuses(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
+    with run_chat_server() as server:
+        server.refuse(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
         listed = await served(with_servers(server.url)).list_models()
     assert [(one["id"], one["owned_by"]) for one in listed if one["owned_by"] != "local"] == [
         ("quick", "scripted"),
@@ -146,7 +146,7 @@ async def test_what_can_be_asked_for_is_listed_with_who_answers() -> None:
 
 
 def with_servers(url: str) -> Settings:
-    return settings(
+    return make_settings(
         user=f"""
 model = "quick"
 [providers.gone]
@@ -167,10 +167,10 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether the provider says so, or there is none to show to it."""
-    with serving() as server:
-        server.refuses(401, {"error": {"message": "Incorrect API key provided: sk-upstream."}})
+    with run_chat_server() as server:
+        server.refuse(401, {"error": {"message": "Incorrect API key provided: sk-upstream."}})
         service = served(
-            settings(user=f'[providers.here]\napi = "chat"\nbase_url = "{server.url}"\nkey_env = "HERE_API_KEY"')
+            make_settings(user=f'[providers.here]\napi = "chat"\nbase_url = "{server.url}"\nkey_env = "HERE_API_KEY"')
         )
         lacking = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
         monkeypatch.setenv("HERE_API_KEY", "sk-upstream")
@@ -184,7 +184,7 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
 
 
 async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
-    service = served(settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
+    service = served(make_settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
     response = await ask(service.endpoint_for("ann"), "hi", model="quick")
     wrong = await refusal(service.endpoint_for("ann"), "hi", model="quick", previous_response_id=response["id"])
     await service.aclose()

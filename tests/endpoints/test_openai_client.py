@@ -10,12 +10,12 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.endpoints.sides import MODEL, TOOL, user
-from tests.loopback import KEY, Loopback
+from tests.endpoints.endpoint_calls import MODEL, TOOL, user_item
+from tests.loopback_server import KEY, LoopbackServer
 
 
 @pytest.fixture
-def client(loopback: Loopback) -> Iterator[OpenAI]:
+def client(loopback: LoopbackServer) -> Iterator[OpenAI]:
     with OpenAI(base_url=loopback.url, api_key=KEY, max_retries=0, _strict_response_validation=True) as opened:
         yield opened
 
@@ -47,7 +47,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 def test_the_packages_own_accumulator_accepts_every_stream(
-    loopback: Loopback, client: OpenAI, reply: dict[str, Any]
+    loopback: LoopbackServer, client: OpenAI, reply: dict[str, Any]
 ) -> None:
     loopback.replies(reply, chunk=3)
 
@@ -61,7 +61,7 @@ def test_the_packages_own_accumulator_accepts_every_stream(
     assert (kept.output_text, kept.usage, kept.status) == (gathered.output_text, gathered.usage, "completed")
 
 
-def test_a_background_response_is_resumed_and_polled_by_the_package(loopback: Loopback, client: OpenAI) -> None:
+def test_a_background_response_is_resumed_and_polled_by_the_package(loopback: LoopbackServer, client: OpenAI) -> None:
     """Its accumulator takes the whole stream, and the part of it behind any event."""
     loopback.replies({"text": "Hello there, how are you?"}, chunk=3)
     with client.responses.stream(model=MODEL, input="hi", background=True) as stream:
@@ -94,7 +94,7 @@ def unparsed(value: Any) -> Any:
     ],
 )
 def test_an_end_that_is_not_good_is_accepted_as_well(
-    loopback: Loopback, client: OpenAI, reply: dict[str, Any], asked: dict[str, Any], end: str
+    loopback: LoopbackServer, client: OpenAI, reply: dict[str, Any], asked: dict[str, Any], end: str
 ) -> None:
     loopback.replies(reply)
     with client.responses.stream(model=MODEL, input="hi", **asked) as stream:
@@ -124,7 +124,7 @@ def test_the_three_turns_of_the_documentation(client: OpenAI) -> None:
 
 
 def test_every_method_of_responses_that_stands_so_far(client: OpenAI) -> None:
-    first = client.responses.create(model=MODEL, input=[user(str(at)) for at in range(25)])  # type: ignore[misc]
+    first = client.responses.create(model=MODEL, input=[user_item(str(at)) for at in range(25)])  # type: ignore[misc]
     listed = list(client.responses.input_items.list(first.id, limit=10))
     assert len(listed) == 25
     assert client.responses.input_tokens.count(model=MODEL, input="a b").input_tokens == 2
@@ -212,7 +212,7 @@ def test_what_nobody_knows_is_a_404_with_the_same_object(client: OpenAI, path: s
     assert caught.value.response.json() == error(words, None, None)
 
 
-def test_another_key_sees_nothing(loopback: Loopback, client: OpenAI) -> None:
+def test_another_key_sees_nothing(loopback: LoopbackServer, client: OpenAI) -> None:
     mine = client.responses.create(model=MODEL, input="secret")
     with OpenAI(base_url=loopback.url, api_key="test-other-key", max_retries=0) as other:
         with pytest.raises(openai.NotFoundError):
@@ -225,7 +225,7 @@ def test_another_key_sees_nothing(loopback: Loopback, client: OpenAI) -> None:
 PROGRAM = f"from openai import OpenAI; print(OpenAI().responses.create(model={MODEL!r}, input='hello').output_text)"
 
 
-def test_another_process_finds_the_server_by_the_environment(loopback: Loopback) -> None:
+def test_another_process_finds_the_server_by_the_environment(loopback: LoopbackServer) -> None:
     told = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**environ, **loopback.environ},
@@ -239,13 +239,13 @@ def test_another_process_finds_the_server_by_the_environment(loopback: Loopback)
 
 
 LONG = " ".join(["word"] * 60)
-HISTORY: Any = [user(LONG), {"role": "assistant", "content": LONG}]
+HISTORY: Any = [user_item(LONG), {"role": "assistant", "content": LONG}]
 
 
-def test_the_accumulator_accepts_a_compaction_before_an_answer(loopback: Loopback, client: OpenAI) -> None:
+def test_the_accumulator_accepts_a_compaction_before_an_answer(loopback: LoopbackServer, client: OpenAI) -> None:
     loopback.replies({"text": "They said words."}, {"text": "Go on."})
     management: Any = [{"type": "compaction", "compact_threshold": 50}]
-    said: Any = [*HISTORY, user("More.")]
+    said: Any = [*HISTORY, user_item("More.")]
     with client.responses.stream(model=MODEL, input=said, context_management=management) as stream:
         numbers = [event.sequence_number for event in stream]
         gathered = stream.get_final_response()
@@ -255,7 +255,7 @@ def test_the_accumulator_accepts_a_compaction_before_an_answer(loopback: Loopbac
 
 
 def test_the_accumulator_accepts_a_compaction_that_is_all_that_was_asked_for(
-    loopback: Loopback, client: OpenAI
+    loopback: LoopbackServer, client: OpenAI
 ) -> None:
     loopback.replies({"text": "They said words."})
     said: Any = [*HISTORY, {"type": "compaction_trigger"}]

@@ -11,20 +11,20 @@ from convo.models.responses import ResponsesModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from tests.endpoints.sides import ask, refusal, user
-from tests.models.chat_server import ChatServer, serving
+from tests.endpoints.endpoint_calls import ask, refusal, user_item
+from tests.models.chat_server import ChatServer, run_chat_server
 from tests.models.test_responses import end, words
 
 LONG = " ".join(["word"] * 60)
 THEIRS = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAA-theirs"}
 BARE = {"type": "compaction", "encrypted_content": "gAAAAA-theirs"}
-HISTORY = [user(LONG), {"type": "message", "role": "assistant", "content": LONG}]
+HISTORY = [user_item(LONG), {"type": "message", "role": "assistant", "content": LONG}]
 AT_FIFTY = [{"type": "compaction", "compact_threshold": 50}]
 
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with serving() as server:
+    with run_chat_server() as server:
         yield server
 
 
@@ -56,42 +56,42 @@ def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
 async def test_past_a_threshold_the_provider_compacts_and_goes_on_from_its_own_seal(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
-    server.refuses(200, {"object": "response.compaction", "output": [THEIRS]})
-    server.streams(end(words("Well.")))
-    server.streams(end(words("Good.")))
+    server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
+    server.stream(end(words("Well.")))
+    server.stream(end(words("Good.")))
 
-    first = await ask(endpoint, [*HISTORY, user("Two.")], model="gpt-5", context_management=AT_FIFTY)
-    await ask(endpoint, [user("Three.")], model="gpt-5", previous_response_id=first["id"])
+    first = await ask(endpoint, [*HISTORY, user_item("Two.")], model="gpt-5", context_management=AT_FIFTY)
+    await ask(endpoint, [user_item("Three.")], model="gpt-5", previous_response_id=first["id"])
 
     assert [item["type"] for item in first["output"]] == ["compaction", "message"]
     paths, inputs = zip(*sent(server), strict=True)
     assert paths == ("/v1/responses/compact", "/v1/responses", "/v1/responses")
     assert inputs[0] == HISTORY
-    assert inputs[1] == [BARE, user("Two.")]
-    assert inputs[2][:2] == [BARE, user("Two.")]
-    assert inputs[2][-1] == user("Three.")
+    assert inputs[1] == [BARE, user_item("Two.")]
+    assert inputs[2][:2] == [BARE, user_item("Two.")]
+    assert inputs[2][-1] == user_item("Three.")
     assert all("context_management" not in request.json for request in server.requests)
 
 
 async def test_the_providers_window_is_the_clients_next_input(server: ChatServer, endpoint: EmbeddedEndpoint) -> None:
-    server.refuses(200, {"object": "response.compaction", "output": [user("One.", id="msg_1"), THEIRS]})
-    server.streams(end(words("Well.")))
+    server.refuse(200, {"object": "response.compaction", "output": [user_item("One.", id="msg_1"), THEIRS]})
+    server.stream(end(words("Well.")))
 
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
-    await ask(endpoint, [*window["output"], user("Two.")], model="gpt-5")
+    await ask(endpoint, [*window["output"], user_item("Two.")], model="gpt-5")
 
     assert [item["type"] for item in window["output"]] == ["message", "compaction"]
     (_, last) = sent(server)[-1]
-    assert last[1:] == [BARE, user("Two.")]
+    assert last[1:] == [BARE, user_item("Two.")]
 
 
 async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
-    server.refuses(200, {"object": "response.compaction", "output": [THEIRS]})
+    server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
 
-    wrong = await refusal(endpoint, [*window["output"], user("Two.")], model="gpt-4.1")
+    wrong = await refusal(endpoint, [*window["output"], user_item("Two.")], model="gpt-4.1")
 
     assert (wrong.code, wrong.status) == ("invalid_encrypted_content", 400)
     assert "gpt-5" in wrong.hint
@@ -101,8 +101,8 @@ async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
 async def test_a_server_without_compaction_is_asked_for_a_summary(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
-    server.refuses(404, {"error": {"message": "no such route"}})
-    server.streams(end(words("They said words.")))
+    server.refuse(404, {"error": {"message": "no such route"}})
+    server.stream(end(words("They said words.")))
 
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
 

@@ -24,21 +24,21 @@ from convo.history.items import StreamEvent
 from convo.history.records import Scope
 from convo.models.http import OpenAIClientOptions
 from tests.endpoints.conftest import remote_at
-from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
-from tests.loopback import (
+from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
+from tests.loopback_server import (
     KEY,
     WRONG_KEY,
     Fault,
-    Loopback,
-    answers,
+    LoopbackServer,
     commit_then_cut,
+    conversation_locked,
     cut_after,
     cut_before_headers,
-    hold,
+    error_response,
     ignore_state,
-    limited,
-    locked,
-    raw,
+    pause_after,
+    rate_limited,
+    raw_stream,
 )
 
 
@@ -54,7 +54,7 @@ COMPLETED = {"type": "response.completed", "response": {"id": "resp_1", "status"
 # -- what travels ---------------------------------------------------------------------------------
 
 
-async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote: RemoteEndpoint) -> None:
+async def test_events_come_exactly_as_they_travelled(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     strange = {
         "type": "response.tea.poured",
         "sequence_number": 1,
@@ -64,7 +64,7 @@ async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote:
         "leaf": {"name": "green\ud800", "parts": [None, {"x": []}]},
     }
     silent = {"type": "keepalive"}
-    loopback.arm(raw(sse(CREATED, b": a comment\n\n", silent, strange, COMPLETED, b"data: [DONE]\n\n")))
+    loopback.arm(raw_stream(sse(CREATED, b": a comment\n\n", silent, strange, COMPLETED, b"data: [DONE]\n\n")))
 
     got = await events(remote, "a")
 
@@ -73,7 +73,7 @@ async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote:
 
 
 async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(
-    loopback: Loopback, remote: RemoteEndpoint
+    loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     body = {
         "model": "anything/at-all",
@@ -81,7 +81,7 @@ async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(
         "temperature": None,
         "steep_s": 180,
     }
-    loopback.arm(raw(sse(CREATED, COMPLETED)))
+    loopback.arm(raw_stream(sse(CREATED, COMPLETED)))
 
     async with aclosing(remote.create(body)) as answer:
         assert [event["type"] async for event in answer] == ["response.created", "response.completed"]
@@ -91,7 +91,7 @@ async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(
 
 
 async def test_key_organisation_and_project_are_those_of_the_account(
-    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
         monkeypatch.setenv(name, "from-the-environment")
@@ -115,7 +115,7 @@ async def test_key_organisation_and_project_are_those_of_the_account(
 
 
 async def test_headers_of_the_environment_count_for_openais_own_account(
-    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: yes")
     remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY), use_env_headers=True))
@@ -142,7 +142,7 @@ def test_the_scope_is_the_address_and_the_account() -> None:
     ],
 )
 async def test_an_azure_resource_is_asked_at_its_own_address(
-    loopback: Loopback, account: dict[str, Any], path: str, shown: tuple[str, str]
+    loopback: LoopbackServer, account: dict[str, Any], path: str, shown: tuple[str, str]
 ) -> None:
     loopback.arm(Fault(stream=sse(CREATED, COMPLETED), path=path))
     remote = RemoteEndpoint(OpenAIClientOptions("azure", loopback.url.removesuffix("/v1"), is_azure=True, **account))
@@ -157,8 +157,8 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
     }
 
 
-async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: RemoteEndpoint) -> None:
-    body = {"model": MODEL, "input": [user("größer")], "temperature": 0.5, "store": False}
+async def test_what_would_be_sent_is_what_is_sent(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+    body = {"model": MODEL, "input": [user_item("größer")], "temperature": 0.5, "store": False}
     told = remote.build_http_request(body)
     await ask(remote, **body)
     assert told.url == f"{loopback.url}/responses"
@@ -166,7 +166,7 @@ async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: Re
     assert KEY not in str(told)
 
 
-async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback) -> None:
+async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: LoopbackServer) -> None:
     remote = RemoteEndpoint(
         OpenAIClientOptions("openai", loopback.url, Secret(KEY), organisation="org", project="proj")
     )
@@ -181,7 +181,7 @@ async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback
 
 
 async def test_an_endpoint_that_drops_the_history_is_an_error_before_anything_is_shown(
-    loopback: Loopback, remote: RemoteEndpoint
+    loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     first = await ask(remote, "a")
     conversation = (await remote.create_conversation())["id"]
@@ -207,29 +207,31 @@ async def refusal_before_any_event(remote: RemoteEndpoint, body: dict[str, Any])
 
 
 async def test_a_locked_conversation_and_a_limit_come_with_what_the_server_says(
-    loopback: Loopback, remote: RemoteEndpoint
+    loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
-    loopback.arm(locked(), limited(retry_after_s=1.5))
+    loopback.arm(conversation_locked(), rate_limited(retry_after_s=1.5))
 
     busy, slow = await refusal(remote, "a"), await refusal(remote, "a")
 
     assert isinstance(busy, TryLater)
     assert isinstance(slow, TryLater)
-    assert told(busy) == ("conversation_locked", 400, "conversation")
-    assert (told(slow), slow.retry_after_s) == (("rate_limit_exceeded", 429, None), 1.5)
+    assert error_fields(busy) == ("conversation_locked", 400, "conversation")
+    assert (error_fields(slow), slow.retry_after_s) == (("rate_limit_exceeded", 429, None), 1.5)
     assert len(loopback.requests) == 2
 
 
-async def test_a_server_error_is_not_tried_again_by_the_package(loopback: Loopback, remote: RemoteEndpoint) -> None:
-    loopback.arm(answers(500, {"message": "Oops.", "type": "server_error"}, {"x-should-retry": "true"}))
+async def test_a_server_error_is_not_tried_again_by_the_package(
+    loopback: LoopbackServer, remote: RemoteEndpoint
+) -> None:
+    loopback.arm(error_response(500, {"message": "Oops.", "type": "server_error"}, {"x-should-retry": "true"}))
     assert isinstance(await refusal(remote, "a"), TryLater)
     assert len(loopback.requests) == 1
 
 
-async def test_a_wrong_key_is_refused_and_never_quoted(loopback: Loopback) -> None:
+async def test_a_wrong_key_is_refused_and_never_quoted(loopback: LoopbackServer) -> None:
     remote = remote_at(loopback, WRONG_KEY)
     words = f"Incorrect API key provided: {WRONG_KEY}."
-    loopback.arm(answers(401, {"message": words, "type": "invalid_request_error", "code": "invalid_api_key"}))
+    loopback.arm(error_response(401, {"message": words, "type": "invalid_request_error", "code": "invalid_api_key"}))
     quoted, plain = await refusal(remote, "a"), await refusal(remote, "a")
     await remote.aclose()
     assert isinstance(quoted, KeyRefused)
@@ -237,13 +239,13 @@ async def test_a_wrong_key_is_refused_and_never_quoted(loopback: Loopback) -> No
     assert WRONG_KEY not in f"{quoted} {plain}"
 
 
-async def test_without_a_key_nothing_is_sent(loopback: Loopback) -> None:
+async def test_without_a_key_nothing_is_sent(loopback: LoopbackServer) -> None:
     wrong = await refusal(RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url)), "a")
     assert (type(wrong), loopback.requests) == (KeyRefused, [])
 
 
 async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_it_was_heard(
-    loopback: Loopback, remote: RemoteEndpoint
+    loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     conversation = (await remote.create_conversation())["id"]
     loopback.arm(cut_before_headers(), commit_then_cut())
@@ -269,7 +271,7 @@ async def test_nobody_listening_is_unreachable_with_the_address() -> None:
 
 @pytest.mark.parametrize("after", [1, 2, 3, 5])
 async def test_an_answer_that_breaks_off_is_a_broken_stream(
-    loopback: Loopback, remote: RemoteEndpoint, after: int
+    loopback: LoopbackServer, remote: RemoteEndpoint, after: int
 ) -> None:
     loopback.replies({"text": "one two three four five six"}, chunk=4)
     loopback.arm(cut_after(after))
@@ -302,45 +304,47 @@ ODD_STREAMS = [
 
 
 @pytest.mark.parametrize("stream", ODD_STREAMS, ids=range(len(ODD_STREAMS)))
-async def test_a_stream_without_its_end_is_broken(loopback: Loopback, remote: RemoteEndpoint, stream: bytes) -> None:
-    loopback.arm(raw(stream))
+async def test_a_stream_without_its_end_is_broken(
+    loopback: LoopbackServer, remote: RemoteEndpoint, stream: bytes
+) -> None:
+    loopback.arm(raw_stream(stream))
     with pytest.raises(StreamBroken):
         await events(remote, "a")
 
 
-async def test_what_comes_after_the_end_is_not_waited_for(loopback: Loopback, remote: RemoteEndpoint) -> None:
-    loopback.arm(raw(sse(CREATED, COMPLETED, {"type": "error", "message": "too late"})))
+async def test_what_comes_after_the_end_is_not_waited_for(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+    loopback.arm(raw_stream(sse(CREATED, COMPLETED, {"type": "error", "message": "too late"})))
     assert (await events(remote, "a"))[-1] == COMPLETED
 
 
-async def test_closing_the_answer_hangs_up(loopback: Loopback, remote: RemoteEndpoint) -> None:
-    loopback.arm(hold(after=3))
+async def test_closing_the_answer_hangs_up(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+    loopback.arm(pause_after(after=3))
     async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
         first = await anext(answer)
-    assert await asyncio.to_thread(loopback.left.wait, 30)
+    assert await asyncio.to_thread(loopback.client_left.wait, 30)
     assert (await remote.retrieve(first["response"]["id"]))["status"] == "cancelled"
 
 
-async def test_a_server_without_counting_says_none(loopback: Loopback, remote: RemoteEndpoint) -> None:
+async def test_a_server_without_counting_says_none(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     path = "/v1/responses/input_tokens"
     for status in (404, 405):
-        loopback.arm(Fault(answer=(status, {"detail": "no such thing"}, {}), path=path))
+        loopback.arm(Fault(error_response=(status, {"detail": "no such thing"}, {}), path=path))
         assert await remote.count_input_tokens({"model": MODEL, "input": "a"}) is None
     assert await remote.count_input_tokens({"model": MODEL, "input": "one two", "temperature": 0.5}) == 2
     assert loopback.requests[-1].json == {"model": MODEL, "input": "one two"}
-    loopback.arm(Fault(answer=(400, {"error": {"message": "No.", "param": "input"}}, {}), path=path))
+    loopback.arm(Fault(error_response=(400, {"error": {"message": "No.", "param": "input"}}, {}), path=path))
     with pytest.raises(RequestRefused):
         await remote.count_input_tokens({"model": MODEL, "input": "a"})
 
 
 async def test_an_address_without_conversations_is_told_from_an_unknown_one(
-    loopback: Loopback, remote: RemoteEndpoint
+    loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     path = "/v1/conversations/conv_1"
     loopback.arm(
-        Fault(answer=(404, {"detail": "Not Found"}, {}), path=path, method="GET"),
-        Fault(answer=(404, "<html>nginx</html>", {}), path=path, method="GET"),
-        Fault(answer=(404, {"error": {"message": "No such conversation."}}, {}), path=path, method="GET"),
+        Fault(error_response=(404, {"detail": "Not Found"}, {}), path=path, method="GET"),
+        Fault(error_response=(404, "<html>nginx</html>", {}), path=path, method="GET"),
+        Fault(error_response=(404, {"error": {"message": "No such conversation."}}, {}), path=path, method="GET"),
     )
     for _ in range(2):
         with pytest.raises(RequestRefused) as caught:
@@ -350,8 +354,8 @@ async def test_an_address_without_conversations_is_told_from_an_unknown_one(
         await remote.retrieve_conversation("conv_1")
 
 
-async def test_items_come_back_as_they_were_given(loopback: Loopback, remote: RemoteEndpoint) -> None:
+async def test_items_come_back_as_they_were_given(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None}
-    conversation = (await remote.create_conversation([user("a"), strange]))["id"]
-    assert loopback.requests[0].json == {"items": [user("a"), strange]}
+    conversation = (await remote.create_conversation([user_item("a"), strange]))["id"]
+    assert loopback.requests[0].json == {"items": [user_item("a"), strange]}
     assert await remote.retrieve_conversation_item(conversation, "tea_1") == strange

@@ -7,12 +7,12 @@ from convo.endpoints.remote import RemoteEndpoint
 from convo.history.items import Item, user_message
 from convo.models.base import make_issuer_tag, tag_encrypted_content
 from convo.models.http import OpenAIClientOptions
-from tests.loopback import KEY, Loopback
+from tests.loopback_server import KEY, LoopbackServer
 
 THOUGHT: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
 
 
-async def asked(loopback: Loopback, *history: Item) -> list[Any]:
+async def asked(loopback: LoopbackServer, *history: Item) -> list[Any]:
     """The input that arrives when this history is sent."""
     endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY)))
     [event async for event in endpoint.create({"model": "gpt-5", "input": list(history), "store": False})]
@@ -20,7 +20,7 @@ async def asked(loopback: Loopback, *history: Item) -> list[Any]:
     return list(loopback.bodies[-1]["input"])
 
 
-async def test_reasoning_of_another_provider_stays_behind(loopback: Loopback) -> None:
+async def test_reasoning_of_another_provider_stays_behind(loopback: LoopbackServer) -> None:
     others = tag_encrypted_content(THOUGHT, make_issuer_tag("deepseek", "v4", "https://api.deepseek.com"))
 
     assert await asked(loopback, user_message("hi"), others, user_message("again")) == [
@@ -29,7 +29,7 @@ async def test_reasoning_of_another_provider_stays_behind(loopback: Loopback) ->
     ]
 
 
-async def test_reasoning_of_the_same_model_is_opened_and_its_own_is_left_alone(loopback: Loopback) -> None:
+async def test_reasoning_of_the_same_model_is_opened_and_its_own_is_left_alone(loopback: LoopbackServer) -> None:
     ours = tag_encrypted_content(THOUGHT, make_issuer_tag("openai", "gpt-5", loopback.url, None, None))
 
     assert await asked(loopback, ours, THOUGHT, user_message("hi")) == [THOUGHT, THOUGHT, user_message("hi")]

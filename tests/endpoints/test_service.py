@@ -17,8 +17,8 @@ from convo.runtime import SystemClock, random_id
 from convo.stores.base import Lease, Store, Transaction
 from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock, counting_ids
-from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
-from tests.endpoints.slow import Slow, ready
+from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
+from tests.endpoints.gated_model import GatedModel, open_gated_model
 
 SERVED = EndpointOptions(is_server=True)
 
@@ -44,10 +44,16 @@ async def nobody() -> Sequence[Mapping[str, Json]]:
 
 
 def service(
-    store: Store, models: Slow | None = None, *, manner: EndpointOptions = SERVED, ttl_s: TimeToLive | None = None
+    store: Store, models: GatedModel | None = None, *, manner: EndpointOptions = SERVED, ttl_s: TimeToLive | None = None
 ) -> EmbeddedService:
     return EmbeddedService(
-        store, models or ready(), SystemClock(), counting_ids(), fetch_models=nobody, options=manner, ttl_s=ttl_s
+        store,
+        models or open_gated_model(),
+        SystemClock(),
+        counting_ids(),
+        fetch_models=nobody,
+        options=manner,
+        ttl_s=ttl_s,
     )
 
 
@@ -75,7 +81,7 @@ async def test_a_tenant_has_one_endpoint_and_sees_nothing_of_another(store: Stor
 
 async def test_a_client_that_leaves_cancels_its_answer_and_its_conversation_keeps_what_was_sent(store: Store) -> None:
     """The event that is handed over last does not count: its reader did not come back for the next one."""
-    model = Slow(first=MESSAGE)
+    model = GatedModel(first=MESSAGE)
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
 
@@ -89,11 +95,11 @@ async def test_a_client_that_leaves_cancels_its_answer_and_its_conversation_keep
 
 
 async def test_a_client_that_leaves_before_the_first_event_leaves_its_input(store: Store) -> None:
-    model = Slow(silent=True)
+    model = GatedModel(silent=True)
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
     reading = asyncio.create_task(events(served.endpoint_for("t"), "a", conversation=conversation))
-    await model.asked.wait()
+    await model.request_received.wait()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -105,17 +111,21 @@ async def test_a_client_that_leaves_before_the_first_event_leaves_its_input(stor
 
 
 async def test_a_call_that_came_whole_may_be_answered_or_left_after_its_client_disconnected(store: Store) -> None:
-    model = Slow(first=CALL)
+    model = GatedModel(first=CALL)
     served = service(store, model)
     await left_in_the_middle(served)
-    model.go_on.set()
+    model.gate.set()
     output = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 
     assert [item["status"] for item in (await served.endpoint_for("t").retrieve("resp_1"))["output"]] == ["incomplete"]
     left = await events(served.endpoint_for("t"), "b", previous_response_id="resp_1")
-    assert [item.get("type", "message") for item in model.asks[-1].input] == ["message", "message"]
+    assert [item.get("type", "message") for item in model.requests[-1].input] == ["message", "message"]
     answered = await events(served.endpoint_for("t"), [output], previous_response_id="resp_1")
-    assert [item.get("type") for item in model.asks[-1].input] == ["message", "function_call", "function_call_output"]
+    assert [item.get("type") for item in model.requests[-1].input] == [
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
     assert (left[-1]["type"], answered[-1]["type"]) == ("response.completed", "response.completed")
     await served.aclose()
 
@@ -138,8 +148,8 @@ class Patient(MemoryStore):
 
 
 async def test_a_client_that_leaves_while_its_answer_is_stored_changes_nothing_about_it() -> None:
-    store, model = Patient(), Slow()
-    model.go_on.set()
+    store, model = Patient(), GatedModel()
+    model.gate.set()
     served = service(store, model)
     reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
     await store.writing.wait()
@@ -189,7 +199,7 @@ async def test_a_client_that_leaves_while_its_conversation_is_being_locked_leave
 
 async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> None:
     """Its id was told to the client, so it is never unknown; its conversation is free as soon as it is stored."""
-    store, model = Patient(), Slow()
+    store, model = Patient(), GatedModel()
     store.go_on.set()
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
@@ -197,7 +207,7 @@ async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> No
     store.go_on.clear()
     store.writing.clear()
     await store.writing.wait()
-    model.go_on.set()
+    model.gate.set()
     asking = asyncio.create_task(served.endpoint_for("t").retrieve("resp_1"))
     going_on = asyncio.create_task(events(served.endpoint_for("t"), "b", conversation=conversation))
     await asyncio.sleep(0)
@@ -210,7 +220,7 @@ async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> No
 
 
 async def test_what_nobody_stores_is_stopped_when_its_reader_leaves(store: Store) -> None:
-    model = Slow()
+    model = GatedModel()
     served = service(store, model)
     await left_in_the_middle(served, store=False)
     assert model.closed.is_set()
@@ -218,8 +228,8 @@ async def test_what_nobody_stores_is_stopped_when_its_reader_leaves(store: Store
 
 
 async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) -> None:
-    model = Slow(fails=StreamBroken("the connection broke"), silent=True)
-    model.go_on.set()
+    model = GatedModel(fails=StreamBroken("the connection broke"), silent=True)
+    model.gate.set()
     served = service(store, model)
     assert (
         await refusal(served.endpoint_for("t"), "a", previous_response_id="resp_x")
@@ -229,7 +239,7 @@ async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) ->
 
 
 async def test_a_reader_that_is_cancelled_while_it_leaves_ends_the_answer_all_the_same(store: Store) -> None:
-    model = Slow()
+    model = GatedModel()
     served = service(store, model)
     answer = served.endpoint_for("t").create({"model": MODEL, "input": "a"})
     async for event in answer:
@@ -302,25 +312,25 @@ async def test_a_store_that_fails_at_the_end_is_no_answer_to_whoever_sees_no_eve
 
 
 async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
-    failing, model = Failing(), ready()
+    failing, model = Failing(), open_gated_model()
     served = service(failing, model)
     first = await ask(served.endpoint_for("t"), "a")
     failing.fault, failing.reads = StoreUnavailable("no connection"), False
     wrong = await refusal(served.endpoint_for("t"), "b", previous_response_id=first["id"])
     assert wrong.status == 503
-    assert len(model.asks) == 1
+    assert len(model.requests) == 1
     await served.aclose()
 
 
 async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> None:
-    failing, model, clock = Failing(), Slow(), FixedClock()
+    failing, model, clock = Failing(), GatedModel(), FixedClock()
     served = EmbeddedService(failing, model, clock, counting_ids(), fetch_models=nobody, options=SERVED)
     async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
         async for event in answer:
             if event["type"] == "response.output_text.delta":
                 break
     failing.fault = StoreUnavailable("no connection")
-    model.go_on.set()
+    model.gate.set()
     async with asyncio.timeout(10):
         await failing.third_refusal.wait()
     failing.fault = None
@@ -338,15 +348,15 @@ async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> N
 
 
 async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Store) -> None:
-    model = Slow()
+    model = GatedModel()
     served = service(store, model)
     reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
-    await model.asked.wait()
+    await model.request_received.wait()
     ending = asyncio.create_task(served.aclose(grace_s=60))
     await asyncio.sleep(0)
 
     wrong = await refusal(served.endpoint_for("t"), "b")
-    model.go_on.set()
+    model.gate.set()
     await ending
 
     assert (wrong.code, wrong.status) == ("server_shutting_down", 503)
@@ -356,20 +366,20 @@ async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Sto
 
 
 async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store) -> None:
-    model = Slow()
+    model = GatedModel()
     served = service(store, model)
     reading = asyncio.create_task(refusal(served.endpoint_for("t"), "a"))
-    await model.asked.wait()
+    await model.request_received.wait()
     await served.aclose(grace_s=0)
     assert (await reading).code == "server_shutting_down"
 
 
 async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
-    model = Slow()
+    model = GatedModel()
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
     waited_for = asyncio.create_task(refusal(served.endpoint_for("t"), "a", conversation=conversation))
-    await model.asked.wait()
+    await model.request_received.wait()
     await left_in_the_middle(served, background=True)
 
     await served.aclose(grace_s=0)
@@ -407,7 +417,7 @@ async def test_a_dead_replicas_runs_are_marked_failed_for_every_tenant(store: St
 
 
 async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> None:
-    model = Slow()
+    model = GatedModel()
     here, there = service(store, model), service(store)
     await left_in_the_middle(here, background=True)
     await there.sweep()
@@ -419,7 +429,7 @@ async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> No
 async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> None:
     store, clock = MemoryStore(), FixedClock()
     served = EmbeddedService(
-        store, ready(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s={"short": 3600.0}.get
+        store, open_gated_model(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s={"short": 3600.0}.get
     )
     short, long = [(await ask(served.endpoint_for(tenant), "a"))["id"] for tenant in ("short", "long")]
     clock.advance(4000)
@@ -455,7 +465,7 @@ async def test_who_has_which_models_is_asked_once_a_minute(store: Store) -> None
         asked.append(clock.now())
         return [{"id": f"model-{len(asked)}"}]
 
-    served = EmbeddedService(store, ready(), clock, random_id, fetch_models=listed, options=SERVED)
+    served = EmbeddedService(store, open_gated_model(), clock, random_id, fetch_models=listed, options=SERVED)
     assert [(await served.list_models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
     clock.advance(61)
     assert (await served.list_models())[0]["id"] == "model-2"
@@ -469,8 +479,8 @@ THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{
 async def test_reasoning_has_the_names_of_the_package_or_of_the_specification(store: Store, background: bool) -> None:
     kinds = {}
     for name, renamed in (("openai", {}), ("specification", SPECIFICATION_EVENT_NAMES)):
-        model = Slow(first=THOUGHT)
-        model.go_on.set()
+        model = GatedModel(first=THOUGHT)
+        model.gate.set()
         served = service(store.for_tenant(name), model, manner=replace(SERVED, event_names=renamed))
         got = await events(served.endpoint_for(name), "a", background=background)
         kinds[name] = {event["type"] for event in got if "reasoning" in event["type"]}
@@ -489,7 +499,7 @@ STATEFUL: list[tuple[dict[str, object], str]] = [
     ({"conversation": "conv_1"}, "conversation"),
     ({"store": True}, "store"),
     ({"background": True}, "background"),
-    ({"input": [user("a"), {"type": "item_reference", "id": "msg_1"}]}, "input[1]"),
+    ({"input": [user_item("a"), {"type": "item_reference", "id": "msg_1"}]}, "input[1]"),
 ]
 
 
@@ -497,12 +507,12 @@ STATEFUL: list[tuple[dict[str, object], str]] = [
 async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name(
     body: dict[str, object], param: str
 ) -> None:
-    model = ready()
+    model = open_gated_model()
     served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
     wrong = await refusal(served.endpoint_for("t"), **{"said": "a", **body} if "input" not in body else body)
-    assert told(wrong) == ("unsupported_parameter", 400, param)
+    assert error_fields(wrong) == ("unsupported_parameter", 400, param)
     assert "keeps no state" in wrong.message
-    assert model.asks == []
+    assert model.requests == []
     await served.aclose()
 
 
@@ -526,12 +536,12 @@ async def test_without_a_store_there_are_no_conversations() -> None:
     served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
     with pytest.raises(RequestRefused, match="keeps no state") as wrong:
         await served.endpoint_for("t").create_conversation()
-    assert told(wrong.value) == ("unsupported_parameter", 400, "conversation")
+    assert error_fields(wrong.value) == ("unsupported_parameter", 400, "conversation")
     await served.aclose()
 
 
 async def test_without_a_store_a_connection_still_goes_on_from_its_last_response() -> None:
-    model = ready()
+    model = open_gated_model()
     served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
     connection = served.endpoint_for("t").connect()
     async with aclosing(connection.create({"model": MODEL, "input": "a"})) as answer:
@@ -540,14 +550,16 @@ async def test_without_a_store_a_connection_still_goes_on_from_its_last_response
     async with aclosing(connection.create(body)) as answer:
         *_, last = [event async for event in answer]
     assert last["type"] == "response.completed"
-    assert texts(model.asks[1].input) == ["a", "one two", "b"]
+    assert texts(model.requests[1].input) == ["a", "one two", "b"]
     await served.aclose()
 
 
 async def test_what_is_kept_for_a_minute_goes_within_seconds_and_for_a_day_within_an_hour() -> None:
     store, clock = MemoryStore(), FixedClock()
     ttls = {"minute": 60.0, "day": 86_400.0}.get
-    served = EmbeddedService(store, ready(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s=ttls)
+    served = EmbeddedService(
+        store, open_gated_model(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s=ttls
+    )
     await served.sweep(0)
     minute, day = [(await ask(served.endpoint_for(tenant), "a"))["id"] for tenant in ("minute", "day")]
     await served.sweep(1)

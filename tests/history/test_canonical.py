@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from convo.errors import NotCanonical
 from convo.history.canonical import digest, item_hash, normalize_item
 from convo.history.items import Item, Json, assistant_message, user_message
-from tests.history.arbitrary import ITEMS, JSON
+from tests.history.json_strategies import ITEMS, JSON
 
 PART = {"type": "output_text", "text": "hello"}
 FOUR_FORMS: dict[str, Item] = {

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.history.items import Item, assistant_message, item_preview, item_text, searchable_text, user_message
-from tests.history.arbitrary import ITEMS
+from tests.history.json_strategies import ITEMS
 
 CALL = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
 READ: dict[str, tuple[Item, str]] = {

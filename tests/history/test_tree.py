@@ -10,7 +10,7 @@ from convo.errors import Conflict
 from convo.history.canonical import item_hash
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.tree import Path, child_key, common_prefix_length, first_difference, is_same_item, root_key
-from tests.history.arbitrary import ITEMS
+from tests.history.json_strategies import ITEMS
 
 HISTORIES = st.lists(ITEMS, max_size=8)
 FEW = st.lists(

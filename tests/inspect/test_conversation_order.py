@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from convo.history.records import Strategy
 from convo.inspect.tree import order_by_conversation
-from tests.inspect.built import Talk
+from tests.inspect.conversation_builder import ConversationBuilder
 
 
-def conversation() -> Talk:
+def conversation() -> ConversationBuilder:
     """Three turns in one list; nobody recorded who went on from whom."""
-    talk = Talk(Strategy.CONVERSATION)
+    talk = ConversationBuilder(Strategy.CONVERSATION)
     talk.turn("resp_1", "a", "b")
     talk.turn("resp_2", "c", "d", after="resp_1")
     talk.turn("resp_3", "e", "f", after="resp_2")
@@ -17,8 +17,8 @@ def conversation() -> Talk:
     return talk
 
 
-def parents(talk: Talk) -> list[tuple[str, str | None]]:
-    return [(link.id, link.parent_id) for link in order_by_conversation(talk.links, talk.known("resp_3").path_index)]
+def parents(talk: ConversationBuilder) -> list[tuple[str, str | None]]:
+    return [(link.id, link.parent_id) for link in order_by_conversation(talk.links, talk.view("resp_3").path_index)]
 
 
 def test_each_goes_on_from_the_answer_before_it_in_the_list() -> None:

@@ -6,7 +6,7 @@ from convo.config.sections import Price
 from convo.history.records import Strategy
 from convo.inspect.view import link_cost_usd, sum_link_usage
 from convo.usage.counting import Usage
-from tests.inspect.built import USAGE, Talk
+from tests.inspect.conversation_builder import USAGE, ConversationBuilder
 
 OWN = {"scripted/echo": Price(1.0, 10.0, 0.5)}
 
@@ -15,8 +15,8 @@ def used(input_: int, output: int) -> dict[str, int]:
     return {"input_tokens": input_, "output_tokens": output}
 
 
-def talk(strategy: Strategy = Strategy.CHAIN) -> Talk:
-    built = Talk(strategy)
+def talk(strategy: Strategy = Strategy.CHAIN) -> ConversationBuilder:
+    built = ConversationBuilder(strategy)
     built.turn("resp_1", "one", "first", usage=used(100, 10), model="scripted/echo")
     built.turn("resp_2", "two", "second", after="resp_1", usage=used(150, 20), model="scripted/echo")
     built.turn("resp_3", "three", "third", after="resp_2", usage=used(200, 30), model="scripted/echo")
@@ -53,7 +53,7 @@ def test_one_price_that_is_not_known_leaves_the_sum_open_and_not_the_others() ->
 
 
 def test_requests_that_said_nothing_count_for_nothing() -> None:
-    built = Talk()
+    built = ConversationBuilder()
     built.turn("resp_1", "one", "first", usage=None)
     assert sum_link_usage(built.links, OWN) is None
     assert link_cost_usd(built.links[0], OWN) is None

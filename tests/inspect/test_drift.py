@@ -3,7 +3,7 @@
 import pytest
 
 from convo.inspect.diff import describe_drift
-from tests.inspect.built import said
+from tests.inspect.conversation_builder import alternating_messages
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,10 @@ from tests.inspect.built import said
     ],
 )
 def test_the_first_difference_is_said_in_a_sentence(ours: list[str], theirs: list[str], sentence: str) -> None:
-    assert describe_drift(said(*ours), said(*theirs), "the file") == sentence
+    assert describe_drift(alternating_messages(*ours), alternating_messages(*theirs), "the file") == sentence
 
 
 def test_an_item_in_another_form_is_no_difference() -> None:
-    assert describe_drift(said("a"), [{"role": "user", "content": "a", "id": "msg_1"}], "the file") == ""
+    assert (
+        describe_drift(alternating_messages("a"), [{"role": "user", "content": "a", "id": "msg_1"}], "the file") == ""
+    )

@@ -4,13 +4,13 @@ import json
 
 from convo.history.records import Scope, Strategy
 from convo.inspect.serialize import MAX_INLINE_PATH_KEYS, conversation_to_json
-from tests.inspect.built import BEGUN, USAGE, Talk, chain, keys
+from tests.inspect.conversation_builder import START_TIME, USAGE, ConversationBuilder, build_chain, keys
 
 
 def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
-    talk = chain(2)
+    talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
-    known = talk.known("resp_2")
+    known = talk.view("resp_2")
     path, fork = talk.paths["resp_2"], talk.paths["resp_b"]
 
     assert conversation_to_json(known) == {
@@ -27,7 +27,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
                 "model": "local/demo",
                 "provider": "local",
                 "status": "completed",
-                "created_at": BEGUN,
+                "created_at": START_TIME,
                 "sent": keys(path, 1),
                 "saw": keys(path, 1),
                 "output": keys(path, 2),
@@ -42,7 +42,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
                 "model": "local/demo",
                 "provider": "local",
                 "status": "completed",
-                "created_at": BEGUN + 60,
+                "created_at": START_TIME + 60,
                 "sent": keys(path, 3),
                 "saw": keys(path, 1, 2, 3),
                 "output": keys(path, 4),
@@ -57,7 +57,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
                 "model": "local/demo",
                 "provider": "local",
                 "status": "completed",
-                "created_at": BEGUN + 120,
+                "created_at": START_TIME + 120,
                 "sent": keys(fork, 3),
                 "saw": keys(fork, 1, 2, 3),
                 "output": keys(fork, 4),
@@ -70,23 +70,23 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
 
 
 def test_children_are_null_where_nobody_can_tell() -> None:
-    shape = conversation_to_json(chain(2).known("resp_2", has_all_forks=False))
+    shape = conversation_to_json(build_chain(2).view("resp_2", has_all_forks=False))
     assert [link["children"] for link in shape["links"]] == [None, None]
 
 
 def test_an_endpoint_elsewhere_is_named_with_its_organisation_and_project() -> None:
     scope = Scope("https://api.example.com/v1", "org", "proj")
     assert (
-        conversation_to_json(chain(1).known("resp_1", scope=scope))["endpoint"]
+        conversation_to_json(build_chain(1).view("resp_1", scope=scope))["endpoint"]
         == "https://api.example.com/v1 (org, proj)"
     )
-    assert conversation_to_json(chain(1).known("resp_1", scope=None))["endpoint"] is None
+    assert conversation_to_json(build_chain(1).view("resp_1", scope=None))["endpoint"] is None
 
 
 def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> None:
     turns = MAX_INLINE_PATH_KEYS // 2 + 2
-    talk = chain(turns)
-    shape = conversation_to_json(talk.known(f"resp_{turns}"))
+    talk = build_chain(turns)
+    shape = conversation_to_json(talk.view(f"resp_{turns}"))
     path = talk.paths[f"resp_{turns}"]
     last = shape["links"][-1]
 
@@ -100,23 +100,23 @@ def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> N
 
 
 def test_a_short_history_needs_no_parents() -> None:
-    assert "parents" not in conversation_to_json(chain(3).known("resp_3"))
+    assert "parents" not in conversation_to_json(build_chain(3).view("resp_3"))
 
 
 def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> None:
     def size(turns: int) -> int:
-        talk = Talk(Strategy.SESSION)
+        talk = ConversationBuilder(Strategy.SESSION)
         for number in range(1, turns + 1):
             talk.turn(f"resp_{number}", "question", "answer", after=f"resp_{number - 1}" if number > 1 else None)
-        return len(json.dumps(conversation_to_json(talk.known(f"resp_{turns}"))))
+        return len(json.dumps(conversation_to_json(talk.view(f"resp_{turns}"))))
 
     assert size(800) < 2.2 * size(400)
 
 
 def test_a_link_whose_history_lost_an_item_names_only_its_end() -> None:
-    talk = chain(1)
-    known = talk.known(None)
-    empty = conversation_to_json(talk.known(None, path_index=type(known.path_index)(known.path.root)))
+    talk = build_chain(1)
+    known = talk.view(None)
+    empty = conversation_to_json(talk.view(None, path_index=type(known.path_index)(known.path.root)))
     link = empty["links"][0]
     assert link["saw"] == link["sent"] == {"through": talk.links[0].input_head}
     assert link["output"] == []

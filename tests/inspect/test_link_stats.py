@@ -7,11 +7,11 @@ from convo.history.records import Strategy
 from convo.history.tree import Path
 from convo.inspect.view import PathIndex, compute_link_stats
 from convo.usage.counting import Usage, estimate_tokens
-from tests.inspect.built import ROOT, Talk, chain
+from tests.inspect.conversation_builder import ROOT, ConversationBuilder, build_chain
 
 
 def test_a_chain_sends_what_its_endpoint_lacks_and_the_model_sees_all_of_it() -> None:
-    known = chain(3).known("resp_3")
+    known = build_chain(3).view("resp_3")
     was = compute_link_stats(known.links[2], known.path_index)
     assert (was.sent_count, was.input_count, was.is_full_history) == (1, 5, False)
     assert was.sent_tokens == estimate_tokens(user_message("question 3"))
@@ -19,47 +19,47 @@ def test_a_chain_sends_what_its_endpoint_lacks_and_the_model_sees_all_of_it() ->
 
 
 def test_a_session_sends_everything_that_the_model_sees() -> None:
-    talk = Talk(Strategy.SESSION)
+    talk = ConversationBuilder(Strategy.SESSION)
     talk.turn("resp_1", "one", "two")
     path = talk.turn("resp_2", "three", "four", after="resp_1")
-    known = talk.known("resp_2")
+    known = talk.view("resp_2")
     was = compute_link_stats(known.links[1], known.path_index)
     assert (was.sent_count, was.input_count, was.is_full_history) == (3, 3, True)
     assert was.sent_tokens == sum(map(estimate_tokens, path.items[:3]))
 
 
 def test_the_first_request_of_a_chain_holds_everything() -> None:
-    known = chain(1).known("resp_1")
+    known = build_chain(1).view("resp_1")
     assert compute_link_stats(known.links[0], known.path_index).is_full_history
 
 
 def test_the_first_words_are_of_the_last_item_seen_and_of_the_answer() -> None:
-    known = chain(2).known("resp_2")
+    known = build_chain(2).view("resp_2")
     was = compute_link_stats(known.links[1], known.path_index)
     assert (was.input_preview, was.output_preview) == ("question 2", "answer 2")
 
 
 def test_a_failure_says_its_error_where_the_answer_would_be() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("try_1", "hi", None, error={"code": "rate_limit_exceeded", "message": "slow down"})
-    known = talk.known("try_1")
+    known = talk.view("try_1")
     was = compute_link_stats(known.links[0], known.path_index)
     assert (was.input_preview, was.output_preview, was.usage) == ("hi", "slow down", None)
 
 
 def test_an_answer_of_a_call_alone_is_named_by_the_call() -> None:
-    talk = chain(1)
+    talk = build_chain(1)
     saw = Path(ROOT).append([user_message("weather?")])
     head = saw.append([{"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}])
     talk.paths["resp_1"] = head
     talk.turn("resp_1", "weather?", None, input_head=saw.head, head=head.head, status="completed")
-    known = talk.known(None, path_index=_places(head))
+    known = talk.view(None, path_index=_places(head))
     assert compute_link_stats(talk.links[-1], known.path_index).output_preview == "[function_call] weather"
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_what_is_not_known_is_left_open(strategy: Strategy) -> None:
-    talk = Talk(strategy)
+    talk = ConversationBuilder(strategy)
     talk.turn("resp_1", "hi", "there")
     was = compute_link_stats(talk.links[0], PathIndex(ROOT))
     assert (was.sent_count, was.input_count, was.sent_tokens, was.input_preview, was.is_full_history) == (

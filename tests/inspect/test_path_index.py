@@ -6,18 +6,18 @@ from convo.history.items import user_message
 from convo.history.tree import Path
 from convo.inspect.view import PathIndex
 from convo.usage.counting import estimate_tokens
-from tests.inspect.built import ROOT, keys, said
+from tests.inspect.conversation_builder import ROOT, alternating_messages, keys
 
 
 def test_a_place_knows_how_many_items_lead_to_it() -> None:
-    path = Path(ROOT).append(said("a", "b", "c"))
+    path = Path(ROOT).append(alternating_messages("a", "b", "c"))
     places = PathIndex(ROOT)
     places.add(path)
     assert [places.depth(key) for key in (ROOT, *path.keys)] == [0, 1, 2, 3]
 
 
 def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
-    path = Path(ROOT).append(said("a", "b", "c"))
+    path = Path(ROOT).append(alternating_messages("a", "b", "c"))
     places = PathIndex(ROOT)
     places.add(path)
     assert places.last_keys(path.head, 2) == keys(path, 2, 3)
@@ -26,7 +26,7 @@ def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
 
 
 def test_a_fork_adds_only_what_is_new() -> None:
-    path = Path(ROOT).append(said("a", "b", "c"))
+    path = Path(ROOT).append(alternating_messages("a", "b", "c"))
     fork = path.first(2).append([user_message("d")])
     places = PathIndex(ROOT)
     places.add(path)
@@ -36,7 +36,7 @@ def test_a_fork_adds_only_what_is_new() -> None:
 
 
 def test_tokens_add_up_along_a_path() -> None:
-    items = said("a", "much longer than one letter")
+    items = alternating_messages("a", "much longer than one letter")
     path = Path(ROOT).append(items)
     places = PathIndex(ROOT)
     places.add(path)
@@ -45,7 +45,7 @@ def test_tokens_add_up_along_a_path() -> None:
 
 
 def test_a_place_that_was_never_added_is_not_there() -> None:
-    path = Path(ROOT).append(said("a"))
+    path = Path(ROOT).append(alternating_messages("a"))
     places = PathIndex(ROOT)
     assert ROOT in places
     assert path.head not in places

@@ -14,7 +14,7 @@ from convo.errors import InputFault
 from convo.history.items import Item, assistant_message, get_call_id, user_message
 from convo.inspect.redaction import RedactionResult, count_replacements, redact_document
 from convo.inspect.serialize import ConversationDocument
-from tests.history.arbitrary import ITEMS
+from tests.history.json_strategies import ITEMS
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq\nQ8z\n-----END RSA PRIVATE KEY-----"
 

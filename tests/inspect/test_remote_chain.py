@@ -6,7 +6,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Scope, Strategy
 from convo.inspect.tree import build_remote_chain
 from convo.inspect.view import compute_link_stats
-from tests.inspect.built import ROOT
+from tests.inspect.conversation_builder import ROOT
 
 THERE = Scope("https://api.example.com/v1")
 

@@ -1,7 +1,7 @@
 """Where the tokens of a request came from, as cells of a bar."""
 
 from convo.inspect.view import ChartCell, InputTokenShare, compute_link_stats, input_token_share, max_input_tokens
-from tests.inspect.built import Talk, chain
+from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
 def drawn(cells: tuple[ChartCell, ...]) -> str:
@@ -20,15 +20,15 @@ def test_a_bar_is_as_long_as_its_request_was_beside_the_longest() -> None:
 
 
 def test_a_request_whose_usage_nobody_told_has_no_bar() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("resp_1", "hi", "hello", usage=None)
-    known = talk.known("resp_1")
+    known = talk.view("resp_1")
     assert input_token_share(compute_link_stats(known.links[0], known.path_index)) == InputTokenShare()
     assert (InputTokenShare().to_cells(10, 100), max_input_tokens([InputTokenShare()])) == ((), 0)
 
 
 def test_a_request_that_held_everything_sent_all_that_was_seen() -> None:
-    known = chain(2).known("resp_2")
+    known = build_chain(2).view("resp_2")
     first, second = (input_token_share(compute_link_stats(link, known.path_index)) for link in known.links)
     assert (first.input_tokens, first.sent_tokens, first.cached_tokens) == (12, 12, 4)
     assert (second.input_tokens, second.sent_tokens, second.cached_tokens) == (12, 7, 4)

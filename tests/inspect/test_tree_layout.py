@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.inspect.tree import children_by_parent, iter_link_rows
-from tests.inspect.built import Talk, chain
+from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
-def drawn(talk: Talk, head: str | None) -> list[str]:
+def drawn(talk: ConversationBuilder, head: str | None) -> list[str]:
     """Each row as "> > id", one mark for every step to the right, "+" where it steps aside."""
     return [
         "> " * row.depth + ("+" if row.starts_branch else "") + row.link.id for row in iter_link_rows(talk.links, head)
@@ -15,14 +15,14 @@ def drawn(talk: Talk, head: str | None) -> list[str]:
 
 
 def test_a_chain_goes_straight_down_however_long_it_is() -> None:
-    talk = chain(5_000)
+    talk = build_chain(5_000)
     found = list(iter_link_rows(talk.links, "resp_5000"))
     assert [row.link for row in found] == talk.links
     assert {row.depth for row in found} == {0}
 
 
 def test_the_line_to_the_head_stays_straight_and_the_other_steps_aside_before_it() -> None:
-    talk = chain(2)
+    talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     talk.turn("resp_b2", "on", "and on", after="resp_b")
     assert drawn(talk, "resp_2") == ["resp_1", "> +resp_b", "> resp_b2", "resp_2"]
@@ -30,13 +30,13 @@ def test_the_line_to_the_head_stays_straight_and_the_other_steps_aside_before_it
 
 
 def test_without_a_head_the_newest_line_is_straight() -> None:
-    talk = chain(2)
+    talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     assert drawn(talk, None) == ["resp_1", "> +resp_2", "resp_b"]
 
 
 def test_fifty_retries_in_a_row_are_one_step_deep() -> None:
-    talk = chain(1)
+    talk = build_chain(1)
     last = "resp_1"
     for number in range(50):
         talk.turn(f"try_{number}", "again", None, after=last)
@@ -47,7 +47,7 @@ def test_fifty_retries_in_a_row_are_one_step_deep() -> None:
 
 
 def test_a_fork_within_a_fork_is_two_steps_deep() -> None:
-    talk = chain(2)
+    talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     talk.turn("resp_c", "inner", "left", after="resp_b")
     talk.turn("resp_d", "inner", "right", after="resp_b")
@@ -55,7 +55,7 @@ def test_a_fork_within_a_fork_is_two_steps_deep() -> None:
 
 
 def test_conversations_that_begin_several_times_are_all_drawn() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("try_1", "hi", None)
     talk.turn("try_2", "hi", None)
     talk.turn("resp_1", "hi", "there")
@@ -63,7 +63,7 @@ def test_conversations_that_begin_several_times_are_all_drawn() -> None:
 
 
 def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
-    talk = chain(3)
+    talk = build_chain(3)
     talk.links.pop(0)
     assert drawn(talk, "resp_3") == ["resp_2", "resp_3"]
     assert [link.id for link in children_by_parent(talk.links)[None]] == ["resp_2"]
@@ -72,7 +72,7 @@ def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
 @given(some.lists(some.integers(0, 30), max_size=30), some.integers(0, 30))
 def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(after: list[int], at: int) -> None:
     """Link number n goes on from one of those before it, or from none."""
-    talk = Talk()
+    talk = ConversationBuilder()
     for number, before in enumerate(after):
         parent = f"resp_{before % (number + 1) - 1}" if before % (number + 1) else None
         talk.turn(f"resp_{number}", "hi", "ho", after=parent)

@@ -7,13 +7,13 @@ from itertools import count
 import pytest
 
 from convo.chat import view_loader
-from tests.hostile import JSON, Hostile, hostile
-from tests.running import Convo
+from tests.command_runner import Convo
+from tests.hostile_server import JSON, HostileServer, run_hostile_server
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile]:
-    with hostile() as server:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
+    with run_hostile_server() as server:
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
         yield server
@@ -31,7 +31,7 @@ def page(*ids: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("ids", [("msg_1", "msg_2"), ("msg_1",)])
 def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
-    server: Hostile, convo: Convo, ids: tuple[str, ...]
+    server: HostileServer, convo: Convo, ids: tuple[str, ...]
 ) -> None:
     server.answers = lambda request: whole(
         page(*ids) if "/items" in request else {"id": "conv_1", "object": "conversation", "created_at": 1}
@@ -41,11 +41,11 @@ def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
 
     assert got.exit == 1
     assert "the server's list of items does not end" in got.err
-    assert len(server.asked) <= 4
+    assert len(server.request_lines) <= 4
 
 
 def test_a_chain_that_names_another_response_before_each_is_read_to_a_limit(
-    server: Hostile, convo: Convo, monkeypatch: pytest.MonkeyPatch
+    server: HostileServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_loader, "MAX_CHAIN_RESPONSES", 5)
     numbers = count(2)
@@ -67,4 +67,4 @@ def test_a_chain_that_names_another_response_before_each_is_read_to_a_limit(
 
     assert got.exit == 0
     assert "longer than 5 responses" in got.out + got.err
-    assert len(server.asked) <= 7
+    assert len(server.request_lines) <= 7

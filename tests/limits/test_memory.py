@@ -22,14 +22,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.hostile import Hostile, hostile
-from tests.limits.upstreams import FORMS, ten
+from tests.hostile_server import HostileServer, run_hostile_server
+from tests.limits.endless_answers import FORMS, endless_answers
 
 MOST_MB = 200
 P99_S = 0.1
 P99_WHILE_TESTS_RUN_S = 1.0
 """Beside tests that take both cores a request waits for its turn of them, too."""
-KINDS = tuple(ten(Hostile(""), "chat"))
+KINDS = tuple(endless_answers(HostileServer(""), "chat"))
 
 SMALL = {"answer_bytes": 2**23, "output_bytes": 2**17, "event_bytes": 2**20, "idle_s": 3, "answer_s": 20}
 """For a test that is to be quick."""
@@ -39,7 +39,7 @@ DEFAULT = {"idle_s": 20, "answer_s": 400}
 
 
 @contextmanager
-def process(folder: Path, limits: dict[str, Any], server: Hostile, api: str, *argv: str) -> Iterator[Any]:
+def process(folder: Path, limits: dict[str, Any], server: HostileServer, api: str, *argv: str) -> Iterator[Any]:
     """`convo ARGV` with these limits and the provider `far`, started cold."""
     lines = ["[providers.far]", f'api = "{api}"', f'base_url = "{server.url}"', 'key_env = "FAR_KEY"', "[limits]"]
     file = folder / "limits.toml"
@@ -112,14 +112,14 @@ async def all_at_once(url: str) -> tuple[dict[str, tuple[str, str, float]], list
 
 
 @contextmanager
-def in_a_process(api: str) -> Iterator[Hostile]:
+def in_a_process(api: str) -> Iterator[HostileServer]:
     """A hostile server in a process of its own: its threads take no time from the clients that measure."""
     place = socket.create_server(("127.0.0.1", 0))
-    server = Hostile(f"http://127.0.0.1:{place.getsockname()[1]}/v1")
+    server = HostileServer(f"http://127.0.0.1:{place.getsockname()[1]}/v1")
 
     def answer(request: str) -> Iterator[bytes]:
         kind = next(kind for kind in KINDS if re.search(rf'"model": ?"{kind}"', request))
-        return ten(server, api)[kind]()
+        return endless_answers(server, api)[kind]()
 
     server.answers = answer
     serving = multiprocessing.get_context("fork").Process(target=server.serve, args=(place,), daemon=True)
@@ -170,8 +170,8 @@ def test_ten_hostile_servers_cost_serve_little_at_the_limits_that_hold_by_defaul
 
 
 def chat_one(folder: Path, limits: dict[str, Any], api: str, kind: str) -> None:
-    with hostile() as server:
-        server.answers = lambda _: ten(server, "responses" if api == "remote" else api)[kind]()
+    with run_hostile_server() as server:
+        server.answers = lambda _: endless_answers(server, "responses" if api == "remote" else api)[kind]()
         model = "openai/m" if api == "remote" else "far/m"
         given = "chat" if api == "remote" else api
         began, peak = monotonic(), 0.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.hostile import Hostile, hostile, repeated
-from tests.limits.upstreams import FORMS, begun_then, deltas, dripping, ten
-from tests.running import Convo
-from tests.server.server import Served, serving_at
+from tests.command_runner import Convo
+from tests.hostile_server import HostileServer, repeat_piece, run_hostile_server
+from tests.limits.endless_answers import FORMS, endless_answers, endless_deltas, slow_drip, started_then
+from tests.server.gateway import RunningGateway, run_gateway
 
 SMALL = {
     "answer_bytes": 4 * 2**20,
@@ -32,43 +32,45 @@ def imported() -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[Hostile]:
-    with hostile() as server:
+def server() -> Iterator[HostileServer]:
+    with run_hostile_server() as server:
         yield server
 
 
-def toml(server: Hostile, api: str, limits: dict[str, Any]) -> str:
+def toml(server: HostileServer, api: str, limits: dict[str, Any]) -> str:
     lines = [f'[providers.far]\napi = "{api}"\nbase_url = "{server.url}"\nkey_env = "FAR_KEY"', "[limits]"]
     return "\n".join([*lines, *(f"{name} = {value}" for name, value in limits.items())])
 
 
 @pytest.fixture
-def serve(server: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
+def serve(
+    server: HostileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., RunningGateway]]:
     """A gateway in front of the server, with limits; it ends with its test."""
     from contextlib import ExitStack
 
     monkeypatch.setenv("FAR_KEY", "test-key")
     with ExitStack() as running:
 
-        def start(api: str, **limits: Any) -> Served:
+        def start(api: str, **limits: Any) -> RunningGateway:
             more = toml(server, api, {**SMALL, **limits})
-            return running.enter_context(serving_at(tmp_path / "served", toml=more))
+            return running.enter_context(run_gateway(tmp_path / "served", toml=more))
 
         yield start
 
 
 LONG: dict[str, tuple[Callable[[str], Iterator[bytes]], dict[str, Any], str]] = {
-    "deltas": (deltas, {}, "output_bytes"),
-    "arguments": (lambda api: deltas(api, arguments=True), {}, "output_bytes"),
-    "events": (deltas, {"output_bytes": 2**20, "answer_events": 50}, "answer_events"),
-    "comments": (lambda api: begun_then(api, repeated(b": still here\n\n")), {"idle_s": 30}, "answer_bytes"),
-    "a line": (lambda api: begun_then(api, repeated(b"data: xxx", head=b"")), {}, "event_bytes"),
+    "deltas": (endless_deltas, {}, "output_bytes"),
+    "arguments": (lambda api: endless_deltas(api, arguments=True), {}, "output_bytes"),
+    "events": (endless_deltas, {"output_bytes": 2**20, "answer_events": 50}, "answer_events"),
+    "comments": (lambda api: started_then(api, repeat_piece(b": still here\n\n")), {"idle_s": 30}, "answer_bytes"),
+    "a line": (lambda api: started_then(api, repeat_piece(b"data: xxx", head=b"")), {}, "event_bytes"),
 }
 
 
 @pytest.mark.parametrize("api", FORMS)
 @pytest.mark.parametrize("kind", LONG)
-def test_a_limit_of_size_makes_an_answer_incomplete(server: Hostile, serve: Any, api: str, kind: str) -> None:
+def test_a_limit_of_size_makes_an_answer_incomplete(server: HostileServer, serve: Any, api: str, kind: str) -> None:
     answers, limits, limit = LONG[kind]
     server.answers = lambda _: answers(api)
     served = serve(api, **limits)
@@ -89,8 +91,8 @@ def test_a_limit_of_size_makes_an_answer_incomplete(server: Hostile, serve: Any,
 
 @pytest.mark.parametrize("api", FORMS)
 @pytest.mark.parametrize("limit", ["idle_s", "answer_s"])
-def test_a_limit_of_time_makes_an_answer_fail(server: Hostile, serve: Any, api: str, limit: str) -> None:
-    server.answers = lambda _: dripping(server, api)
+def test_a_limit_of_time_makes_an_answer_fail(server: HostileServer, serve: Any, api: str, limit: str) -> None:
+    server.answers = lambda _: slow_drip(server, api)
     served = serve(api, **{"idle_s": 30, "answer_s": 30, limit: 0.6})
 
     answer = served.ask({"model": "far/m", "input": "hi"})
@@ -106,11 +108,13 @@ def test_a_limit_of_time_makes_an_answer_fail(server: Hostile, serve: Any, api: 
 
 
 @pytest.mark.parametrize("kind", ["line", "body", "gzip bomb", "slow drip"])
-def test_an_answer_that_never_begins_is_refused_with_the_limits_name(server: Hostile, serve: Any, kind: str) -> None:
+def test_an_answer_that_never_begins_is_refused_with_the_limits_name(
+    server: HostileServer, serve: Any, kind: str
+) -> None:
     if kind == "slow drip":
         server.answers = lambda _: repeated_slowly(server)
     else:
-        server.answers = lambda _: ten(server, "chat")[kind]()
+        server.answers = lambda _: endless_answers(server, "chat")[kind]()
     served = serve("chat")
 
     answer = served.ask({"model": "far/m", "input": "hi"})
@@ -122,7 +126,7 @@ def test_an_answer_that_never_begins_is_refused_with_the_limits_name(server: Hos
     assert server.closed.wait(2)
 
 
-def repeated_slowly(server: Hostile) -> Iterator[bytes]:
+def repeated_slowly(server: HostileServer) -> Iterator[bytes]:
     yield b"HTTP/1.1 100 Continue\r\n\r\n"
     while True:
         server.wait(0.02)
@@ -130,8 +134,8 @@ def repeated_slowly(server: Hostile) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("api", FORMS)
-def test_endless_headers_are_no_answer(server: Hostile, serve: Any, api: str) -> None:
-    server.answers = lambda _: ten(server, api)["header"]()
+def test_endless_headers_are_no_answer(server: HostileServer, serve: Any, api: str) -> None:
+    server.answers = lambda _: endless_answers(server, api)["header"]()
 
     answer = serve(api).ask({"model": "far/m", "input": "hi"})
 
@@ -139,8 +143,8 @@ def test_endless_headers_are_no_answer(server: Hostile, serve: Any, api: str) ->
     assert server.closed.wait(2)
 
 
-def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: Hostile, serve: Any) -> None:
-    server.answers = lambda _: deltas("chat")
+def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: HostileServer, serve: Any) -> None:
+    server.answers = lambda _: endless_deltas("chat")
 
     text = serve("chat").ask({"model": "far/m", "input": "hi", "stream": True}).text
     *_, comment, last, done, _ = text.split("\n\n")
@@ -152,8 +156,8 @@ def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: Hos
     assert done == "data: [DONE]"
 
 
-def test_a_response_in_the_background_ends_at_its_limit(server: Hostile, serve: Any) -> None:
-    server.answers = lambda _: deltas("chat")
+def test_a_response_in_the_background_ends_at_its_limit(server: HostileServer, serve: Any) -> None:
+    server.answers = lambda _: endless_deltas("chat")
     served = serve("chat")
 
     begun = served.ask({"model": "far/m", "input": "hi", "background": True}).json()
@@ -166,8 +170,8 @@ def test_a_response_in_the_background_ends_at_its_limit(server: Hostile, serve: 
     assert response["output"][0]["content"][0]["text"].startswith("begun ")
 
 
-def test_a_chain_goes_on_from_an_answer_that_a_limit_ended(server: Hostile, serve: Any) -> None:
-    server.answers = lambda _: deltas("chat", arguments=True)
+def test_a_chain_goes_on_from_an_answer_that_a_limit_ended(server: HostileServer, serve: Any) -> None:
+    server.answers = lambda _: endless_deltas("chat", arguments=True)
     served = serve("chat")
     first = served.ask({"model": "far/m", "input": "hi"}).json()
 
@@ -180,7 +184,7 @@ def test_a_chain_goes_on_from_an_answer_that_a_limit_ended(server: Hostile, serv
 
 
 @pytest.fixture
-def chat(server: Hostile, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def chat(server: HostileServer, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`chat(api, "--session", "hi")` asks the server with small limits; `limits` change them."""
     monkeypatch.setenv("FAR_KEY", "test-key")
     for name, value in server.environ.items():
@@ -200,9 +204,9 @@ def chat(server: Hostile, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("api", ["chat", "anthropic", "remote"])
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
 def test_a_chat_names_the_limit_and_ends_with_one(
-    server: Hostile, chat: Any, convo: Convo, api: str, owner: str
+    server: HostileServer, chat: Any, convo: Convo, api: str, owner: str
 ) -> None:
-    server.answers = lambda _: deltas("responses" if api == "remote" else api)
+    server.answers = lambda _: endless_deltas("responses" if api == "remote" else api)
 
     got = chat(api, owner, "hi")
 
@@ -220,9 +224,9 @@ def test_a_chat_names_the_limit_and_ends_with_one(
 
 @pytest.mark.parametrize("api", ["chat", "remote"])
 def test_a_chat_that_waits_too_long_fails_with_the_limits_name(
-    server: Hostile, chat: Any, convo: Convo, api: str
+    server: HostileServer, chat: Any, convo: Convo, api: str
 ) -> None:
-    server.answers = lambda _: dripping(server, "responses" if api == "remote" else api)
+    server.answers = lambda _: slow_drip(server, "responses" if api == "remote" else api)
 
     got = chat(api, "--session", "hi")
 
@@ -231,7 +235,7 @@ def test_a_chat_that_waits_too_long_fails_with_the_limits_name(
     assert convo("inspect", "@last", "--json").json()["links"][-1]["status"] == "failed"
 
 
-def test_a_call_that_a_limit_cut_is_never_carried_out(server: Hostile, chat: Any, tmp_path: Path) -> None:
+def test_a_call_that_a_limit_cut_is_never_carried_out(server: HostileServer, chat: Any, tmp_path: Path) -> None:
     agent = tmp_path / "agent.py"
     agent.write_text(
         "from pathlib import Path\n"
@@ -243,7 +247,7 @@ def test_a_call_that_a_limit_cut_is_never_carried_out(server: Hostile, chat: Any
         "    return 'paid'\n"
         "payer = Agent('payer', tools=[pay])\n"
     )
-    server.answers = lambda _: deltas("chat", arguments=True)
+    server.answers = lambda _: endless_deltas("chat", arguments=True)
 
     got = chat("chat", "--agent", f"{agent}:payer", "hi")
 
@@ -252,8 +256,8 @@ def test_a_call_that_a_limit_cut_is_never_carried_out(server: Hostile, chat: Any
     assert not Path("paid").exists()
 
 
-def test_a_list_of_models_without_end_is_passed_over(server: Hostile, serve: Any) -> None:
-    server.answers = lambda _: repeated(b'{"id": "m"},', head=b"HTTP/1.1 200 OK\r\n\r\n" + b'{"data": [')
+def test_a_list_of_models_without_end_is_passed_over(server: HostileServer, serve: Any) -> None:
+    server.answers = lambda _: repeat_piece(b'{"id": "m"},', head=b"HTTP/1.1 200 OK\r\n\r\n" + b'{"data": [')
     served = serve("chat", body_bytes=2**20)
 
     listed = served.http.get("/v1/models").json()

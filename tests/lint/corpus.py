@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 
 from convo.history.records import Strategy
 from convo.lint.model import LintView, lint_view_of_file
-from tests.lint.told import ACME, DAY_S, OPENAI, answer, call, output, thought, told, turn, unsealed, user
+from tests.lint.lint_views import (
+    ACME,
+    DAY_S,
+    OPENAI,
+    answer,
+    call,
+    make_lint_view,
+    output,
+    sealed_reasoning,
+    turn,
+    unsealed_reasoning,
+    user,
+)
 
 CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
 
@@ -48,17 +60,17 @@ CORPUS = [
     ),
     Broken(
         "a tool was interrupted and the session closed",
-        told(SESSION, turn([user()], [call()])),
+        make_lint_view(SESSION, turn([user()], [call()])),
         (("call-without-output", 1),),
     ),
     Broken(
         "a tool was interrupted on a chain, whose owner holds the call",
-        told(CHAIN, turn([user()], [answer()]), turn([user()], [call("c1"), call("c2")])),
+        make_lint_view(CHAIN, turn([user()], [answer()]), turn([user()], [call("c1"), call("c2")])),
         (("call-without-output", 3), ("call-without-output", 4)),
     ),
     Broken(
         "a tool was interrupted in a conversation, and something else was said since",
-        told(CONVERSATION, turn([user()], [call()]), waiting=[user("and now?")]),
+        make_lint_view(CONVERSATION, turn([user()], [call()]), unconfirmed=[user("and now?")]),
         (("call-without-output", 1),),
     ),
     Broken(
@@ -83,7 +95,7 @@ CORPUS = [
     ),
     Broken(
         "an output came to a chain after its call was undone",
-        told(CHAIN, turn([user()], [answer()]), waiting=[output("c9")]),
+        make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=[output("c9")]),
         (("output-without-call", 2),),
     ),
     Broken(
@@ -107,32 +119,34 @@ CORPUS = [
     # -- reasoning --------------------------------------------------------------------------------
     Broken(
         "reasoning without its follower, at the end",
-        lint_view_of_file([user(), thought()]),
+        lint_view_of_file([user(), sealed_reasoning()]),
         (("reasoning-without-follower", 1),),
     ),
     Broken(
         "two thoughts, and the answer to them was trimmed",
-        lint_view_of_file([user(), thought(1), thought(2), user("again"), answer()]),
+        lint_view_of_file([user(), sealed_reasoning(1), sealed_reasoning(2), user("again"), answer()]),
         (("reasoning-without-follower", 1), ("reasoning-without-follower", 2)),
     ),
     Broken(
         "a thought whose follower a session lost",
-        told(SESSION, turn([user()], [thought()]), turn([user()], [answer()])),
+        make_lint_view(SESSION, turn([user()], [sealed_reasoning()]), turn([user()], [answer()])),
         (("reasoning-without-follower", 1),),
     ),
     Broken(
         "an id of reasoning replayed that no longer exists",
-        lint_view_of_file([user(), unsealed(), answer(id="msg_1")]),
+        lint_view_of_file([user(), unsealed_reasoning(), answer(id="msg_1")]),
         (("reasoning-id-replayed", 1),),
     ),
     Broken(
         "an id of reasoning replayed from a response with store=false",
-        told(Strategy.REPLAY, turn([user()], [unsealed(), answer(id="msg_1")]), scope=OPENAI),
+        make_lint_view(Strategy.REPLAY, turn([user()], [unsealed_reasoning(), answer(id="msg_1")]), scope=OPENAI),
         (("reasoning-id-replayed", 1),),
     ),
     Broken(
         "an id of reasoning replayed to another organisation",
-        told(Strategy.REPLAY, turn([user()], [unsealed(), answer()], is_stored=True, scope=OPENAI), scope=ACME),
+        make_lint_view(
+            Strategy.REPLAY, turn([user()], [unsealed_reasoning(), answer()], is_stored=True, scope=OPENAI), scope=ACME
+        ),
         (("reasoning-id-replayed", 1),),
     ),
     Broken(
@@ -142,12 +156,14 @@ CORPUS = [
     ),
     Broken(
         "an empty summary was dropped",
-        lint_view_of_file([user(), {key: value for key, value in thought().items() if key != "summary"}, answer()]),
+        lint_view_of_file(
+            [user(), {key: value for key, value in sealed_reasoning().items() if key != "summary"}, answer()]
+        ),
         (("missing-summary", 1),),
     ),
     Broken(
         "a summary is null",
-        told(SESSION, turn([user()], [thought(summary=None), answer()])),
+        make_lint_view(SESSION, turn([user()], [sealed_reasoning(summary=None), answer()])),
         (("missing-summary", 1),),
     ),
     Broken(
@@ -214,7 +230,7 @@ CORPUS = [
     ),
     Broken(
         "a chain is sent what it holds",
-        told(CHAIN, turn([user()], [answer(id="msg_1")]), waiting=[answer(id="msg_1"), user()]),
+        make_lint_view(CHAIN, turn([user()], [answer(id="msg_1")]), unconfirmed=[answer(id="msg_1"), user()]),
         (("duplicate-item-id", 2),),
     ),
     Broken(
@@ -230,19 +246,21 @@ CORPUS = [
     # -- seals ------------------------------------------------------------------------------------
     Broken(
         "encrypted content replayed to another model",
-        told(SESSION, turn([user()], [thought(), answer()], model="openai/o3"), scope=OPENAI),
+        make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], model="openai/o3"), scope=OPENAI),
         (("sealed-elsewhere", 1),),
         refused=False,
     ),
     Broken(
         "encrypted content replayed to another organisation",
-        told(SESSION, turn([user()], [thought(), answer(id="msg_1")], scope=OPENAI), scope=ACME),
+        make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer(id="msg_1")], scope=OPENAI), scope=ACME),
         (("sealed-elsewhere", 1),),
         refused=False,
     ),
     Broken(
         "encrypted content replayed to another base URL, with the name of its maker in front",
-        told(SESSION, turn([user()], [thought(encrypted_content="convo1:anthropic/claude:0:x"), answer()])),
+        make_lint_view(
+            SESSION, turn([user()], [sealed_reasoning(encrypted_content="convo1:anthropic/claude:0:x"), answer()])
+        ),
         (("sealed-elsewhere", 1),),
         refused=False,
     ),
@@ -254,7 +272,7 @@ CORPUS = [
     ),
     Broken(
         "a local compaction is sent to an owner that holds the history",
-        told(CHAIN, turn([user()], [answer()]), waiting=[_compaction(), user()]),
+        make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=[_compaction(), user()]),
         (("misplaced-compaction", 2),),
     ),
     Broken(
@@ -265,7 +283,7 @@ CORPUS = [
     # -- chains -----------------------------------------------------------------------------------
     Broken(
         "store=false inside a chain",
-        told(
+        make_lint_view(
             CHAIN,
             turn([user()], [answer("one")]),
             turn([user()], [answer("two")], is_stored=False),
@@ -276,32 +294,34 @@ CORPUS = [
     ),
     Broken(
         "a chain that was never stored",
-        told(CHAIN, turn([user()], [unsealed(), answer(id="msg_1")], is_stored=False), scope=OPENAI),
+        make_lint_view(
+            CHAIN, turn([user()], [unsealed_reasoning(), answer(id="msg_1")], is_stored=False), scope=OPENAI
+        ),
         (("store-false-in-chain", 2),),
         refused=False,
     ),
     Broken(
         "an anchor past its thirty days",
-        told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S),
+        make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S),
         (("anchor-expired", 1),),
         refused=False,
     ),
     Broken(
         "an anchor that has two days left",
-        told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=28 * DAY_S),
+        make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=28 * DAY_S),
         (("anchor-expires-soon", 1),),
         refused=False,
     ),
     Broken(
         "instructions lost on a link of a chain",
-        told(CHAIN, turn([user()], [answer()], **TOLD), turn([user()], [answer()])),
+        make_lint_view(CHAIN, turn([user()], [answer()], **TOLD), turn([user()], [answer()])),
         (("instructions-absent", 3),),
         refused=False,
     ),
     # -- several at once --------------------------------------------------------------------------
     Broken(
         "an expired chain with an open call and a thought of its own",
-        told(CHAIN, turn([user()], [unsealed(), call()]), scope=OPENAI, age_s=40 * DAY_S),
+        make_lint_view(CHAIN, turn([user()], [unsealed_reasoning(), call()]), scope=OPENAI, age_s=40 * DAY_S),
         (("anchor-expired", 2), ("call-without-output", 2)),
     ),
     Broken(
@@ -309,7 +329,7 @@ CORPUS = [
         lint_view_of_file(
             [
                 {"role": "user", "content": "hi"},
-                unsealed(1),
+                unsealed_reasoning(1),
                 call("c1", arguments='{"a": [1', id="fc_1"),
                 call("c2", id="fc_1"),
                 _compaction(),

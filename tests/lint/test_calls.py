@@ -10,8 +10,8 @@ from convo.lint.calls import INTERRUPTED_MESSAGE
 from convo.lint.model import lint_view_of_file
 from convo.lint.repair import repair_for_file
 from convo.lint.rules import lint_history
-from tests.lint.told import answer, call, output, user
-from tests.running import Convo
+from tests.command_runner import Convo
+from tests.lint.lint_views import answer, call, output, user
 
 PROGRAM = {"type": "program", "call_id": "p1", "code": "look()", "fingerprint": "f"}
 ENDED = {"type": "program_output", "call_id": "p1", "result": "ok", "status": "completed"}

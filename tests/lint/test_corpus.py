@@ -18,7 +18,7 @@ from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.clock import FixedClock
-from tests.embedding import embedded
+from tests.embedded_endpoint import make_embedded_endpoint
 from tests.lint.corpus import CORPUS, Broken
 
 MODEL = "scripted/echo"
@@ -30,7 +30,7 @@ async def ask(view: LintView) -> str:
     """Say something more in `view`, whose owner is a strict endpoint; returns how that ended. raises: Refused"""
     store = MemoryStore()
     items, state = await sent(view, store)
-    endpoint = embedded(store, FixedClock(), manner=EndpointOptions(strict=True))
+    endpoint = make_embedded_endpoint(store, FixedClock(), options=EndpointOptions(strict=True))
     async with aclosing(endpoint.create({"model": MODEL, "input": [*items, user_message("go on")], **state})) as events:
         return str([event async for event in events][-1]["type"])
 

@@ -16,8 +16,20 @@ from convo.lint.calls import INTERRUPTED_MESSAGE
 from convo.lint.model import LintView, RepairChange, lint_view_of_conversation, lint_view_of_file
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import LINT_RULES, lint_history
-from tests.inspect.built import chain
-from tests.lint.told import ACME, DAY_S, OPENAI, answer, call, output, thought, told, turn, unsealed, user
+from tests.inspect.conversation_builder import build_chain
+from tests.lint.lint_views import (
+    ACME,
+    DAY_S,
+    OPENAI,
+    answer,
+    call,
+    make_lint_view,
+    output,
+    sealed_reasoning,
+    turn,
+    unsealed_reasoning,
+    user,
+)
 
 CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
 
@@ -81,7 +93,7 @@ def test_an_interrupted_call_is_closed_by_an_output_of_its_own_type(
 
 
 def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds() -> None:
-    view = told(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), waiting=[user("and now?")])
+    view = make_lint_view(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), unconfirmed=[user("and now?")])
     mended = repair_for_session(view).view
     assert (mended.strategy, mended.server_count, mended.anchor) == (CHAIN, 4, view.anchor)
     assert shape(mended.items) == [
@@ -91,12 +103,12 @@ def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds(
 
 
 def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> None:
-    view = told(
+    view = make_lint_view(
         CHAIN,
         turn([user("1")], [answer("one")]),
         turn([user("2")], [answer("two")], is_stored=False),
         turn([user("3")], [answer("three")]),
-        waiting=[user("4")],
+        unconfirmed=[user("4")],
     )
     mended = repair_for_session(view)
     assert mended.view.anchor
@@ -109,7 +121,7 @@ def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> Non
 
 
 def test_a_chain_without_a_good_anchor_is_owned_here_and_its_items_are_mended_too() -> None:
-    view = told(CHAIN, turn([user()], [thought(), call()]), scope=OPENAI, age_s=31 * DAY_S)
+    view = make_lint_view(CHAIN, turn([user()], [sealed_reasoning(), call()]), scope=OPENAI, age_s=31 * DAY_S)
     mended = repair_for_session(view)
     assert (mended.view.strategy, mended.view.server_count, mended.view.anchor) == (SESSION, 0, None)
     assert done(mended) == [("anchor-expired", "owner", None), ("call-without-output", "added", 2)]
@@ -117,22 +129,24 @@ def test_a_chain_without_a_good_anchor_is_owned_here_and_its_items_are_mended_to
 
 def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
     old = {"created_at": 1_700_000_000.0 - 29 * DAY_S}
-    view = told(CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], is_stored=False), scope=OPENAI)
+    view = make_lint_view(
+        CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], is_stored=False), scope=OPENAI
+    )
     mended = repair_for_session(view)
     assert (mended.view.strategy, len(mended.view.items)) == (SESSION, 4)
     assert done(mended) == [("store-false-in-chain", "owner", None)]
 
 
 def test_a_response_without_an_answer_is_gone_back_from() -> None:
-    talk = chain(1)
+    talk = build_chain(1)
     talk.turn("resp_2", "again", None, after="resp_1")
-    known = talk.known("resp_2")
+    known = talk.view("resp_2")
     view = lint_view_of_conversation(replace(known, confirmed_head=talk.paths["resp_1"].head), 0.0)
     assert (view.handle, view.anchor and view.anchor.id, view.server_count) == ("resp_1", "resp_1", 2)
 
 
 def test_a_conversation_is_left_to_its_endpoint_and_mended_in_the_local_store() -> None:
-    view = told(CONVERSATION, turn([user()], [thought(), call()]))
+    view = make_lint_view(CONVERSATION, turn([user()], [sealed_reasoning(), call()]))
     mended = repair_for_session(view)
     assert (mended.view.strategy, mended.view.server_count) == (SESSION, 0)
     assert done(mended) == [("", "owner", None), ("call-without-output", "added", 2)]
@@ -140,27 +154,31 @@ def test_a_conversation_is_left_to_its_endpoint_and_mended_in_the_local_store() 
 
 def test_lost_instructions_are_sent_by_the_record_from_now_on() -> None:
     lost = turn([user()], [answer()], parameters={"instructions": "Be brief."})
-    mended = repair_for_session(told(CHAIN, lost, turn([user()], [answer()])))
+    mended = repair_for_session(make_lint_view(CHAIN, lost, turn([user()], [answer()])))
     assert (mended.view.instructions, mended.view.strategy) == ("Be brief.", CHAIN)
 
 
 def test_a_copy_waits_for_nobody_so_what_somebody_decides_on_elsewhere_is_closed_in_it() -> None:
     waits = replace(
-        told(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), pending_call_ids=frozenset("ab")
+        make_lint_view(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), pending_call_ids=frozenset("ab")
     )
     assert [one.code for one in lint_history(waits)] == ["invalid-arguments"]
     assert shape(repair_for_session(waits).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
 
 
 def test_what_a_thought_led_to_stays_without_the_ids_that_would_ask_for_it() -> None:
-    view = lint_view_of_file([user(), unsealed(), call(id="fc_1"), answer(id="msg_1"), output(), answer(id="msg_2")])
+    view = lint_view_of_file(
+        [user(), unsealed_reasoning(), call(id="fc_1"), answer(id="msg_1"), output(), answer(id="msg_2")]
+    )
     mended = repair_for_file(view).view
     assert [item.get("id") for item in mended.items] == [None, None, None, None, "msg_2"]
 
 
 def test_foreign_reasoning_goes_and_a_foreign_sealed_history_is_not_thrown_away() -> None:
-    thoughts = told(SESSION, turn([user()], [thought(), answer()], scope=OPENAI), scope=ACME)
-    sealed = told(SESSION, turn([user()], [thought(), answer()], scope=OPENAI), waiting=[COMPACTION], scope=ACME)
+    thoughts = make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), scope=ACME)
+    sealed = make_lint_view(
+        SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), unconfirmed=[COMPACTION], scope=ACME
+    )
     assert shape(repair_for_session(thoughts).view.items) == ["message", "message"]
     with pytest.raises(Unrepairable) as caught:
         repair_for_session(sealed)
@@ -267,9 +285,9 @@ PIECES: list[dict[str, Any]] = [
     output("a"),
     output("b"),
     {"type": "computer_call_output", "call_id": "d", "output": {}},
-    thought(1),
-    thought(2, summary=None),
-    unsealed(3),
+    sealed_reasoning(1),
+    sealed_reasoning(2, summary=None),
+    unsealed_reasoning(3),
     {"type": "item_reference", "id": "rs_4"},
     {"type": "compaction", "encrypted_content": "convoseal1:x"},
     {"type": "compaction_trigger"},
@@ -286,7 +304,7 @@ HISTORY = some.lists(some.sampled_from(PIECES), max_size=12)
 def test_whatever_is_broken_is_clean_once_it_is_mended(
     asked: list[Item], answered: list[Item], waiting: list[Item], strategy: Strategy
 ) -> None:
-    view: LintView = told(strategy, turn([user()], [answer()]), turn(asked, answered), waiting=waiting)
+    view: LintView = make_lint_view(strategy, turn([user()], [answer()]), turn(asked, answered), unconfirmed=waiting)
     for mended in (repair_for_session(view), repair_for_file(view)):
         assert lint_history(mended.view) == ()
         assert len(mended.view.source_indexes) == len(mended.view.items)

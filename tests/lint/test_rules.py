@@ -8,18 +8,18 @@ import pytest
 from convo.history.records import Scope, Strategy
 from convo.lint.model import LintView, Severity, lint_view_of_file
 from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES, lint_history, list_unchecked_rules
-from tests.lint.told import (
+from tests.lint.lint_views import (
     ACME,
     DAY_S,
     GPT,
     OPENAI,
     answer,
     call,
+    make_lint_view,
     output,
-    thought,
-    told,
+    sealed_reasoning,
     turn,
-    unsealed,
+    unsealed_reasoning,
     user,
 )
 
@@ -40,12 +40,14 @@ RIGHT: dict[str, LintView] = {
         [output()], {"previous_response_id": "resp_1"}
     ),
     "an output for a call in a request's conversation": lint_view_of_file([output()], {"conversation": "conv_1"}),
-    "an output for a call that a chain holds": told(CHAIN, turn([user()], [call()]), waiting=[output()]),
-    "an output for a call in a conversation": told(CONVERSATION, turn([user()], [call()]), waiting=[output()]),
-    "half a call that a session does not send": told(
-        SESSION, turn([user()], [answer()]), waiting=[call(arguments='{"c', status="incomplete")]
+    "an output for a call that a chain holds": make_lint_view(CHAIN, turn([user()], [call()]), unconfirmed=[output()]),
+    "an output for a call in a conversation": make_lint_view(
+        CONVERSATION, turn([user()], [call()]), unconfirmed=[output()]
     ),
-    "half a call that a chain's response ended with": told(
+    "half a call that a session does not send": make_lint_view(
+        SESSION, turn([user()], [answer()]), unconfirmed=[call(arguments='{"c', status="incomplete")]
+    ),
+    "half a call that a chain's response ended with": make_lint_view(
         CHAIN, turn([user()], [call(arguments='{"c', status="incomplete")])
     ),
     "a call that the server answers itself": lint_view_of_file(
@@ -54,26 +56,32 @@ RIGHT: dict[str, LintView] = {
     "a local shell's output, named after its call": lint_view_of_file(
         [LOCAL_SHELL, {"type": "local_shell_call_output", "id": "c1", "output": "{}"}, answer(id="c1")]
     ),
-    "thoughts in a row with one follower": lint_view_of_file([user(), thought(1), thought(2), answer()]),
-    "a thought before a search": lint_view_of_file(
-        [user(), thought(), {"type": "web_search_call", "id": "ws_1"}, answer()]
+    "thoughts in a row with one follower": lint_view_of_file(
+        [user(), sealed_reasoning(1), sealed_reasoning(2), answer()]
     ),
-    "a thought at the end of what an owner holds": told(CONVERSATION, turn([user()], [thought(summary=None)])),
-    "an id of reasoning that a session leaves behind": told(SESSION, turn([user()], [unsealed(), answer()])),
-    "an id of reasoning at the server that keeps it": told(
-        REPLAY, turn([user()], [unsealed(), answer()], is_stored=True), scope=OPENAI
+    "a thought before a search": lint_view_of_file(
+        [user(), sealed_reasoning(), {"type": "web_search_call", "id": "ws_1"}, answer()]
+    ),
+    "a thought at the end of what an owner holds": make_lint_view(
+        CONVERSATION, turn([user()], [sealed_reasoning(summary=None)])
+    ),
+    "an id of reasoning that a session leaves behind": make_lint_view(
+        SESSION, turn([user()], [unsealed_reasoning(), answer()])
+    ),
+    "an id of reasoning at the server that keeps it": make_lint_view(
+        REPLAY, turn([user()], [unsealed_reasoning(), answer()], is_stored=True), scope=OPENAI
     ),
     "an id of reasoning in a request to whoever made it": lint_view_of_file(
-        [unsealed(), answer()], {"conversation": "conv_1"}
+        [unsealed_reasoning(), answer()], {"conversation": "conv_1"}
     ),
     "reasoning in words": lint_view_of_file(
-        [user(), unsealed(content=[{"type": "reasoning_text", "text": "hm"}]), answer()]
+        [user(), unsealed_reasoning(content=[{"type": "reasoning_text", "text": "hm"}]), answer()]
     ),
     "an answer that is only referred to": lint_view_of_file(
         [user(), {"id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}]
     ),
     "no phases at all": lint_view_of_file([user(), answer(), user(), answer()]),
-    "no phase of a model that has none, beside one that has": told(
+    "no phase of a model that has none, beside one that has": make_lint_view(
         SESSION,
         turn([user()], [answer()], model="openai/gpt-4.1"),
         turn([user()], [answer(phase="final_answer")]),
@@ -82,35 +90,45 @@ RIGHT: dict[str, LintView] = {
         [answer("half", status="incomplete"), user(), answer(phase="final_answer")]
     ),
     "arguments with space around": lint_view_of_file([call(arguments=' {"a": {"b": [1, null]}}\n'), output()]),
-    "arguments of a call that the owner holds": told(CHAIN, turn([user()], [call(arguments="{")]), waiting=[output()]),
-    "an id that the owner has twice": told(CHAIN, turn([user()], [answer(id="m")]), turn([user()], [answer(id="m")])),
+    "arguments of a call that the owner holds": make_lint_view(
+        CHAIN, turn([user()], [call(arguments="{")]), unconfirmed=[output()]
+    ),
+    "an id that the owner has twice": make_lint_view(
+        CHAIN, turn([user()], [answer(id="m")]), turn([user()], [answer(id="m")])
+    ),
     "an item of a kind that nobody knows": lint_view_of_file([{"type": "moon_call", "phase_of": "moon"}]),
-    "a seal of the same model, asked for by its snapshot": told(
-        SESSION, turn([user()], [thought(), answer()], model=f"{GPT}-2025-08-07"), scope=OPENAI
+    "a seal of the same model, asked for by its snapshot": make_lint_view(
+        SESSION, turn([user()], [sealed_reasoning(), answer()], model=f"{GPT}-2025-08-07"), scope=OPENAI
     ),
-    "a seal with its maker's name": told(
-        SESSION, turn([user()], [thought(encrypted_content="convo1:openai/gpt-5-mini:0:x"), answer()])
+    "a seal with its maker's name": make_lint_view(
+        SESSION, turn([user()], [sealed_reasoning(encrypted_content="convo1:openai/gpt-5-mini:0:x"), answer()])
     ),
-    "a seal of the gateway that is asked, whatever the model": told(
+    "a seal of the gateway that is asked, whatever the model": make_lint_view(
         SESSION, turn([user()], [{**COMPACTION, "encrypted_content": "convoseal1:x"}, answer()], model="local/a")
     ),
-    "a seal that the owner holds": told(CHAIN, turn([user()], [thought(), answer()], model="openai/o3"), scope=OPENAI),
+    "a seal that the owner holds": make_lint_view(
+        CHAIN, turn([user()], [sealed_reasoning(), answer()], model="openai/o3"), scope=OPENAI
+    ),
     "a compaction at the beginning, and one behind whole pairs": lint_view_of_file(
         [COMPACTION, user(), call(), output(), answer(), {**COMPACTION, "id": "cmp_2"}, user()]
     ),
-    "a compaction that the owner made": told(CONVERSATION, turn([user()], [COMPACTION, answer()])),
+    "a compaction that the owner made": make_lint_view(CONVERSATION, turn([user()], [COMPACTION, answer()])),
     "a compaction asked for at the end": lint_view_of_file([user(), {"type": "compaction_trigger"}]),
-    "store=false where the client owns the history": told(SESSION, turn([user()], [answer()], is_stored=False)),
-    "an old chain of our own endpoint": told(CHAIN, turn([user()], [answer()]), age_s=400 * DAY_S),
-    "an old conversation": told(CONVERSATION, turn([user()], [answer()]), scope=OPENAI, age_s=400 * DAY_S),
-    "a chain in its fourth week": told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=26.9 * DAY_S),
-    "a young chain on an old response": told(
+    "store=false where the client owns the history": make_lint_view(
+        SESSION, turn([user()], [answer()], is_stored=False)
+    ),
+    "an old chain of our own endpoint": make_lint_view(CHAIN, turn([user()], [answer()]), age_s=400 * DAY_S),
+    "an old conversation": make_lint_view(CONVERSATION, turn([user()], [answer()]), scope=OPENAI, age_s=400 * DAY_S),
+    "a chain in its fourth week": make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=26.9 * DAY_S),
+    "a young chain on an old response": make_lint_view(
         CHAIN, turn([user()], [answer()], created_at=0.0), turn([user()], [answer()]), scope=OPENAI
     ),
-    "instructions lost and sent again by the record": told(
+    "instructions lost and sent again by the record": make_lint_view(
         CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()]), instructions="Be brief."
     ),
-    "instructions that came later": told(CHAIN, turn([user()], [answer()]), turn([user()], [answer()], **INSTRUCTED)),
+    "instructions that came later": make_lint_view(
+        CHAIN, turn([user()], [answer()]), turn([user()], [answer()], **INSTRUCTED)
+    ),
 }
 
 
@@ -124,7 +142,7 @@ def test_what_is_right_is_not_found(title: str) -> None:
     [(26.99, []), (27.0, ["anchor-expires-soon"]), (29.99, ["anchor-expires-soon"]), (30.0, ["anchor-expired"])],
 )
 def test_an_anchor_is_near_its_end_for_three_days(age_days: float, found: list[str]) -> None:
-    view = told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=age_days * DAY_S)
+    view = make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=age_days * DAY_S)
     assert [one.code for one in lint_history(view)] == found
 
 
@@ -138,19 +156,22 @@ def test_a_request_does_not_send_a_compaction_to_whoever_holds_the_history(owner
 
 
 def test_reasoning_of_nobody_knows_whom_is_a_warning_and_of_a_known_maker_an_error() -> None:
-    unknown = lint_history(lint_view_of_file([user(), unsealed(), answer()]))
-    known = lint_history(told(REPLAY, turn([user()], [unsealed(), answer()]), scope=OPENAI))
+    unknown = lint_history(lint_view_of_file([user(), unsealed_reasoning(), answer()]))
+    known = lint_history(make_lint_view(REPLAY, turn([user()], [unsealed_reasoning(), answer()]), scope=OPENAI))
     assert [one.severity for one in (*unknown, *known)] == [Severity.WARNING, Severity.ERROR]
 
 
 def test_who_sealed_something_in_a_bare_file_is_not_judged_and_that_is_said() -> None:
     ((code, why),) = list_unchecked_rules(
-        lint_view_of_file([user(), thought(), answer(), {**COMPACTION, "id": "cmp_1"}])
+        lint_view_of_file([user(), sealed_reasoning(), answer(), {**COMPACTION, "id": "cmp_1"}])
     )
     assert code == "sealed-elsewhere"
     assert why.startswith("2 encrypted items not checked: their origin")
     assert list_unchecked_rules(lint_view_of_file([user(), answer()])) == ()
-    assert list_unchecked_rules(told(SESSION, turn([user()], [thought(), answer()]), scope=OPENAI)) == ()
+    assert (
+        list_unchecked_rules(make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()]), scope=OPENAI))
+        == ()
+    )
 
 
 def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
@@ -167,8 +188,8 @@ def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
     ],
 )
 def test_a_foreign_seal_names_who_made_it_and_who_is_asked(scope: Scope, model: str, words: str) -> None:
-    turns: Any = turn([user()], [thought(), answer()], scope=OPENAI, model=GPT)
-    (one,) = lint_history(told(SESSION, turns, scope=scope, model=model))
+    turns: Any = turn([user()], [sealed_reasoning(), answer()], scope=OPENAI, model=GPT)
+    (one,) = lint_history(make_lint_view(SESSION, turns, scope=scope, model=model))
     assert one.issue.message == f"the reasoning was encrypted by {words}"
 
 

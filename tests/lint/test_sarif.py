@@ -7,7 +7,7 @@ import pytest
 from convo.lint.model import lint_view_of_file
 from convo.lint.report import build_lint_report, build_sarif, find_item_lines
 from convo.lint.rules import LINT_RULES
-from tests.lint.told import answer, call, output, thought, user
+from tests.lint.lint_views import answer, call, output, sealed_reasoning, user
 
 PAGES = {rule.code: f"# {rule.code}" for rule in LINT_RULES}
 
@@ -65,7 +65,7 @@ def fits(value: Any, shape: Any, where: str = "$") -> None:
 
 
 def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> None:
-    broken = [user(), call(), thought(), answer(), {"type": "message", "role": "user"}]
+    broken = [user(), call(), sealed_reasoning(), answer(), {"type": "message", "role": "user"}]
     found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2, 3, 4, 9))
     log = build_sarif([found], PAGES, "1.0")
     fits(log, LOG)

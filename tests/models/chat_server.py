@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from tests.listening import any_port, running
+from tests.asgi_server import listen_on_free_port, serve_in_thread
 
 Answer = Callable[[Receive, Send], Awaitable[None]]
 
@@ -27,13 +27,17 @@ class Request:
 
 @dataclass
 class ChatServer:
-    """Gives its answers in turn; `asked` is set by a request, `left` when a client hung up on one that waits."""
+    """Gives its answers in turn.
+
+    request_received: set by a request
+    client_left:      set when a client closed the connection of a stalled answer
+    """
 
     url: str
     requests: list[Request] = field(default_factory=list)
     answers: deque[Answer] = field(default_factory=deque)
-    asked: threading.Event = field(default_factory=threading.Event)
-    left: threading.Event = field(default_factory=threading.Event)
+    request_received: threading.Event = field(default_factory=threading.Event)
+    client_left: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
@@ -43,31 +47,31 @@ class ChatServer:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         self.requests.append(Request(scope["path"], headers, json.loads(body or b"null")))
-        self.asked.set()
+        self.request_received.set()
         await self.answers.popleft()(receive, send)
 
-    def streams(self, *chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> None:
+    def stream(self, *chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> None:
         """Answer with these chunks, bytes as they are; `cut`: the connection breaks behind them."""
 
         async def answer(receive: Receive, send: Send) -> None:
-            await begin(send, 200, "text/event-stream")
+            await send_head(send, 200, "text/event-stream")
             for chunk in chunks:
-                await piece(send, chunk if isinstance(chunk, bytes) else event(chunk))
+                await send_piece(send, chunk if isinstance(chunk, bytes) else event(chunk))
             if cut:
                 raise ConnectionAbortedError
-            await piece(send, end, more=False)
+            await send_piece(send, end, more=False)
 
         self.answers.append(answer)
 
-    def refuses(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+    def refuse(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         async def answer(receive: Receive, send: Send) -> None:
             raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-            await begin(send, status, "application/json", headers or {})
-            await piece(send, raw, more=False)
+            await send_head(send, status, "application/json", headers or {})
+            await send_piece(send, raw, more=False)
 
         self.answers.append(answer)
 
-    def hangs_up(self) -> None:
+    def hang_up(self) -> None:
         """Close the connection without a word."""
 
         async def answer(receive: Receive, send: Send) -> None:
@@ -75,7 +79,7 @@ class ChatServer:
 
         self.answers.append(answer)
 
-    def babbles(self) -> None:
+    def send_non_http(self) -> None:
         """Answer with something that is not HTTP."""
 
         async def answer(receive: Receive, send: Send) -> None:
@@ -84,16 +88,16 @@ class ChatServer:
 
         self.answers.append(answer)
 
-    def waits(self, *chunks: Any) -> None:
+    def stall(self, *chunks: Any) -> None:
         """Answer with these chunks and then with nothing, until the client leaves."""
 
         async def answer(receive: Receive, send: Send) -> None:
-            await begin(send, 200, "text/event-stream")
+            await send_head(send, 200, "text/event-stream")
             for chunk in chunks:
-                await piece(send, event(chunk))
+                await send_piece(send, event(chunk))
             while (await receive())["type"] != "http.disconnect":
                 pass
-            self.left.set()
+            self.client_left.set()
 
         self.answers.append(answer)
 
@@ -102,22 +106,22 @@ def event(chunk: Any) -> bytes:
     return f"data: {json.dumps(chunk)}\n\n".encode()
 
 
-async def begin(send: Send, status: int, form: str, more: Mapping[str, str] | None = None) -> None:
+async def send_head(send: Send, status: int, form: str, more: Mapping[str, str] | None = None) -> None:
     headers = {"content-type": form, **(more or {})}
     listed = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": listed})
 
 
-async def piece(send: Send, body: bytes, *, more: bool = True) -> None:
+async def send_piece(send: Send, body: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 @contextmanager
-def serving() -> Iterator[ChatServer]:
+def run_chat_server() -> Iterator[ChatServer]:
     """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
-    place, url = any_port()
+    place, url = listen_on_free_port()
     server = ChatServer(url)
-    with running(server, place, asyncio.new_event_loop()):
+    with serve_in_thread(server, place, asyncio.new_event_loop()):
         yield server
 
 

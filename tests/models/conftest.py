@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.models.chat_server import ChatServer, serving
+from tests.models.chat_server import ChatServer, run_chat_server
 
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with serving() as server:
+    with run_chat_server() as server:
         yield server

@@ -52,7 +52,7 @@ def stop(reason: str = "end_turn", details: dict[str, Any] | None = None, **used
     return [sse({"type": "message_delta", "delta": delta, "usage": usage}), sse({"type": "message_stop"})]
 
 
-def whole(*blocks: list[bytes], reason: str = "end_turn", **used: Any) -> list[bytes]:
+def whole_answer(*blocks: list[bytes], reason: str = "end_turn", **used: Any) -> list[bytes]:
     """An answer from its first event to its last, with a keep-alive in it."""
     ping = sse({"type": "ping"})
     return [start(), ping, *(event for one in blocks for event in one), *stop(reason, **used)]

@@ -11,12 +11,12 @@ from convo.models.anthropic import AnthropicModel
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import redacted, start, stop, text, thinking, tool, whole
-from tests.models.reading import all_of, asking, deltas, ended, said
+from tests.models.messages_events import redacted, start, stop, text, thinking, tool, whole_answer
+from tests.models.model_calls import deltas, final_response, make_request, output_text, read_events
 
 KEY = "sk-ant-abcdefghijklmnop"
 OPUS = "claude-opus-5"
-HI = asking(user_message("hi"), model=OPUS)
+HI = make_request(user_message("hi"), model=OPUS)
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": True}
 
 
@@ -43,9 +43,9 @@ def output(call_id: str, value: Any, **more: Any) -> dict[str, Any]:
 
 
 async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(*whole(text(0, "Hel", "lo.")), end=b"")
+    server.stream(*whole_answer(text(0, "Hel", "lo.")), end=b"")
 
-    events = await all_of(model, HI)
+    events = await read_events(model, HI)
 
     assert deltas(events) == ["Hel", "lo."]
     assert events[-1]["type"] == "response.completed"
@@ -54,9 +54,11 @@ async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, 
 
 
 async def test_the_request_says_exactly_what_was_asked(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(*whole(text(0, "Hi")), end=b"")
+    server.stream(*whole_answer(text(0, "Hi")), end=b"")
 
-    await all_of(model, asking(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=50))
+    await read_events(
+        model, make_request(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=50)
+    )
 
     assert server.requests[0].path == "/v1/messages"
     assert server.requests[0].headers["x-api-key"] == KEY
@@ -73,9 +75,9 @@ async def test_the_request_says_exactly_what_was_asked(server: ChatServer, model
 async def test_what_was_cached_is_part_of_the_input(server: ChatServer, model: AnthropicModel) -> None:
     told = start(input_tokens=10, cache_read_input_tokens=200, cache_creation_input_tokens=30)
     details = {"thinking_tokens": 5}
-    server.streams(told, *text(0, "Hi"), *stop(output_tokens_details=details), end=b"")
+    server.stream(told, *text(0, "Hi"), *stop(output_tokens_details=details), end=b"")
 
-    response = await ended(model, HI)
+    response = await final_response(model, HI)
 
     assert response["usage"] == make_usage(240, 7, cached=200, written=30, reasoning=5)
 
@@ -84,16 +86,16 @@ async def test_what_was_cached_is_part_of_the_input(server: ChatServer, model: A
 async def test_an_answer_that_came_to_its_end_is_completed(
     server: ChatServer, model: AnthropicModel, reason: str
 ) -> None:
-    server.streams(*whole(text(0, "Hi"), reason=reason), end=b"")
+    server.stream(*whole_answer(text(0, "Hi"), reason=reason), end=b"")
 
-    assert (await ended(model, HI))["status"] == "completed"
+    assert (await final_response(model, HI))["status"] == "completed"
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
 async def test_an_answer_that_was_cut_off_says_so(server: ChatServer, model: AnthropicModel, reason: str) -> None:
-    server.streams(*whole(text(0, "Hel"), reason=reason), end=b"")
+    server.stream(*whole_answer(text(0, "Hel"), reason=reason), end=b"")
 
-    response = await ended(model, HI)
+    response = await final_response(model, HI)
 
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert response["output"][0]["status"] == "incomplete"
@@ -101,18 +103,18 @@ async def test_an_answer_that_was_cut_off_says_so(server: ChatServer, model: Ant
 
 async def test_a_refusal_is_one_and_says_why(server: ChatServer, model: AnthropicModel) -> None:
     why = {"type": "refusal", "category": "cyber", "explanation": "That could do harm."}
-    server.streams(start(), *stop("refusal", why), end=b"")
+    server.stream(start(), *stop("refusal", why), end=b"")
 
-    response = await ended(model, HI)
+    response = await final_response(model, HI)
 
     assert response["status"] == "completed"
     assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "That could do harm."}]
 
 
 async def test_an_unknown_end_is_a_failure(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(*whole(text(0, "Hi"), reason="sunset"), end=b"")
+    server.stream(*whole_answer(text(0, "Hi"), reason="sunset"), end=b"")
 
-    response = await ended(model, HI)
+    response = await final_response(model, HI)
 
     assert (response["status"], "'sunset'" in response["error"]["message"]) == ("failed", True)
 
@@ -123,8 +125,8 @@ async def test_an_unknown_end_is_a_failure(server: ChatServer, model: AnthropicM
 async def test_parallel_calls_go_round_with_their_outputs_in_one_turn(
     server: ChatServer, model: AnthropicModel
 ) -> None:
-    server.streams(
-        *whole(
+    server.stream(
+        *whole_answer(
             text(0, "Let me see."),
             tool(1, "toolu_1", "weather", '{"city":', '"Oslo"}'),
             tool(2, "toolu_2", "time", ""),
@@ -132,11 +134,13 @@ async def test_parallel_calls_go_round_with_their_outputs_in_one_turn(
         ),
         end=b"",
     )
-    server.streams(*whole(text(0, "Cold, at noon.")), end=b"")
+    server.stream(*whole_answer(text(0, "Cold, at noon.")), end=b"")
 
-    first = await ended(model, asking(user_message("?"), model=OPUS, tools=[WEATHER]))
+    first = await final_response(model, make_request(user_message("?"), model=OPUS, tools=[WEATHER]))
     outputs = [output("toolu_2", "noon"), output("toolu_1", [{"type": "input_text", "text": "-3"}])]
-    answer = await ended(model, asking(user_message("?"), *first["output"], *outputs, model=OPUS, tools=[WEATHER]))
+    answer = await final_response(
+        model, make_request(user_message("?"), *first["output"], *outputs, model=OPUS, tools=[WEATHER])
+    )
 
     calls = [item for item in first["output"] if item["type"] == "function_call"]
     assert [(item["call_id"], item["name"], item["arguments"]) for item in calls] == [
@@ -157,15 +161,15 @@ async def test_parallel_calls_go_round_with_their_outputs_in_one_turn(
             {"type": "tool_result", "tool_use_id": "toolu_2", "content": [words("noon")]},
         ),
     ]
-    assert said(answer) == "Cold, at noon."
+    assert output_text(answer) == "Cold, at noon."
 
 
 # -- thoughts -------------------------------------------------------------------------------------
 
 
 async def test_thoughts_go_back_to_their_model_exactly_as_they_came(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(
-        *whole(
+    server.stream(
+        *whole_answer(
             thinking(0, "Oslo… ", "is cold.", signature="EqRkA/+=="),
             redacted(1, "EmwKAhgB"),
             tool(2, "toolu_1", "weather", "{}"),
@@ -173,11 +177,11 @@ async def test_thoughts_go_back_to_their_model_exactly_as_they_came(server: Chat
         ),
         end=b"",
     )
-    server.streams(*whole(text(0, "Cold.")), end=b"")
+    server.stream(*whole_answer(text(0, "Cold.")), end=b"")
 
-    events = await all_of(model, HI)
+    events = await read_events(model, HI)
     first = events[-1]["response"]["output"]
-    await all_of(model, asking(user_message("hi"), *first, output("toolu_1", "-3"), model=OPUS))
+    await read_events(model, make_request(user_message("hi"), *first, output("toolu_1", "-3"), model=OPUS))
 
     assert deltas(events, "reasoning_text") == ["Oslo… ", "is cold."]
     assert [item["type"] for item in first] == ["reasoning", "reasoning", "function_call"]
@@ -188,11 +192,11 @@ async def test_thoughts_go_back_to_their_model_exactly_as_they_came(server: Chat
 
 
 async def test_thoughts_that_are_not_shown_are_kept_all_the_same(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(*whole(thinking(0, signature="Sig"), text(1, "Hi")), end=b"")
-    server.streams(*whole(text(0, "Yes")), end=b"")
+    server.stream(*whole_answer(thinking(0, signature="Sig"), text(1, "Hi")), end=b"")
+    server.stream(*whole_answer(text(0, "Yes")), end=b"")
 
-    first = await ended(model, HI)
-    await all_of(model, asking(user_message("hi"), *first["output"], user_message("sure?"), model=OPUS))
+    first = await final_response(model, HI)
+    await read_events(model, make_request(user_message("hi"), *first["output"], user_message("sure?"), model=OPUS))
 
     assert first["output"][0]["content"] == []
     assert server.requests[1].json["messages"][1]["content"] == [
@@ -202,14 +206,15 @@ async def test_thoughts_that_are_not_shown_are_kept_all_the_same(server: ChatSer
 
 
 async def test_another_model_is_given_the_calls_and_not_the_thoughts(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(
-        *whole(thinking(0, "Hm.", signature="Sig"), tool(1, "toolu_1", "weather", "{}"), reason="tool_use"), end=b""
+    server.stream(
+        *whole_answer(thinking(0, "Hm.", signature="Sig"), tool(1, "toolu_1", "weather", "{}"), reason="tool_use"),
+        end=b"",
     )
-    server.streams(*whole(text(0, "Cold.")), end=b"")
+    server.stream(*whole_answer(text(0, "Cold.")), end=b"")
 
-    first = await ended(model, HI)
+    first = await final_response(model, HI)
     history = [user_message("hi"), *first["output"], output("toolu_1", "-3")]
-    await all_of(model, asking(*history, model="claude-haiku-4-5", reasoning={"effort": "low"}))
+    await read_events(model, make_request(*history, model="claude-haiku-4-5", reasoning={"effort": "low"}))
 
     content = server.requests[1].json["messages"][1]["content"]
     assert [block["type"] for block in content] == ["tool_use"]
@@ -219,10 +224,10 @@ async def test_another_model_is_given_the_calls_and_not_the_thoughts(server: Cha
 async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_claude_takes(
     server: ChatServer, model: AnthropicModel
 ) -> None:
-    server.streams(*whole(text(0, "Four.")), end=b"")
+    server.stream(*whole_answer(text(0, "Four.")), end=b"")
     call = {"type": "function_call", "call_id": "call|1:é", "name": "add", "arguments": '{"a":2}'}
 
-    await all_of(model, asking(user_message("2+2?"), call, output("call|1:é", "4"), model=OPUS))
+    await read_events(model, make_request(user_message("2+2?"), call, output("call|1:é", "4"), model=OPUS))
 
     asked, answered = (message["content"][0] for message in server.requests[0].json["messages"][1:])
     assert asked["id"] == answered["tool_use_id"]
@@ -231,11 +236,11 @@ async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_cla
 
 
 async def test_a_cut_off_answer_goes_back_as_its_words(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(*whole(text(0, "Hel"), reason="max_tokens"), end=b"")
-    server.streams(*whole(text(0, "lo")), end=b"")
+    server.stream(*whole_answer(text(0, "Hel"), reason="max_tokens"), end=b"")
+    server.stream(*whole_answer(text(0, "lo")), end=b"")
 
-    first = await ended(model, HI)
-    await all_of(model, asking(user_message("hi"), *first["output"], user_message("go on"), model=OPUS))
+    first = await final_response(model, HI)
+    await read_events(model, make_request(user_message("hi"), *first["output"], user_message("go on"), model=OPUS))
 
     assert server.requests[1].json["messages"] == [
         turn("user", words("hi")),
@@ -248,9 +253,11 @@ async def test_a_cut_off_answer_goes_back_as_its_words(server: ChatServer, model
 
 
 async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(200, {"input_tokens": 41})
+    server.refuse(200, {"input_tokens": 41})
 
-    counted = await model.count(asking(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=5))
+    counted = await model.count(
+        make_request(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=5)
+    )
 
     assert counted == 41
     assert server.requests[0].path == "/v1/messages/count_tokens"
@@ -258,12 +265,12 @@ async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model:
 
 
 async def test_a_server_that_does_not_count_says_so(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(404, {"detail": "Not Found"})
+    server.refuse(404, {"detail": "Not Found"})
 
     assert await model.count(HI) is None
 
 
 async def test_its_models_are_listed_by_name(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
+    server.refuse(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
 
     assert await model.list_models() == [OPUS, "claude-haiku-4-5"]

@@ -10,12 +10,12 @@ from convo.history.items import StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import error, start, text, whole
-from tests.models.reading import all_of, asking, deltas, into
+from tests.models.messages_events import error, start, text, whole_answer
+from tests.models.model_calls import collect_events, deltas, make_request, read_events
 
 KEY = "sk-ant-abcdefghijklmnop"
 OPUS = "claude-opus-5"
-HI = asking(user_message("hi"), model=OPUS)
+HI = make_request(user_message("hi"), model=OPUS)
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
 async def test_a_refusal_of_the_request_is_ours(
     server: ChatServer, model: AnthropicModel, status: int, kind: str, ours: type[Exception]
 ) -> None:
-    server.refuses(status, {"type": "error", "error": {"type": kind, "message": "No."}}, {"retry-after": "3"})
+    server.refuse(status, {"type": "error", "error": {"type": kind, "message": "No."}}, {"retry-after": "3"})
 
     with pytest.raises(ours) as refused:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert len(server.requests) == 1
     assert getattr(refused.value, "status", None) == status
@@ -53,61 +53,61 @@ async def test_a_refusal_of_the_request_is_ours(
 
 async def test_an_input_that_is_too_long_has_its_own_code(server: ChatServer, model: AnthropicModel) -> None:
     message = "prompt is too long: 210000 tokens > 200000 maximum"
-    server.refuses(400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
+    server.refuse(400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
 
     with pytest.raises(RequestRefused, match="210000 tokens > 200000") as refused:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
 
 
 async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(404, {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}})
+    server.refuse(404, {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}})
 
     with pytest.raises(RequestRefused, match=f"^anthropic has no model '{OPUS}'$"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_a_key_is_never_quoted(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(401, {"type": "error", "error": {"type": "authentication_error", "message": f"bad key {KEY}"}})
+    server.refuse(401, {"type": "error", "error": {"type": "authentication_error", "message": f"bad key {KEY}"}})
 
     with pytest.raises(KeyRefused) as refused:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert KEY not in refused.value.message
 
 
 async def test_an_error_instead_of_an_answer_may_be_tried_again(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(error("overloaded_error", "Overloaded."), end=b"")
+    server.stream(error("overloaded_error", "Overloaded."), end=b"")
 
     with pytest.raises(TryLater, match=r"^Overloaded$") as later:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert later.value.status == 529
 
 
 async def test_an_error_in_the_answer_breaks_it_after_what_came(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(start(), *text(0, "Hel"), error("overloaded_error", "Overloaded."), end=b"")
+    server.stream(start(), *text(0, "Hel"), error("overloaded_error", "Overloaded."), end=b"")
     came: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match=r"^Overloaded$"):
-        await into(came, model, HI)
+        await collect_events(came, model, HI)
 
     assert deltas(came) == ["Hel"]
 
 
 async def test_a_stream_that_stops_before_its_end_is_broken(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(start(), *text(0, "Hel"), end=b"")
+    server.stream(start(), *text(0, "Hel"), end=b"")
 
     with pytest.raises(StreamBroken, match="before it was complete"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_a_connection_that_is_cut_breaks_the_answer(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(start(), *text(0, "Hel"), cut=True)
+    server.stream(start(), *text(0, "Hel"), cut=True)
 
     with pytest.raises(StreamBroken, match="connection to anthropic broke"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ async def test_a_connection_that_is_cut_breaks_the_answer(server: ChatServer, mo
 async def test_what_is_no_stream_of_messages_breaks_the_answer(
     server: ChatServer, model: AnthropicModel, odd: bytes
 ) -> None:
-    server.streams(odd, end=b"")
+    server.stream(odd, end=b"")
 
     with pytest.raises(StreamBroken):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
     model = AnthropicModel("anthropic", "http://127.0.0.1:1", counting_ids(), key=Secret(KEY))
 
     with pytest.raises(Unreachable, match="cannot reach anthropic"):
-        await all_of(model, HI)
+        await read_events(model, HI)
     await model.aclose()
 
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     with pytest.raises(Unsupported, match=f"anthropic/{OPUS} does not support web_search tools"):
-        await all_of(model, asking(user_message("hi"), model=OPUS, tools=[{"type": "web_search"}]))
+        await read_events(model, make_request(user_message("hi"), model=OPUS, tools=[{"type": "web_search"}]))
 
     assert server.requests == []
 
@@ -152,10 +152,10 @@ async def test_another_server_never_sees_what_the_environment_says_of_anthropics
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token_other")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1/other")
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Team: team_other\nX-Api-Key: header_other")
-    server.streams(*whole(text(0, "Hi")), end=b"")
+    server.stream(*whole_answer(text(0, "Hi")), end=b"")
     model = AnthropicModel("proxy", server.url, counting_ids(), key=Secret(KEY))
 
-    await all_of(model, HI)
+    await read_events(model, HI)
     await model.aclose()
 
     assert server.requests[0].headers["x-api-key"] == KEY

@@ -8,7 +8,7 @@ from convo.errors import Unsupported
 from convo.history.items import user_message
 from convo.models.anthropic import build_anthropic_body
 from convo.models.base import make_issuer_tag
-from tests.models.reading import asking
+from tests.models.model_calls import make_request
 
 BY = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
 TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
@@ -17,7 +17,7 @@ OTHER = {"type": "function", "name": "g", "parameters": None}
 
 def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
     """What these parameters become, without what every request has."""
-    asked = build_anthropic_body(asking(user_message("hi"), model=model, **parameters), BY, f"anthropic/{model}")
+    asked = build_anthropic_body(make_request(user_message("hi"), model=model, **parameters), BY, f"anthropic/{model}")
     plain = {"model": model, "messages": asked["messages"], "cache_control": {"type": "ephemeral"}}
     return {name: value for name, value in asked.items() if plain.get(name) != value}
 
@@ -55,7 +55,7 @@ def test_parameters_are_renamed_or_mean_nothing_here(asked: dict[str, Any], sent
 
 def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
     asked = build_anthropic_body(
-        asking(user_message("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m"
+        make_request(user_message("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m"
     )
 
     assert "cache_control" not in asked
@@ -202,7 +202,7 @@ def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
 
     def thinks(*items: Any, model: str) -> bool:
         return "thinking" in build_anthropic_body(
-            asking(*items, model=model, reasoning={"effort": "low"}), BY, "anthropic/m"
+            make_request(*items, model=model, reasoning={"effort": "low"}), BY, "anthropic/m"
         )
 
     assert not thinks(*begun, model="claude-haiku-4-5")

@@ -22,7 +22,16 @@ from convo.models.errors import ErrorContext, fault_from_status
 from convo.models.http import MAX_ERROR_BYTES, OpenAIClientOptions
 from convo.models.responses import ResponsesModel
 from tests.clock import counting_ids
-from tests.hostile import JSON, OK, PIECE, Hostile, error, hostile, repeated, zipped
+from tests.hostile_server import (
+    JSON,
+    OK,
+    PIECE,
+    HostileServer,
+    endless_error,
+    gzip_of_size,
+    repeat_piece,
+    run_hostile_server,
+)
 
 ASK = ModelRequest("m", [user_message("hi")])
 BODY = {"model": "m", "input": "hi"}
@@ -32,8 +41,8 @@ SENT_AT_MOST = 16 * 2**20
 
 
 @pytest.fixture
-def server() -> Iterator[Hostile]:
-    with hostile() as server:
+def server() -> Iterator[HostileServer]:
+    with run_hostile_server() as server:
         yield server
 
 
@@ -104,8 +113,10 @@ async def refused(asked: Any) -> ConvoError:
 
 
 @pytest.mark.parametrize("way", ASKED)
-async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed(server: Hostile, way: str) -> None:
-    server.answers = lambda _: error(400, b"endless ")
+async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed(
+    server: HostileServer, way: str
+) -> None:
+    server.answers = lambda _: endless_error(400, b"endless ")
 
     wrong = await refused(told(way, server.url))
 
@@ -117,7 +128,7 @@ async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed
 
 @pytest.mark.parametrize("way", ASKED)
 async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
-    server: Hostile, way: str, monkeypatch: pytest.MonkeyPatch
+    server: HostileServer, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unzipped = []
     read = http.Decompressor.decompress
@@ -128,8 +139,8 @@ async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
             yield out
 
     monkeypatch.setattr(http.Decompressor, "decompress", counted)
-    bomb = zipped(64)
-    server.answers = lambda _: error(503, bomb, b"content-encoding: gzip")
+    bomb = gzip_of_size(64)
+    server.answers = lambda _: endless_error(503, bomb, b"content-encoding: gzip")
 
     wrong = await refused(told(way, server.url))
 
@@ -140,13 +151,13 @@ async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
 
 @pytest.mark.parametrize("way", ["retrieve", "compact", "count", "items", "models", "claude's models"])
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
-async def test_a_whole_answer_has_a_limit_as_well(server: Hostile, way: str, compressed: bool) -> None:
-    bomb = zipped(80, b'"endless" ')
+async def test_a_whole_answer_has_a_limit_as_well(server: HostileServer, way: str, compressed: bool) -> None:
+    bomb = gzip_of_size(80, b'"endless" ')
     if compressed:
         head = OK + b"content-type: application/json\r\ncontent-encoding: gzip\r\n\r\n"
-        server.answers = lambda _: repeated(bomb, head=head, times=1)
+        server.answers = lambda _: repeat_piece(bomb, head=head, times=1)
     else:
-        server.answers = lambda _: repeated(b'"endless" ', head=JSON)
+        server.answers = lambda _: repeat_piece(b'"endless" ', head=JSON)
 
     wrong = await refused(told(way, server.url))
 
@@ -155,8 +166,8 @@ async def test_a_whole_answer_has_a_limit_as_well(server: Hostile, way: str, com
     assert "limits.body_bytes" in wrong.hint
 
 
-async def test_a_body_of_very_many_small_values_is_not_read(server: Hostile) -> None:
-    server.answers = lambda _: repeated(b"[],", head=JSON + b"[")
+async def test_a_body_of_very_many_small_values_is_not_read(server: HostileServer) -> None:
+    server.answers = lambda _: repeat_piece(b"[],", head=JSON + b"[")
 
     wrong = await refused(told("models", server.url, ResponseLimits(body_bytes=2**20)))
 
@@ -164,7 +175,7 @@ async def test_a_body_of_very_many_small_values_is_not_read(server: Hostile) -> 
     assert await asyncio.to_thread(server.closed.wait, 2)
 
 
-async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: Hostile) -> None:
+async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: HostileServer) -> None:
     def dripping(_: str) -> Iterator[bytes]:
         yield JSON
         while True:
@@ -180,10 +191,10 @@ async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: Hostile) ->
 
 
 async def test_an_error_whose_body_drips_is_told_by_what_has_come(
-    server: Hostile, monkeypatch: pytest.MonkeyPatch
+    server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dripping(_: str) -> Iterator[bytes]:
-        yield next(error(429, b" ", b"retry-after: 3"))
+        yield next(endless_error(429, b" ", b"retry-after: 3"))
         while True:
             yield b" "
             server.wait(0.01)
@@ -199,8 +210,8 @@ async def test_an_error_whose_body_drips_is_told_by_what_has_come(
     assert monotonic() - began < 5
 
 
-async def test_an_answer_in_a_compression_that_was_not_asked_for_is_refused_by_name(server: Hostile) -> None:
-    server.answers = lambda _: repeated(b"x", head=OK + b"content-encoding: br\r\n\r\n", times=1)
+async def test_an_answer_in_a_compression_that_was_not_asked_for_is_refused_by_name(server: HostileServer) -> None:
+    server.answers = lambda _: repeat_piece(b"x", head=OK + b"content-encoding: br\r\n\r\n", times=1)
 
     wrong = await refused(told("retrieve", server.url))
 
@@ -249,8 +260,8 @@ def test_error_objects_inside_one_another_are_not_followed_for_ever() -> None:
     assert isinstance(fault_from_status(400, body, ErrorContext("mine")), EndpointFault)
 
 
-async def test_an_error_body_of_brackets_is_an_error_like_any_other(server: Hostile) -> None:
-    server.answers = lambda _: error(400, b"[")
+async def test_an_error_body_of_brackets_is_an_error_like_any_other(server: HostileServer) -> None:
+    server.answers = lambda _: endless_error(400, b"[")
 
     for way in ("chat completions", "retrieve"):
         assert isinstance(await refused(told(way, server.url)), RequestRefused)

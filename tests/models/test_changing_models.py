@@ -15,8 +15,8 @@ from convo.models.responses import ResponsesModel
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish
 from tests.models.chat_server import tool as chat_tool
-from tests.models.messages_events import thinking, tool, whole
-from tests.models.reading import asking, ended
+from tests.models.messages_events import thinking, tool, whole_answer
+from tests.models.model_calls import final_response, make_request
 
 KEY = Secret("sk-abcdefghijklmnop")
 
@@ -32,19 +32,19 @@ class Three:
 
     async def ask_deepseek(self, *history: Item) -> list[Item]:
         thought = delta(reasoning_content="D thinks.")
-        self.server.streams(thought, chat_tool(0, call_id="d1", name="f", arguments="{}"), finish("tool_calls"))
-        return list((await ended(self.deepseek, asking(*history, model="v4")))["output"])
+        self.server.stream(thought, chat_tool(0, call_id="d1", name="f", arguments="{}"), finish("tool_calls"))
+        return list((await final_response(self.deepseek, make_request(*history, model="v4")))["output"])
 
     async def ask_claude(self, *history: Item) -> list[Item]:
         blocks = thinking(0, "C thinks.", signature="Sig"), tool(1, "toolu_1", "f", "{}")
-        self.server.streams(*whole(*blocks, reason="tool_use"), end=b"")
-        return list((await ended(self.claude, asking(*history, model="claude-opus-5")))["output"])
+        self.server.stream(*whole_answer(*blocks, reason="tool_use"), end=b"")
+        return list((await final_response(self.claude, make_request(*history, model="claude-opus-5")))["output"])
 
     async def ask_gpt(self, *history: Item) -> list[Item]:
         thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "G thinks."}
         call = {"type": "function_call", "id": "fc_1", "call_id": "g1", "name": "f", "arguments": "{}"}
-        self.server.streams({"type": "response.completed", "response": {"output": [thought, call]}})
-        return list((await ended(self.gpt, asking(*history, model="gpt-5")))["output"])
+        self.server.stream({"type": "response.completed", "response": {"output": [thought, call]}})
+        return list((await final_response(self.gpt, make_request(*history, model="gpt-5")))["output"])
 
     @property
     def sent(self) -> Any:

@@ -15,10 +15,10 @@ from convo.models.chat_completions import ChatModel
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish, tool, used
-from tests.models.reading import all_of, asking, deltas, ended, into, said
+from tests.models.model_calls import collect_events, deltas, final_response, make_request, output_text, read_events
 
 KEY = "sk-abcdefghijklmnop"
-HI = asking(user_message("hi"), model="v3")
+HI = make_request(user_message("hi"), model="v3")
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ async def model(server: ChatServer) -> AsyncIterator[ChatModel]:
 
 
 async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(role="assistant"), delta(content="Hel"), delta(content="lo."), finish("stop"), used())
+    server.stream(delta(role="assistant"), delta(content="Hel"), delta(content="lo."), finish("stop"), used())
 
-    events = await all_of(model, HI)
+    events = await read_events(model, HI)
 
     assert deltas(events) == ["Hel", "lo."]
     assert events[-1]["type"] == "response.completed"
@@ -47,10 +47,10 @@ async def test_the_request_carries_the_history_the_key_and_nothing_of_another_ac
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "admin_other")
     monkeypatch.setenv("OPENAI_API_KEY", "key_other")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer ambient_other\nX-Team: team_other")
-    server.streams(finish("stop"))
+    server.stream(finish("stop"))
     model = ChatModel("deepseek", server.url, counting_ids(), key=Secret(KEY))
 
-    await all_of(model, asking(user_message("hi"), model="v3", instructions="be brief", max_output_tokens=5))
+    await read_events(model, make_request(user_message("hi"), model="v3", instructions="be brief", max_output_tokens=5))
     await model.aclose()
 
     assert server.requests[0].path == "/v1/chat/completions"
@@ -67,27 +67,27 @@ async def test_the_request_carries_the_history_the_key_and_nothing_of_another_ac
 
 async def test_a_server_without_a_key_never_sees_openais(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key_other")
-    server.streams(finish("stop"))
+    server.stream(finish("stop"))
     model = ChatModel("ollama", server.url, counting_ids())
 
-    await all_of(model, HI)
+    await read_events(model, HI)
     await model.aclose()
 
     assert "key_other" not in str(server.requests[0].headers)
 
 
 async def test_defaults_hold_unless_the_ask_says_otherwise(server: ChatServer) -> None:
-    server.streams(finish("stop"))
+    server.stream(finish("stop"))
     model = ChatModel("m", server.url, counting_ids(), defaults={"temperature": 0.2, "repeat_penalty": 1.05})
 
-    await all_of(model, asking(user_message("hi"), temperature=0.9))
+    await read_events(model, make_request(user_message("hi"), temperature=0.9))
     await model.aclose()
 
     assert (server.requests[0].json["temperature"], server.requests[0].json["repeat_penalty"]) == (0.9, 1.05)
 
 
 async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) -> None:
-    server.streams(
+    server.stream(
         tool(0, call_id="c1", name="weather"),
         tool(0, arguments='{"city":'),
         tool(0, arguments='"Oslo"}'),
@@ -97,7 +97,7 @@ async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) ->
     )
     tools: Json = [{"type": "function", "name": name, "parameters": {}} for name in ("weather", "time")]
 
-    response = await ended(model, asking(user_message("?"), tools=tools))
+    response = await final_response(model, make_request(user_message("?"), tools=tools))
 
     assert [(item["call_id"], item["name"], item["arguments"]) for item in response["output"]] == [
         ("c1", "weather", '{"city":"Oslo"}'),
@@ -107,18 +107,18 @@ async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) ->
 
 
 async def test_thoughts_before_a_call_go_back_to_deepseek_with_it(server: ChatServer, model: ChatModel) -> None:
-    server.streams(
+    server.stream(
         delta(reasoning_content="Oslo, "),
         delta(reasoning_content="then."),
         tool(0, call_id="c1", name="weather", arguments="{}"),
         finish("tool_calls"),
         used(prompt_cache_hit_tokens=8, prompt_cache_miss_tokens=4, completion_tokens_details={"reasoning_tokens": 2}),
     )
-    server.streams(delta(reasoning_content="Cold."), delta(content="-3"), finish("stop"))
+    server.stream(delta(reasoning_content="Cold."), delta(content="-3"), finish("stop"))
 
-    first = await ended(model, asking(user_message("?"), model="v4"))
+    first = await final_response(model, make_request(user_message("?"), model="v4"))
     output: Json = {"type": "function_call_output", "call_id": "c1", "output": "-3"}
-    await all_of(model, asking(user_message("?"), *first["output"], output, model="v4"))
+    await read_events(model, make_request(user_message("?"), *first["output"], output, model="v4"))
 
     assert first["usage"] == make_usage(12, 3, cached=8, reasoning=2)
     assert first["output"][0]["content"] == [{"type": "reasoning_text", "text": "Oslo, then."}]
@@ -131,13 +131,13 @@ async def test_thoughts_before_a_call_go_back_to_deepseek_with_it(server: ChatSe
 
 
 async def test_another_server_is_not_shown_thoughts(server: ChatServer) -> None:
-    server.streams(delta(reasoning="Hm."), tool(0, call_id="c1", name="f", arguments="{}"), finish("tool_calls"))
-    server.streams(delta(content="-3"), finish("stop"))
+    server.stream(delta(reasoning="Hm."), tool(0, call_id="c1", name="f", arguments="{}"), finish("tool_calls"))
+    server.stream(delta(content="-3"), finish("stop"))
     model = ChatModel("groq", server.url, counting_ids())
 
-    first = await ended(model, asking(user_message("?")))
+    first = await final_response(model, make_request(user_message("?")))
     output: Json = {"type": "function_call_output", "call_id": "c1", "output": "-3"}
-    await all_of(model, asking(user_message("?"), *first["output"], output))
+    await read_events(model, make_request(user_message("?"), *first["output"], output))
     await model.aclose()
 
     assert "encrypted_content" not in first["output"][0]
@@ -145,90 +145,90 @@ async def test_another_server_is_not_shown_thoughts(server: ChatServer) -> None:
 
 
 async def test_a_server_that_sends_no_usage_is_not_given_one(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(content="Hi"), finish("stop"))
+    server.stream(delta(content="Hi"), finish("stop"))
 
-    assert (await ended(model, HI))["usage"] is None
+    assert (await final_response(model, HI))["usage"] is None
 
 
 async def test_a_stream_that_stops_without_a_reason_is_broken(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(content="Hel"), end=b"")
+    server.stream(delta(content="Hel"), end=b"")
 
     with pytest.raises(StreamBroken, match="before it was complete"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_a_connection_that_is_cut_breaks_the_answer_after_what_came(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(content="Hel"), cut=True)
+    server.stream(delta(content="Hel"), cut=True)
     came: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match="connection to deepseek broke"):
-        await into(came, model, HI)
+        await collect_events(came, model, HI)
 
     assert deltas(came) == ["Hel"]
 
 
 async def test_bytes_that_are_no_json_break_the_answer(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(content="Hel"), b"data: {not json\n\n")
+    server.stream(delta(content="Hel"), b"data: {not json\n\n")
 
     with pytest.raises(StreamBroken, match="not an event stream"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_an_answer_that_is_no_stream_is_broken(server: ChatServer, model: ChatModel) -> None:
-    server.refuses(200, {"choices": [{"message": {"content": "Hello."}}]})
+    server.refuse(200, {"choices": [{"message": {"content": "Hello."}}]})
 
     with pytest.raises(StreamBroken, match="no chat completions event") as broken:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert "base_url" in broken.value.hint
 
 
 async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(content="Hel"), {"error": {"message": "Out of memory.", "code": 500}})
+    server.stream(delta(content="Hel"), {"error": {"message": "Out of memory.", "code": 500}})
 
     with pytest.raises(StreamBroken, match=r"^Out of memory$"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_an_error_event_instead_of_an_answer_may_be_tried_again(server: ChatServer, model: ChatModel) -> None:
-    server.streams({"error": {"message": "Loading the model.", "code": 503}})
+    server.stream({"error": {"message": "Loading the model.", "code": 503}})
 
     with pytest.raises(TryLater, match=r"^Loading the model$"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_a_wrong_key_is_told_without_the_key(server: ChatServer, model: ChatModel) -> None:
-    server.refuses(401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}})
+    server.refuse(401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}})
 
     with pytest.raises(KeyRefused) as refused:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert refused.value.message == "deepseek refused the key: Incorrect API key provided: ***"
 
 
 async def test_a_busy_server_is_asked_once_and_its_wish_is_passed_on(server: ChatServer, model: ChatModel) -> None:
-    server.refuses(429, {"error": {"message": "Slow down."}}, {"retry-after": "7"})
+    server.refuse(429, {"error": {"message": "Slow down."}}, {"retry-after": "7"})
 
     with pytest.raises(TryLater) as later:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert (later.value.retry_after_s, len(server.requests)) == (7.0, 1)
 
 
 async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: ChatModel) -> None:
-    server.refuses(404, {"error": {"message": "model 'v3' not found", "type": "not_found_error"}})
+    server.refuse(404, {"error": {"message": "model 'v3' not found", "type": "not_found_error"}})
 
     with pytest.raises(RequestRefused, match=r"^deepseek has no model 'v3'$"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 @pytest.mark.parametrize("said", ["<html>not here</html>", "Not Found", {"detail": "Not Found"}])
 async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: Any) -> None:
-    server.refuses(404, said)
+    server.refuse(404, said)
     model = ChatModel("groq", server.url, counting_ids())
 
     with pytest.raises(RequestRefused) as refused:
-        await all_of(model, HI)
+        await read_events(model, HI)
     await model.aclose()
 
     assert refused.value.message == f"groq returned HTTP 404 at {server.url}"
@@ -236,26 +236,26 @@ async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: 
 
 
 async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: ChatServer, model: ChatModel) -> None:
-    server.hangs_up()
+    server.hang_up()
 
     with pytest.raises(Unreachable, match="broke before it responded") as gone:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert gone.value.code != NO_CONNECTION
 
 
 async def test_a_server_that_does_not_speak_http_is_no_fault_of_ours(server: ChatServer, model: ChatModel) -> None:
-    server.babbles()
+    server.send_non_http()
 
     with pytest.raises(Unreachable, match="broke before it responded"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_json_that_is_too_deep_to_read_breaks_the_answer(server: ChatServer, model: ChatModel) -> None:
-    server.streams(delta(content="Hi"), b"data: " + b"[" * 100_000 + b"\n\n")
+    server.stream(delta(content="Hi"), b"data: " + b"[" * 100_000 + b"\n\n")
 
     with pytest.raises(StreamBroken, match="not an event stream"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["nobody listens", "no scheme"])
@@ -263,7 +263,7 @@ async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
     model = ChatModel("ollama", url, counting_ids())
 
     with pytest.raises(Unreachable, match=url) as nobody:
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert nobody.value.code == NO_CONNECTION
     await model.aclose()
@@ -271,48 +271,48 @@ async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
 
 async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(server: ChatServer, model: ChatModel) -> None:
     with pytest.raises(Unsupported, match="deepseek/v3 does not support computer_call items"):
-        await all_of(model, asking({"type": "computer_call"}, model="v3"))
+        await read_events(model, make_request({"type": "computer_call"}, model="v3"))
 
     assert server.requests == []
 
 
 async def test_half_a_character_is_refused_in_words(server: ChatServer, model: ChatModel) -> None:
     with pytest.raises(RequestRefused, match="half a surrogate pair"):
-        await all_of(model, asking(user_message("\ud83d")))
+        await read_events(model, make_request(user_message("\ud83d")))
 
     assert server.requests == []
 
 
 async def test_closing_the_answer_hangs_up(server: ChatServer, model: ChatModel) -> None:
-    server.waits(delta(content="Hel"))
+    server.stall(delta(content="Hel"))
 
     async with aclosing(model.respond(HI)) as events:
         async for event in events:
             if event["type"] == "response.output_text.delta":
                 break
 
-    assert await left(server.left)
+    assert await left(server.client_left)
 
 
 async def test_being_cancelled_before_the_first_piece_hangs_up(server: ChatServer, model: ChatModel) -> None:
-    server.waits()
-    waiting = asyncio.create_task(all_of(model, HI))
-    await asyncio.to_thread(server.asked.wait, 20)
+    server.stall()
+    waiting = asyncio.create_task(read_events(model, HI))
+    await asyncio.to_thread(server.request_received.wait, 20)
 
     waiting.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert await left(server.left)
+    assert await left(server.client_left)
 
 
 async def test_one_model_answers_several_asks_at_once(server: ChatServer, model: ChatModel) -> None:
     for word in ("one", "two", "three"):
-        server.streams(delta(content=word), finish("stop"))
+        server.stream(delta(content=word), finish("stop"))
 
-    responses = await asyncio.gather(*(ended(model, HI) for _ in range(3)))
+    responses = await asyncio.gather(*(final_response(model, HI) for _ in range(3)))
 
-    assert sorted(said(response) for response in responses) == ["one", "three", "two"]
+    assert sorted(output_text(response) for response in responses) == ["one", "three", "two"]
 
 
 async def left(hung_up: threading.Event) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from convo.errors import Unsupported
 from convo.history.items import Json, user_message
 from convo.models.chat_completions import ChatDialect, build_chat_body, detect_chat_dialect
-from tests.models.reading import asking
+from tests.models.model_calls import make_request
 
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": True}
 TIME = {"type": "function", "name": "time", "description": "now", "parameters": None}
@@ -74,7 +74,7 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
 
 @pytest.mark.parametrize(("parameters", "fields"), BODIES.values(), ids=BODIES)
 def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[str, Json]) -> None:
-    body = build_chat_body(asking(user_message("hi"), **parameters), "m")
+    body = build_chat_body(make_request(user_message("hi"), **parameters), "m")
 
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
 
@@ -94,7 +94,7 @@ def test_what_the_server_could_not_honour_is_refused_by_its_name(
     parameters: dict[str, Any], named: str, param: str
 ) -> None:
     with pytest.raises(Unsupported, match=named) as refused:
-        build_chat_body(asking(user_message("hi"), **parameters), "deepseek/m")
+        build_chat_body(make_request(user_message("hi"), **parameters), "deepseek/m")
 
     assert refused.value.param == param
 
@@ -111,7 +111,7 @@ def test_what_the_server_could_not_honour_is_refused_by_its_name(
 def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> None:
     spoken = detect_chat_dialect("mine", url)
 
-    assert build_chat_body(asking(user_message("hi"), max_output_tokens=7), "m", spoken)[field] == 7
+    assert build_chat_body(make_request(user_message("hi"), max_output_tokens=7), "m", spoken)[field] == 7
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> N
     ids=["DeepSeek", "others"],
 )
 def test_not_to_think_is_told_as_the_server_takes_it(spoken: ChatDialect, fields: dict[str, Json]) -> None:
-    body = build_chat_body(asking(user_message("hi"), reasoning={"effort": "none"}), "m", spoken)
+    body = build_chat_body(make_request(user_message("hi"), reasoning={"effort": "none"}), "m", spoken)
 
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
 

@@ -17,7 +17,7 @@ from convo.models.base import ModelRequest
 from convo.models.local import LocalModel
 from convo.models.weights import locate_built_in_weights
 from tests.clock import counting_ids
-from tests.models.reading import all_of, deltas, ended, said
+from tests.models.model_calls import deltas, final_response, output_text, read_events
 
 pytestmark = [pytest.mark.needs("weights"), pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,11 +39,11 @@ def asking(*items: Item, instructions: str | None = None, **parameters: Json) ->
 
 
 async def test_an_answer_streams_and_ends_whole(local: LocalModel) -> None:
-    events = await all_of(local, asking(HELLO))
+    events = await read_events(local, asking(HELLO))
 
     assert len(deltas(events)) > 3
-    assert "".join(deltas(events)) == said(events[-1]["response"])
-    assert "Hello" in said(events[-1]["response"])
+    assert "".join(deltas(events)) == output_text(events[-1]["response"])
+    assert "Hello" in output_text(events[-1]["response"])
     assert (events[-1]["type"], events[-1]["response"]["model"]) == ("response.completed", NAME)
 
 
@@ -54,15 +54,15 @@ async def test_the_history_is_heard(local: LocalModel) -> None:
         for message in (user_message(word), assistant_message(f"fruit: {word}!"))
     ]
 
-    assert said(await ended(local, asking(*pattern, user_message("plum")))) == "fruit: plum!"
+    assert output_text(await final_response(local, asking(*pattern, user_message("plum")))) == "fruit: plum!"
 
 
 async def test_the_instructions_are_heard(local: LocalModel) -> None:
-    assert "Bonjour" in said(await ended(local, asking(HELLO, instructions="You answer in French.")))
+    assert "Bonjour" in output_text(await final_response(local, asking(HELLO, instructions="You answer in French.")))
 
 
 async def test_a_bound_on_the_answer_is_kept_and_told(local: LocalModel) -> None:
-    response = await ended(local, asking(user_message("Tell me a long story."), max_output_tokens=7))
+    response = await final_response(local, asking(user_message("Tell me a long story."), max_output_tokens=7))
 
     assert (response["status"], response["usage"]["output_tokens"]) == ("incomplete", 7)
     assert response["incomplete_details"] == {"reason": "max_output_tokens"}
@@ -74,7 +74,7 @@ async def test_a_temperature_of_zero_repeats_itself_and_a_high_one_does_not(loca
         story = asking(
             user_message("Invent a name for a boat and say why."), temperature=temperature, max_output_tokens=24
         )
-        return {said(await ended(local, story)) for _ in range(3)}
+        return {output_text(await final_response(local, story)) for _ in range(3)}
 
     assert len(await three(0)) == 1
     assert len(await three(1.8)) > 1
@@ -95,7 +95,7 @@ COUNTED = {
 async def test_tokens_are_counted_as_they_will_be_reported(local: LocalModel, items: list[Item]) -> None:
     ask = asking(*items, instructions="You are brief.", max_output_tokens=1)
 
-    assert await local.count(ask) == (await ended(local, ask))["usage"]["input_tokens"]
+    assert await local.count(ask) == (await final_response(local, ask))["usage"]["input_tokens"]
 
 
 async def test_a_schema_is_kept_to(local: LocalModel) -> None:
@@ -104,7 +104,7 @@ async def test_a_schema_is_kept_to(local: LocalModel) -> None:
     form = {"type": "json_schema", "name": "city", "schema": schema, "strict": True}
     ask = asking(HELLO, text={"format": form}, max_output_tokens=80)
 
-    answer = json.loads(said(await ended(local, ask)))
+    answer = json.loads(output_text(await final_response(local, ask)))
 
     assert sorted(answer) == ["city", "people"]
     assert answer["city"] in ("Paris", "Rome")
@@ -115,7 +115,7 @@ async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: Loca
     form = {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}
 
     with pytest.raises(RequestRefused, match="nonsense"):
-        await all_of(local, asking(HELLO, text={"format": form}))
+        await read_events(local, asking(HELLO, text={"format": form}))
 
 
 @pytest.mark.needs("linux")
@@ -131,7 +131,7 @@ async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) ->
             if seen == 5:
                 break
 
-    assert "Hello" in said(await ended(local, asking(HELLO)))
+    assert "Hello" in output_text(await final_response(local, asking(HELLO)))
     assert worked_s(local) - before < 10
 
 
@@ -139,7 +139,7 @@ async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) ->
 async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalModel) -> None:
     """Reading it all would be 25 seconds of one core."""
     before = worked_s(local)
-    reading = asyncio.create_task(all_of(local, asking(user_message("alpha beta " * 1800))))
+    reading = asyncio.create_task(read_events(local, asking(user_message("alpha beta " * 1800))))
     while worked_s(local) - before < 0.5:
         await local.count(asking(HELLO))
 
@@ -147,30 +147,30 @@ async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalMod
     with pytest.raises(asyncio.CancelledError):
         await reading
 
-    assert "Hello" in said(await ended(local, asking(HELLO)))
+    assert "Hello" in output_text(await final_response(local, asking(HELLO)))
     assert worked_s(local) - before < 10
 
 
 async def test_two_chats_in_turn_do_not_cost_each_other_their_history(local: LocalModel) -> None:
     chats: list[list[Item]] = [[user_message(f"{topic} " * 60)] for topic in ("rivers", "engines")]
     for chat in chats:
-        response = await ended(local, asking(*chat, max_output_tokens=8))
-        chat += [assistant_message(said(response)), user_message("Go on.")]
+        response = await final_response(local, asking(*chat, max_output_tokens=8))
+        chat += [assistant_message(output_text(response)), user_message("Go on.")]
 
     for chat in chats:
-        used = (await ended(local, asking(*chat, max_output_tokens=1)))["usage"]
+        used = (await final_response(local, asking(*chat, max_output_tokens=1)))["usage"]
         assert used["input_tokens_details"]["cached_tokens"] > used["input_tokens"] / 2
 
 
 async def test_asks_that_come_together_are_all_answered(local: LocalModel) -> None:
-    responses = await asyncio.gather(*(ended(local, asking(HELLO)) for _ in range(3)))
+    responses = await asyncio.gather(*(final_response(local, asking(HELLO)) for _ in range(3)))
 
-    assert ["Hello" in said(response) for response in responses] == [True] * 3
+    assert ["Hello" in output_text(response) for response in responses] == [True] * 3
 
 
 async def test_an_input_longer_than_the_window_is_refused_with_figures(local: LocalModel) -> None:
     with pytest.raises(WindowExceeded) as refused:
-        await all_of(local, asking(user_message("word " * 5000)))
+        await read_events(local, asking(user_message("word " * 5000)))
 
     assert refused.value.limit_tokens == 4096 - 256
     assert refused.value.needed_tokens == await local.count(asking(user_message("word " * 5000)))
@@ -207,7 +207,7 @@ async def test_what_it_cannot_do_is_refused_before_a_child_is_started(
     model = LocalModel(NOWHERE, counting_ids())
 
     with pytest.raises(Unsupported, match=f"local/{NAME} does not support {named}"):
-        await all_of(model, asking(*items, **parameters))
+        await read_events(model, asking(*items, **parameters))
 
     assert model.get_engine(NAME).process is None
 
@@ -231,10 +231,10 @@ def cut_off(tmp_path: Path) -> str:
 async def test_a_file_of_the_users_own_works_the_same_way(mine: str) -> None:
     model = LocalModel(NOWHERE, counting_ids())
 
-    response = await ended(model, ModelRequest(mine, [HELLO], parameters={"temperature": 0}))
+    response = await final_response(model, ModelRequest(mine, [HELLO], parameters={"temperature": 0}))
     await model.aclose()
 
-    assert ("Hello" in said(response), response["model"]) == (True, "Mine")
+    assert ("Hello" in output_text(response), response["model"]) == (True, "Mine")
 
 
 async def test_a_file_that_is_cut_off_is_refused_with_the_engines_reason(cut_off: str) -> None:

@@ -21,7 +21,7 @@ from convo.models.base import ModelRequest
 from convo.models.local import EngineProcess, LocalModel
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_built_in_weights
 from tests.clock import counting_ids
-from tests.models.reading import all_of, ended, said
+from tests.models.model_calls import final_response, output_text, read_events
 
 pytestmark = pytest.mark.needs("weights")
 
@@ -55,7 +55,7 @@ async def test_starting_early_is_starting_once(local: LocalModel) -> None:
     await asyncio.gather(local.warm(NAME), local.warm(NAME))
     started = child_of(local)
 
-    assert "Hello" in said(await ended(local, HELLO))
+    assert "Hello" in output_text(await final_response(local, HELLO))
     assert child_of(local) is started
 
 
@@ -108,7 +108,7 @@ async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_an
             await to_the_end(events)
 
     assert (broken.value.code, broken.value.hint) == ("engine_stopped", "/retry restarts it")
-    assert "Hello" in said(await ended(local, HELLO))
+    assert "Hello" in output_text(await final_response(local, HELLO))
     assert child_of(local).process.pid != died.process.pid
     assert left_nothing(died)
 
@@ -119,7 +119,7 @@ async def test_a_child_that_died_between_two_asks_is_not_noticed(local: LocalMod
     died.kill()
     await asyncio.to_thread(died.wait)
 
-    assert "Hello" in said(await ended(local, HELLO))
+    assert "Hello" in output_text(await final_response(local, HELLO))
 
 
 async def test_an_engine_that_cannot_start_says_why_in_one_sentence(
@@ -130,9 +130,9 @@ async def test_an_engine_that_cannot_start_says_why_in_one_sentence(
     with monkeypatch.context() as patched:
         patched.setattr(engine, "_PROCESS_SCRIPT", broken)
         with pytest.raises(ModelFault, match=r"^the local engine did not start: OSError: no such instruction$"):
-            await all_of(local, HELLO)
+            await read_events(local, HELLO)
 
-    assert "Hello" in said(await ended(local, HELLO))
+    assert "Hello" in output_text(await final_response(local, HELLO))
 
 
 async def test_weights_that_are_not_here_start_nothing(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ async def test_on_loopback_the_engine_answers_only_with_its_key() -> None:
 async def test_a_model_on_loopback_answers_like_any_other() -> None:
     model = LocalModel(NOWHERE, counting_ids(), loopback=True)
 
-    assert "Hello" in said(await ended(model, HELLO))
+    assert "Hello" in output_text(await final_response(model, HELLO))
     await model.aclose()
 
 

@@ -21,7 +21,7 @@ from convo.models.weights import (
     pull_weights,
     verify_weights_once,
 )
-from tests.running import ROOT, Convo
+from tests.command_runner import ROOT, Convo
 
 BYTES = b"GGUF and the rest"
 TINY = Weights(

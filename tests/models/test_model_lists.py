@@ -31,7 +31,7 @@ async def asked(catalogue: ModelLister, within_s: float = 30) -> Sequence[str]:
 
 
 async def test_a_server_names_its_models_as_it_takes_them(catalogue: ModelLister, server: ChatServer) -> None:
-    server.refuses(200, TWO)
+    server.refuse(200, TWO)
 
     assert await asked(catalogue) == ["llama3.2:3b", "org/qwen"]
     (request,) = server.requests
@@ -61,7 +61,7 @@ def test_what_is_no_list_of_models_is_an_error_that_names_who_said_it(listed: An
 async def test_a_refusal_is_one_of_ours(
     status: int, kind: type[Exception], catalogue: ModelLister, server: ChatServer
 ) -> None:
-    server.refuses(status, {"error": {"message": "No: sk-key is wrong.", "type": "x"}})
+    server.refuse(status, {"error": {"message": "No: sk-key is wrong.", "type": "x"}})
 
     with pytest.raises(kind) as refused:
         await asked(catalogue)
@@ -70,7 +70,7 @@ async def test_a_refusal_is_one_of_ours(
 
 
 async def test_a_server_that_stays_silent_is_passed_over(catalogue: ModelLister, server: ChatServer) -> None:
-    server.waits()
+    server.stall()
 
     with pytest.raises(Unreachable, match=r"mine did not respond in 0[.]1 seconds"):
         await asked(catalogue, within_s=0.1)

@@ -13,7 +13,7 @@ from convo.models.chat_completions import ChatChunkTranslator, build_chat_body
 from convo.models.errors import ErrorContext, fault_from_status, fault_from_stream_error
 from convo.models.stream import ResponseEventWriter
 from tests.clock import counting_ids
-from tests.models.reading import asking
+from tests.models.model_calls import make_request
 
 WORDS = ["message", "text", "stop", "assistant", "user", "function_call", "function_call_output", "input_text"]
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(-1, 600), st.floats(allow_nan=False), st.sampled_from(WORDS))
@@ -95,7 +95,7 @@ def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, an
 def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
-        body = build_chat_body(asking(*items), "m")
+        body = build_chat_body(make_request(*items), "m")
 
     assert body is None or all(isinstance(message["role"], str) for message in body["messages"])
 
@@ -104,6 +104,6 @@ def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
 def test_odd_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
-        body = build_anthropic_body(asking(*items), NO_ISSUER, "m")
+        body = build_anthropic_body(make_request(*items), NO_ISSUER, "m")
 
     assert body is None or all(message["role"] in ("user", "assistant") for message in body["messages"])

@@ -12,12 +12,12 @@ from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
-from tests.loopback import Loopback
+from tests.loopback_server import LoopbackServer
 from tests.models.chat_server import ChatServer
-from tests.models.reading import all_of, asking, deltas, ended, into, said
+from tests.models.model_calls import collect_events, deltas, final_response, make_request, output_text, read_events
 
 KEY = "sk-abcdefghijklmnop"
-HI = asking(user_message("hi"), model="gpt-5")
+HI = make_request(user_message("hi"), model="gpt-5")
 
 
 def account(server: ChatServer, **more: Any) -> OpenAIClientOptions:
@@ -70,12 +70,12 @@ async def test_events_pass_in_order_without_numbers_padding_or_the_servers_own(
     added, done = around(words("Hello"))
     place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     delta = {"type": "response.output_text.delta", "delta": "Hello", "logprobs": [], **place}
-    server.streams(
+    server.stream(
         *numbered(created(), {"type": "response.in_progress", "response": {}}, {"type": "keepalive"}),
         *numbered(added, {**delta, "obfuscation": "xY3"}, done, end(words("Hello"))),
     )
 
-    events = await all_of(model, HI)
+    events = await read_events(model, HI)
 
     assert events[:3] == [added, delta, done]
     assert [event["type"] for event in events[3:]] == ["response.completed"]
@@ -88,12 +88,12 @@ async def test_events_pass_in_order_without_numbers_padding_or_the_servers_own(
 
 
 async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer, model: ResponsesModel) -> None:
-    server.streams(end())
+    server.stream(end())
     tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "a", "server_url": "https://a.example/mcp"}]
 
-    await all_of(
+    await read_events(
         model,
-        asking(
+        make_request(
             user_message("hi"),
             model="gpt-4.1",
             instructions="be brief",
@@ -133,9 +133,9 @@ async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer,
 async def test_a_model_that_seals_its_reasoning_is_always_asked_for_it(
     server: ChatServer, model: ResponsesModel, name: str, asked: list[str] | None, sent: list[str] | None
 ) -> None:
-    server.streams(end())
+    server.stream(end())
 
-    await all_of(model, asking(user_message("hi"), model=name, include=asked))
+    await read_events(model, make_request(user_message("hi"), model=name, include=asked))
 
     assert server.requests[0].json.get("include") == sent
 
@@ -143,20 +143,20 @@ async def test_a_model_that_seals_its_reasoning_is_always_asked_for_it(
 async def test_a_call_and_its_reasoning_come_back_in_the_next_turn_without_their_ids(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    server.streams(created(), *around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
-    server.streams(end(words("4")))
-    first = await ended(model, HI)
+    server.stream(created(), *around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
+    server.stream(end(words("4")))
+    first = await final_response(model, HI)
 
-    await all_of(model, asking(user_message("hi"), *first["output"], OUTPUT, model="gpt-5"))
+    await read_events(model, make_request(user_message("hi"), *first["output"], OUTPUT, model="gpt-5"))
 
     bare = [{name: value for name, value in item.items() if name != "id"} for item in (THOUGHT, CALL)]
     assert server.requests[1].json["input"] == [user_message("hi"), *bare, OUTPUT]
 
 
 async def test_the_seal_in_every_event_names_its_maker(server: ChatServer, model: ResponsesModel) -> None:
-    server.streams(*around(THOUGHT), end({**THOUGHT, "encrypted_content": "final"}))
+    server.stream(*around(THOUGHT), end({**THOUGHT, "encrypted_content": "final"}))
 
-    added, done, last = await all_of(model, HI)
+    added, done, last = await read_events(model, HI)
 
     assert added["item"]["encrypted_content"].startswith("convo1:openai/gpt-5:")
     assert added["item"] == done["item"]
@@ -166,11 +166,11 @@ async def test_the_seal_in_every_event_names_its_maker(server: ChatServer, model
 async def test_another_model_of_the_same_account_is_not_shown_the_reasoning(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    server.streams(*around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
-    server.streams(end(words("4")))
-    first = await ended(model, HI)
+    server.stream(*around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
+    server.stream(end(words("4")))
+    first = await final_response(model, HI)
 
-    await all_of(model, asking(user_message("hi"), *first["output"], OUTPUT, model="gpt-4.1"))
+    await read_events(model, make_request(user_message("hi"), *first["output"], OUTPUT, model="gpt-4.1"))
 
     assert [item.get("type") for item in server.requests[1].json["input"]] == [
         "message",
@@ -181,9 +181,9 @@ async def test_another_model_of_the_same_account_is_not_shown_the_reasoning(
 
 async def test_hosted_items_keep_the_ids_that_they_need(server: ChatServer, model: ResponsesModel) -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
-    server.streams(end())
+    server.stream(end())
 
-    await all_of(model, asking(user_message("?"), search, model="gpt-5"))
+    await read_events(model, make_request(user_message("?"), search, model="gpt-5"))
 
     assert server.requests[0].json["input"] == [user_message("?"), search]
 
@@ -194,9 +194,9 @@ async def test_items_without_ids_and_an_end_without_output_are_made_whole(
     bare = {"type": "message", "role": "assistant", "content": []}
     delta = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi"}
     added, done = around(bare)
-    server.streams(added, delta, done, end())
+    server.stream(added, delta, done, end())
 
-    events = await all_of(model, HI)
+    events = await read_events(model, HI)
 
     named = events[0]["item"]["id"]
     assert named.startswith("msg_")
@@ -214,9 +214,9 @@ async def test_items_without_ids_and_an_end_without_output_are_made_whole(
 async def test_an_answer_that_ends_badly_says_why(
     server: ChatServer, model: ResponsesModel, status: str, more: dict[str, Any], field: str
 ) -> None:
-    server.streams(created(), end(words("Hel"), status=status, **more))
+    server.stream(created(), end(words("Hel"), status=status, **more))
 
-    response = await ended(model, HI)
+    response = await final_response(model, HI)
 
     assert (response["status"], response[field]) == (status, more[field])
 
@@ -225,27 +225,27 @@ async def test_an_answer_that_ends_badly_says_why(
 
 
 async def test_a_stream_that_stops_before_the_end_is_broken(server: ChatServer, model: ResponsesModel) -> None:
-    server.streams(created(), *around(words("Hel")))
+    server.stream(created(), *around(words("Hel")))
     came: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match="before the response was complete"):
-        await into(came, model, HI)
+        await collect_events(came, model, HI)
 
     assert len(came) == 2
 
 
 async def test_an_error_event_before_the_answer_may_be_tried_again(server: ChatServer, model: ResponsesModel) -> None:
-    server.streams(created(), {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None})
+    server.stream(created(), {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None})
 
     with pytest.raises(TryLater, match="Slow down"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ResponsesModel) -> None:
-    server.streams(*around(words("Hel")), {"type": "error", "error": {"code": "server_error", "message": "Oh."}})
+    server.stream(*around(words("Hel")), {"type": "error", "error": {"code": "server_error", "message": "Oh."}})
 
     with pytest.raises(StreamBroken, match="Oh"):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,10 @@ async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model:
 async def test_a_refusal_is_ours(
     server: ChatServer, model: ResponsesModel, status: int, error: type[Exception]
 ) -> None:
-    server.refuses(status, {"error": {"message": "No.", "code": "c", "type": "t", "param": "input"}})
+    server.refuse(status, {"error": {"message": "No.", "code": "c", "type": "t", "param": "input"}})
 
     with pytest.raises(error):
-        await all_of(model, HI)
+        await read_events(model, HI)
 
     assert len(server.requests) == 1
 
@@ -265,12 +265,12 @@ async def test_a_refusal_is_ours(
 async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_asked(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    server.refuses(200, {"output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}]})
+    server.refuse(200, {"output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}]})
     window = await model.compact(HI)
     assert window is not None
 
     with pytest.raises(Unsupported, match=r"^openai/gpt-4\.1 does not support a compaction encrypted by another model"):
-        await all_of(model, asking(*window, model="gpt-4.1"))
+        await read_events(model, make_request(*window, model="gpt-4.1"))
 
     assert len(server.requests) == 1
 
@@ -280,12 +280,14 @@ async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_as
 
 async def test_a_compacted_window_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
     sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}
-    server.refuses(200, {"object": "response.compaction", "output": [user_message("hi"), sealed]})
-    server.streams(end(words("Hello")))
+    server.refuse(200, {"object": "response.compaction", "output": [user_message("hi"), sealed]})
+    server.stream(end(words("Hello")))
 
-    window = await model.compact(asking(user_message("hi"), model="gpt-5", instructions="be brief", temperature=1))
+    window = await model.compact(
+        make_request(user_message("hi"), model="gpt-5", instructions="be brief", temperature=1)
+    )
     assert window is not None
-    await all_of(model, asking(*window, user_message("go on"), model="gpt-5"))
+    await read_events(model, make_request(*window, user_message("go on"), model="gpt-5"))
 
     assert server.requests[0].path == "/v1/responses/compact"
     assert server.requests[0].json == {"model": "gpt-5", "input": [user_message("hi")], "instructions": "be brief"}
@@ -295,9 +297,9 @@ async def test_a_compacted_window_is_the_input_of_the_next_turn(server: ChatServ
 
 async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: ResponsesModel) -> None:
     tools = [{"type": "function", "name": "f", "parameters": {}}]
-    server.refuses(200, {"object": "response.input_tokens", "input_tokens": 41})
+    server.refuse(200, {"object": "response.input_tokens", "input_tokens": 41})
 
-    counted = await model.count(asking(user_message("hi"), model="gpt-5", tools=tools, temperature=0.5))
+    counted = await model.count(make_request(user_message("hi"), model="gpt-5", tools=tools, temperature=0.5))
 
     assert counted == 41
     assert server.requests[0].path == "/v1/responses/input_tokens"
@@ -305,8 +307,8 @@ async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model:
 
 
 async def test_a_server_that_neither_counts_nor_compacts_says_so(server: ChatServer, model: ResponsesModel) -> None:
-    server.refuses(404, {"detail": "Not Found"})
-    server.refuses(405, "")
+    server.refuse(404, {"detail": "Not Found"})
+    server.refuse(405, "")
 
     assert await model.count(HI) is None
     assert await model.compact(HI) is None
@@ -314,7 +316,7 @@ async def test_a_server_that_neither_counts_nor_compacts_says_so(server: ChatSer
 
 async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatServer, model: ResponsesModel) -> None:
     error = {"message": "The model 'gpt-5' does not exist", "code": "model_not_found"}
-    server.refuses(404, {"error": error})
+    server.refuse(404, {"error": error})
 
     with pytest.raises(RequestRefused, match="no model 'gpt-5'"):
         await model.compact(HI)
@@ -324,13 +326,13 @@ async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatSer
 
 
 async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) -> None:
-    server.streams(end(words("Hello")))
+    server.stream(end(words("Hello")))
     base = server.url.removesuffix("/v1")
     model = ResponsesModel(
         OpenAIClientOptions("azure", base, key=Secret(KEY), is_azure=True, deployment="mine"), counting_ids()
     )
 
-    assert said(await ended(model, HI)) == "Hello"
+    assert output_text(await final_response(model, HI)) == "Hello"
     await model.aclose()
 
     assert server.requests[0].path == "/openai/v1/responses"
@@ -347,12 +349,12 @@ async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) 
 async def test_azure_with_an_older_version_is_asked_through_its_own_client(
     server: ChatServer, key: Secret | None, token: Secret | None, header: str, value: str
 ) -> None:
-    server.streams(end(words("Hello")))
+    server.stream(end(words("Hello")))
     base = server.url.removesuffix("/v1")
     where = OpenAIClientOptions("azure", base, key=key, token=token, is_azure=True, api_version="2025-04-01-preview")
     model = ResponsesModel(where, counting_ids())
 
-    await all_of(model, HI)
+    await read_events(model, HI)
     await model.aclose()
 
     assert server.requests[0].path == "/openai/responses"
@@ -362,16 +364,16 @@ async def test_azure_with_an_older_version_is_asked_through_its_own_client(
 # -- against a whole Responses server -------------------------------------------------------------
 
 
-async def test_a_history_goes_round_at_a_server_that_checks_it(loopback: Loopback) -> None:
+async def test_a_history_goes_round_at_a_server_that_checks_it(loopback: LoopbackServer) -> None:
     loopback.replies(
         {"call": {"name": "add", "arguments": {"a": 2}, "call_id": "call_a"}},
         {"text": "It is four."},
     )
     model = ResponsesModel(OpenAIClientOptions("loop", loopback.url, key=Secret(KEY)), counting_ids())
-    first = await ended(model, asking(user_message("2+2?"), model="gpt-4.1"))
+    first = await final_response(model, make_request(user_message("2+2?"), model="gpt-4.1"))
 
     output = {"type": "function_call_output", "call_id": "call_a", "output": "4"}
-    events = await all_of(model, asking(user_message("2+2?"), *first["output"], output, model="gpt-4.1"))
+    events = await read_events(model, make_request(user_message("2+2?"), *first["output"], output, model="gpt-4.1"))
     await model.aclose()
 
     assert "".join(deltas(events)) == "It is four."

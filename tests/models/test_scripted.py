@@ -12,7 +12,7 @@ from convo.models.base import ModelRequest
 from convo.models.scripted import ScriptedModel
 from convo.models.stream import make_usage
 from tests.clock import FixedClock, counting_ids
-from tests.models.reading import all_of, asking, deltas, ended, into, said
+from tests.models.model_calls import collect_events, deltas, final_response, make_request, output_text, read_events
 
 CALL: Item = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "c1", "output": "12"}
@@ -48,7 +48,7 @@ async def test_replies_come_in_the_order_of_the_users_messages_and_the_last_repe
         user_message("c"),
     ]
 
-    answers = [said(await ended(model, ModelRequest(name, history[:length]))) for length in (1, 3, 5)]
+    answers = [output_text(await final_response(model, ModelRequest(name, history[:length]))) for length in (1, 3, 5)]
 
     assert answers == ["one", "two", "two"]
 
@@ -56,24 +56,28 @@ async def test_replies_come_in_the_order_of_the_users_messages_and_the_last_repe
 async def test_the_same_ask_gets_the_same_answer_again(model: ScriptedModel) -> None:
     ask = ModelRequest(script({"text": "one"}, {"text": "two"}), [user_message("a")])
 
-    assert said(await ended(model, ask)) == said(await ended(model, ask)) == "one"
+    assert output_text(await final_response(model, ask)) == output_text(await final_response(model, ask)) == "one"
 
 
 async def test_the_outputs_of_tools_are_a_question_too(model: ScriptedModel) -> None:
     name = script({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "12 degrees"})
 
-    asked = await ended(model, ModelRequest(name, [user_message("?")]))
-    told = await ended(model, ModelRequest(name, [user_message("?"), CALL, CALL, OUTPUT, OUTPUT]))
+    asked = await final_response(model, ModelRequest(name, [user_message("?")]))
+    told = await final_response(model, ModelRequest(name, [user_message("?"), CALL, CALL, OUTPUT, OUTPUT]))
 
     assert [(item["name"], json.loads(item["arguments"])) for item in asked["output"]] == [
         ("weather", {"city": "Oslo"})
     ]
-    assert said(told) == "12 degrees"
+    assert output_text(told) == "12 degrees"
 
 
 async def test_echo_answers_with_the_users_last_words(model: ScriptedModel) -> None:
     assert (
-        said(await ended(model, asking(user_message("a"), assistant_message("x"), user_message("b c"), model="echo")))
+        output_text(
+            await final_response(
+                model, make_request(user_message("a"), assistant_message("x"), user_message("b c"), model="echo")
+            )
+        )
         == "b c"
     )
 
@@ -81,7 +85,7 @@ async def test_echo_answers_with_the_users_last_words(model: ScriptedModel) -> N
 async def test_text_comes_in_pieces_with_a_pause_before_each(model: ScriptedModel, clock: FixedClock) -> None:
     ask = ModelRequest(script({"text": "abcdefgh"}, chunk=3, delay_s=0.5), [user_message("a")])
 
-    assert deltas(await all_of(model, ask)) == ["abc", "def", "gh"]
+    assert deltas(await read_events(model, ask)) == ["abc", "def", "gh"]
     assert clock.sleeps_s == [0.5, 0.5, 0.5]
 
 
@@ -91,13 +95,13 @@ async def test_output_items_stay_as_they_are_written(model: ScriptedModel) -> No
         {"id": "msg_9", **assistant_message("hi"), "phase": "z"},
     ]
 
-    response = await ended(model, ModelRequest(script({"output": items}), [user_message("a")]))
+    response = await final_response(model, ModelRequest(script({"output": items}), [user_message("a")]))
 
     assert response["output"] == items
 
 
 async def test_a_refusal_is_refused(model: ScriptedModel) -> None:
-    events = await all_of(model, ModelRequest(script({"refusal": "I will not."}), [user_message("a")]))
+    events = await read_events(model, ModelRequest(script({"refusal": "I will not."}), [user_message("a")]))
 
     assert "".join(deltas(events, "refusal")) == "I will not."
 
@@ -107,7 +111,7 @@ async def test_an_error_comes_as_a_servers_would(model: ScriptedModel, status: i
     name = script({"error": {"code": "overloaded", "message": "Busy.", "status": status}}, {"text": "again"})
 
     with pytest.raises(kind, match="Busy") as wrong:
-        await all_of(model, ModelRequest(name, [user_message("a")]))
+        await read_events(model, ModelRequest(name, [user_message("a")]))
 
     assert wrong.value.code == "overloaded"  # type: ignore[attr-defined]
 
@@ -117,22 +121,22 @@ async def test_an_error_behind_a_text_breaks_the_answer_off(model: ScriptedModel
     name = script({"text": "half an ans", "error": {"message": "Gone"}})
 
     with pytest.raises(StreamBroken, match="Gone"):
-        await into(came, model, ModelRequest(name, [user_message("a")]))
+        await collect_events(came, model, ModelRequest(name, [user_message("a")]))
 
     assert deltas(came) == ["half an ans"]
 
 
 async def test_words_are_tokens_and_a_bound_on_them_is_kept(model: ScriptedModel) -> None:
-    ask = asking(
+    ask = make_request(
         user_message("a b c"),
         model=script({"text": "one two three four"}),
         instructions="be brief",
         max_output_tokens=2,
     )
 
-    response = await ended(model, ask)
+    response = await final_response(model, ask)
 
-    assert (said(response), response["incomplete_details"]) == ("one two", {"reason": "max_output_tokens"})
+    assert (output_text(response), response["incomplete_details"]) == ("one two", {"reason": "max_output_tokens"})
     assert response["usage"] == make_usage(5, 2)
     assert await model.count(ask) == 5
 
@@ -156,19 +160,19 @@ BAD_SCRIPTS = {
 @pytest.mark.parametrize(("raw", "words"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
 async def test_a_bad_script_is_refused_with_what_is_wrong_in_it(model: ScriptedModel, raw: str, words: str) -> None:
     with pytest.raises(Unreadable, match=words):
-        await all_of(model, asking(user_message("a"), model=written(raw)))
+        await read_events(model, make_request(user_message("a"), model=written(raw)))
 
 
 async def test_a_script_that_is_not_there_or_a_folder_is_unreadable(model: ScriptedModel) -> None:
     for name in ("missing.json", "."):
         with pytest.raises(Unreadable, match=f"^{name} cannot be read: "):
-            await all_of(model, asking(user_message("a"), model=name))
+            await read_events(model, make_request(user_message("a"), model=name))
 
 
 async def test_a_reply_can_think_and_say_what_it_used(model: ScriptedModel) -> None:
     name = script({"reasoning": "two and two", "text": "4", "usage": {"cached": 1, "written": 1}})
 
-    response = await ended(model, ModelRequest(name, [user_message("2+2, please")]))
+    response = await final_response(model, ModelRequest(name, [user_message("2+2, please")]))
 
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
     assert response["output"][0]["content"] == [{"type": "reasoning_text", "text": "two and two"}]
@@ -178,4 +182,4 @@ async def test_a_reply_can_think_and_say_what_it_used(model: ScriptedModel) -> N
 @pytest.mark.parametrize("used", [{"cached": "many"}, {"tokens": 3}])
 async def test_a_usage_of_another_form_is_refused(model: ScriptedModel, used: Any) -> None:
     with pytest.raises(Unreadable, match="reply 1 has a usage with other values than numbers"):
-        await ended(model, ModelRequest(script({"text": "4", "usage": used}), [user_message("?")]))
+        await final_response(model, ModelRequest(script({"text": "4", "usage": used}), [user_message("?")]))

@@ -3,8 +3,8 @@
 import ast
 from typing import TypeGuard
 
+from tests.command_runner import ROOT
 from tests.mutations.draw import draw
-from tests.running import ROOT
 
 
 def test_a_seed_draws_the_same_mutations_again_and_another_one_others() -> None:

@@ -20,34 +20,34 @@ from convo.runs.state import (
     RunTool,
     ToolReturned,
 )
-from tests.runs.driving import answer, asked, call, outputs, paused, says, told
+from tests.runs.run_steps import apply_events, assistant_message, call, model_response, outputs, paused_run, started_run
 
 
 def test_when_one_tool_executed_and_one_is_pending_the_next_input_has_both_outputs_in_call_order() -> None:
-    run = asked()
-    run, effects = told(run, answer(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))
+    run = started_run()
+    run, effects = apply_events(run, model_response(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))
     assert run.phase is Phase.PAUSED
     assert [one.id for one in run.pending] == ["c1"]
     assert effects == (PauseRun(run.pending),)
-    run, effects = told(run, ApprovalDecided("c1", approve=True), RunResumed())
+    run, effects = apply_events(run, ApprovalDecided("c1", approve=True), RunResumed())
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
-    run, effects = told(run, ToolReturned("c1", "one"))
+    run, effects = apply_events(run, ToolReturned("c1", "one"))
     assert isinstance(effects[0], AppendToHistory)
     assert list(outputs(effects[0].items)) == ["c1", "c2"]
 
 
 def test_when_a_paused_state_is_resumed_without_a_decision_the_same_interruption_returns() -> None:
-    run = paused()
-    again, effects = told(run, RunResumed())
+    run = paused_run()
+    again, effects = apply_events(run, RunResumed())
     assert again == run
     assert effects == (PauseRun(run.pending),)
 
 
 def test_when_approved_the_tool_runs_once_and_the_turn_grows_only_for_the_new_model_call() -> None:
-    run = paused()
-    run, effects = told(run, ApprovalDecided("c2", approve=True), RunResumed())
+    run = paused_run()
+    run, effects = apply_events(run, ApprovalDecided("c2", approve=True), RunResumed())
     assert ([type(effect) for effect in effects], run.turn) == ([RunTool], 1)
-    run, effects = told(run, ToolReturned("c2", "two"))
+    run, effects = apply_events(run, ToolReturned("c2", "two"))
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items)["c2"] == "two"
     assert (effects[1], run.turn) == (CallModel("desk", 2, omit_tool_choice=True), 2)
@@ -55,108 +55,112 @@ def test_when_approved_the_tool_runs_once_and_the_turn_grows_only_for_the_new_mo
 
 @pytest.mark.parametrize(("message", "words"), [(None, "Tool execution was not approved."), ("too dear", "too dear")])
 def test_when_rejected_the_tool_does_not_run_and_its_output_says_so(message: str | None, words: str) -> None:
-    run, effects = told(paused(), ApprovalDecided("c2", approve=False, message=message), RunResumed())
+    run, effects = apply_events(paused_run(), ApprovalDecided("c2", approve=False, message=message), RunResumed())
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items)["c2"] == words
     assert run.phase is Phase.CALLING_MODEL
 
 
 def test_when_max_turns_was_reached_before_the_pause_the_approved_tool_runs_but_no_model_is_asked() -> None:
-    run = asked(max_turns=1)
-    run, effects = told(run, answer(run, call("c1", "guarded")), ApprovalDecided("c1", approve=True), RunResumed())
+    run = started_run(max_turns=1)
+    run, effects = apply_events(
+        run, model_response(run, call("c1", "guarded")), ApprovalDecided("c1", approve=True), RunResumed()
+    )
     assert [type(effect) for effect in effects] == [RunTool]
-    run, effects = told(run, ToolReturned("c1", "x"))
+    run, effects = apply_events(run, ToolReturned("c1", "x"))
     assert [type(effect) for effect in effects] == [AppendToHistory, FailRun]
     assert run.failure == RunFailure("max_turns", "Max turns (1) exceeded")
 
 
 def test_when_one_checkpoint_is_approved_and_resumed_the_other_does_not_change() -> None:
-    run = paused()
+    run = paused_run()
     kept = repr(run)
-    told(run, ApprovalDecided("c2", approve=True, always=True), RunResumed())
+    apply_events(run, ApprovalDecided("c2", approve=True, always=True), RunResumed())
     assert repr(run) == kept
 
 
 def test_when_input_was_added_to_a_paused_state_it_follows_the_tool_outputs_once() -> None:
     late = {"role": "user", "content": "and quickly"}
-    run, effects = told(paused(), InputAdded((late,)), ApprovalDecided("c2", approve=False), RunResumed())
+    run, effects = apply_events(paused_run(), InputAdded((late,)), ApprovalDecided("c2", approve=False), RunResumed())
     assert [effect.items for effect in effects if isinstance(effect, AppendToHistory)][-1] == (late,)
     assert [type(effect) for effect in effects] == [AppendToHistory, AppendToHistory, CallModel]
-    run, effects = told(run, answer(run, call("c3")), ToolReturned("c3", "x"))
+    run, effects = apply_events(run, model_response(run, call("c3")), ToolReturned("c3", "x"))
     assert [type(effect) for effect in effects] == [AppendToHistory, CallModel]
 
 
 def test_when_input_is_added_to_a_finished_run_it_is_refused() -> None:
-    run = asked()
-    run, _ = told(run, answer(run, says("done")))
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, assistant_message("done")))
     with pytest.raises(IllegalTransition, match="a run that is done does not accept InputAdded"):
-        told(run, InputAdded(()))
+        apply_events(run, InputAdded(()))
 
 
 def test_when_approved_always_later_calls_of_the_same_tool_by_the_same_agent_run_without_asking() -> None:
-    run = asked()
-    run, _ = told(run, answer(run, call("c1", "guarded"), call("c2", "guarded")))
-    run, effects = told(run, ApprovalDecided("c1", approve=True, always=True), RunResumed())
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded")))
+    run, effects = apply_events(run, ApprovalDecided("c1", approve=True, always=True), RunResumed())
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1", "c2"]
-    run, _ = told(run, ToolReturned("c1", "x"), ToolReturned("c2", "x"))
-    assert [type(effect) for effect in told(run, answer(run, call("c3", "guarded")))[1]] == [RunTool]
+    run, _ = apply_events(run, ToolReturned("c1", "x"), ToolReturned("c2", "x"))
+    assert [type(effect) for effect in apply_events(run, model_response(run, call("c3", "guarded")))[1]] == [RunTool]
     other = replace(run, sticky_decisions={("elsewhere", ("bare", "guarded")): True})
-    assert told(other, answer(run, call("c3", "guarded")))[0].phase is Phase.PAUSED
+    assert apply_events(other, model_response(run, call("c3", "guarded")))[0].phase is Phase.PAUSED
 
 
 def test_when_rejected_always_later_calls_are_rejected_without_asking() -> None:
-    run = asked()
-    run, _ = told(
-        run, answer(run, call("c1", "guarded")), ApprovalDecided("c1", approve=False, always=True), RunResumed()
+    run = started_run()
+    run, _ = apply_events(
+        run, model_response(run, call("c1", "guarded")), ApprovalDecided("c1", approve=False, always=True), RunResumed()
     )
-    run, effects = told(
-        run, answer(run, call("c2", "guarded"), call("c3", "asked")), ApprovalEvaluated("c3", needs_approval=False)
+    run, effects = apply_events(
+        run,
+        model_response(run, call("c2", "guarded"), call("c3", "asked")),
+        ApprovalEvaluated("c3", needs_approval=False),
     )
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c3"]
-    run, effects = told(run, ToolReturned("c3", "x"))
+    run, effects = apply_events(run, ToolReturned("c3", "x"))
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items)["c2"] == "Tool execution was not approved."
 
 
 def test_a_function_says_whether_a_call_needs_approval() -> None:
-    run = asked()
-    run, effects = told(run, answer(run, call("c1", "asked"), call("c2", "asked")))
+    run = started_run()
+    run, effects = apply_events(run, model_response(run, call("c1", "asked"), call("c2", "asked")))
     assert ([type(effect) for effect in effects], run.phase) == (
         [EvaluateApproval, EvaluateApproval],
         Phase.CHECKING_APPROVALS,
     )
-    run, effects = told(run, ApprovalEvaluated("c2", needs_approval=True))
+    run, effects = apply_events(run, ApprovalEvaluated("c2", needs_approval=True))
     assert effects == ()
-    run, effects = told(run, ApprovalEvaluated("c1", needs_approval=False))
+    run, effects = apply_events(run, ApprovalEvaluated("c1", needs_approval=False))
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
-    run, _ = told(run, ToolReturned("c1", "x"))
+    run, _ = apply_events(run, ToolReturned("c1", "x"))
     assert [one.id for one in run.pending] == ["c2"]
 
 
 def test_a_person_may_change_the_arguments_of_one_call_and_they_have_to_fit() -> None:
-    run = paused()
+    run = paused_run()
     with pytest.raises(InputFault, match="text: must be a string"):
-        told(run, ApprovalDecided("c2", approve=True, arguments='{"text": 1}'))
+        apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": 1}'))
     with pytest.raises(InputFault, match="only for one approved function call"):
-        told(run, ApprovalDecided("c2", approve=True, always=True, arguments='{"text": "y"}'))
-    run, effects = told(run, ApprovalDecided("c2", approve=True, arguments='{"text": "y"}'), RunResumed())
+        apply_events(run, ApprovalDecided("c2", approve=True, always=True, arguments='{"text": "y"}'))
+    run, effects = apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": "y"}'), RunResumed())
     assert [effect.call.arguments for effect in effects if isinstance(effect, RunTool)] == ['{"text": "y"}']
 
 
 def test_a_hosted_tools_request_is_a_persons_to_decide_and_answered_with_its_own_kind() -> None:
     request = {"type": "mcp_approval_request", "id": "m1", "server_label": "s", "name": "n", "arguments": "{}"}
-    run = asked()
-    run, effects = told(run, answer(run, request))
+    run = started_run()
+    run, effects = apply_events(run, model_response(run, request))
     assert effects == (PauseRun(run.pending),)
-    run, effects = told(run, ApprovalDecided("m1", approve=False, message="no", always=True), RunResumed())
+    run, effects = apply_events(run, ApprovalDecided("m1", approve=False, message="no", always=True), RunResumed())
     verdict = {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": False, "reason": "no"}
     assert effects[0] == AppendToHistory((verdict,))
-    run, effects = told(run, answer(run, {**request, "id": "m2"}))
+    run, effects = apply_events(run, model_response(run, {**request, "id": "m2"}))
     assert [type(effect) for effect in effects] == [AppendToHistory, CallModel]
 
 
 def test_a_decision_on_a_call_that_does_not_wait_is_refused() -> None:
     with pytest.raises(IllegalTransition, match="there is no call c9"):
-        told(paused(), ApprovalDecided("c9", approve=True))
+        apply_events(paused_run(), ApprovalDecided("c9", approve=True))
     with pytest.raises(IllegalTransition, match="call c1: done"):
-        told(paused(), ApprovalDecided("c1", approve=True))
+        apply_events(paused_run(), ApprovalDecided("c1", approve=True))

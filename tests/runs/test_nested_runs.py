@@ -26,7 +26,7 @@ from convo.runs.state import (
     ToolReturned,
 )
 from convo.runs.stored_approvals import apply_decisions, list_pending_approvals
-from tests.runs.driving import FREE, GUARDED, answer, call, outputs, run_of, told
+from tests.runs.run_steps import FREE, GUARDED, apply_events, call, make_run, model_response, outputs
 
 CLERK = Agent("clerk", tools=(GUARDED,))
 ASK_CLERK = agent_tool(CLERK, "ask_clerk", "Ask the clerk.")
@@ -35,23 +35,27 @@ BOSS = Agent("boss", tools=(ASK_CLERK, FREE))
 
 def clerk(*call_ids: str) -> NestedRun:
     """The clerk's own run, in which these calls wait."""
-    run, _ = told(run_of(CLERK), RunStarted())
+    run, _ = apply_events(make_run(CLERK), RunStarted())
     said = tuple(call(one, "guarded") for one in call_ids)
-    return NestedRun(step_run(run, answer(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
+    return NestedRun(step_run(run, model_response(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
 
 
 def paused(*call_ids: str) -> Run:
     """The boss waits with the clerk."""
-    run, _ = told(run_of(BOSS), RunStarted())
-    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two"))
+    run, _ = apply_events(make_run(BOSS), RunStarted())
+    run, _ = apply_events(
+        run, model_response(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two")
+    )
     return step_run(run, NestedRunPaused("c1", clerk(*(call_ids or ("i1",)))))[0]
 
 
 def both_inside() -> Run:
     """The boss waits with two clerks, whose calls have one id."""
-    run, _ = told(run_of(BOSS), RunStarted())
+    run, _ = apply_events(make_run(BOSS), RunStarted())
     both = [call(one, "ask_clerk", '{"input": "hi"}') for one in ("c1", "c2")]
-    return told(run, answer(run, *both), NestedRunPaused("c1", clerk("i1")), NestedRunPaused("c2", clerk("i1")))[0]
+    return apply_events(
+        run, model_response(run, *both), NestedRunPaused("c1", clerk("i1")), NestedRunPaused("c2", clerk("i1"))
+    )[0]
 
 
 def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
@@ -72,21 +76,21 @@ def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:
 
 
 def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -> None:
-    run, effects = told(paused(), ApprovalDecided("i1", approve=True), RunResumed())
+    run, effects = apply_events(paused(), ApprovalDecided("i1", approve=True), RunResumed())
     (start,) = effects
     assert isinstance(start, RunTool)
     assert [one.id for one in run.calls_at(Stage.RUNNING)] == [start.call.id] == ["c1"]
     assert start.call.nested_run
     assert [one.id for one in start.call.nested_run.run.calls_at(Stage.READY)] == ["i1"]
-    run, effects = told(run, ToolReturned("c1", "one"))
+    run, effects = apply_events(run, ToolReturned("c1", "one"))
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items) == {"c1": "one", "c2": "two"}
 
 
 def test_of_several_decisions_inside_the_first_one_is_enough_to_go_on() -> None:
-    run, effects = told(paused("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
+    run, effects = apply_events(paused("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
     assert effects == (PauseRun(run.pending),)
-    _, effects = told(run, ApprovalDecided("i1", approve=True), RunResumed())
+    _, effects = apply_events(run, ApprovalDecided("i1", approve=True), RunResumed())
     assert [type(effect) for effect in effects] == [RunTool]
 
 
@@ -103,35 +107,37 @@ def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
     run = paused(call_id)
     document = json.loads(json.dumps(run_to_json(run)))
     decision = ApprovalDecided(call_id, approve=True)
-    after, effects = told(run, decision, RunResumed())
+    after, effects = apply_events(run, decision, RunResumed())
     assert [one.id for one in after.calls_at(Stage.RUNNING)] == ["c1"]
     assert [type(effect) for effect in effects] == [RunTool]
-    assert run_from_json(apply_decisions(document, [decision]), graph(BOSS)) == told(run, decision)[0]
+    assert run_from_json(apply_decisions(document, [decision]), graph(BOSS)) == apply_events(run, decision)[0]
 
 
 def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_other() -> None:
     run = both_inside()
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
-    after, _ = told(run, *events)
+    after, _ = apply_events(run, *events)
     inside = [one.nested_run.run.calls[0] for one in after.calls if one.nested_run]
     assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
     assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
     with pytest.raises(IllegalTransition, match="call i1 is ambiguous: 2 runs have a decided call with this id"):
-        told(after, ApprovalDecided("i1", approve=True))
+        apply_events(after, ApprovalDecided("i1", approve=True))
     with pytest.raises(IllegalTransition, match="call i1 is ambiguous: 2 runs have a decided call with this id"):
         apply_decisions(apply_decisions(document, events), [ApprovalDecided("i1", approve=True)])
 
 
 def test_an_outcome_inside_may_be_unknown_and_given() -> None:
     inner = clerk("i1")
-    begun, _ = told(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
+    begun, _ = apply_events(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
     unknown, _ = recover_run(begun, {})
-    run, _ = told(run_of(BOSS), RunStarted())
-    run, _ = told(
-        run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}')), NestedRunPaused("c1", NestedRun(unknown, ()))
+    run, _ = apply_events(make_run(BOSS), RunStarted())
+    run, _ = apply_events(
+        run,
+        model_response(run, call("c1", "ask_clerk", '{"input": "hi"}')),
+        NestedRunPaused("c1", NestedRun(unknown, ())),
     )
-    run, effects = told(run, ToolOutputSupplied("i1", "out"), RunResumed())
+    run, effects = apply_events(run, ToolOutputSupplied("i1", "out"), RunResumed())
     assert [type(effect) for effect in effects] == [RunTool]
 
 
@@ -156,7 +162,7 @@ def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
     document = json.loads(json.dumps(run_to_json(run)))
     assert [(one.agent, one.call_id) for one in list_pending_approvals(document)] == [("clerk", "i1"), ("clerk", "i2")]
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i2", approve=False, message="no"))
-    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == told(run, *events)[0]
+    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == apply_events(run, *events)[0]
     with pytest.raises(IllegalTransition):
         apply_decisions(document, [ApprovalDecided("i9", approve=True)])
 

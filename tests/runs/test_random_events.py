@@ -41,7 +41,7 @@ from convo.runs.state import (
     ToolOutputSupplied,
     ToolReturned,
 )
-from tests.runs.driving import ASKED, FREE, GUARDED, answer, call, run_of, says
+from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, assistant_message, call, make_run, model_response
 
 ENDS = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
@@ -50,10 +50,10 @@ def guard(name: str, *, parallel: bool = True) -> Guardrail:
     return Guardrail(name, lambda context, said: None, parallel)
 
 
-SECOND = Agent("second", tools=(FREE, GUARDED, ASKED), handoffs=("first",))
+SECOND = Agent("second", tools=(FREE, GUARDED, CONDITIONAL), handoffs=("first",))
 FIRST = Agent(
     "first",
-    tools=(FREE, GUARDED, ASKED),
+    tools=(FREE, GUARDED, CONDITIONAL),
     handoffs=(SECOND,),
     input_guardrails=(guard("beside"), guard("before", parallel=False)),
     output_guardrails=(guard("short"), guard("polite")),
@@ -81,7 +81,7 @@ UNLIKELY = st.one_of(
 )
 
 ENDINGS = st.one_of(
-    st.sampled_from([EffectFailed("x", "y"), CancelRequested(), ModelResponded((says("hi"),))]),
+    st.sampled_from([EffectFailed("x", "y"), CancelRequested(), ModelResponded((assistant_message("hi"),))]),
     st.builds(GuardrailTripped, PLACES, st.just("no")),
 )
 STEPS = st.lists(st.tuples(ASKING_CALLS, st.one_of(st.none(), st.none(), UNLIKELY)), min_size=4, max_size=40)
@@ -147,7 +147,7 @@ def right(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent | None:
 
 
 def answered(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent:
-    items: list[Item] = [says("hi")]
+    items: list[Item] = [assistant_message("hi")]
     for name, written in calls:
         log.serial += 1
         if name == "hosted":
@@ -155,7 +155,7 @@ def answered(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent:
         else:
             over = "transfer_to_second" if run.agent == "first" else "transfer_to_first"
             items.append(call(f"c{log.serial}", over if name == "over" else name, written))
-    return answer(run, *items)
+    return model_response(run, *items)
 
 
 def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
@@ -177,7 +177,7 @@ def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
 def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
     walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
-    run, log = run_of(FIRST, max_turns=6, max_parallel_calls=2), Log()
+    run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
     for calls in walk:
         run = told(log, run, right(log, run, calls))
     for event in events:
@@ -191,7 +191,7 @@ def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
 def test_every_effect_is_asked_for_once_and_outputs_are_appended_in_call_order(
     script: list[tuple[list[tuple[str, str]], RunEvent | None]], ending: tuple[int, RunEvent] | None
 ) -> None:
-    run, log = run_of(FIRST, max_turns=6, max_parallel_calls=2), Log()
+    run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
     for at, (calls, nonsense) in enumerate(script):
         run = told(log, run, nonsense)
         run = told(log, run, right(log, run, calls))
@@ -235,7 +235,7 @@ def test_a_faithful_engine_always_brings_a_run_to_an_end(
     answers_: list[list[tuple[str, str]]], kills: set[int]
 ) -> None:
     """With every approval given, and the process killed and begun again now and then."""
-    run, log = run_of(FIRST, max_turns=8), Log()
+    run, log = make_run(FIRST, max_turns=8), Log()
     script = [*answers_, []]
     for at in range(200):
         if run.phase in ENDS:

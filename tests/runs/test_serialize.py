@@ -25,7 +25,16 @@ from convo.runs.state import (
     RunStarted,
     ToolReturned,
 )
-from tests.runs.driving import FREE, GUARDED, answer, call, made, run_of, says, told
+from tests.runs.run_steps import (
+    FREE,
+    GUARDED,
+    apply_events,
+    assistant_message,
+    call,
+    make_run,
+    make_tool,
+    model_response,
+)
 from tests.runs.test_random_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
 from tests.runs.test_random_events import told as noted
 
@@ -40,7 +49,7 @@ def again(run: Run, among: Graph | None = None) -> Run:
 def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
     walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
-    run, log = run_of(FIRST, max_turns=6, max_parallel_calls=2), Log()
+    run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
     assert again(run) == run
     for calls in walk:
         run = noted(log, run, right(log, run, calls))
@@ -54,7 +63,7 @@ def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
 @given(st.lists(ANSWERS, max_size=8))
 @settings(max_examples=100, deadline=None)
 def test_a_run_that_is_kept_after_every_event_goes_the_same_way(walk: list[list[tuple[str, str]]]) -> None:
-    run, log, other = run_of(FIRST, max_turns=6), Log(), run_of(FIRST, max_turns=6)
+    run, log, other = make_run(FIRST, max_turns=6), Log(), make_run(FIRST, max_turns=6)
     for calls in walk:
         event = right(log, run, calls)
         if event is None:
@@ -71,12 +80,12 @@ class Receipt:
 
 
 def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again() -> None:
-    run = run_of(replace(FIRST, output=output(Receipt), input_guardrails=()))
-    run, _ = told(run, RunStarted())
-    run, _ = told(run, answer(run, says('{"cents": 7}')))
+    run = make_run(replace(FIRST, output=output(Receipt), input_guardrails=()))
+    run, _ = apply_events(run, RunStarted())
+    run, _ = apply_events(run, model_response(run, assistant_message('{"cents": 7}')))
     assert (run.phase, run.output) == (Phase.CHECKING_OUTPUT, Receipt(7))
     assert again(run) == run
-    assert again(told(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
+    assert again(apply_events(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
     with pytest.raises(InvalidRunState, match="does not match the output schema of agent 'first'"):
         again(run, graph(replace(FIRST, output=output(list[int]))))
     with pytest.raises(InvalidRunState, match="no longer has"):
@@ -86,16 +95,16 @@ def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again()
 
 
 def paused() -> Run:
-    run, _ = told(run_of(Agent("desk", tools=(FREE, GUARDED))), RunStarted())
-    return told(run, answer(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))[0]
+    run, _ = apply_events(make_run(Agent("desk", tools=(FREE, GUARDED))), RunStarted())
+    return apply_events(run, model_response(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))[0]
 
 
 def test_a_decision_for_good_and_the_outputs_so_far_are_kept() -> None:
-    run, _ = told(again(paused()), ApprovalDecided("c1", approve=True, always=True))
-    run, _ = told(again(run), RunResumed())
-    run, _ = told(again(run), ToolReturned("c1", "one"))
+    run, _ = apply_events(again(paused()), ApprovalDecided("c1", approve=True, always=True))
+    run, _ = apply_events(again(run), RunResumed())
+    run, _ = apply_events(again(run), ToolReturned("c1", "one"))
     assert again(run) == run
-    run, _ = told(run, answer(run, call("c3", "guarded")))
+    run, _ = apply_events(run, model_response(run, call("c3", "guarded")))
     assert run.phase is Phase.RUNNING_TOOLS
 
 
@@ -103,7 +112,7 @@ def among(*tools: Any) -> Graph:
     return graph(Agent("desk", tools=tools))
 
 
-CHANGED = made("guarded", needs_approval=True)
+CHANGED = make_tool("guarded", needs_approval=True)
 CHANGED = replace(CHANGED, parameters={**CHANGED.parameters, "required": []})
 
 
@@ -125,7 +134,9 @@ def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: 
 
 
 def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None:
-    run, _ = told(paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one"))
+    run, _ = apply_events(
+        paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one")
+    )
     with pytest.raises(InvalidRunState, match=r"\$\.always\[0\]"):
         again(run, among(FREE, CHANGED))
 
@@ -136,7 +147,7 @@ def test_a_tool_that_works_otherwise_and_looks_the_same_is_taken() -> None:
 
 
 def test_a_guardrail_that_has_not_spoken_has_to_be_where_it_was() -> None:
-    run, _ = told(run_of(FIRST), RunStarted())
+    run, _ = apply_events(make_run(FIRST), RunStarted())
     turned = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
     with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which no longer exists"):
         again(run, graph(turned, SECOND))
@@ -163,8 +174,8 @@ def test_another_version_of_the_document_is_refused(document: Json) -> None:
 
 
 def test_an_answer_that_waits_for_a_guardrail_is_kept_with_its_calls() -> None:
-    run, _ = told(run_of(FIRST), RunStarted(), GuardrailPassed(1))
-    run, _ = told(run, ModelResponded((call("c1"),), answer(run).tools))
+    run, _ = apply_events(make_run(FIRST), RunStarted(), GuardrailPassed(1))
+    run, _ = apply_events(run, ModelResponded((call("c1"),), model_response(run).tools))
     assert run.has_response
     assert again(run) == run
-    assert told(again(run), GuardrailPassed(0))[0].phase is Phase.RUNNING_TOOLS
+    assert apply_events(again(run), GuardrailPassed(0))[0].phase is Phase.RUNNING_TOOLS

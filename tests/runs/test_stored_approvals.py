@@ -11,8 +11,8 @@ from convo.history.items import Json
 from convo.runs.serialize import recover_run, run_from_json, run_to_json
 from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied
 from convo.runs.stored_approvals import apply_decisions, list_decidable_approvals, list_pending_approvals
-from tests.runs.driving import FREE, GUARDED, answer, call, run_of, says, told
-from tests.steps import Steps
+from tests.call_count import CallCount
+from tests.runs.run_steps import FREE, GUARDED, apply_events, assistant_message, call, make_run, model_response
 
 MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
 NEXT = '{"text": "other"}'
@@ -20,14 +20,14 @@ NEXT = '{"text": "other"}'
 
 def paused(*calls: Any) -> Run:
     """A run that waits for these calls."""
-    run, _ = told(run_of(Agent("shop", tools=(FREE, GUARDED))), RunStarted())
-    return told(run, answer(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
+    run, _ = apply_events(make_run(Agent("shop", tools=(FREE, GUARDED))), RunStarted())
+    return apply_events(run, model_response(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
 
 
 def unknown() -> Run:
     """A run in which a call had started when its process was killed."""
-    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
-    run, _ = told(run, answer(run, call("u1")))
+    run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
+    run, _ = apply_events(run, model_response(run, call("u1")))
     return recover_run(run, {})[0]
 
 
@@ -48,9 +48,9 @@ def test_what_waits_is_read_from_the_document_alone() -> None:
 
 
 def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
-    run, _ = told(run_of(Agent("shop")), RunStarted())
+    run, _ = apply_events(make_run(Agent("shop")), RunStarted())
     assert list_pending_approvals(document(run)) == ()
-    assert list_pending_approvals(document(told(run, answer(run, says("done")))[0])) == ()
+    assert list_pending_approvals(document(apply_events(run, model_response(run, assistant_message("done")))[0])) == ()
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
 def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -> None:
     run = paused()
     changed = apply_decisions(document(run), [event])
-    assert changed == document(told(run, event)[0])
-    assert run_from_json(changed, run.graph) == told(run, event)[0]
+    assert changed == document(apply_events(run, event)[0])
+    assert run_from_json(changed, run.graph) == apply_events(run, event)[0]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -
 )
 def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: ApprovalDecided | ToolOutputSupplied) -> None:
     run = unknown()
-    assert apply_decisions(document(run), [event]) == document(told(run, event)[0])
+    assert apply_decisions(document(run), [event]) == document(apply_events(run, event)[0])
 
 
 def test_several_decisions_are_all_in_the_document() -> None:
@@ -93,7 +93,7 @@ def test_several_decisions_are_all_in_the_document() -> None:
         ],
     )
     changed = apply_decisions(document(run), events)
-    assert changed == document(told(run, *events)[0])
+    assert changed == document(apply_events(run, *events)[0])
     assert list_pending_approvals(changed) == ()
 
 
@@ -101,9 +101,9 @@ def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
     works = []
     for count in (50, 200):
         before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
-        with Steps() as steps:
+        with CallCount() as steps:
             changed = apply_decisions(before, [ApprovalDecided(f"g{n}", approve=True) for n in range(count)])
-        works.append(steps.taken)
+        works.append(steps.total)
         assert list_pending_approvals(changed) == ()
     assert works[1] < 5 * works[0]
 
@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided, second: ApprovalDecided) -> None:
     run = paused()
     changed = apply_decisions(document(run), [first, second])
-    after, _ = told(run, first, second)
+    after, _ = apply_events(run, first, second)
     assert changed == document(after)
     assert run_from_json(changed, run.graph) == after
     (one,) = [one for one in list_decidable_approvals(changed) if one.call_id == second.call_id]
@@ -173,13 +173,13 @@ def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
 
 
 def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
-    run, _ = told(
+    run, _ = apply_events(
         paused(),
         *(ApprovalDecided(one, approve=False, message="never", always=True) for one in ("g1", "m1")),
         RunResumed(),
     )
     run = run_from_json(document(run), run.graph)
-    run, _ = told(run, answer(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
+    run, _ = apply_events(run, model_response(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
     said = {one.id: one.output for one in run.calls if one.output}
     assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
 

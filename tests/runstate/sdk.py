@@ -27,14 +27,14 @@ from pydantic import TypeAdapter
 Story = dict[str, Any]
 Decide = Callable[[str], str]
 
-LONGEST = 400
+MAX_OUTPUT_CHARACTERS = 400
 """Characters of outputs past which the last answer holds their digest."""
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseOutputItem)
 
 
 @dataclass(frozen=True)
-class End:
+class RunResult:
     """How a run ended: its last answer or what it failed with, the requests, and the tokens of the whole run."""
 
     output: str | None
@@ -60,7 +60,7 @@ class Script(Model):
         *args: Any,
         **more: Any,
     ) -> ModelResponse:
-        index, items = self.at, listed(input)
+        index, items = self.at, input_items(input)
         self.at += 1
         _, tools, _, handoffs = args[:4] if args else (None, more["tools"], None, more["handoffs"])
         self.requests.append(
@@ -74,7 +74,7 @@ class Script(Model):
                 "handoffs": [handoff.tool_name for handoff in handoffs],
             }
         )
-        said = self.turns[index] if index < len(self.turns) else [last_words(index, system_instructions, items)]
+        said = self.turns[index] if index < len(self.turns) else [final_message(index, system_instructions, items)]
         return ModelResponse(
             output=[ITEM.validate_python(item) for item in said],
             usage=self._usage(index),
@@ -118,7 +118,7 @@ def _response_usage(usage: Usage) -> Any:
     )
 
 
-def listed(said: str | list[TResponseInputItem]) -> list[dict[str, Any]]:
+def input_items(said: str | list[TResponseInputItem]) -> list[dict[str, Any]]:
     """The input of a request as plain JSON."""
     if isinstance(said, str):
         return [{"content": said, "role": "user"}]
@@ -130,7 +130,7 @@ def _plain(value: Any) -> Any:
     return value.model_dump(exclude_unset=True)
 
 
-def last_words(index: int, instructions: str | None, items: list[dict[str, Any]]) -> dict[str, Any]:
+def final_message(index: int, instructions: str | None, items: list[dict[str, Any]]) -> dict[str, Any]:
     """The last answer, which holds every output that the request held."""
     outputs = [
         [item.get("call_id") or item.get("approval_request_id"), item.get("output", item.get("approve"))]
@@ -138,7 +138,7 @@ def last_words(index: int, instructions: str | None, items: list[dict[str, Any]]
         if str(item.get("type")).endswith(("_output", "mcp_approval_response"))
     ]
     told = json.dumps(outputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    if len(told) > LONGEST:
+    if len(told) > MAX_OUTPUT_CHARACTERS:
         told = "sha256:" + hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
     content = [{"type": "output_text", "text": f"FINAL<{instructions}>{told}", "annotations": []}]
     return {"type": "message", "id": f"msg_{index:03}", "role": "assistant", "status": "completed", "content": content}
@@ -191,7 +191,7 @@ def _function(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
     name = spec["name"]
 
     async def invoke(context: Any, arguments: str) -> Any:
-        return answered(spec, arguments)
+        return function_output(spec, arguments)
 
     tool = FunctionTool(
         name=name,
@@ -205,7 +205,7 @@ def _function(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
     return list(agents.tool_namespace(name=space, description=f"{space} tools", tools=[tool])) if space else [tool]
 
 
-def answered(spec: dict[str, Any], arguments: str) -> Any:
+def function_output(spec: dict[str, Any], arguments: str) -> Any:
     """What a story's function gives out."""
     given = json.loads(arguments) if arguments else {}
     match spec.get("output"):
@@ -326,11 +326,11 @@ class LocalServer(MCPServer):
 # -- going on ------------------------------------------------------------------------------------------
 
 
-MOST = 6
+MAX_ROUNDS = 6
 """Rounds of approvals after which a run that asks the same again is left."""
 
 
-async def go_on(story: Story, text: str, decide: Decide | None = None) -> End:
+async def resume_in_sdk(story: Story, text: str, decide: Decide | None = None) -> RunResult:
     """Resume `text`, which is decided, until the run ends.
 
     decide:  makes every later pause's text into one that is decided; without it the SDK approves
@@ -341,22 +341,22 @@ async def go_on(story: Story, text: str, decide: Decide | None = None) -> End:
     root = graph(story, model)
     session = await _session(story)
     settings = RunConfig(tracing_disabled=True, nest_handoff_history=spec["run"].get("nest_handoff_history", False))
-    rounds = [waiting(text)]
+    rounds = [pending_count(text)]
     try:
         state: Any = await RunState.from_string(root, text)
         while True:
             result = await _resumed(root, state, settings, session, streamed=spec["run"].get("stream", False))
-            if not result.interruptions or len(rounds) == MOST:
+            if not result.interruptions or len(rounds) == MAX_ROUNDS:
                 break
             rounds.append(len(result.interruptions))
             state = await _decided(root, result, decide)
     except agents.AgentsException as failure:
-        return End(None, (type(failure).__name__, str(failure)), model.requests, None, rounds)
+        return RunResult(None, (type(failure).__name__, str(failure)), model.requests, None, rounds)
     output = None if result.final_output is None else str(result.final_output)
-    return End(output, None, model.requests, result.context_wrapper.usage.total_tokens, rounds)
+    return RunResult(output, None, model.requests, result.context_wrapper.usage.total_tokens, rounds)
 
 
-def waiting(text: str) -> int:
+def pending_count(text: str) -> int:
     """How many calls a state waits for."""
     step = json.loads(text)["current_step"] or {}
     return len(step.get("data", {}).get("interruptions", []))

@@ -45,16 +45,16 @@ def malformed() -> dict[str, bytes]:
     return {name: data for name, data in sorted(_files("malformed.tar.xz").items()) if name != "index.json"}
 
 
-def of_label(label: str) -> list[dict[str, Any]]:
+def entries_of_label(label: str) -> list[dict[str, Any]]:
     return [entry for entry in index() if entry["schema"] == label]
 
 
-def of(scenario: str, label: str) -> RunState:
+def newest_state(scenario: str, label: str) -> RunState:
     """The newest release's snapshot of a scenario under a label."""
-    found = [entry for entry in of_label(label) if entry["scenario"] == scenario]
+    found = [entry for entry in entries_of_label(label) if entry["scenario"] == scenario]
     return parse_run_state(snapshot(found[-1]["file"]))
 
 
 def document(scenario: str, label: str) -> Any:
     """A copy of that snapshot that a test may break."""
-    return json.loads(json.dumps(of(scenario, label).document))
+    return json.loads(json.dumps(newest_state(scenario, label).document))

@@ -13,13 +13,13 @@ from convo.runstate.reader import parse_run_state, run_state_from_json, run_stat
 from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
-from tests.runstate.snapshots import document, index, of_label, snapshot
+from tests.runstate.snapshots import document, entries_of_label, index, snapshot
 
 YES, NO = ApprovalVerdict(approve=True), ApprovalVerdict(approve=False)
 
 
 def state(scenario: str = "single_approval", label: str = "1.21") -> RunState:
-    return snapshots.of(scenario, label)
+    return snapshots.newest_state(scenario, label)
 
 
 def changes(before: Any, after: Any, path: str = "$") -> Iterator[str]:
@@ -199,7 +199,7 @@ def test_what_was_decided_is_read_again_as_it_was_meant() -> None:
 
 def test_nothing_but_decisions_and_the_ledger_changes() -> None:
     kept = ("approvals", "tool_invocations", "hosted_mcp_approvals", "function_tool_approvals")
-    for entry in of_label("1.17"):
+    for entry in entries_of_label("1.17"):
         found = parse_run_state(snapshot(entry["file"]))
         after = apply_verdict(found, found.pending, NO)
         assert all(any(f".context.{key}" in path for key in kept) for path in changes_deep(found, after)), entry["file"]

@@ -10,8 +10,8 @@ from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
-from tests.runstate.sdk import go_on
-from tests.runstate.snapshots import of_label, story
+from tests.runstate.sdk import resume_in_sdk
+from tests.runstate.snapshots import entries_of_label, story
 from tests.runstate.test_sdk_decisions import quiet
 
 __all__ = ["quiet"]
@@ -30,12 +30,14 @@ def changed(state: RunState, arguments: str = CHANGED) -> RunState:
 @pytest.mark.parametrize("label", LABELS)
 async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
     chosen = [
-        entry for entry in of_label(label) if entry["scenario"] in ("single_approval", "second_pause", "many_items")
+        entry
+        for entry in entries_of_label(label)
+        if entry["scenario"] in ("single_approval", "second_pause", "many_items")
     ]
     for entry in chosen:
         state = parse_run_state(snapshots.snapshot(entry["file"]))
         if not state.document["conversation_id"] and not state.document["previous_response_id"]:
-            end = await go_on(story(entry["file"]), serialize_run_state(changed(state)))
+            end = await resume_in_sdk(story(entry["file"]), serialize_run_state(changed(state)))
             ran = [one for one in end.requests[0]["input"] if one.get("call_id") == state.pending[0].id]
             assert [one["type"] for one in ran] == ["function_call", "function_call_output"], entry["file"]
             assert (ran[0]["arguments"], end.error) == (CHANGED, None), entry["file"]
@@ -44,20 +46,20 @@ async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
 
 async def test_a_call_in_an_agent_used_as_a_tool_is_edited_in_every_state_that_shows_it() -> None:
     for label in ("1.13", "1.21"):
-        entry = next(one for one in of_label(label) if one["scenario"] == "nested_agent_tool_approval")
+        entry = next(one for one in entries_of_label(label) if one["scenario"] == "nested_agent_tool_approval")
         state = changed(parse_run_state(snapshots.snapshot(entry["file"])))
         assert state.pending[0].call.arguments == CHANGED
-        end = await go_on(story(entry["file"]), serialize_run_state(state))
+        end = await resume_in_sdk(story(entry["file"]), serialize_run_state(state))
         assert "Ghent" in str(end.output)
 
 
 def test_a_custom_tool_takes_any_text() -> None:
-    state = changed(snapshots.of("custom_tool_approval", "1.17"), "something else")
+    state = changed(snapshots.newest_state("custom_tool_approval", "1.17"), "something else")
     assert state.pending[0].call.arguments == "something else"
 
 
 def test_what_is_not_a_json_object_is_no_arguments_of_a_function() -> None:
-    state = snapshots.of("single_approval", "1.21")
+    state = snapshots.newest_state("single_approval", "1.21")
     for words in ("", "[]", "nope", "{"):
         with pytest.raises(InvalidRunState):
             edit_arguments(state, state.pending[0], words)
@@ -65,13 +67,13 @@ def test_what_is_not_a_json_object_is_no_arguments_of_a_function() -> None:
 
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
 def test_where_a_server_holds_the_call_it_is_not_edited(scenario: str) -> None:
-    state = snapshots.of(scenario, "1.13")
+    state = snapshots.newest_state(scenario, "1.13")
     with pytest.raises(InvalidUsage, match="a server stores the original call"):
         edit_arguments(state, state.pending[0], CHANGED)
 
 
 @pytest.mark.parametrize("scenario", ["shell_approval", "apply_patch_approval", "hosted_mcp_approval"])
 def test_calls_that_are_no_string_or_run_elsewhere_are_not_edited(scenario: str) -> None:
-    state = snapshots.of(scenario, "1.21")
+    state = snapshots.newest_state(scenario, "1.21")
     with pytest.raises(InvalidUsage, match="cannot be edited"):
         edit_arguments(state, state.pending[0], CHANGED)

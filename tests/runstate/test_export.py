@@ -20,10 +20,10 @@ from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
-from tests.runs.driving import GUARDED, answer, call, run_of, says, told
-from tests.runs.driving import made as tool_made
-from tests.runstate import snapshots, stories
-from tests.runstate.stories import Model, Told
+from tests.runs.run_steps import GUARDED, apply_events, assistant_message, call, make_run, model_response
+from tests.runs.run_steps import make_tool as tool_made
+from tests.runstate import snapshots, story_runs
+from tests.runstate.story_runs import Model, StoryRun
 from tests.runstate.test_sdk_decisions import quiet
 from tests.runstate.test_sdk_exchange import Sdk, account, by_convo, paused
 from tests.runstate.test_sdk_pause_and_finish import STORIES, VERDICTS, Run
@@ -52,7 +52,7 @@ async def test_words_that_came_at_a_pause_are_sent_at_the_same_place_under_every
     late = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and quickly"}]}
     run, _ = step_run(mine.run, InputAdded((late,)))
     mine.run = by_convo(run, VERDICTS["approved"])
-    mine.go_on()
+    mine.resume()
     state = export_run_state(by_convo(mine.run, VERDICTS["approved"]), account(spec, mine))
     sent = []
     for label in ("1.21", "1.15", "1.13", "1.0"):
@@ -81,12 +81,12 @@ def test_what_convo_does_not_model_stays_in_a_state_that_it_goes_on_from() -> No
     document |= {"sandbox": {"id": "box"}, "x_of_somebody": [1], "trace": {"id": "trace_1"}}
     document["context"]["x_of_somebody"] = {"a": 1}
     base = parse_run_state(json.dumps(document).encode())
-    entry = next(one for one in snapshots.of_label("1.21") if one["scenario"] == "custom_data")
-    found = import_run_state(base, stories.agents(snapshots.story(entry["file"])))
+    entry = next(one for one in snapshots.entries_of_label("1.21") if one["scenario"] == "custom_data")
+    found = import_run_state(base, story_runs.story_graph(snapshots.story(entry["file"])))
     (*_, last) = document["model_responses"]
-    story = Told(by_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
+    story = StoryRun(by_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
     story.turns.append(ModelCall(found.run.agent, last["output"]))
-    story.go_on()
+    story.resume()
     after = export_run_state(
         story.run, RunTranscript((), story.turns, found.strategy, found.handle, base=base)
     ).document
@@ -122,8 +122,8 @@ def test_a_graph_in_which_agents_share_a_name_is_never_written_for_the_sdk() -> 
 
 
 def test_a_call_whose_outcome_is_unknown_is_not_handed_to_whoever_would_run_it_again() -> None:
-    run, _ = told(run_of(Agent("desk", tools=(tool_made("free"),))), RunStarted())
-    run, _ = told(run, answer(run, call("c1")))
+    run, _ = apply_events(make_run(Agent("desk", tools=(tool_made("free"),))), RunStarted())
+    run, _ = apply_events(run, model_response(run, call("c1")))
     with pytest.raises(StateFault, match="a run that is running tools cannot be written"):
         export_run_state(run, RunTranscript(()))
     run, _ = recover_run(run, {})
@@ -133,24 +133,24 @@ def test_a_call_whose_outcome_is_unknown_is_not_handed_to_whoever_would_run_it_a
 
 def test_a_run_between_two_turns_and_one_that_is_over_are_written_as_such() -> None:
     desk = Agent("desk", tools=(GUARDED,))
-    run, _ = told(run_of(desk, max_turns=3), RunStarted())
+    run, _ = apply_events(make_run(desk, max_turns=3), RunStarted())
     state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}]))
     assert state.document["current_step"] == {"type": "next_step_run_again"}
     assert (state.document["current_turn"], state.document["max_turns"]) == (0, 3)
     back = import_run_state(state, run.graph).run
     assert (back.calls, back.limits) == ((), RunLimits(max_turns=3))
-    done, _ = told(run, answer(run, says("bye")))
+    done, _ = apply_events(run, model_response(run, assistant_message("bye")))
     state = export_run_state(
-        done, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", [says("bye")])])
+        done, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", [assistant_message("bye")])])
     )
     assert import_run_state(state, run.graph).run.output == "bye"
 
 
 def test_what_was_run_before_the_pause_is_not_run_again() -> None:
     desk = Agent("desk", tools=(GUARDED, tool_made("free")))
-    run, _ = told(run_of(desk), RunStarted())
+    run, _ = apply_events(make_run(desk), RunStarted())
     output = [{**call("c1", "guarded"), "id": "fc_1"}, {**call("c2"), "id": "fc_2"}]
-    run, _ = told(run, answer(run, *output), ToolReturned("c2", "two"))
+    run, _ = apply_events(run, model_response(run, *output), ToolReturned("c2", "two"))
     state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", output)]))
     ledger = state.document["context"]["tool_invocations"]
     assert {name: one["completed"] for name, one in ledger.items()} == {"c1": False, "c2": True}

@@ -29,7 +29,7 @@ from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Tool
 from tests.runstate import snapshots
 from tests.runstate.snapshots import index, snapshot, story
-from tests.runstate.stories import agents, go_on
+from tests.runstate.story_runs import resume_story, story_graph
 
 PARTS = 3
 FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
@@ -61,7 +61,7 @@ def refused(entry: dict[str, Any]) -> bool:
 
 
 def of_story(entry: dict[str, Any], state: RunState) -> ImportedRun:
-    return import_run_state(state, agents(story(entry["file"])), values(entry))
+    return import_run_state(state, story_graph(story(entry["file"])), values(entry))
 
 
 def innermost(run: Run, items: Sequence[Item]) -> tuple[Run, Sequence[Item]]:
@@ -101,7 +101,7 @@ def test_once_everything_is_approved_the_next_request_is_the_one_that_the_sdk_wo
         if first.phase is Phase.DONE:
             assert entry["scenario"] in ("completed_terminal", "run_again_cancelled"), entry["file"]
             continue
-        run, added = go_on(first)
+        run, added = resume_story(first)
         wanted = told["resume_0_24_0"].get("requests")
         if wanted and entry["scenario"] not in ANOTHERS:
             assert meant([*known, *added]) == meant(wanted[0]["input"]), entry["file"]
@@ -160,7 +160,7 @@ def test_what_waits_in_an_agent_behind_a_tool_needs_that_agent() -> None:
     tools = tuple(Tool(one.name, one.description, one.parameters, one.run) for one in among["Outer"].functions)
     with pytest.raises(Unsupported, match="a pending call of the nested agent of tool 'ask_inner'"):
         import_run_state(state, graph(replace(among["Outer"], tools=tools)))
-    for entry in snapshots.of_label("1.0"):
+    for entry in snapshots.entries_of_label("1.0"):
         if entry["scenario"] in UNKEPT:
             with pytest.raises(
                 InvalidRunState, match=r"is a pending call of a nested agent, whose state label 1\.0 does not store"
@@ -172,9 +172,9 @@ def test_what_waits_in_an_agent_behind_a_tool_needs_that_agent() -> None:
 
 
 def of_newest(scenario: str) -> tuple[Any, Graph]:
-    state = snapshots.of(scenario, "1.21")
+    state = snapshots.newest_state(scenario, "1.21")
     entry = next(one for one in index() if (one["schema"], one["scenario"]) == ("1.21", scenario))
-    return state, agents(story(entry["file"]))
+    return state, story_graph(story(entry["file"]))
 
 
 def changed(among: Graph, **fields: Any) -> Graph:
@@ -270,7 +270,7 @@ def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
 def test_input_that_was_staged_follows_the_outputs() -> None:
     found = import_run_state(*of_newest("pending_input"))
     assert [item["role"] for item in found.run.staged_items] == ["user", "user"]
-    _, added = go_on(found.run)
+    _, added = resume_story(found.run)
     assert [is_client_output(item) for item in added] == [True, False, False]
 
 
@@ -278,7 +278,7 @@ def test_a_run_that_only_has_to_go_on_asks_its_model_next() -> None:
     found = import_run_state(*of_newest("run_again_cancelled"))
     assert (found.run.phase, found.run.calls) == (Phase.PAUSED, ())
     assert is_client_output(found.items[-1])
-    run, _ = go_on(found.run)
+    run, _ = resume_story(found.run)
     assert (run.phase, run.turn) == (Phase.CALLING_MODEL, found.run.turn + 1)
 
 
@@ -307,7 +307,7 @@ def test_of_agents_of_one_name_the_handoff_tells_which_one_goes_on() -> None:
     for entry in index():
         if entry["scenario"] == "duplicate_agent_names":
             told = story(entry["file"])
-            found = import_run_state(parse_run_state(snapshot(entry["file"])), agents(told))
+            found = import_run_state(parse_run_state(snapshot(entry["file"])), story_graph(told))
             assert found.run.current_agent.instructions == f"You are {told['spec']['picked']}.", entry["file"]
 
 

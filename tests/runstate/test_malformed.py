@@ -15,7 +15,7 @@ from convo.errors import InvalidRunState, UnknownSchema
 from convo.runstate.document import MAX_DEPTH, MAX_MEMBERS, replace_path
 from convo.runstate.reader import parse_run_state
 from convo.runstate.versions import LABELS
-from tests.running import Convo
+from tests.command_runner import Convo
 from tests.runstate.snapshots import document, malformed, snapshot
 
 UNKNOWN = "which this version of convo does not support"

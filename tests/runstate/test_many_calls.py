@@ -17,8 +17,8 @@ from convo.runstate.reader import run_state_summary_to_json
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.run_state import RunState
 from convo.tools.tool import toolbox
-from tests.runs.driving import made as tool_made
-from tests.steps import Steps
+from tests.call_count import CallCount
+from tests.runs.run_steps import make_tool as tool_made
 
 FEW, MANY = 50, 200
 PAY = tool_made("pay", needs_approval=True)
@@ -57,9 +57,9 @@ def rewritten(run: Run) -> RunState:
 
 
 def steps(work: Callable[[Any], object], of: object) -> int:
-    with Steps() as counted:
+    with CallCount() as counted:
         work(of)
-    return counted.taken
+    return counted.total
 
 
 @pytest.mark.parametrize("write", [written, rewritten])

@@ -14,8 +14,8 @@ from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
-from tests.runstate.sdk import go_on
-from tests.runstate.snapshots import index, of_label, snapshot, story
+from tests.runstate.sdk import resume_in_sdk
+from tests.runstate.snapshots import entries_of_label, index, snapshot, story
 from tests.runstate.test_sdk_decisions import ends, quiet, wanted
 
 __all__ = ["quiet"]
@@ -26,7 +26,7 @@ UNKEPT = ("nested_agent_tool_approval", "nested_decided")
 
 
 def moved(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
-    return relabel_state(snapshots.of(scenario, start), end)
+    return relabel_state(snapshots.newest_state(scenario, start), end)
 
 
 def unwritable(entry: dict[str, Any], label: str) -> bool:
@@ -49,14 +49,14 @@ def test_a_label_that_no_release_wrote_is_refused() -> None:
 
 def test_the_same_label_changes_nothing() -> None:
     for label in ("1.0", "1.21"):
-        state = snapshots.of("single_approval", label)
+        state = snapshots.newest_state("single_approval", label)
         assert relabel_state(state, label) == (state, ())
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(label: str) -> None:
     said = ("pending", "current_agent", "usage", "current_turn", "conversation_id", "previous_response_id")
-    for entry in [*index()[::13], *of_label("1.21")[::2]]:
+    for entry in [*index()[::13], *entries_of_label("1.21")[::2]]:
         if unwritable(entry, label):
             continue
         before = parse_run_state(snapshot(entry["file"]))
@@ -73,7 +73,7 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
 
 def test_decisions_move_to_where_the_label_keeps_them_and_back() -> None:
     for label in ("1.0", "1.6", "1.13", "1.15", "1.17"):
-        newest = snapshots.of("parallel_mixed_decided", "1.21")
+        newest = snapshots.newest_state("parallel_mixed_decided", "1.21")
         older, _ = relabel_state(newest, label)
         again, _ = relabel_state(older, "1.21")
         assert "function_tool_approvals" not in older.document["context"]
@@ -91,7 +91,7 @@ def test_a_decision_in_an_agent_used_as_a_tool_moves_out_below_1_15_and_in_again
 
 
 def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
-    state = snapshots.of("hosted_mcp_approval", "1.21")
+    state = snapshots.newest_state("hosted_mcp_approval", "1.21")
     older, _ = relabel_state(apply_verdict(state, state.pending, YES), "1.13")
     assert older.document["context"]["approvals"] == {
         state.pending[0].call.tool_name: {"approved": [state.pending[0].id], "rejected": []}
@@ -115,7 +115,7 @@ def test_a_decision_for_good_on_a_tool_that_is_not_waiting_cannot_be_bound_and_i
     document["context"]["approvals"]["other"] = {"approved": True, "rejected": []}
     newer, losses = relabel_state(
         parse_run_state(
-            serialize_run_state(RunState(document, snapshots.of("single_approval", "1.13").version)).encode()
+            serialize_run_state(RunState(document, snapshots.newest_state("single_approval", "1.13").version)).encode()
         ),
         "1.21",
     )
@@ -190,7 +190,7 @@ EXPLAINED = {
 async def check(entry: dict[str, Any], label: str) -> None:
     """The SDK ends as from the state itself, or the losses name what made the difference."""
     state, losses = relabel_state(parse_run_state(snapshot(entry["file"])), label)
-    end = await go_on(story(entry["file"]), serialize_run_state(apply_verdict(state, state.pending, YES)))
+    end = await resume_in_sdk(story(entry["file"]), serialize_run_state(apply_verdict(state, state.pending, YES)))
     same = ends(end) == wanted(entry)
     told = EXPLAINED.get(entry["scenario"], "nothing")
     assert same or any(told in loss.path for loss in losses), entry["file"]
@@ -198,13 +198,13 @@ async def check(entry: dict[str, Any], label: str) -> None:
 
 @pytest.mark.parametrize("label", ["1.0", "1.13", "1.17"])
 async def test_the_sdk_goes_on_from_older_labels_unless_a_loss_says_otherwise(label: str) -> None:
-    for entry in of_label("1.21"):
+    for entry in entries_of_label("1.21"):
         if not unwritable(entry, label):
             await check(entry, label)
 
 
 async def test_the_sdk_goes_on_from_the_newest_label_whatever_the_state_was_written_under() -> None:
-    for entry in [*of_label("1.2")[::3], *of_label("1.13")[::4], *of_label("1.17")[::4]]:
+    for entry in [*entries_of_label("1.2")[::3], *entries_of_label("1.13")[::4], *entries_of_label("1.17")[::4]]:
         await check(entry, "1.21")
 
 
@@ -218,7 +218,9 @@ async def test_the_sdk_goes_on_from_every_third_snapshot_under_every_label(label
 
 def test_each_label_names_the_first_release_that_wrote_it() -> None:
     """The corpus holds real releases: those before wrote an older label, those from it on this one."""
-    wrote = {version.label: [numbers(entry["sdk"]) for entry in of_label(version.label)] for version in VERSIONS}
+    wrote = {
+        version.label: [numbers(entry["sdk"]) for entry in entries_of_label(version.label)] for version in VERSIONS
+    }
     for older, newer in pairwise(VERSIONS):
         assert max(wrote[older.label]) < numbers(newer.release) <= min(wrote[newer.label]), newer.label
 

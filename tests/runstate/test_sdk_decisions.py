@@ -11,8 +11,8 @@ from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
 from convo.runstate.versions import LABELS, NEWEST_VERSION
 from convo.runstate.writer import serialize_run_state
-from tests.runstate.sdk import Decide, End, go_on
-from tests.runstate.snapshots import of_label, snapshot, story
+from tests.runstate.sdk import Decide, RunResult, resume_in_sdk
+from tests.runstate.snapshots import entries_of_label, snapshot, story
 
 STICKY = "sticky_approve"
 """Decisions for good that were written before 1.18 are asked again from 0.23.1 on."""
@@ -35,11 +35,11 @@ def approved(words: str) -> str:
     return serialize_run_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
 
 
-async def resumed(entry: dict[str, Any], words: str, decide: Decide | None = None) -> End:
-    return await go_on(story(entry["file"]), words, decide)
+async def resumed(entry: dict[str, Any], words: str, decide: Decide | None = None) -> RunResult:
+    return await resume_in_sdk(story(entry["file"]), words, decide)
 
 
-def ends(end: End) -> tuple[Any, ...]:
+def ends(end: RunResult) -> tuple[Any, ...]:
     return end.output, end.error, end.requests, end.tokens
 
 
@@ -58,9 +58,9 @@ async def check(entry: dict[str, Any]) -> None:
 
 
 SOME = [
-    *of_label("1.21"),
-    *(entry for label in LABELS[:-1] for entry in of_label(label)[::17]),
-    *(entry for label in LABELS for entry in of_label(label) if entry["scenario"] in (*LOST, STICKY)),
+    *entries_of_label("1.21"),
+    *(entry for label in LABELS[:-1] for entry in entries_of_label(label)[::17]),
+    *(entry for label in LABELS for entry in entries_of_label(label) if entry["scenario"] in (*LOST, STICKY)),
 ]
 
 
@@ -74,13 +74,13 @@ async def test_the_sdk_ends_as_if_it_had_approved_everything_itself(part: int) -
 @pytest.mark.full
 @pytest.mark.parametrize("label", LABELS)
 async def test_the_sdk_ends_so_for_every_snapshot(label: str) -> None:
-    for entry in of_label(label):
+    for entry in entries_of_label(label):
         await check(entry)
 
 
 async def test_every_later_pause_can_be_decided_by_convo_too() -> None:
     """The SDK writes a new state at each pause, and convo decides on each."""
-    for entry in of_label(NEWEST_VERSION.label):
+    for entry in entries_of_label(NEWEST_VERSION.label):
         if len(entry["resume_0_24_0"]["approval_rounds"] or []) > 1:
             end = await resumed(entry, approved(snapshot(entry["file"]).decode()), approved)
             assert ends(end) == wanted(entry), entry["file"]

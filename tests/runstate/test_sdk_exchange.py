@@ -21,15 +21,15 @@ from convo.runstate.reader import parse_run_state, run_state_summary_to_json
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.writer import serialize_run_state
-from tests.runstate import stories
+from tests.combinations import rotated_combinations
+from tests.runstate import story_runs
 from tests.runstate.sdk import Script, graph
-from tests.runstate.stories import Model, Told, owner
+from tests.runstate.story_runs import Model, StoryRun, story_owner
 from tests.runstate.test_import import meant
 from tests.runstate.test_sdk_decisions import quiet
 from tests.runstate.test_sdk_pause_and_finish import STORIES as TOLD
 from tests.runstate.test_sdk_pause_and_finish import VERDICTS, call, spec, tool
 from tests.runstate.test_sdk_pause_and_finish import Run as SdkRun
-from tests.selecting import rotated
 
 __all__ = ["quiet"]
 
@@ -84,17 +84,19 @@ def by_convo(run: Run, verdict: ApprovalVerdict) -> Run:
     return run
 
 
-def paused(spec: Spec) -> Told:
+def paused(spec: Spec) -> StoryRun:
     """A story up to its first pause, told by convo."""
     server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
     begun: list[Item] = [{"role": "user", "content": spec["input"]}]
-    story = Told(create_run(stories.agents({"spec": spec})), begun, Model(spec["script"]), 0 if server else None)
-    story.begin()
+    story = StoryRun(
+        create_run(story_runs.story_graph({"spec": spec})), begun, Model(spec["script"]), 0 if server else None
+    )
+    story.start()
     return story
 
 
-def account(spec: Spec, story: Told, **more: Any) -> RunTranscript:
-    strategy, handle = owner(spec, story.model.asked)
+def account(spec: Spec, story: StoryRun, **more: Any) -> RunTranscript:
+    strategy, handle = story_owner(spec, story.model.asked)
     return RunTranscript([{"role": "user", "content": spec["input"]}], story.turns, strategy, handle, **more)
 
 
@@ -133,7 +135,7 @@ class Sdk:
         return result.final_output, self.model.requests
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated(OURS, VERDICTS))
+@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(OURS, VERDICTS))
 async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)
@@ -142,14 +144,14 @@ async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(sto
     assert await Sdk(spec, mine.model.asked).finish(words, said) == (output, requests[mine.model.asked :])
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated(OURS, VERDICTS))
+@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(OURS, VERDICTS))
 async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_gone_on(story: str, verdict: str) -> None:
     """Round by round: every request holds what the SDK's holds, outputs in the order of their calls."""
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, _ = await resumed(spec)
     while mine.run.pending:
         mine.run = by_convo(mine.run, said)
-        mine.go_on()
+        mine.resume()
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
     theirs = requests[len(requests) - len(mine.model.requests) :]
     assert [meant(one) for one in mine.model.requests] == [meant(one["input"]) for one in theirs]
@@ -162,7 +164,7 @@ async def test_a_run_changes_hands_at_every_pause_and_ends_as_it_would_have(stor
     spec, said = STORIES[story], VERDICTS["approved"]
     mine, base = await resumed(spec)
     mine.run = by_convo(mine.run, said)
-    mine.go_on()
+    mine.resume()
     written = export_run_state(mine.run, account(spec, mine, base=base))
     again = parse_run_state(serialize_run_state(written).encode())
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
@@ -178,13 +180,13 @@ async def test_a_run_changes_hands_at_every_pause_and_ends_as_it_would_have(stor
         assert await RunState.from_string(Sdk(spec).root, serialize_run_state(written))
 
 
-async def resumed(spec: Spec) -> tuple[Told, Any]:
+async def resumed(spec: Spec) -> tuple[StoryRun, Any]:
     """A story that the SDK paused, as convo takes it up; and the state that it comes from."""
     base = parse_run_state((await Sdk(spec).pause()).encode())
-    found = import_run_state(base, stories.agents({"spec": spec}))
+    found = import_run_state(base, story_runs.story_graph({"spec": spec}))
     (*_, last) = base.document["model_responses"]
     known = found.confirmed_count if found.handle else None
-    story = Told(found.run, list(found.items), Model(spec["script"], len(found.response_ids)), known)
+    story = StoryRun(found.run, list(found.items), Model(spec["script"], len(found.response_ids)), known)
     story.turns.append(ModelCall(found.run.agent, last["output"]))
     return story, base
 
@@ -192,7 +194,7 @@ async def resumed(spec: Spec) -> tuple[Told, Any]:
 # -- agents used as tools ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated(sorted(INSIDE), VERDICTS))
+@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(sorted(INSIDE), VERDICTS))
 async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, base = await resumed(spec)
@@ -200,13 +202,13 @@ async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: st
     mine.model = Model(spec["script"], asked)
     while mine.run.pending:
         mine.run = by_convo(mine.run, said)
-        mine.go_on()
+        mine.resume()
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
     assert sorted(map(meant, mine.model.requests)) == sorted(meant(one["input"]) for one in requests[asked:])
     assert sorted(str(mine.run.output)) == sorted(output)
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated(sorted(INSIDE - {ASKED}), VERDICTS))
+@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(sorted(INSIDE - {ASKED}), VERDICTS))
 async def test_the_sdk_finishes_agents_used_as_tools_that_convo_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)
@@ -236,7 +238,7 @@ def test_a_decision_for_good_in_an_agent_used_as_a_tool_is_none_of_the_agent_aro
     spec = STORIES[ASKED]
     mine = paused(spec)
     mine.run = by_convo(mine.run, VERDICTS["approved"])
-    mine.go_on()
+    mine.resume()
     state, _ = relabel_state(export_run_state(mine.run, account(spec, mine)), label)
     (waits,) = state.list_undecided()
     run = import_run_state(apply_verdict(state, (waits,), VERDICTS["approved for good"]), mine.run.graph).run

@@ -15,9 +15,9 @@ from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
+from tests.combinations import rotated_combinations
 from tests.runstate.sdk import Script, graph
 from tests.runstate.test_sdk_decisions import quiet
-from tests.selecting import rotated
 
 __all__ = ["quiet"]
 
@@ -189,7 +189,7 @@ class Run:
         return result.final_output, self.model.requests, self.rounds
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated(STORIES, VERDICTS))
+@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(STORIES, VERDICTS))
 async def test_the_sdk_finishes_as_if_it_had_decided_itself(story: str, verdict: str) -> None:
     """At each pause both write the same decisions, and both ways lead to the same end."""
     mine = await Run(STORIES[story]).tell(VERDICTS[verdict], convo=True)

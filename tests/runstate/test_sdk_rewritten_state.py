@@ -6,7 +6,7 @@ from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
-from tests.runstate.sdk import go_on
+from tests.runstate.sdk import resume_in_sdk
 from tests.runstate.snapshots import index, snapshot, story
 from tests.runstate.test_import import of_story, refused, written
 from tests.runstate.test_sdk_decisions import ends, quiet, wanted
@@ -25,7 +25,7 @@ async def test_the_sdk_ends_from_what_convo_wrote_as_it_does_from_what_it_wrote_
             continue
         state = parse_run_state(snapshot(entry["file"]))
         again = written(of_story(entry, state), state)
-        end = await go_on(
+        end = await resume_in_sdk(
             story(entry["file"]),
             serialize_run_state(apply_verdict(again, again.pending, ApprovalVerdict(approve=True))),
         )

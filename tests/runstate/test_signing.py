@@ -11,14 +11,14 @@ from convo.runstate.reader import parse_run_state, run_state_from_json
 from convo.runstate.signature import SIGNATURE_KEY, remove_signature, sign_state, verify_signature
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
-from tests.runstate.sdk import go_on
-from tests.runstate.snapshots import of_label, story
+from tests.runstate.sdk import resume_in_sdk
+from tests.runstate.snapshots import entries_of_label, story
 from tests.runstate.test_sdk_decisions import ends, quiet, wanted
 
 __all__ = ["quiet"]
 
 KEY = b"sixteen bytes or more"
-STATE = snapshots.of("single_approval", "1.21")
+STATE = snapshots.newest_state("single_approval", "1.21")
 
 
 def test_a_signed_state_is_verified_with_its_key_and_no_other() -> None:
@@ -72,7 +72,7 @@ def test_a_short_key_signs_nothing() -> None:
 
 
 async def test_the_sdk_goes_on_from_a_signed_state() -> None:
-    for entry in of_label("1.21")[::8]:
+    for entry in entries_of_label("1.21")[::8]:
         state = parse_run_state(snapshots.snapshot(entry["file"]))
         whole = sign_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)), KEY)
-        assert ends(await go_on(story(entry["file"]), serialize_run_state(whole))) == wanted(entry)
+        assert ends(await resume_in_sdk(story(entry["file"]), serialize_run_state(whole))) == wanted(entry)

@@ -8,7 +8,7 @@ import pytest
 from convo.runstate.reader import parse_run_state, run_state_summary_to_json
 from convo.runstate.versions import LABELS, VERSIONS
 from convo.runstate.writer import serialize_run_state
-from tests.runstate.snapshots import index, of, of_label, snapshot
+from tests.runstate.snapshots import entries_of_label, index, newest_state, snapshot
 
 SAID = (
     *("pending", "conversation_id", "previous_response_id", "auto_previous_response_id"),
@@ -42,7 +42,7 @@ def test_there_are_831_snapshots_of_16_labels() -> None:
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_of_a_label_means_what_its_index_says(label: str) -> None:
-    for entry in of_label(label):
+    for entry in entries_of_label(label):
         said = run_state_summary_to_json(parse_run_state(snapshot(entry["file"])))
         told = [{key: one[key] for key in ("call_id", "decision", "always", "message")} for one in said["decisions"]]
         assert {key: said[key] for key in meant(entry)} == meant(entry), entry["file"]
@@ -51,7 +51,7 @@ def test_every_snapshot_of_a_label_means_what_its_index_says(label: str) -> None
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_of_a_label_comes_back_as_it_was(label: str) -> None:
-    for entry in of_label(label):
+    for entry in entries_of_label(label):
         data = snapshot(entry["file"])
         written = serialize_run_state(parse_run_state(data)).encode()
         again = serialize_run_state(parse_run_state(written)).encode()
@@ -64,12 +64,12 @@ def test_every_snapshot_of_a_label_comes_back_as_it_was(label: str) -> None:
     [("1.0", False), ("1.6", False), ("1.13", False), ("1.15", True), ("1.18", True), ("1.21", True)],
 )
 def test_decisions_are_authenticated_from_1_15_on_and_not_before(label: str, authenticated: bool) -> None:
-    said = run_state_summary_to_json(of("sticky_approve", label))
+    said = run_state_summary_to_json(newest_state("sticky_approve", label))
     assert [one["authenticated"] for one in said["decisions"]] == [authenticated]
 
 
 def test_a_decision_on_a_call_that_is_over_is_a_past_one() -> None:
-    said = run_state_summary_to_json(of("second_pause", "1.6"))
+    said = run_state_summary_to_json(newest_state("second_pause", "1.6"))
     assert (said["decisions"], [one["decision"] for one in said["past_decisions"]]) == ([], ["approve"])
 
 

@@ -12,8 +12,8 @@ from convo.runs.state import Stage
 from convo.runstate.import_ import ImportedRun, import_run_state
 from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
 from tests.runstate import snapshots
-from tests.runstate.snapshots import of_label, story
-from tests.runstate.stories import agents
+from tests.runstate.snapshots import entries_of_label, story
+from tests.runstate.story_runs import story_graph
 
 PARALLEL = "streamed_approval"
 """Three calls, the first and the last with their outputs; the client has the history."""
@@ -29,7 +29,7 @@ Break = Callable[[Any], None]
 
 def gone_on_with(scenario: str, broken: Break) -> ImportedRun:
     """What is taken of a newest snapshot once something in it was changed; showing it works all the while."""
-    (entry,) = (one for one in of_label("1.21") if one["scenario"] == scenario)
+    (entry,) = (one for one in entries_of_label("1.21") if one["scenario"] == scenario)
     document = snapshots.document(scenario, "1.21")
     broken(document)
     state = run_state_from_json(document)
@@ -37,7 +37,7 @@ def gone_on_with(scenario: str, broken: Break) -> ImportedRun:
         run_state_summary_to_json(state)["pending"]
         == run_state_summary_to_json(parse_run_state(json.dumps(document).encode()))["pending"]
     )
-    return import_run_state(state, agents(story(entry["file"])))
+    return import_run_state(state, story_graph(story(entry["file"])))
 
 
 def refusal(scenario: str, broken: Break) -> tuple[str, str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.server.server import Served, serving_at
+from tests.server.gateway import RunningGateway, run_gateway
 
-Serve = Callable[..., Served]
+Serve = Callable[..., RunningGateway]
 
 
 @pytest.fixture
@@ -17,26 +17,26 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """`serve(max_depth=20)` starts a server with these limits."""
     with ExitStack() as running:
 
-        def start(store_url: str = "memory", **more: Any) -> Served:
-            return running.enter_context(serving_at(tmp_path / "served", store_url, **more))
+        def start(store_url: str = "memory", **more: Any) -> RunningGateway:
+            return running.enter_context(run_gateway(tmp_path / "served", store_url, **more))
 
         yield start
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """One over memory for all tests of a file that leave nothing in it."""
-    with serving_at(tmp_path_factory.mktemp("shared")) as running:
+    with run_gateway(tmp_path_factory.mktemp("shared")) as running:
         yield running
 
 
 @pytest.fixture
-def served(serve: Serve) -> Served:
+def served(serve: Serve) -> RunningGateway:
     """One over memory, with the limits that hold by default."""
     return serve()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def kept(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> Served:
+def stored_gateway(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> RunningGateway:
     """One over each store of this machine."""
     return serve("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 from convo.errors import InvalidSettings, KeyRefused, StoreFault
 from convo.server.auth import KeysFile, SingleTenant, create_api_key
 from tests.server.conftest import Serve
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def guarded(serve: Serve, file: Path) -> tuple[Served, str, str]:
+def guarded(serve: Serve, file: Path) -> tuple[RunningGateway, str, str]:
     """A server with two tenants, and a key of each."""
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     return serve(keys=KeysFile(file)), alice, bob
@@ -56,7 +56,7 @@ PATHS = [
     ],
 )
 def test_nothing_is_told_without_a_key(
-    guarded: tuple[Served, str, str], method: str, path: str, headers: dict[str, str], code: str
+    guarded: tuple[RunningGateway, str, str], method: str, path: str, headers: dict[str, str], code: str
 ) -> None:
     got = guarded[0].http.request(method, path, headers=headers)
     assert (got.status_code, got.json()["error"]["code"]) == (401, code)
@@ -67,7 +67,7 @@ def test_nothing_is_told_without_a_key(
 @pytest.mark.parametrize("values", [("Bearer {alice}", "Bearer {bob}"), ("", "Bearer {bob}"), ("Bearer {bob}", "")])
 @pytest.mark.parametrize("path", ["/v1/models", "/metrics"])
 def test_two_authorization_headers_are_refused(
-    guarded: tuple[Served, str, str], values: tuple[str, str], path: str
+    guarded: tuple[RunningGateway, str, str], values: tuple[str, str], path: str
 ) -> None:
     """Nobody can say whose request it is: a proxy may read the one, and this server the other."""
     served, alice, bob = guarded
@@ -83,7 +83,7 @@ def test_two_authorization_headers_are_refused_without_keys_too(serve: Serve) ->
     assert served.http.get("/healthz").status_code == 200
 
 
-def test_two_authorization_headers_open_no_websocket(guarded: tuple[Served, str, str]) -> None:
+def test_two_authorization_headers_open_no_websocket(guarded: tuple[RunningGateway, str, str]) -> None:
     served, alice, bob = guarded
     address = f"ws{served.root.removeprefix('http')}/v1/responses"
     headers = [("Authorization", f"Bearer {key}") for key in (alice, bob)]
@@ -92,11 +92,11 @@ def test_two_authorization_headers_open_no_websocket(guarded: tuple[Served, str,
     assert refused.value.response.status_code == 400
 
 
-def test_whether_the_server_runs_is_told_to_everybody(guarded: tuple[Served, str, str]) -> None:
+def test_whether_the_server_runs_is_told_to_everybody(guarded: tuple[RunningGateway, str, str]) -> None:
     assert {guarded[0].http.get(path).status_code for path in OPEN} == {200}
 
 
-def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[Served, str, str]) -> None:
+def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[RunningGateway, str, str]) -> None:
     """Another key is told the same as of what never was."""
     served, alice, bob = guarded
     made = served.ask({"model": "echo", "input": "secret"}, headers=bearer(alice)).json()
@@ -125,7 +125,7 @@ def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[Serv
     assert served.http.get(response, headers=bearer(alice)).json() == made
 
 
-def test_the_file_is_read_again_when_it_changes(guarded: tuple[Served, str, str], file: Path) -> None:
+def test_the_file_is_read_again_when_it_changes(guarded: tuple[RunningGateway, str, str], file: Path) -> None:
     served, alice, bob = guarded
     carol = create_api_key(file, "carol")
     let_in = served.http.get(KNOWN_TO_NOBODY, headers=bearer(carol)).status_code

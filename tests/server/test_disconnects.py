@@ -15,26 +15,28 @@ from typing import Any
 import pytest
 
 from tests import databases
-from tests.running import Convo
-from tests.server.paced import Call, Paced, paced
-from tests.server.server import Served, serving_at
-from tests.server.talk import talking
+from tests.command_runner import Convo
+from tests.server.gateway import RunningGateway, run_gateway
+from tests.server.paced_upstream import Call, PacedUpstream, run_paced_upstream
+from tests.server.websocket_client import connect_client
 
 CLOSED_WITHIN_S = 0.5
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Paced]:
-    with paced() as running:
+def upstream() -> Iterator[PacedUpstream]:
+    with run_paced_upstream() as running:
         yield running
 
 
 @pytest.fixture(scope="module", params=["memory", "sqlite"])
-def shop(request: pytest.FixtureRequest, upstream: Paced, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shop(
+    request: pytest.FixtureRequest, upstream: PacedUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
     """A gateway in front of the paced server, over each store of this machine."""
     folder = tmp_path_factory.mktemp("shop")
     url = "memory" if request.param == "memory" else f"sqlite:{folder / 'convo.db'}"
-    with serving_at(folder / "served", url, toml=upstream.settings) as running:
+    with run_gateway(folder / "served", url, toml=upstream.settings) as running:
         yield running
 
 
@@ -44,7 +46,9 @@ numbers = iter(range(1, 10**9))
 class Client:
     """One request on a socket of its own, read event by event."""
 
-    def __init__(self, served: Served, model: str, *, path: str = "/v1/responses", port: int = 0, **body: Any) -> None:
+    def __init__(
+        self, served: RunningGateway, model: str, *, path: str = "/v1/responses", port: int = 0, **body: Any
+    ) -> None:
         self.text = f"ask {next(numbers)}"
         self.socket = socket.create_connection(("127.0.0.1", port or served.port))
         asked = {"model": f"up/{model}", "input": self.text, "stream": True, **body}
@@ -99,12 +103,12 @@ class Client:
 class SocketClient:
     """One turn over a WebSocket of its own, read event by event."""
 
-    def __init__(self, served: Served, model: str, conversation: str) -> None:
+    def __init__(self, served: RunningGateway, model: str, conversation: str) -> None:
         self.text = f"ask {next(numbers)}"
         self.events: list[dict[str, Any]] = []
         self._open = ExitStack()
-        self._talk = self._open.enter_context(talking(served))
-        self._talk.say(model=f"up/{model}", input=self.text, conversation=conversation)
+        self._talk = self._open.enter_context(connect_client(served))
+        self._talk.send(model=f"up/{model}", input=self.text, conversation=conversation)
 
     @property
     def id(self) -> str:
@@ -116,7 +120,7 @@ class SocketClient:
 
     def read(self, deltas: int) -> None:
         while not self.events or sum("output_text.delta" in event["type"] for event in self.events) < deltas:
-            self.events.append(self._talk.hear())
+            self.events.append(self._talk.receive())
 
     def close(self) -> float:
         """Close it as the protocol says."""
@@ -139,16 +143,16 @@ def closed_after(call: Call, since: float) -> float:
     return call.closed_at - since
 
 
-def conversation(served: Served) -> str:
+def conversation(served: RunningGateway) -> str:
     return str(served.http.post("/v1/conversations").json()["id"])
 
 
-def items(served: Served, conversation_id: str) -> list[tuple[str, str]]:
+def items(served: RunningGateway, conversation_id: str) -> list[tuple[str, str]]:
     listed = served.http.get(f"/v1/conversations/{conversation_id}/items?order=asc").json()["data"]
     return [(item["role"], item["content"][0]["text"]) for item in listed]
 
 
-def kept(served: Served, response_id: str) -> tuple[str, str]:
+def kept(served: RunningGateway, response_id: str) -> tuple[str, str]:
     """The status and the text of a stored response, which is there at once."""
     got = served.http.get(f"/v1/responses/{response_id}")
     assert got.status_code == 200, got.text
@@ -161,17 +165,17 @@ def kept(served: Served, response_id: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("leave", CLOSINGS)
 def test_a_client_that_leaves_a_stream_cancels_it_at_once(
-    shop: Served, upstream: Paced, leave: Callable[[Client], float]
+    shop: RunningGateway, upstream: PacedUpstream, leave: Callable[[Client], float]
 ) -> None:
     client = Client(shop, "hold-3").read(3)
     left = leave(client)
 
     assert closed_after(upstream.call(client.text), left) < CLOSED_WITHIN_S
     assert kept(shop, client.id) == ("cancelled", "w0 w1 w2 ")
-    assert not shop.reported
+    assert not shop.unexpected_errors
 
 
-def test_the_stored_output_is_exactly_what_was_sent(shop: Served, upstream: Paced) -> None:
+def test_the_stored_output_is_exactly_what_was_sent(shop: RunningGateway, upstream: PacedUpstream) -> None:
     """The client closes its sending half and reads on, so it knows all that was sent."""
     client = Client(shop, "words-400-1").read(5)
     client.half_close()
@@ -179,7 +183,9 @@ def test_the_stored_output_is_exactly_what_was_sent(shop: Served, upstream: Pace
     assert 0 < len(client.seen.split()) < 400
 
 
-def test_a_conversation_gets_the_input_and_what_was_sent_and_is_free_at_once(shop: Served, upstream: Paced) -> None:
+def test_a_conversation_gets_the_input_and_what_was_sent_and_is_free_at_once(
+    shop: RunningGateway, upstream: PacedUpstream
+) -> None:
     made = conversation(shop)
     client = Client(shop, "hold-2", conversation=made).read(2)
     client.close()
@@ -190,7 +196,7 @@ def test_a_conversation_gets_the_input_and_what_was_sent_and_is_free_at_once(sho
     assert items(shop, made) == said
 
 
-def test_a_chain_goes_on_from_a_cancelled_response_at_once(shop: Served, upstream: Paced) -> None:
+def test_a_chain_goes_on_from_a_cancelled_response_at_once(shop: RunningGateway, upstream: PacedUpstream) -> None:
     client = Client(shop, "hold-1").read(1)
     client.close()
     text = f"and then {next(numbers)}"
@@ -201,7 +207,9 @@ def test_a_chain_goes_on_from_a_cancelled_response_at_once(shop: Served, upstrea
     assert messages == [("user", client.text), ("assistant", "w0 "), ("user", text)]
 
 
-def test_a_client_that_leaves_before_the_first_event_cancels_the_request(shop: Served, upstream: Paced) -> None:
+def test_a_client_that_leaves_before_the_first_event_cancels_the_request(
+    shop: RunningGateway, upstream: PacedUpstream
+) -> None:
     made = conversation(shop)
     client = Client(shop, "silent", conversation=made)
     call = upstream.call(client.text)
@@ -212,21 +220,21 @@ def test_a_client_that_leaves_before_the_first_event_cancels_the_request(shop: S
     assert shop.ask({"model": "echo", "input": "go on", "conversation": made}).status_code == 200
 
 
-def test_without_store_it_is_cancelled_and_nothing_is_kept(shop: Served, upstream: Paced) -> None:
+def test_without_store_it_is_cancelled_and_nothing_is_kept(shop: RunningGateway, upstream: PacedUpstream) -> None:
     client = Client(shop, "hold-1", store=False).read(1)
     left = client.close()
     assert closed_after(upstream.call(client.text), left) < CLOSED_WITHIN_S
     assert shop.http.get(f"/v1/responses/{client.id}").status_code == 404
 
 
-def test_without_store_a_conversation_gets_its_turn_all_the_same(shop: Served, upstream: Paced) -> None:
+def test_without_store_a_conversation_gets_its_turn_all_the_same(shop: RunningGateway, upstream: PacedUpstream) -> None:
     made = conversation(shop)
     client = Client(shop, "hold-1", store=False, conversation=made).read(1)
     client.close()
     assert items(shop, made) == [("user", client.text), ("assistant", "w0 ")]
 
 
-def test_a_function_call_that_came_in_part_is_not_appended(shop: Served, upstream: Paced) -> None:
+def test_a_function_call_that_came_in_part_is_not_appended(shop: RunningGateway, upstream: PacedUpstream) -> None:
     made = conversation(shop)
     tools = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
     client = Client(shop, "call", conversation=made, tools=tools).read(0)
@@ -236,7 +244,7 @@ def test_a_function_call_that_came_in_part_is_not_appended(shop: Served, upstrea
     assert shop.ask({"model": "echo", "input": "go on", "conversation": made}).status_code == 200
 
 
-def test_an_answer_that_the_model_had_finished_is_kept_whole(shop: Served, upstream: Paced) -> None:
+def test_an_answer_that_the_model_had_finished_is_kept_whole(shop: RunningGateway, upstream: PacedUpstream) -> None:
     """The client stops reading after the first bytes; all of the answer had come by then."""
     made = conversation(shop)
     client = Client(shop, "burst-40", conversation=made)
@@ -254,7 +262,7 @@ async def let_the_server_read() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_client_whose_connection_closes_late_cancels_late(shop: Served, upstream: Paced) -> None:
+def test_a_client_whose_connection_closes_late_cancels_late(shop: RunningGateway, upstream: PacedUpstream) -> None:
     """A proxy stands between: its client is gone, and it closes its own connection later."""
     listening = socket.create_server(("127.0.0.1", 0))
     client = Client(shop, "hold-1", port=listening.getsockname()[1])
@@ -272,7 +280,9 @@ def test_a_client_whose_connection_closes_late_cancels_late(shop: Served, upstre
 
 
 @pytest.mark.parametrize("size", [10, 300_000])
-def test_a_client_that_has_pipelined_another_request_is_seen_to_leave(shop: Served, upstream: Paced, size: int) -> None:
+def test_a_client_that_has_pipelined_another_request_is_seen_to_leave(
+    shop: RunningGateway, upstream: PacedUpstream, size: int
+) -> None:
     client = Client(shop, "hold-1").read(1)
     body = json.dumps({"model": "echo", "input": "x" * size}).encode()
     head = b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -285,11 +295,11 @@ def test_a_client_that_has_pipelined_another_request_is_seen_to_leave(shop: Serv
 @pytest.mark.parametrize("api", ["responses", "anthropic"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_model_of_any_api_is_cancelled_before_it_says_anything(
-    upstream: Paced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, stream: bool
+    upstream: PacedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, stream: bool
 ) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-test")
     toml = f'[providers.up]\napi = "{api}"\nbase_url = "{upstream.url}"\nkey_env = "SOME_KEY"\n'
-    with serving_at(tmp_path / "served", toml=toml) as served:
+    with run_gateway(tmp_path / "served", toml=toml) as served:
         client = Client(served, "silent", stream=stream)
         with upstream.arrived:
             assert upstream.arrived.wait_for(lambda: any(client.text in str(one.body) for one in upstream.calls), 30)
@@ -303,7 +313,7 @@ def test_a_model_of_any_api_is_cancelled_before_it_says_anything(
 
 @pytest.mark.parametrize("leave", [Client.close, Client.reset])
 def test_a_client_that_waits_for_the_whole_answer_and_leaves_has_seen_nothing(
-    shop: Served, upstream: Paced, leave: Callable[[Client], float]
+    shop: RunningGateway, upstream: PacedUpstream, leave: Callable[[Client], float]
 ) -> None:
     made = conversation(shop)
     client = Client(shop, "hold-2", conversation=made, stream=False)
@@ -319,15 +329,17 @@ def test_a_client_that_waits_for_the_whole_answer_and_leaves_has_seen_nothing(
 
 
 @pytest.mark.parametrize("politely", [True, False])
-def test_a_websocket_that_closes_cancels_its_turn(shop: Served, upstream: Paced, politely: bool) -> None:
+def test_a_websocket_that_closes_cancels_its_turn(
+    shop: RunningGateway, upstream: PacedUpstream, politely: bool
+) -> None:
     made, text = conversation(shop), f"ask {next(numbers)}"
-    with talking(shop) as talk:
-        talk.say(model="up/hold-2", input=text, conversation=made)
-        heard = [talk.hear()]
+    with connect_client(shop) as client:
+        client.send(model="up/hold-2", input=text, conversation=made)
+        heard = [client.receive()]
         while sum(event["type"] == "response.output_text.delta" for event in heard) < 2:
-            heard.append(talk.hear())
+            heard.append(client.receive())
         if not politely:
-            talk.socket.socket.shutdown(socket.SHUT_RDWR)
+            client.socket.socket.shutdown(socket.SHUT_RDWR)
         left = time.monotonic()
 
     assert closed_after(upstream.call(text), left) < CLOSED_WITHIN_S
@@ -338,7 +350,9 @@ def test_a_websocket_that_closes_cancels_its_turn(shop: Served, upstream: Paced,
 # -- what runs on ---------------------------------------------------------------------------------
 
 
-def test_a_background_response_runs_on_when_the_reader_of_its_stream_leaves(shop: Served, upstream: Paced) -> None:
+def test_a_background_response_runs_on_when_the_reader_of_its_stream_leaves(
+    shop: RunningGateway, upstream: PacedUpstream
+) -> None:
     client = Client(shop, "words-20-5", background=True).read(1)
     client.close()
     assert upstream.call(client.text).closed.wait(5)
@@ -346,22 +360,22 @@ def test_a_background_response_runs_on_when_the_reader_of_its_stream_leaves(shop
     assert "event: response.completed" in followed
 
 
-def test_a_server_that_stops_appends_no_partial_answer(upstream: Paced, tmp_path: Path) -> None:
+def test_a_server_that_stops_appends_no_partial_answer(upstream: PacedUpstream, tmp_path: Path) -> None:
     """A client did not choose that: its conversation stays as it was, and it may ask again."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
-    with serving_at(tmp_path / "first", url, toml=upstream.settings, grace_s=0.1) as served:
+    with run_gateway(tmp_path / "first", url, toml=upstream.settings, grace_s=0.1) as served:
         made = conversation(served)
         client = Client(served, "hold-2", conversation=made).read(2)
         served.end()
         client.read_to_the_end()
         client.close()
-    with serving_at(tmp_path / "second", url, toml=upstream.settings) as served:
+    with run_gateway(tmp_path / "second", url, toml=upstream.settings) as served:
         assert items(served, made) == []
         assert kept(served, client.id) == ("cancelled", "w0 w1 ")
     assert client.events[-1]["error"]["code"] == "server_shutting_down"
 
 
-def test_a_client_that_leaves_a_compaction_cancels_its_model(shop: Served, upstream: Paced) -> None:
+def test_a_client_that_leaves_a_compaction_cancels_its_model(shop: RunningGateway, upstream: PacedUpstream) -> None:
     client = Client(shop, "silent", path="/v1/responses/compact", stream=None)
     with upstream.arrived:
         assert upstream.arrived.wait_for(lambda: any(client.text in str(one.body) for one in upstream.calls), 30)
@@ -377,7 +391,7 @@ HOW = ("close", "half_close", "reset", "whole", "socket", "cut socket")
 """How a client of the load below leaves; "whole" asked for no stream."""
 
 
-def abort_at_random(served: Served, upstream: Paced, count: int, at_once: int) -> float:
+def abort_at_random(served: RunningGateway, upstream: PacedUpstream, count: int, at_once: int) -> float:
     """Aborts under load, each checked: the longest time until the upstream connection closed."""
     chance, faults = random.Random(7), []
     slowest = [0.0]
@@ -439,17 +453,17 @@ def abort_at_random(served: Served, upstream: Paced, count: int, at_once: int) -
     for thread in threads:
         thread.join()
     assert not faults
-    assert not served.reported
+    assert not served.unexpected_errors
     return slowest[0]
 
 
-def test_some_aborts_under_load_leave_no_lock_and_nothing_unseen(shop: Served, upstream: Paced) -> None:
+def test_some_aborts_under_load_leave_no_lock_and_nothing_unseen(shop: RunningGateway, upstream: PacedUpstream) -> None:
     assert abort_at_random(shop, upstream, 12, 4) < CLOSED_WITHIN_S
 
 
-def test_aborts_leave_a_store_whose_rules_hold(upstream: Paced, tmp_path: Path, convo: Convo) -> None:
+def test_aborts_leave_a_store_whose_rules_hold(upstream: PacedUpstream, tmp_path: Path, convo: Convo) -> None:
     url = f"sqlite:{tmp_path / 'convo.db'}"
-    with serving_at(tmp_path / "served", url, toml=upstream.settings) as served:
+    with run_gateway(tmp_path / "served", url, toml=upstream.settings) as served:
         abort_at_random(served, upstream, 6, 3)
     checked = convo("store", "check", "--store", url)
     assert checked.exit == 0, checked.out
@@ -460,15 +474,15 @@ def test_aborts_leave_a_store_whose_rules_hold(upstream: Paced, tmp_path: Path, 
     "kind", ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))]
 )
 def test_a_hundred_random_aborts_under_load_leave_no_lock_and_nothing_unseen(
-    kind: str, upstream: Paced, tmp_path: Path, convo: Convo
+    kind: str, upstream: PacedUpstream, tmp_path: Path, convo: Convo
 ) -> None:
     with ExitStack() as stack:
         url = kind
         if kind == "sqlite":
             url = f"sqlite:{tmp_path / 'convo.db'}"
         elif kind == "postgresql":
-            url = stack.enter_context(databases.started()).url()
-        with serving_at(tmp_path / "served", url, toml=upstream.settings) as served:
+            url = stack.enter_context(databases.start_server()).url()
+        with run_gateway(tmp_path / "served", url, toml=upstream.settings) as served:
             slowest = abort_at_random(served, upstream, 102, 8)
         print(f"102 aborts, {kind}: upstream closed within {slowest * 1000:.0f} ms at most")
         assert slowest < CLOSED_WITHIN_S

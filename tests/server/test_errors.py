@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Serve
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 JSON = {"content-type": "application/json"}
 
@@ -226,19 +226,19 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
     ("method", "path", "more", "status", "expected"), REFUSED, ids=[f"{row[0]} {row[1]} {row[3]}" for row in REFUSED]
 )
 def test_what_is_wrong_is_told_by_status_and_error_object(
-    shared: Served, method: str, path: str, more: dict[str, Any], status: int, expected: Any
+    shared_gateway: RunningGateway, method: str, path: str, more: dict[str, Any], status: int, expected: Any
 ) -> None:
-    got = shared.http.request(method, path, **more)
+    got = shared_gateway.http.request(method, path, **more)
     assert (got.status_code, got.json(), got.headers["content-type"]) == (status, expected, "application/json")
     assert got.headers["x-request-id"].startswith("req_")
     assert got.headers["openai-processing-ms"].isdigit()
 
 
-def test_a_wrong_method_is_told_which_ones_are_allowed(shared: Served) -> None:
-    assert shared.http.put("/v1/conversations").headers["allow"] == "POST"
+def test_a_wrong_method_is_told_which_ones_are_allowed(shared_gateway: RunningGateway) -> None:
+    assert shared_gateway.http.put("/v1/conversations").headers["allow"] == "POST"
 
 
-def test_what_may_be_tried_again_says_when(served: Served) -> None:
+def test_what_may_be_tried_again_says_when(served: RunningGateway) -> None:
     """The endpoint's Retry-After, in the seconds that HTTP knows and the milliseconds that clients read first."""
     served.script(
         "refused", {"error": {"code": "rate_limit_exceeded", "message": "Slow", "status": 429, "retry_after_s": 1.5}}
@@ -260,39 +260,41 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("value", "why"), UNREADABLE, ids=[row[1] for row in UNREADABLE])
-def test_json_that_two_readers_could_read_differently_is_refused(shared: Served, value: bytes, why: str) -> None:
+def test_json_that_two_readers_could_read_differently_is_refused(
+    shared_gateway: RunningGateway, value: bytes, why: str
+) -> None:
     body = b'{"model": "echo", "input": "hi", "tool_choice": {"x": ' + value + b"}}"
-    got = shared.http.post("/v1/responses", content=body, headers=JSON)
+    got = shared_gateway.http.post("/v1/responses", content=body, headers=JSON)
     assert got.status_code == 400
     assert got.json()["error"]["message"] == f"We could not parse the JSON body of your request: {why}."
 
 
-def test_more_values_than_anybody_means_are_refused_before_they_are_made(shared: Served) -> None:
+def test_more_values_than_anybody_means_are_refused_before_they_are_made(shared_gateway: RunningGateway) -> None:
     body = b'{"model": "echo", "input": "hi", "tools": [' + b"[]," * 250_001 + b"[]]}"
-    got = shared.http.post("/v1/responses", content=body, headers=JSON)
+    got = shared_gateway.http.post("/v1/responses", content=body, headers=JSON)
     assert got.json()["error"]["message"].endswith("it contains more than 500,000 values.")
 
 
-def test_signs_in_a_text_are_no_values(served: Served) -> None:
+def test_signs_in_a_text_are_no_values(served: RunningGateway) -> None:
     served.script("one", {"text": "Read."})
     got = served.ask({"model": "one", "input": '\\",[{' * 200_000})
     assert got.json()["output"][0]["content"][0]["text"] == "Read."
 
 
-def test_numbers_and_broken_characters_come_back_as_they_were(kept: Served) -> None:
+def test_numbers_and_broken_characters_come_back_as_they_were(stored_gateway: RunningGateway) -> None:
     """What another server would round or refuse is stored and told as it travelled."""
     numbers = "[9007199254740993, 18446744073709551617, 1.0, 1]"
     odd = f'{{"type": "message", "role": "user", "content": "\\ud83d", "x": {numbers}}}'
     body = f'{{"model": "echo", "input": [{odd}]}}'
-    made = served_json(kept, "POST", "/v1/responses", body.encode())
-    listed = served_json(kept, "GET", f"/v1/responses/{made['id']}/input_items")
+    made = served_json(stored_gateway, "POST", "/v1/responses", body.encode())
+    listed = served_json(stored_gateway, "GET", f"/v1/responses/{made['id']}/input_items")
 
     assert made["output"][0]["content"][0]["text"] == "\ud83d"
     assert listed["data"][0]["content"][0]["text"] == "\ud83d"
     assert repr(listed["data"][0]["x"]) == numbers
 
 
-def served_json(served: Served, method: str, path: str, body: bytes | None = None) -> Any:
+def served_json(served: RunningGateway, method: str, path: str, body: bytes | None = None) -> Any:
     got = served.http.request(method, path, content=body, headers=JSON if body else {})
     assert got.status_code == 200, got.text
     return json.loads(got.content)
@@ -341,14 +343,14 @@ def test_more_requests_at_once_than_allowed_are_sent_away_for_a_while(serve: Ser
     assert alive.json() == {"status": "ok"}
 
 
-def test_calls_and_outputs_that_share_an_id_are_refused_by_name(shared: Served) -> None:
+def test_calls_and_outputs_that_share_an_id_are_refused_by_name(shared_gateway: RunningGateway) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
     for items, said in (
         ([call, call, call, output], "No tool output found for function call c1"),
         ([call, output, output], "Duplicate function call output for call_id c1."),
     ):
-        got = shared.ask({"model": "echo", "input": [{"role": "user", "content": "hi"}, *items]})
+        got = shared_gateway.ask({"model": "echo", "input": [{"role": "user", "content": "hi"}, *items]})
         error = got.json()["error"]
         assert (got.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "input")
         assert error["message"].startswith(said)

@@ -8,12 +8,12 @@ import pytest
 
 from convo.server import server
 from convo.server.server import open_listening_socket
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 from tests.server.conftest import Serve
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 
-def say(served: Served, *pieces: bytes) -> tuple[bytes, Any]:
+def say(served: RunningGateway, *pieces: bytes) -> tuple[bytes, Any]:
     """The status line and the JSON body of whatever comes back until the server closes."""
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         for piece in pieces:
@@ -71,15 +71,15 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
-def test_what_is_no_request_is_answered_with_the_error_object(shared: Served, said: bytes) -> None:
-    status, body = say(shared, said)
+def test_what_is_no_request_is_answered_with_the_error_object(shared_gateway: RunningGateway, said: bytes) -> None:
+    status, body = say(shared_gateway, said)
     assert (status, code(body)) == (b"HTTP/1.1 400 Bad Request", "invalid_request")
 
 
-def test_requests_on_one_connection_are_answered_in_their_order(shared: Served) -> None:
+def test_requests_on_one_connection_are_answered_in_their_order(shared_gateway: RunningGateway) -> None:
     one = b"GET /v1/models/echo HTTP/1.1\r\nhost: localhost\r\n\r\n"
     two = b"GET /v1/models/nope HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", shared.port)) as client:
+    with socket.create_connection(("127.0.0.1", shared_gateway.port)) as client:
         client.sendall(one + two)
         got = b""
         while more := client.recv(65536):
@@ -87,14 +87,14 @@ def test_requests_on_one_connection_are_answered_in_their_order(shared: Served) 
     assert got.index(b"200 OK") < got.index(b"404 Not Found")
 
 
-def test_a_head_is_answered_without_a_body(shared: Served) -> None:
-    got = shared.http.head("/healthz")
+def test_a_head_is_answered_without_a_body(shared_gateway: RunningGateway) -> None:
+    got = shared_gateway.http.head("/healthz")
     assert (got.status_code, got.content, int(got.headers["content-length"]) > 0) == (200, b"", True)
 
 
-def test_an_idle_connection_stays_longer_than_clients_keep_theirs(served: Served) -> None:
+def test_an_idle_connection_stays_longer_than_clients_keep_theirs(served: RunningGateway) -> None:
     """Node's agents keep one for up to a minute; a server that closes first makes them send into a closed socket."""
-    config = server.build_uvicorn_config(served.gateway, settings().serve)
+    config = server.build_uvicorn_config(served.gateway, make_settings().serve)
     assert config.timeout_keep_alive > 60
 
 

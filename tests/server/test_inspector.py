@@ -12,42 +12,42 @@ from convo.history.records import Strategy
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import render_inspector_page
-from tests.cli.held import DATABASE, Teller, held
-from tests.inspect.built import Talk, chain
-from tests.server.browsing import EVIL, MARKUP, accessibility, chromium, looking, sideways
-from tests.server.server import Served, serving_at
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.inspect.conversation_builder import ConversationBuilder, build_chain
+from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, chromium, horizontal_overflow, open_page
+from tests.server.gateway import RunningGateway, run_gateway
 
 pytestmark = pytest.mark.needs("chromium")
 
 expect.set_options(timeout=20_000)
 
 
-async def story(teller: Teller) -> None:
+async def story(writer: ChatWriter) -> None:
     """A chain with a fork that another client made, and a session in which somebody means ill."""
-    await teller.chat(Strategy.CHAIN, "monads", "What is a monad?", "And in Haskell?")
-    await teller.another("And in Rust?", previous_response_id="resp_1")
-    await teller.chat(Strategy.SESSION, EVIL, EVIL)
+    await writer.chat(Strategy.CHAIN, "monads", "What is a monad?", "And in Haskell?")
+    await writer.other_client("And in Rust?", previous_response_id="resp_1")
+    await writer.chat(Strategy.SESSION, HOSTILE_TEXT, HOSTILE_TEXT)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     folder = tmp_path_factory.mktemp("inspected")
-    held(folder, story)
-    with serving_at(folder / "served", f"sqlite:{folder / DATABASE}") as running:
+    write_chats(folder, story)
+    with run_gateway(folder / "served", f"sqlite:{folder / DATABASE}") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def browser(served: Served) -> Iterator[Browser]:
+def browser(served: RunningGateway) -> Iterator[Browser]:
     """One for the module. It is there after the conversations: while it runs, this thread has an event loop."""
     with chromium() as running:
         yield running
 
 
 @pytest.fixture
-def page(browser: Browser, served: Served) -> Iterator[Page]:
+def page(browser: Browser, served: RunningGateway) -> Iterator[Page]:
     """The page before the server, with its list drawn."""
-    with looking(browser) as opened:
+    with open_page(browser) as opened:
         opened.goto(served.root)
         expect(opened.get_by_role("link", name="monads")).to_be_visible()
         yield opened
@@ -153,9 +153,9 @@ SEEN: list[tuple[Literal["light", "dark"], int, str, str]] = [
 
 @pytest.mark.parametrize(("scheme", "wide", "ink", "ring"), SEEN)
 def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
-    browser: Browser, served: Served, scheme: Literal["light", "dark"], wide: int, ink: str, ring: str
+    browser: Browser, served: RunningGateway, scheme: Literal["light", "dark"], wide: int, ink: str, ring: str
 ) -> None:
-    with looking(browser, scheme=scheme, wide=wide) as page:
+    with open_page(browser, scheme=scheme, wide=wide) as page:
         for address, drawn in (
             ("", "Choose a conversation."),
             ("#/monads", "History"),
@@ -164,7 +164,7 @@ def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
             page.goto(f"{served.root}/{address}")
             expect(page.get_by_text(drawn)).to_be_visible()
             assert accessibility(page) == []
-            assert sideways(page) == 0
+            assert horizontal_overflow(page) == 0
         assert page.evaluate("getComputedStyle(document.body).color") == ink
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == ring
@@ -176,7 +176,7 @@ def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
 WORDS = " ".join(f"word{number}" for number in range(100))
 
 
-def in_pieces(served: Served, words: str) -> str:
+def in_pieces(served: RunningGateway, words: str) -> str:
     """An answer that the model "slow" takes its time for, and the response that it can go on from."""
     served.script("slow", {"text": words}, chunk=8, delay_s=0.3)
     return str(served.ask({"model": "echo", "input": "hi"}).json()["id"])
@@ -185,7 +185,7 @@ def in_pieces(served: Served, words: str) -> str:
 def test_a_streamed_answer_grows_while_it_is_given_and_then_stands_in_the_tree(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with serving_at(tmp_path / "live") as served, looking(browser) as page:
+    with run_gateway(tmp_path / "live") as served, open_page(browser) as page:
         first = in_pieces(served, WORDS[:130])
         page.goto(f"{served.root}/#/{first}")
         expect(page.locator("tbody tr")).to_have_count(1)
@@ -202,7 +202,7 @@ def test_a_streamed_answer_grows_while_it_is_given_and_then_stands_in_the_tree(
 
 
 def test_a_background_answer_is_shown_as_far_as_it_is_kept_until_it_ends(browser: Browser, tmp_path: Path) -> None:
-    with serving_at(tmp_path / "live") as served, looking(browser) as page:
+    with run_gateway(tmp_path / "live") as served, open_page(browser) as page:
         first = in_pieces(served, WORDS)
         page.goto(f"{served.root}/#/{first}")
         asked = {"model": "slow", "input": "go on", "previous_response_id": first, "background": True}
@@ -217,11 +217,17 @@ def test_a_background_answer_is_shown_as_far_as_it_is_kept_until_it_ends(browser
 # -- nothing that somebody said is obeyed ---------------------------------------------------------
 
 
-def test_words_stay_words_before_a_server(browser: Browser, served: Served) -> None:
-    tool = {"type": "function", "name": "f", "description": EVIL, "parameters": {}}
-    asked = {"model": "echo", "input": EVIL, "instructions": EVIL, "tools": [tool], "metadata": {"a": MARKUP}}
+def test_words_stay_words_before_a_server(browser: Browser, served: RunningGateway) -> None:
+    tool = {"type": "function", "name": "f", "description": HOSTILE_TEXT, "parameters": {}}
+    asked = {
+        "model": "echo",
+        "input": HOSTILE_TEXT,
+        "instructions": HOSTILE_TEXT,
+        "tools": [tool],
+        "metadata": {"a": MARKUP},
+    }
     made = served.ask(asked).json()["id"]
-    with looking(browser) as page:
+    with open_page(browser) as page:
         page.goto(f"{served.root}/#/{made}/{made}")
         expect(page.locator("#link-title")).to_be_focused()
         assert page.locator("main").inner_text().count("<img src=x onerror=planted.push(1)>") >= 5
@@ -233,26 +239,42 @@ def test_words_stay_words_before_a_server(browser: Browser, served: Served) -> N
 
 def everything_evil() -> dict[str, Any]:
     """A conversation in which every word that comes from anywhere means ill."""
-    talk = Talk(Strategy.CHAIN)
-    talk.turn(EVIL, EVIL, EVIL, model=EVIL, parameters={"instructions": EVIL, EVIL: EVIL}, conversation_id=EVIL)
-    talk.turn(f"{EVIL}2", EVIL, None, after=EVIL, error={"code": EVIL, "message": EVIL})
+    client = ConversationBuilder(Strategy.CHAIN)
+    client.turn(
+        HOSTILE_TEXT,
+        HOSTILE_TEXT,
+        HOSTILE_TEXT,
+        model=HOSTILE_TEXT,
+        parameters={"instructions": HOSTILE_TEXT, HOSTILE_TEXT: HOSTILE_TEXT},
+        conversation_id=HOSTILE_TEXT,
+    )
+    client.turn(
+        f"{HOSTILE_TEXT}2",
+        HOSTILE_TEXT,
+        None,
+        after=HOSTILE_TEXT,
+        error={"code": HOSTILE_TEXT, "message": HOSTILE_TEXT},
+    )
     image = {"type": "input_image", "image_url": "javascript:planted.push(5)"}
     vector = {"type": "input_image", "image_url": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+"}
     kinds: list[dict[str, Any]] = [
-        {"role": EVIL, "content": [image, vector, {"type": "input_file", "filename": EVIL}, {"type": EVIL}]},
-        {"type": "reasoning", "summary": [{"type": "summary_text", "text": EVIL}]},
-        {"type": "function_call", "call_id": EVIL, "name": EVIL, "arguments": EVIL},
-        {"type": "function_call_output", "call_id": EVIL, "output": EVIL},
-        {"type": EVIL, EVIL: EVIL},
+        {
+            "role": HOSTILE_TEXT,
+            "content": [image, vector, {"type": "input_file", "filename": HOSTILE_TEXT}, {"type": HOSTILE_TEXT}],
+        },
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": HOSTILE_TEXT}]},
+        {"type": "function_call", "call_id": HOSTILE_TEXT, "name": HOSTILE_TEXT, "arguments": HOSTILE_TEXT},
+        {"type": "function_call_output", "call_id": HOSTILE_TEXT, "output": HOSTILE_TEXT},
+        {"type": HOSTILE_TEXT, HOSTILE_TEXT: HOSTILE_TEXT},
     ]
-    path = talk.paths[EVIL].append(kinds)
-    known = talk.known(EVIL, handle=EVIL, notes=(EVIL,), path=path)
+    path = client.paths[HOSTILE_TEXT].append(kinds)
+    known = client.view(HOSTILE_TEXT, handle=HOSTILE_TEXT, notes=(HOSTILE_TEXT,), path=path)
     known.path_index.add(path)
-    return build_inspector_data({EVIL: known})
+    return build_inspector_data({HOSTILE_TEXT: known})
 
 
 def test_words_stay_words_in_a_file(browser: Browser, tmp_path: Path) -> None:
-    with looking(browser) as page:
+    with open_page(browser) as page:
         as_file(tmp_path, everything_evil(), page)
         expect(page.locator("main article")).to_have_count(7)
         assert page.locator("main").inner_text().count("<script>planted.push(3)</script>") >= 12
@@ -277,9 +299,9 @@ TRIED = """([how, markup]) => {
 
 @pytest.mark.parametrize("whose", ["server", "file"])
 def test_the_policy_forbids_what_the_page_itself_never_does(
-    browser: Browser, served: Served, tmp_path: Path, whose: str
+    browser: Browser, served: RunningGateway, tmp_path: Path, whose: str
 ) -> None:
-    with looking(browser, forbidden=True) as page:
+    with open_page(browser, forbidden=True) as page:
         if whose == "server":
             page.goto(served.root)
         else:
@@ -292,8 +314,8 @@ def test_the_policy_forbids_what_the_page_itself_never_does(
 
 
 def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
-    known = chain(3).known("resp_3")
-    with looking(browser) as page:
+    known = build_chain(3).view("resp_3")
+    with open_page(browser) as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.context.set_offline(True)
@@ -308,8 +330,8 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
 def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of_them(
     browser: Browser, tmp_path: Path
 ) -> None:
-    known = chain(3).known("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
-    with looking(browser) as page:
+    known = build_chain(3).view("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
+    with open_page(browser) as page:
         as_file(tmp_path, build_inspector_data({"talk": known}), page)
         expect(page.locator("dl").first).to_contain_text("36 input (12 cached) · 27 output")
         expect(page.locator("dl").first).to_contain_text("$0.0081")
@@ -324,7 +346,7 @@ def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of
 def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
-    with serving_at(tmp_path / "keyed", keys=KeysFile(file)) as served, looking(browser) as page:
+    with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as served, open_page(browser) as page:
         made = [
             served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"}).json()["id"]
             for key, words in ((alice, "of Alice"), (bob, "of Bob"))
@@ -360,10 +382,10 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
 
 
 def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -> None:
-    talk = chain(2)
-    talk.turn("resp_3", "lost", "lost", after="resp_2", input_head="0" * 64, head="1" * 64)
-    with looking(browser) as page:
-        as_file(tmp_path, build_inspector_data({"talk": talk.known("resp_2")}), page)
+    client = build_chain(2)
+    client.turn("resp_3", "lost", "lost", after="resp_2", input_head="0" * 64, head="1" * 64)
+    with open_page(browser) as page:
+        as_file(tmp_path, build_inspector_data({"talk": client.view("resp_2")}), page)
         page.get_by_role("link", name="resp_3").click()
         expect(page.get_by_role("heading", name="Model input: no longer available")).to_be_visible()
         expect(page.get_by_text("the model input of one of them was deleted")).to_be_visible()
@@ -375,8 +397,8 @@ def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -
 
 @pytest.mark.parametrize("turns", [250, pytest.param(5_000, marks=pytest.mark.full)])
 def test_a_long_conversation_is_drawn_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
-    with looking(browser) as page:
-        as_file(tmp_path, build_inspector_data({"long": chain(turns).known(f"resp_{turns}")}), page)
+    with open_page(browser) as page:
+        as_file(tmp_path, build_inspector_data({"long": build_chain(turns).view(f"resp_{turns}")}), page)
         expect(page.locator("tbody tr")).to_have_count(100)
         expect(page.locator("main article")).to_have_count(20)
         assert page.evaluate("document.querySelectorAll('*').length") < 5_000

@@ -15,8 +15,8 @@ from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
 from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import PAGE_FILE, SCRIPT_FILES, STYLE_FILE, render_inspector_page
-from tests.inspect.built import Talk, chain
-from tests.running import ROOT
+from tests.command_runner import ROOT
+from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 STATIC = ROOT / "convo" / "server" / "static"
 EXPORTED = re.compile(r"^export (?:function\*?|class|const) (\w+)", re.MULTILINE)
@@ -91,9 +91,9 @@ def test_no_module_makes_markup_out_of_words() -> None:
 
 @pytest.mark.parametrize("words", ["</script><script>", "<!--<script>", "]]>", "\u2028\ud800", "&lt;"])
 def test_the_one_file_runs_its_own_script_alone_whatever_was_said(words: str) -> None:
-    talk = Talk()
-    talk.turn("resp_1", words, words)
-    data = build_inspector_data({words: talk.known("resp_1")})
+    client = ConversationBuilder()
+    client.turn("resp_1", words, words)
+    data = build_inspector_data({words: client.view("resp_1")})
     read = Inline(render_inspector_page(data))
     (style, _, css), (kept, given, told), (script, how, code) = read.found
     assert (style, kept, script) == ("style", "script", "script")
@@ -105,32 +105,37 @@ def test_the_one_file_runs_its_own_script_alone_whatever_was_said(words: str) ->
 
 
 def test_a_version_is_the_same_until_something_changes() -> None:
-    talk = chain(3)
-    known = talk.known("resp_3")
-    assert data_of(known)["version"] == data_of(chain(3).known("resp_3"))["version"]
-    talk.turn("resp_4", "and", "on", after="resp_3")
+    client = build_chain(3)
+    known = client.view("resp_3")
+    assert data_of(known)["version"] == data_of(build_chain(3).view("resp_3"))["version"]
+    client.turn("resp_4", "and", "on", after="resp_3")
     *before, last = known.links
     failed = replace(known, links=(*before, replace(last, status="failed")))
-    others = [talk.known("resp_3"), chain(3).known("resp_2"), chain(3).known("resp_3", notes=("gone",)), failed]
+    others = [
+        client.view("resp_3"),
+        build_chain(3).view("resp_2"),
+        build_chain(3).view("resp_3", notes=("gone",)),
+        failed,
+    ]
     assert len({data_of(known)["version"], *(data_of(view)["version"] for view in others)}) == 5
 
 
 def test_requests_that_were_alike_stand_once() -> None:
-    talk = Talk(Strategy.CONVERSATION)
+    client = ConversationBuilder(Strategy.CONVERSATION)
     tools = {"instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
     for number, parameters in enumerate((tools, tools, {}), 1):
         after = f"resp_{number - 1}" if number > 1 else None
-        talk.turn(f"resp_{number}", "hi", "ho", after=after, parameters=parameters, conversation_id="conv_1")
-    found = data_of(talk.known("resp_3"))
+        client.turn(f"resp_{number}", "hi", "ho", after=after, parameters=parameters, conversation_id="conv_1")
+    found = data_of(client.view("resp_3"))
     assert [link["request"] for link in found["links"]] == [0, 0, 1]
     assert found["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
 
 
 def test_what_waits_is_marked_and_a_path_leads_back_to_its_beginning() -> None:
-    talk = chain(1)
-    path = talk.paths["resp_1"]
+    client = build_chain(1)
+    path = client.paths["resp_1"]
     grown = path.append([user_message("and now?")])
-    known = talk.known("resp_1", path=grown, confirmed_head=path.head)
+    known = client.view("resp_1", path=grown, confirmed_head=path.head)
     known.path_index.add(grown)
     found = data_of(known)
     assert found["unacknowledged"] == [grown.head]

@@ -10,20 +10,22 @@ from convo.server.auth import KeysFile, create_api_key
 from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
 from tests.server.conftest import Serve
-from tests.server.server import Served
-from tests.server.talk import ENDS, talking
+from tests.server.gateway import RunningGateway
+from tests.server.websocket_client import FINAL_EVENTS, connect_client
 
 LIST, CONVERSATION = "/inspect/api/list", "/inspect/api/conversations/{}"
 FILES = ["/", *(f"/inspector/{name}" for name in (*SCRIPT_FILES, "inspector.css"))]
 
 
-def conversation(served: Served, handle: str, **more: Any) -> Any:
+def conversation(served: RunningGateway, handle: str, **more: Any) -> Any:
     return served.http.get(CONVERSATION.format(handle), **more).json()
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_every_file_of_the_page_says_what_it_is_and_what_a_browser_may_do_with_it(shared: Served, path: str) -> None:
-    got = shared.http.get(path)
+def test_every_file_of_the_page_says_what_it_is_and_what_a_browser_may_do_with_it(
+    shared_gateway: RunningGateway, path: str
+) -> None:
+    got = shared_gateway.http.get(path)
     form = {"": "html", "js": "javascript", "css": "css"}[path.rpartition(".")[2].strip("/")]
     assert (got.status_code, got.headers["content-type"]) == (200, f"text/{form}; charset=utf-8")
     policy = dict(part.strip().partition(" ")[::2] for part in got.headers["content-security-policy"].split(";"))
@@ -34,19 +36,19 @@ def test_every_file_of_the_page_says_what_it_is_and_what_a_browser_may_do_with_i
     assert got.headers["referrer-policy"] == "no-referrer"
 
 
-def test_a_browser_that_wants_an_icon_is_told_that_there_is_none(shared: Served) -> None:
-    got = shared.http.get("/favicon.ico")
+def test_a_browser_that_wants_an_icon_is_told_that_there_is_none(shared_gateway: RunningGateway) -> None:
+    got = shared_gateway.http.get("/favicon.ico")
     assert (got.status_code, got.content) == (204, b"")
 
 
 @pytest.mark.parametrize("name", ["index.html", "nothing.js", "..%2f__init__.py", "%2e%2e/inspector.py"])
-def test_nothing_else_lies_beside_the_files_of_the_page(shared: Served, name: str) -> None:
-    assert shared.http.get(f"/inspector/{name}").status_code == 404
+def test_nothing_else_lies_beside_the_files_of_the_page(shared_gateway: RunningGateway, name: str) -> None:
+    assert shared_gateway.http.get(f"/inspector/{name}").status_code == 404
 
 
-def test_the_page_is_read_only_and_no_part_of_the_described_api(shared: Served) -> None:
+def test_the_page_is_read_only_and_no_part_of_the_described_api(shared_gateway: RunningGateway) -> None:
     for path in ("/", LIST, CONVERSATION.format("x")):
-        assert shared.http.post(path, json={}).status_code == 405
+        assert shared_gateway.http.post(path, json={}).status_code == 405
     assert not [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
 
 
@@ -56,9 +58,9 @@ def test_the_page_is_read_only_and_no_part_of_the_described_api(shared: Served) 
     [({"host": "evil.example"}, "host_not_allowed"), ({"origin": "https://evil.example"}, "origin_not_allowed")],
 )
 def test_without_keys_no_other_page_is_told_anything(
-    shared: Served, path: str, headers: dict[str, str], code: str
+    shared_gateway: RunningGateway, path: str, headers: dict[str, str], code: str
 ) -> None:
-    got = shared.http.get(path, headers=headers)
+    got = shared_gateway.http.get(path, headers=headers)
     assert (got.status_code, got.json()["error"]["code"]) == (403, code)
 
 
@@ -76,7 +78,7 @@ def test_with_keys_each_sees_their_own_and_the_page_itself_is_anybodys(serve: Se
     assert served.http.get(CONVERSATION.format(made), headers=bob).status_code == 404
 
 
-def test_what_other_clients_asked_for_is_listed_by_its_end(served: Served) -> None:
+def test_what_other_clients_asked_for_is_listed_by_its_end(served: RunningGateway) -> None:
     first = served.ask({"model": "echo", "input": "one"}).json()["id"]
     left, right = (
         served.ask({"model": "echo", "input": words, "previous_response_id": first}).json()["id"]
@@ -93,7 +95,7 @@ def test_what_other_clients_asked_for_is_listed_by_its_end(served: Served) -> No
     assert served.http.get(LIST, params={"limit": 1}).json()["more"] is True
 
 
-def test_a_conversation_is_what_inspect_prints_and_more(served: Served) -> None:
+def test_a_conversation_is_what_inspect_prints_and_more(served: RunningGateway) -> None:
     asked = {"model": "echo", "instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
     first = served.ask({**asked, "input": "one"}).json()["id"]
     second = served.ask({**asked, "input": "two", "previous_response_id": first}).json()["id"]
@@ -105,7 +107,7 @@ def test_a_conversation_is_what_inspect_prints_and_more(served: Served) -> None:
     assert found["requests"] == [{"model": "echo", "instructions": "Be brief.", "tools": asked["tools"]}]
 
 
-def test_who_has_a_version_is_told_only_that_it_is_the_last(served: Served) -> None:
+def test_who_has_a_version_is_told_only_that_it_is_the_last(served: RunningGateway) -> None:
     first = served.ask({"model": "echo", "input": "one"}).json()["id"]
     version = conversation(served, first)["version"]
     assert conversation(served, first, params={"seen": version}) == {"version": version, "running": []}
@@ -115,19 +117,21 @@ def test_who_has_a_version_is_told_only_that_it_is_the_last(served: Served) -> N
     assert after["rows"] == [first, second]
 
 
-@pytest.mark.parametrize("kept", ["foreground", "background", "not stored"])
-def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(served: Served, kept: str) -> None:
+@pytest.mark.parametrize("stored_gateway", ["foreground", "background", "not stored"])
+def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(
+    served: RunningGateway, stored_gateway: str
+) -> None:
     served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
     first = served.ask({"model": "echo", "input": "hi"}).json()["id"]
     asked = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
-    more = {"foreground": {}, "background": {"background": True}, "not stored": {"store": False}}[kept]
+    more = {"foreground": {}, "background": {"background": True}, "not stored": {"store": False}}[stored_gateway]
     told: list[str] = []
     with served.http.stream("POST", "/v1/responses", json={**asked, **more}) as got:
         for line in got.iter_lines():
             if line.startswith("data: {") and json.loads(line[6:])["type"] == "response.output_text.delta":
                 told += [one["text"] for one in conversation(served, first)["running"]]
     assert conversation(served, first)["running"] == []
-    if kept == "not stored":
+    if stored_gateway == "not stored":
         assert told == []
     else:
         assert told
@@ -135,13 +139,13 @@ def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(served: Se
         assert any(told)
 
 
-def test_a_turn_over_a_websocket_is_told_as_well(served: Served) -> None:
+def test_a_turn_over_a_websocket_is_told_as_well(served: RunningGateway) -> None:
     served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
     told: list[list[str]] = []
-    with talking(served) as talk:
-        first = talk.turn(input="hi")["id"]
-        talk.say(model="slow", input="go on", previous_response_id=first)
-        while (event := talk.hear())["type"] not in ENDS:
+    with connect_client(served) as client:
+        first = client.turn(input="hi")["id"]
+        client.send(model="slow", input="go on", previous_response_id=first)
+        while (event := client.receive())["type"] not in FINAL_EVENTS:
             if event["type"] == "response.output_text.delta":
                 told.append([one["text"] for one in conversation(served, first)["running"]])
     assert told[0][0].startswith("one")

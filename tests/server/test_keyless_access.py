@@ -7,9 +7,9 @@ import pytest
 from convo.errors import InvalidSettings
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.server import check_keys_required, open_listening_socket
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 from tests.server.conftest import Serve
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 KNOWN_TO_NOBODY = "/v1/responses/resp_1"
 """A path that is answered 404, once the caller has been let in."""
@@ -21,26 +21,26 @@ KNOWN_TO_NOBODY = "/v1/responses/resp_1"
         "localhost.", "127.0.0.1.", "127.1", "0.0.0.0", "[::1%25lo]", "[127.0.0.1]", "[localhost]",
     ],
 )  # fmt: skip
-def test_a_name_that_somebody_else_points_here_is_refused(shared: Served, host: str) -> None:
+def test_a_name_that_somebody_else_points_here_is_refused(shared_gateway: RunningGateway, host: str) -> None:
     """A browser sends the name that the page was loaded from: DNS rebinding ends here."""
-    got = shared.http.get(KNOWN_TO_NOBODY, headers={"host": host})
+    got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "host_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.8.8:1", "[::1]:8788"])
-def test_a_name_of_this_machine_is_served(shared: Served, host: str) -> None:
-    assert shared.http.get(KNOWN_TO_NOBODY, headers={"host": host}).status_code == 404
+def test_a_name_of_this_machine_is_served(shared_gateway: RunningGateway, host: str) -> None:
+    assert shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host}).status_code == 404
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "chrome-extension://abc"])
-def test_a_web_page_from_elsewhere_is_refused(shared: Served, origin: str) -> None:
-    got = shared.http.post("/v1/conversations", headers={"origin": origin})
+def test_a_web_page_from_elsewhere_is_refused(shared_gateway: RunningGateway, origin: str) -> None:
+    got = shared_gateway.http.post("/v1/conversations", headers={"origin": origin})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "origin_not_allowed")
 
 
-def test_a_page_of_its_own_is_served_and_no_other_is_ever_let_in(shared: Served) -> None:
-    got = shared.http.get(KNOWN_TO_NOBODY, headers={"origin": shared.root})
-    asked = shared.http.options("/v1/responses", headers={"origin": shared.root})
+def test_a_page_of_its_own_is_served_and_no_other_is_ever_let_in(shared_gateway: RunningGateway) -> None:
+    got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"origin": shared_gateway.root})
+    asked = shared_gateway.http.options("/v1/responses", headers={"origin": shared_gateway.root})
     assert (got.status_code, asked.status_code) == (404, 405)
     assert not [name for answer in (got, asked) for name in answer.headers if name.startswith("access-control")]
 
@@ -54,7 +54,7 @@ def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_fact
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "", "a.localhost", "localhost.", "127.1", "::1%lo"])
 def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
-    serve = settings().serve._replace(host=host)
+    serve = make_settings().serve._replace(host=host)
     with pytest.raises(
         InvalidSettings, match="can be reached from other machines, and no API keys are set up"
     ) as refused:
@@ -65,7 +65,7 @@ def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1"])
 def test_a_server_on_loopback_needs_no_keys(host: str) -> None:
-    check_keys_required(settings().serve._replace(host=host))
+    check_keys_required(make_settings().serve._replace(host=host))
 
 
 def test_a_port_that_is_taken_is_named() -> None:

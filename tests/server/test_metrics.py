@@ -10,19 +10,19 @@ from convo.server.auth import KeysFile, create_api_key
 from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
 from tests.clock import FixedClock
 from tests.server.conftest import Serve
-from tests.server.server import Served
-from tests.server.talk import talking
+from tests.server.gateway import RunningGateway
 from tests.server.test_streams import has_no_store, odd
+from tests.server.websocket_client import connect_client
 
 
-def figures(served: Served) -> dict[str, float]:
+def figures(served: RunningGateway) -> dict[str, float]:
     """Every sample by its name and labels."""
     lines = served.http.get("/metrics").text.splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
 
 
-def test_requests_are_counted_by_route_and_status(served: Served) -> None:
+def test_requests_are_counted_by_route_and_status(served: RunningGateway) -> None:
     """By the route as it is written in the table, whatever was asked for."""
     served.ask({"model": "echo", "input": "hi"})
     for path in ("resp_1", "resp_2"):
@@ -38,7 +38,7 @@ def test_requests_are_counted_by_route_and_status(served: Served) -> None:
     assert got['convo_request_seconds_count{route="/v1/responses/{response_id}"}'] == 2
 
 
-def test_tokens_are_counted_by_model_and_kind(served: Served) -> None:
+def test_tokens_are_counted_by_model_and_kind(served: RunningGateway) -> None:
     served.ask({"model": "echo", "input": "one two three"})
     served.events({"model": "echo", "input": "one two"})
     got = figures(served)
@@ -47,7 +47,7 @@ def test_tokens_are_counted_by_model_and_kind(served: Served) -> None:
     assert got['convo_first_event_seconds_count{route="/v1/responses"}'] == 2
 
 
-def test_open_streams_are_counted_while_they_are_open(served: Served) -> None:
+def test_open_streams_are_counted_while_they_are_open(served: RunningGateway) -> None:
     served.script("slow", {"text": "word " * 50}, delay_s=0.02)
     with served.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as stream:
         lines = stream.iter_lines()
@@ -62,7 +62,7 @@ def key_hash(key: str) -> str:
     return sha256(key.encode()).hexdigest()
 
 
-def read(served: Served, key: str) -> str:
+def read(served: RunningGateway, key: str) -> str:
     got = served.http.get("/metrics", headers={"authorization": f"Bearer {key}"})
     assert got.status_code == 200
     return got.text
@@ -100,8 +100,8 @@ def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
     served = serve(wrap=odd(has_no_store))
     served.ask({"model": "m", "input": "hi"})
     assert figures(served)["convo_store_errors_total"] == 1
-    with talking(served) as talk:
-        assert talk.turn(input="hi")["error"]["code"] == "store_unavailable"
+    with connect_client(served) as client:
+        assert client.turn(input="hi")["error"]["code"] == "store_unavailable"
     assert figures(served)["convo_store_errors_total"] == 2
 
 
@@ -126,7 +126,7 @@ def test_the_size_of_the_store_is_asked_for_once_a_minute(serve: Serve, tmp_path
     assert figures(served)["convo_store_bytes"] > before
 
 
-def test_a_store_without_a_disk_has_no_size(served: Served) -> None:
+def test_a_store_without_a_disk_has_no_size(served: RunningGateway) -> None:
     assert "convo_store_bytes" not in figures(served)
 
 
@@ -155,17 +155,17 @@ def test_a_response_without_usage_counts_nothing(usage: object) -> None:
     assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.render().decode())
 
 
-def test_no_id_and_no_word_is_ever_a_label(served: Served) -> None:
+def test_no_id_and_no_word_is_ever_a_label(served: RunningGateway) -> None:
     made = served.ask({"model": "echo", "input": "a secret word", "user": "somebody"}).json()
     served.http.get(f"/v1/responses/{made['id']}?include=secret")
     text = served.http.get("/metrics").text
     assert not [word for word in (made["id"], "secret", "somebody", "local", "req_") if word in text]
 
 
-def test_every_exchange_is_told_once_with_its_status_and_id(served: Served) -> None:
+def test_every_exchange_is_told_once_with_its_status_and_id(served: RunningGateway) -> None:
     got = [served.http.get("/healthz"), served.http.get("/nope"), served.ask({"model": "echo", "input": "hi"})]
     served.http.get("/healthz")  # on the same connection, so that the one before has been told
-    told = served.told[:3]
+    told = served.exchanges[:3]
     assert [(each.id, each.status) for each in told] == [
         (answer.headers["x-request-id"], answer.status_code) for answer in got
     ]

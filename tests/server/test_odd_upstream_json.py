@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.hostile import STREAM, Hostile, event, hostile
-from tests.server.server import Served, serving_at
+from tests.hostile_server import STREAM, HostileServer, run_hostile_server, sse_event
+from tests.server.gateway import RunningGateway, run_gateway
 
 MESSAGE = {
     "type": "message",
@@ -19,24 +19,24 @@ MESSAGE = {
 
 
 @pytest.fixture
-def server() -> Iterator[Hostile]:
-    with hostile() as server:
+def server() -> Iterator[HostileServer]:
+    with run_hostile_server() as server:
         yield server
 
 
 @pytest.fixture
-def gateway(server: Hostile, tmp_path: Path) -> Iterator[Served]:
+def gateway(server: HostileServer, tmp_path: Path) -> Iterator[RunningGateway]:
     provider = f'[providers.far]\napi = "responses"\nowner = "convo"\nbase_url = "{server.url}"'
-    with serving_at(tmp_path / "served", toml=provider) as served:
+    with run_gateway(tmp_path / "served", toml=provider) as served:
         yield served
 
 
-def answers(server: Hostile, status: str = "completed", **fields: Any) -> None:
+def answers(server: HostileServer, status: str = "completed", **fields: Any) -> None:
     response = {"id": "resp_theirs", "status": status, "model": "m", "output": [MESSAGE], **fields}
-    server.answers = lambda _: iter([STREAM, event({"type": f"response.{status}", "response": response})])
+    server.answers = lambda _: iter([STREAM, sse_event({"type": f"response.{status}", "response": response})])
 
 
-def ask(gateway: Served, **more: Any) -> Any:
+def ask(gateway: RunningGateway, **more: Any) -> Any:
     return gateway.ask({"model": "far/m", "input": "hi", **more})
 
 
@@ -50,7 +50,7 @@ USAGES = [
 
 @pytest.mark.parametrize("usage", USAGES)
 def test_figures_that_are_no_numbers_of_tokens_count_as_nothing(
-    gateway: Served, server: Hostile, usage: dict[str, Any]
+    gateway: RunningGateway, server: HostileServer, usage: dict[str, Any]
 ) -> None:
     answers(server, usage=usage)
 
@@ -60,11 +60,13 @@ def test_figures_that_are_no_numbers_of_tokens_count_as_nothing(
     assert answer.status_code == 200
     assert answer.json()["output"][0]["content"][0]["text"] == "hello"
     assert streamed[-1]["type"] == "response.completed"
-    assert gateway.reported == []
+    assert gateway.unexpected_errors == []
 
 
 @pytest.mark.parametrize("limit", ["mine", "a\r\nx-evil: 1\r\n\r\n", {"name": "x"}])
-def test_a_server_cannot_say_that_a_limit_of_ours_was_reached(gateway: Served, server: Hostile, limit: Any) -> None:
+def test_a_server_cannot_say_that_a_limit_of_ours_was_reached(
+    gateway: RunningGateway, server: HostileServer, limit: Any
+) -> None:
     answers(server, "failed", error={"code": "server_error", "message": "no", "limit": limit})
 
     answer = ask(gateway)
@@ -75,7 +77,7 @@ def test_a_server_cannot_say_that_a_limit_of_ours_was_reached(gateway: Served, s
     assert "x-evil" not in answer.headers
 
 
-def test_an_odd_reason_of_an_incomplete_answer_is_replaced(gateway: Served, server: Hostile) -> None:
+def test_an_odd_reason_of_an_incomplete_answer_is_replaced(gateway: RunningGateway, server: HostileServer) -> None:
     answers(server, "incomplete", incomplete_details={"reason": [1]})
 
     answer = ask(gateway)
@@ -84,7 +86,7 @@ def test_an_odd_reason_of_an_incomplete_answer_is_replaced(gateway: Served, serv
     assert answer.json()["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: Served, server: Hostile) -> None:
+def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: RunningGateway, server: HostileServer) -> None:
     answers(server, "failed", error={"code": 5, "message": {"x": 1}}, model={"x": 1})
 
     answer = ask(gateway)
@@ -94,16 +96,18 @@ def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: Served,
 
 
 @pytest.mark.parametrize("output", [[5], ["x", None], "x"])
-def test_an_output_that_holds_no_items_is_an_error_of_the_server(gateway: Served, server: Hostile, output: Any) -> None:
+def test_an_output_that_holds_no_items_is_an_error_of_the_server(
+    gateway: RunningGateway, server: HostileServer, output: Any
+) -> None:
     answers(server, output=output)
 
     assert ask(gateway).status_code == 502
-    assert gateway.reported == []
+    assert gateway.unexpected_errors == []
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 def test_a_number_that_is_not_json_is_an_error_of_the_server_and_not_of_the_client(
-    gateway: Served, server: Hostile, number: str
+    gateway: RunningGateway, server: HostileServer, number: str
 ) -> None:
     answers(server, output=[{**MESSAGE, "score": "@"}])
     (head, piece) = server.answers("")
@@ -115,7 +119,7 @@ def test_a_number_that_is_not_json_is_an_error_of_the_server_and_not_of_the_clie
     assert "not an event stream" in answer.json()["error"]["message"]
 
 
-def test_a_model_name_with_half_a_character_is_unknown(gateway: Served) -> None:
+def test_a_model_name_with_half_a_character_is_unknown(gateway: RunningGateway) -> None:
     body = b'{"model": "far/\\ud800", "input": "hi"}'
     answer = gateway.http.post("/v1/responses", content=body, headers={"content-type": "application/json"})
 

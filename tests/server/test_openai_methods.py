@@ -8,23 +8,25 @@ import openai
 import pytest
 from openai._resource import SyncAPIResource
 
-from tests.server import calls
-from tests.server.calls import CALLS, ELSEWHERE, TRIED, Call
-from tests.server.server import Served
+from tests.server import client_calls
+from tests.server.client_calls import ALL_CALLS, CALLS, NOT_CALLED, Call
+from tests.server.gateway import RunningGateway
 
 KINDS = {"sync": openai.OpenAI, "async": openai.AsyncOpenAI}
 
 
 @pytest.fixture
-def talking(kept: Served) -> Served:
-    kept.script("slow", {"text": "word " * 200}, delay_s=0.05)
-    return kept
+def talking(stored_gateway: RunningGateway) -> RunningGateway:
+    stored_gateway.script("slow", {"text": "word " * 200}, delay_s=0.05)
+    return stored_gateway
 
 
-@pytest.mark.parametrize("call", TRIED, ids=lambda call: call.__name__)
+@pytest.mark.parametrize("call", ALL_CALLS, ids=lambda call: call.__name__)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-async def test_what_the_openai_package_asks_is_answered(talking: Served, kind: Any, call: Call) -> None:
-    strict = call is not calls.compact  # its window holds users' messages, which the package's own type does not know
+async def test_what_the_openai_package_asks_is_answered(talking: RunningGateway, kind: Any, call: Call) -> None:
+    strict = (
+        call is not client_calls.compact
+    )  # its window holds users' messages, which the package's own type does not know
     client = kind(base_url=talking.url, api_key="any", max_retries=0, _strict_response_validation=strict)
     try:
         await call(client)
@@ -54,4 +56,4 @@ def test_no_method_of_the_package_is_left_out() -> None:
         for resource in ("responses", "conversations", "models")
         for name in methods(getattr(client, resource), resource)
     }
-    assert there == {*CALLS, *ELSEWHERE}
+    assert there == {*CALLS, *NOT_CALLED}

@@ -13,7 +13,7 @@ from convo.history.items import Json
 from convo.responses_api import validation
 from convo.server.routes import API_ROUTES, load_openapi_document
 from convo.server.schemas import COMPACT_PROPERTIES, COUNT_PROPERTIES, CREATE_PROPERTIES, SCHEMAS, Schema
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
 
@@ -35,8 +35,8 @@ def test_it_is_a_document_of_openapi() -> None:
     validate(DOCUMENT)
 
 
-def test_it_is_served_to_whoever_asks(shared: Served) -> None:
-    assert shared.http.get("/openapi.json").json() == DOCUMENT
+def test_it_is_served_to_whoever_asks(shared_gateway: RunningGateway) -> None:
+    assert shared_gateway.http.get("/openapi.json").json() == DOCUMENT
 
 
 def test_every_route_stands_in_it_with_both_kinds_of_refusal() -> None:

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 import pytest
 
 from convo.history.items import Json
-from tests.models.chat_server import ChatServer, serving
-from tests.models.messages_events import text, whole
+from tests.models.chat_server import ChatServer, run_chat_server
+from tests.models.messages_events import text, whole_answer
 from tests.server.conftest import Serve
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 
 @pytest.fixture
 def upstream() -> Iterator[ChatServer]:
-    with serving() as server:
+    with run_chat_server() as server:
         yield server
 
 
 @pytest.fixture
-def gateway(serve: Serve, upstream: ChatServer) -> Served:
+def gateway(serve: Serve, upstream: ChatServer) -> RunningGateway:
     """In front of one server that speaks chat completions ("chat/...") and Responses ("native/...")."""
     return serve(toml=PROVIDERS.format(url=upstream.url))
 
@@ -36,12 +36,12 @@ base_url = "{url}"
 """
 
 
-def count(gateway: Served, **body: object) -> tuple[int, object]:
+def count(gateway: RunningGateway, **body: object) -> tuple[int, object]:
     answer = gateway.http.post("/v1/responses/input_tokens", json=body)
     return answer.status_code, answer.json().get("input_tokens")
 
 
-def test_input_tokens_are_counted_for_a_model_whose_server_cannot_count(gateway: Served) -> None:
+def test_input_tokens_are_counted_for_a_model_whose_server_cannot_count(gateway: RunningGateway) -> None:
     status, tokens = count(gateway, model="chat/any", input="one two three")
 
     assert (status, tokens) == (200, 7)
@@ -49,15 +49,15 @@ def test_input_tokens_are_counted_for_a_model_whose_server_cannot_count(gateway:
 
 @pytest.mark.parametrize("status", [404, 405, 501])
 def test_input_tokens_are_counted_when_a_native_server_has_no_such_route(
-    gateway: Served, upstream: ChatServer, status: int
+    gateway: RunningGateway, upstream: ChatServer, status: int
 ) -> None:
-    upstream.refuses(status, {"error": {"message": "Not Found"}})
+    upstream.refuse(status, {"error": {"message": "Not Found"}})
 
     assert count(gateway, model="native/any", input="one two three") == (200, 7)
     assert [request.path for request in upstream.requests] == ["/v1/responses/input_tokens"]
 
 
-def test_input_tokens_need_no_model(gateway: Served) -> None:
+def test_input_tokens_need_no_model(gateway: RunningGateway) -> None:
     instructed = count(gateway, input="one two three", instructions="Answer briefly, in English.")
 
     assert count(gateway, input="one two three") == (200, 7)
@@ -65,15 +65,15 @@ def test_input_tokens_need_no_model(gateway: Served) -> None:
     assert int(str(instructed[1])) > 7
 
 
-def test_a_keyless_responses_server_is_asked_without_a_key(gateway: Served, upstream: ChatServer) -> None:
-    upstream.refuses(400, {"error": {"message": "Reached.", "code": "reached"}})
+def test_a_keyless_responses_server_is_asked_without_a_key(gateway: RunningGateway, upstream: ChatServer) -> None:
+    upstream.refuse(400, {"error": {"message": "Reached.", "code": "reached"}})
 
     answer = gateway.ask({"model": "native/any", "input": "hi"})
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "reached")
 
 
-def test_padding_of_events_may_be_asked_for(gateway: Served) -> None:
+def test_padding_of_events_may_be_asked_for(gateway: RunningGateway) -> None:
     events = gateway.events({"model": "echo", "input": "hi", "stream_options": {"include_obfuscation": True}})
 
     assert events[-1]["type"] == "response.completed"
@@ -107,9 +107,9 @@ def test_a_model_that_is_not_there_is_400_and_not_retried(serve: Serve, model: s
 )
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_providers_unknown_model_is_400_under_the_name_that_was_asked_for(
-    gateway: Served, upstream: ChatServer, model: str, status: int, body: dict[str, object], stream: bool
+    gateway: RunningGateway, upstream: ChatServer, model: str, status: int, body: dict[str, object], stream: bool
 ) -> None:
-    upstream.refuses(status, body)
+    upstream.refuse(status, body)
 
     answer = gateway.ask({"model": model, "input": "hi", "stream": stream})
 
@@ -117,8 +117,8 @@ def test_a_providers_unknown_model_is_400_under_the_name_that_was_asked_for(
     assert (answer.status_code, answer.json()["error"]) == (400, {"message": message, **NO_MODEL})
 
 
-def test_another_404_of_a_provider_stays_what_it_is(gateway: Served, upstream: ChatServer) -> None:
-    upstream.refuses(404, {"error": {"message": "File file-1 not found", "param": "input"}})
+def test_another_404_of_a_provider_stays_what_it_is(gateway: RunningGateway, upstream: ChatServer) -> None:
+    upstream.refuse(404, {"error": {"message": "File file-1 not found", "param": "input"}})
 
     answer = gateway.ask({"model": "native/m", "input": "hi"})
 
@@ -126,19 +126,23 @@ def test_another_404_of_a_provider_stays_what_it_is(gateway: Served, upstream: C
 
 
 @pytest.mark.parametrize("parameters", [{"text": {"format": {"type": "grammar"}}}, {"tools": [{"type": "web_search"}]}])
-def test_a_refusal_names_the_alias_and_not_the_model_behind_it(gateway: Served, parameters: dict[str, object]) -> None:
+def test_a_refusal_names_the_alias_and_not_the_model_behind_it(
+    gateway: RunningGateway, parameters: dict[str, object]
+) -> None:
     message = gateway.ask({"model": "fast", "input": "hi", **parameters}).json()["error"]["message"]
 
     assert "secret-model" not in message
     assert message.startswith("fast does not support ")
 
 
-def test_a_bare_name_goes_to_the_provider_whose_list_was_asked_for(gateway: Served, upstream: ChatServer) -> None:
+def test_a_bare_name_goes_to_the_provider_whose_list_was_asked_for(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
     before = gateway.ask({"model": "llama-4", "input": "hi"})
     for _ in range(2):
-        upstream.refuses(200, {"data": [{"id": "llama-4"}]})
+        upstream.refuse(200, {"data": [{"id": "llama-4"}]})
     gateway.http.get("/v1/models")
-    upstream.refuses(400, {"error": {"message": "Reached.", "code": "reached"}})
+    upstream.refuse(400, {"error": {"message": "Reached.", "code": "reached"}})
     after = gateway.ask({"model": "llama-4", "input": "hi"})
 
     assert before.json()["error"]["code"] == "model_not_found"
@@ -157,9 +161,9 @@ HINTS = {"service_tier": "priority", "prompt_cache_key": "k", "user": "u", "top_
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_hints_that_a_provider_does_not_know_are_left_out_and_named(
-    gateway: Served, upstream: ChatServer, stream: bool
+    gateway: RunningGateway, upstream: ChatServer, stream: bool
 ) -> None:
-    upstream.streams(chunk("hello", "stop"))
+    upstream.stream(chunk("hello", "stop"))
 
     answer = gateway.ask(
         {"model": "chat/m", "input": "hi", "stream": stream, "reasoning": {"effort": "low", "summary": "auto"}, **HINTS}
@@ -177,10 +181,10 @@ SUMMARY = "response.reasoning_summary_text"
 
 @pytest.mark.parametrize("field", ["summary", "generate_summary"])
 def test_the_reasoning_of_a_chat_model_is_the_summary_that_was_asked_for(
-    gateway: Served, upstream: ChatServer, field: str
+    gateway: RunningGateway, upstream: ChatServer, field: str
 ) -> None:
     thought = [{"choices": [{"index": 0, "delta": {"reasoning_content": piece}}]} for piece in ("15 * 37 ", "is 555.")]
-    upstream.streams(*thought, chunk("555", "stop"))
+    upstream.stream(*thought, chunk("555", "stop"))
 
     answer = gateway.ask({"model": "chat/m", "input": "15 * 37?", "reasoning": {field: "auto"}, "stream": True})
 
@@ -194,8 +198,10 @@ def test_the_reasoning_of_a_chat_model_is_the_summary_that_was_asked_for(
     assert response["reasoning"][field] == "auto"
 
 
-def test_reasoning_stays_in_the_content_when_no_summary_is_asked_for(gateway: Served, upstream: ChatServer) -> None:
-    upstream.streams({"choices": [{"index": 0, "delta": {"reasoning_content": "15 * 37"}}]}, chunk("555", "stop"))
+def test_reasoning_stays_in_the_content_when_no_summary_is_asked_for(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
+    upstream.stream({"choices": [{"index": 0, "delta": {"reasoning_content": "15 * 37"}}]}, chunk("555", "stop"))
 
     reasoning = gateway.ask({"model": "chat/m", "input": "15 * 37?"}).json()["output"][0]
 
@@ -204,7 +210,7 @@ def test_reasoning_stays_in_the_content_when_no_summary_is_asked_for(gateway: Se
 
 def test_a_summary_that_a_model_does_not_know_is_not_echoed_as_set(serve: Serve, upstream: ChatServer) -> None:
     gateway = serve(toml=f'[providers.old]\napi = "anthropic"\nbase_url = "{upstream.url}"\n')
-    upstream.streams(*whole(text(0, "555")), end=b"")
+    upstream.stream(*whole_answer(text(0, "555")), end=b"")
 
     answer = gateway.ask({"model": "old/claude-3-haiku", "input": "15 * 37?", "reasoning": {"summary": "auto"}})
 
@@ -212,8 +218,8 @@ def test_a_summary_that_a_model_does_not_know_is_not_echoed_as_set(serve: Serve,
     assert answer.json()["reasoning"]["summary"] is None
 
 
-def test_what_was_left_out_is_not_echoed_as_set(gateway: Served, upstream: ChatServer) -> None:
-    upstream.streams(chunk("hello", "stop"))
+def test_what_was_left_out_is_not_echoed_as_set(gateway: RunningGateway, upstream: ChatServer) -> None:
+    upstream.stream(chunk("hello", "stop"))
 
     body = {"model": "chat/m", "input": "hi", "reasoning": {"effort": "low", "mode": "pro"}, **HINTS}
     made = gateway.ask(body).json()
@@ -227,28 +233,30 @@ def test_what_was_left_out_is_not_echoed_as_set(gateway: Served, upstream: ChatS
         assert "ignored" not in response
 
 
-def test_an_answer_to_which_nothing_was_left_out_has_no_such_header(gateway: Served, upstream: ChatServer) -> None:
-    upstream.streams(chunk("hello", "stop"))
+def test_an_answer_to_which_nothing_was_left_out_has_no_such_header(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
+    upstream.stream(chunk("hello", "stop"))
 
     assert "x-convo-ignored" not in gateway.ask({"model": "chat/m", "input": "hi", "user": "u"}).headers
 
 
-def test_padding_that_was_asked_for_is_reported_as_ignored(gateway: Served) -> None:
+def test_padding_that_was_asked_for_is_reported_as_ignored(gateway: RunningGateway) -> None:
     asked = {"model": "echo", "input": "hi", "stream": True, "stream_options": {"include_obfuscation": True}}
 
     assert gateway.ask(asked).headers["x-convo-ignored"] == "stream_options.include_obfuscation"
 
 
-def test_a_background_response_names_what_was_left_out(gateway: Served, upstream: ChatServer) -> None:
-    upstream.streams(chunk("hello", "stop"))
+def test_a_background_response_names_what_was_left_out(gateway: RunningGateway, upstream: ChatServer) -> None:
+    upstream.stream(chunk("hello", "stop"))
 
     answer = gateway.ask({"model": "chat/m", "input": "hi", "background": True, "service_tier": "flex"})
 
     assert answer.headers["x-convo-ignored"] == "service_tier"
 
 
-def test_reasoning_that_cannot_be_sent_is_reported(gateway: Served, upstream: ChatServer) -> None:
-    upstream.streams(chunk("hello", "stop"))
+def test_reasoning_that_cannot_be_sent_is_reported(gateway: RunningGateway, upstream: ChatServer) -> None:
+    upstream.stream(chunk("hello", "stop"))
     thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
     answer = {"role": "assistant", "content": "ok"}
 
@@ -264,9 +272,9 @@ LIKELIEST = [{"token": "yo", "bytes": [], "logprob": -1}]
 LOGPROB = {"token": "hi", "bytes": [104, 105], "logprob": -0.5, "top_logprobs": LIKELIEST}
 
 
-def test_log_probabilities_are_asked_for_and_passed_on(gateway: Served, upstream: ChatServer) -> None:
+def test_log_probabilities_are_asked_for_and_passed_on(gateway: RunningGateway, upstream: ChatServer) -> None:
     for _ in range(2):
-        upstream.streams(chunk("hi", logprobs={"content": [LOGPROB]}), chunk("!", "stop", logprobs=None))
+        upstream.stream(chunk("hi", logprobs={"content": [LOGPROB]}), chunk("!", "stop", logprobs=None))
     asked = {"model": "chat/m", "input": "x", "include": ["message.output_text.logprobs"], "top_logprobs": 1}
 
     whole = gateway.ask(asked).json()
@@ -287,7 +295,7 @@ def sealed(upstream: ChatServer) -> None:
     """Answer with reasoning that is sealed, as a native server does."""
     thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": []}
-    upstream.streams(
+    upstream.stream(
         {"type": "response.output_item.done", "output_index": 0, "item": thought},
         {"type": "response.completed", "response": {"output": [thought, message], "usage": None}},
     )
@@ -311,7 +319,7 @@ def test_a_seal_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: 
     assert "encrypted_content" not in json.dumps(upstream.requests[2].json["input"])
 
 
-def test_a_seal_of_before_is_still_opened(gateway: Served, upstream: ChatServer) -> None:
+def test_a_seal_of_before_is_still_opened(gateway: RunningGateway, upstream: ChatServer) -> None:
     """The tag as version 0 of the tags wrote it."""
     from convo.models.base import make_issuer_tag
 

@@ -26,9 +26,9 @@ from websockets.exceptions import ConnectionClosed
 from convo.server.routes import API_ROUTES, ApiRoute, load_openapi_document
 from convo.server.websocket import SWITCHING_PROTOCOLS_STATUS
 from tests.server.conftest import Serve
-from tests.server.mutating import Request, messages, mutated
-from tests.server.server import Served
-from tests.server.talk import Talk, talking
+from tests.server.gateway import RunningGateway
+from tests.server.request_mutations import Request, mutated_messages, mutated_requests
+from tests.server.websocket_client import WebSocketClient, connect_client
 
 PATIENCE_S = 20
 """Far longer than any answer takes: who waits as long was never answered."""
@@ -47,7 +47,7 @@ LIMITS: Mapping[str, Any] = {"max_body_bytes": 400_000, "max_header_bytes": 20_0
 
 
 class Spawned:
-    """The command as a process of its own; as much of `Served` as it takes to ask it."""
+    """The command as a process of its own; as much of `RunningGateway` as it takes to ask it."""
 
     def __init__(self, root: str) -> None:
         self.root, self.port = root, int(root.rpartition(":")[2])
@@ -61,7 +61,7 @@ class Spawned:
         return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-Server: TypeAlias = Served | Spawned
+Server: TypeAlias = RunningGateway | Spawned
 
 
 def many(examples: int) -> settings:
@@ -120,7 +120,7 @@ def raw_requests(served: Server, examples: int) -> Counter[int]:
     statuses: Counter[int] = Counter()
 
     @many(examples)
-    @given(mutated(good(served)))
+    @given(mutated_requests(good(served)))
     def send(raw: bytes) -> None:
         try:
             status, body = answered(served.port, raw)
@@ -190,16 +190,18 @@ def named(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=named)
-def test_the_server_keeps_what_its_document_promises(shared: Served, route: ApiRoute, mode: GenerationMode) -> None:
-    assert by_the_document(shared, route, mode, 6)
-    assert shared.reported == []
+def test_the_server_keeps_what_its_document_promises(
+    shared_gateway: RunningGateway, route: ApiRoute, mode: GenerationMode
+) -> None:
+    assert by_the_document(shared_gateway, route, mode, 6)
+    assert shared_gateway.unexpected_errors == []
 
 
 # -- requests that are nearly right ----------------------------------------------------------------
 
 
 @pytest.fixture
-def narrow(serve: Serve, tmp_path: Path) -> Iterator[Served]:
+def narrow(serve: Serve, tmp_path: Path) -> Iterator[RunningGateway]:
     """A server with narrow limits, which has to be as quiet afterwards as it was before."""
     served = serve(f"sqlite:{tmp_path / 'convo.db'}", **LIMITS)
     served.ask({"model": "echo", "input": "hi"})
@@ -210,34 +212,36 @@ def narrow(serve: Serve, tmp_path: Path) -> Iterator[Served]:
         if tasks(served) <= before:
             break
     assert tasks(served) <= before
-    assert served.reported == []
+    assert served.unexpected_errors == []
 
 
-def tasks(served: Served) -> int:
+def tasks(served: RunningGateway) -> int:
     async def count() -> int:
         return len(asyncio.all_tasks())
 
     return served.run(count())
 
 
-def test_a_mutated_request_is_answered_by_the_api(narrow: Served) -> None:
+def test_a_mutated_request_is_answered_by_the_api(narrow: RunningGateway) -> None:
     statuses = raw_requests(narrow, 150)
     assert {200, 400} <= set(statuses)
 
 
-def test_a_mutated_message_is_answered_on_a_connection_that_stays(narrow: Served) -> None:
-    with talking(narrow) as talk:
-        say_all(talk, 100)
-        assert talk.turn(input="still there")["status"] == "completed"
+def test_a_mutated_message_is_answered_on_a_connection_that_stays(narrow: RunningGateway) -> None:
+    with connect_client(narrow) as client:
+        say_all(client, 100)
+        assert client.turn(input="still there")["status"] == "completed"
 
 
-def say_all(talk: Talk, examples: int) -> None:
+def say_all(client: WebSocketClient, examples: int) -> None:
     @many(examples)
-    @given(messages({"type": "response.create", "model": "echo", "input": "hi", "store": False, "metadata": {}}))
+    @given(
+        mutated_messages({"type": "response.create", "model": "echo", "input": "hi", "store": False, "metadata": {}})
+    )
     def say(text: str) -> None:
         try:
-            talk.say(text)
-            end = talk.heard()[-1]
+            client.send(text)
+            end = client.receive_response_events()[-1]
         except (ConnectionClosed, TimeoutError, UnicodeEncodeError) as wrong:
             raise AssertionError(f"no answer to {text[:2000]!r}: {wrong!r}") from wrong
         assert end["type"] != "error" or 400 <= end["status"] < 500 or end["code"] == NO_KEY, end
@@ -283,8 +287,8 @@ def test_ten_thousand_mutated_requests_leave_nothing_behind(tmp_path: Path) -> N
         statuses += raw_requests(server, RAW)
         for route, mode in ALLOWED + NOT_ALLOWED:
             statuses += by_the_document(server, route, mode, BY_DOCUMENT)
-        with talking(server) as talk:
-            say_all(talk, MESSAGES)
+        with connect_client(server) as client:
+            say_all(client, MESSAGES)
         grown = server.figure("process_resident_memory_bytes") - memory
         print(f"{statuses.total() + MESSAGES} requests: {dict(statuses)}")
         print(f"memory {memory / 1e6:.1f} MB + {grown / 1e6:.1f} MB, open files {files:.0f}")

@@ -11,8 +11,8 @@ from openai import OpenAI, RateLimitError
 from convo.config.sections import KeyLimits, ServeLimits
 from convo.server.auth import KeysFile, create_api_key
 from tests.server.conftest import Serve
-from tests.server.server import Served
-from tests.server.talk import HandClock, talking
+from tests.server.gateway import RunningGateway
+from tests.server.websocket_client import ManualClock, connect_client
 
 ECHO = {"model": "echo", "input": "hi"}
 
@@ -22,7 +22,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(served: Served, key: str | None = None) -> Iterator[None]:
+def running(served: RunningGateway, key: str | None = None) -> Iterator[None]:
     """A stream that is open while the block runs."""
     served.script("slow", {"text": "word " * 5000}, chunk=5, delay_s=0.02)
     headers = bearer(key) if key else {}
@@ -55,7 +55,7 @@ def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute
     serve: Serve, tmp_path: Path
 ) -> None:
     """Retry-After is right to the second: a request after it is answered, one a second earlier is not."""
-    file, clock = tmp_path / "keys", HandClock()
+    file, clock = tmp_path / "keys", ManualClock()
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     served = serve(keys=KeysFile(file), clock=clock, limits=ServeLimits(per_minute=2))
 
@@ -90,28 +90,28 @@ def test_a_name_may_have_limits_of_its_own(serve: Serve, tmp_path: Path) -> None
 def test_all_keys_together_have_a_limit_a_minute(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     keys = [create_api_key(file, name) for name in ("alice", "bob", "carol")]
-    served = serve(keys=KeysFile(file), clock=HandClock(), limits=ServeLimits(process_per_minute=2))
+    served = serve(keys=KeysFile(file), clock=ManualClock(), limits=ServeLimits(process_per_minute=2))
     assert [served.ask(ECHO, headers=bearer(key)).status_code for key in keys] == [200, 200, 429]
 
 
 def test_without_keys_the_limits_are_those_of_this_machine(serve: Serve) -> None:
-    served = serve(clock=HandClock(), limits=ServeLimits(per_minute=1))
+    served = serve(clock=ManualClock(), limits=ServeLimits(per_minute=1))
     assert [served.ask(ECHO).status_code for _ in range(2)] == [200, 429]
     assert served.http.get("/healthz").status_code == 200
 
 
 def test_turns_over_a_websocket_are_counted_one_by_one(serve: Serve) -> None:
-    served = serve(clock=HandClock(), limits=ServeLimits(per_minute=2))
-    with talking(served) as talk:
-        came = [talk.turn(input="hi") for _ in range(3)]
+    served = serve(clock=ManualClock(), limits=ServeLimits(per_minute=2))
+    with connect_client(served) as client:
+        came = [client.turn(input="hi") for _ in range(3)]
     assert [one.get("status") for one in came] == ["completed", "completed", 429]
     assert (came[2]["error"]["code"], came[2]["error"]["type"]) == ("rate_limit_exceeded", "requests")
 
 
 def test_turns_over_a_websocket_count_among_those_that_run_at_once(serve: Serve) -> None:
     served = serve(limits=ServeLimits(concurrent=1))
-    with running(served), talking(served) as talk:
-        assert talk.turn(input="hi")["status"] == 429
+    with running(served), connect_client(served) as client:
+        assert client.turn(input="hi")["status"] == 429
 
 
 def test_a_request_that_ended_makes_room_also_when_its_client_left(serve: Serve) -> None:
@@ -124,7 +124,7 @@ def test_a_request_that_ended_makes_room_also_when_its_client_left(serve: Serve)
 
 
 def test_the_openai_package_reads_the_refusal_as_a_rate_limit(serve: Serve) -> None:
-    served = serve(clock=HandClock(), limits=ServeLimits(per_minute=1))
+    served = serve(clock=ManualClock(), limits=ServeLimits(per_minute=1))
     with OpenAI(base_url=served.url, api_key="any", max_retries=0) as client:
         client.responses.create(model="echo", input="hi")
         with pytest.raises(RateLimitError) as caught:

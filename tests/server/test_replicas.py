@@ -15,8 +15,8 @@ import httpx2
 import pytest
 
 from tests import databases
-from tests.cli.served import Server, serving, settings_file
-from tests.server.chatters import Account, Chatter, items_of, listed, spoken
+from tests.cli.serve_process import ServeProcess, config_flags, run_serve
+from tests.server.chat_clients import ChatClient, ConfirmedTurns, conversation_items, list_all, user_messages
 
 pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.needs("linux")]
 
@@ -25,19 +25,19 @@ SCRIPT = {"replies": [{"text": "A slow and steady answer to everything."}], "chu
 
 
 @contextmanager
-def replicas(folder: Path, url: str, count: int = 2) -> Iterator[list[Server]]:
+def replicas(folder: Path, url: str, count: int = 2) -> Iterator[list[ServeProcess]]:
     script = folder / "slow.json"
     script.write_text(json.dumps(SCRIPT), encoding="utf-8")
-    settings = settings_file(folder, f'[aliases]\nslow = "scripted/{script}"\n')
+    settings = config_flags(folder, f'[aliases]\nslow = "scripted/{script}"\n')
     with ExitStack() as running:
-        yield [running.enter_context(serving("--store", url, before=settings)) for _ in range(count)]
+        yield [running.enter_context(run_serve("--store", url, before=settings)) for _ in range(count)]
 
 
-def accounts(count: int) -> list[Account]:
-    return [Account(f"client {n}", conversation="" if n % 2 else None) for n in range(count)]
+def accounts(count: int) -> list[ConfirmedTurns]:
+    return [ConfirmedTurns(f"client {n}", conversation="" if n % 2 else None) for n in range(count)]
 
 
-async def talk(held: Sequence[Account], urls: Sequence[str], turns: int, halfway: Callable[[], object]) -> None:
+async def talk(held: Sequence[ConfirmedTurns], urls: Sequence[str], turns: int, halfway: Callable[[], object]) -> None:
     """All clients talk to their end; `halfway` is called when half of all turns are confirmed."""
     left, due = len(held) * turns // 2, asyncio.Event()
 
@@ -51,7 +51,7 @@ async def talk(held: Sequence[Account], urls: Sequence[str], turns: int, halfway
         await due.wait()
         await asyncio.to_thread(halfway)
 
-    await asyncio.gather(meanwhile(), *(Chatter(account, urls, told).talk(turns) for account in held))
+    await asyncio.gather(meanwhile(), *(ChatClient(account, urls, told).chat(turns) for account in held))
 
 
 def away_and_back(postgres: databases.Server, url: str) -> None:
@@ -67,18 +67,18 @@ def away_and_back(postgres: databases.Server, url: str) -> None:
     assert str(postgres.folder) not in refused.text
 
 
-async def check(held: Sequence[Account], url: str) -> None:
+async def check(held: Sequence[ConfirmedTurns], url: str) -> None:
     """Everything that was confirmed is there, once and in order, with an answer behind each question."""
     async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
         for account in held:
             if account.conversation is not None:
-                items = await items_of(http, url, account.conversation)
+                items = await conversation_items(http, url, account.conversation)
                 roles = [item["role"] for item in items]
                 assert roles == ["user", "assistant"] * len(account.confirmed)
-                assert spoken(items) == account.words
+                assert user_messages(items) == account.words
                 continue
-            items = await listed(http, f"{url}/v1/responses/{account.last}/input_items")
-            assert spoken(items) == account.words
+            items = await list_all(http, f"{url}/v1/responses/{account.last}/input_items")
+            assert user_messages(items) == account.words
             for _, response_id in account.confirmed:
                 got = (await http.get(f"{url}/v1/responses/{response_id}")).json()
                 assert got["status"] == "completed"
@@ -92,7 +92,7 @@ async def test_no_confirmed_turn_is_lost_or_doubled_when_a_replica_is_killed_in_
     url, held = databases.new_database(), accounts(clients)
     with replicas(tmp_path, url) as (one, other):
         urls = [str(one.http.base_url).rstrip("/"), str(other.http.base_url).rstrip("/")]
-        await talk(held, urls, turns, lambda: one.end(signal.SIGKILL))
+        await talk(held, urls, turns, lambda: one.stop(signal.SIGKILL))
         assert sum(account.faults for account in held) > 0
         await check(held, urls[1])
 
@@ -102,11 +102,11 @@ async def test_nothing_is_lost_when_the_database_restarts_and_service_is_full_af
     clients: int, turns: int, tmp_path: Path
 ) -> None:
     held = accounts(clients)
-    with databases.started() as postgres, replicas(tmp_path, postgres.url()) as (one, other):
+    with databases.start_server() as postgres, replicas(tmp_path, postgres.url()) as (one, other):
         urls = [str(server.http.base_url).rstrip("/") for server in (one, other)]
         await talk(held, urls, turns, lambda: away_and_back(postgres, urls[0]))
         await check(held, urls[0])
         assert sum(account.faults for account in held) > 0
-        afterwards = [Account("afterwards")]
+        afterwards = [ConfirmedTurns("afterwards")]
         await talk(afterwards, urls, 4, lambda: None)
         assert afterwards[0].faults == 0

@@ -21,9 +21,9 @@ import httpx2
 import pytest
 
 from tests import databases
-from tests.cli.served import Server, serving, settings_file
-from tests.server.chatters import AGAIN_S, Account, Chatter, items_of, listed, spoken
-from tests.warm import ran
+from tests.cli.serve_process import ServeProcess, config_flags, run_serve
+from tests.fork_server import run_convo
+from tests.server.chat_clients import RETRY_S, ChatClient, ConfirmedTurns, conversation_items, list_all, user_messages
 
 pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.needs("linux")]
 
@@ -50,17 +50,17 @@ class Fleet:
     def __init__(self, folder: Path, url: str, running: ExitStack) -> None:
         script = folder / "slow.json"
         script.write_text(json.dumps(SCRIPT), encoding="utf-8")
-        self._settings = settings_file(folder, f'[aliases]\nslow = "scripted/{script}"\n')
+        self._settings = config_flags(folder, f'[aliases]\nslow = "scripted/{script}"\n')
         self._url, self._running = url, running
-        self.servers: dict[int, Server] = {}
+        self.servers: dict[int, ServeProcess] = {}
 
     def start(self, port: int) -> None:
-        one = serving("--port", str(port), "--store", self._url, before=self._settings)
+        one = run_serve("--port", str(port), "--store", self._url, before=self._settings)
         self.servers[port] = self._running.enter_context(one)
 
     def kill(self, port: int) -> None:
         """Kill a server with -9, and start it again."""
-        assert self.servers[port].end(signal.SIGKILL) == -signal.SIGKILL
+        assert self.servers[port].stop(signal.SIGKILL) == -signal.SIGKILL
         self.start(port)
 
 
@@ -110,7 +110,7 @@ class Background:
                     await self.look(http, url, self.begun[-1])
                 except httpx2.TransportError:
                     pass
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
 
     async def look(self, http: httpx2.AsyncClient, url: str, response_id: str) -> bool:
         """Whether a run has ended. What was once final stays so."""
@@ -131,10 +131,10 @@ class Background:
         for response_id in self.begun:
             while not await self.look(http, url, response_id):
                 assert time.monotonic() < until, f"{response_id} is still running"
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
 
 
-async def talk_while_killed(held: Sequence[Account], background: Background, servers: Fleet, kills: int) -> None:
+async def talk_while_killed(held: Sequence[ConfirmedTurns], background: Background, servers: Fleet, kills: int) -> None:
     """Let all clients talk until `kills` servers were killed, each at a random moment."""
     urls = [f"http://127.0.0.1:{port}" for port in servers.servers]
     dice, done = random.Random(f"servers {len(urls)} {kills}"), asyncio.Event()
@@ -150,7 +150,7 @@ async def talk_while_killed(held: Sequence[Account], background: Background, ser
     await asyncio.gather(
         killer(),
         background.run(urls, done),
-        *(Chatter(account, urls, lambda: None).talk_until(done) for account in held),
+        *(ChatClient(account, urls, lambda: None).chat_until(done) for account in held),
     )
 
 
@@ -159,7 +159,7 @@ async def test_servers_that_are_killed_lose_and_double_nothing_that_was_confirme
     replicas: int, kills: int, tmp_path: Path
 ) -> None:
     url = databases.new_database()
-    held = [Account(f"client {n}", conversation="" if n % 2 else None) for n in range(4)]
+    held = [ConfirmedTurns(f"client {n}", conversation="" if n % 2 else None) for n in range(4)]
     background = Background()
     with fleet(tmp_path, url, replicas) as servers:
         await talk_while_killed(held, background, servers, kills)
@@ -168,7 +168,7 @@ async def test_servers_that_are_killed_lose_and_double_nothing_that_was_confirme
             await check(http, base, held)
             if kills > FEW:  # it takes the time of a lease
                 await background.settle(http, base, LEASE_S + 2 * SWEEP_S)
-    checked = await asyncio.to_thread(ran, ["store", "check", "--store", url, "--json"])
+    checked = await asyncio.to_thread(run_convo, ["store", "check", "--store", url, "--json"])
     assert checked.returncode == 0, checked.stdout + checked.stderr
     confirmed = sum(len(account.confirmed) for account in held)
     ended = list(background.ended.values())
@@ -182,15 +182,15 @@ async def test_servers_that_are_killed_lose_and_double_nothing_that_was_confirme
     databases.drop(url)
 
 
-async def check(http: httpx2.AsyncClient, base: str, held: Sequence[Account]) -> None:
+async def check(http: httpx2.AsyncClient, base: str, held: Sequence[ConfirmedTurns]) -> None:
     """Every confirmed turn is there once, in order, and each client can take another turn at once."""
     for account in held:
         if account.conversation:
-            assert spoken(await items_of(http, base, account.conversation)) == account.words
+            assert user_messages(await conversation_items(http, base, account.conversation)) == account.words
             state = {"conversation": account.conversation}
         else:
-            items = await listed(http, f"{base}/v1/responses/{account.last}/input_items")
-            assert spoken(items) == account.words
+            items = await list_all(http, f"{base}/v1/responses/{account.last}/input_items")
+            assert user_messages(items) == account.words
             for _, response_id in account.confirmed:
                 got = (await http.get(f"{base}/v1/responses/{response_id}")).json()
                 assert (got["status"], got["output"][0]["content"][0]["text"]) == ("completed", ANSWER)

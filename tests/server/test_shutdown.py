@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.server.conftest import Serve
-from tests.server.server import Served, serving_at
+from tests.server.gateway import RunningGateway, run_gateway
 
 
-def begun(served: Served, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
+def begun(served: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
     """A stream whose first event has come: its response, and the lines that are still to come."""
     body = {"model": "slow", "input": "hi", "stream": True, **more}
     stream = stack.enter_context(served.http.stream("POST", "/v1/responses", json=body))
@@ -47,19 +47,19 @@ def test_nothing_new_is_begun_meanwhile(serve: Serve) -> None:
     assert ready.status_code == 503
 
 
-async def set_ending(served: Served) -> None:
+async def set_ending(served: RunningGateway) -> None:
     served.gateway.is_shutting_down = True
 
 
 def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
     """Its stream ends as well, and whoever asks the next server is told how it went."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
-    with serving_at(tmp_path / "first", url, grace_s=0.2) as served, ExitStack() as stack:
+    with run_gateway(tmp_path / "first", url, grace_s=0.2) as served, ExitStack() as stack:
         served.script("slow", {"text": "word " * 5000}, delay_s=0.02)
         made, lines = begun(served, stack)
         served.end()
         *told, last, done = [line for line in lines if line.startswith("data: ")]
-    with serving_at(tmp_path / "second", url) as served:
+    with run_gateway(tmp_path / "second", url) as served:
         kept = served.http.get(f"/v1/responses/{made['id']}").json()
     assert (json.loads(last[6:])["error"]["code"], done) == ("server_shutting_down", "data: [DONE]")
     assert kept["status"] == "cancelled"

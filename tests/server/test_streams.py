@@ -12,11 +12,11 @@ from convo.endpoints.base import EndpointService
 from convo.errors import StoreUnavailable, StreamBroken, TryLater
 from convo.history.items import Json, StreamEvent
 from tests.server.conftest import Serve
-from tests.server.server import Served
+from tests.server.gateway import RunningGateway
 
 
-def test_events_are_named_numbered_and_closed_by_done(shared: Served) -> None:
-    got = shared.ask({"model": "echo", "input": "hello there", "stream": True})
+def test_events_are_named_numbered_and_closed_by_done(shared_gateway: RunningGateway) -> None:
+    got = shared_gateway.ask({"model": "echo", "input": "hello there", "stream": True})
     *blocks, last, end = got.text.split("\n\n")
     events = [json.loads(block.partition("\ndata: ")[2]) for block in blocks]
 
@@ -27,13 +27,13 @@ def test_events_are_named_numbered_and_closed_by_done(shared: Served) -> None:
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == "hello there"
 
 
-def test_nothing_on_the_way_is_told_to_hold_a_stream_back(shared: Served) -> None:
-    headers = shared.ask({"model": "echo", "input": "hi", "stream": True}).headers
+def test_nothing_on_the_way_is_told_to_hold_a_stream_back(shared_gateway: RunningGateway) -> None:
+    headers = shared_gateway.ask({"model": "echo", "input": "hi", "stream": True}).headers
     assert headers["content-type"] == "text/event-stream; charset=utf-8"
     assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-cache, no-transform", "no")
 
 
-def test_without_stream_the_last_events_response_is_the_answer(served: Served) -> None:
+def test_without_stream_the_last_events_response_is_the_answer(served: RunningGateway) -> None:
     """One loop carries out both: what one tells at its end, the other tells at once."""
     served.script("one", {"text": "one two three"})
     streamed = served.events({"model": "one", "input": "hi", "max_output_tokens": 2})[-1]
@@ -45,14 +45,14 @@ def test_without_stream_the_last_events_response_is_the_answer(served: Served) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_goes_wrong_before_the_first_event_is_a_plain_error(served: Served, stream: bool) -> None:
+def test_what_goes_wrong_before_the_first_event_is_a_plain_error(served: RunningGateway, stream: bool) -> None:
     served.script("refused", {"error": {"code": "overloaded", "message": "Busy", "status": 503}})
     got = served.ask({"model": "refused", "input": "hi", "stream": stream})
     assert (got.status_code, got.headers["content-type"]) == (503, "application/json")
     assert got.json()["error"]["code"] == "overloaded"
 
 
-def test_an_answer_that_breaks_off_ends_in_the_stream(served: Served) -> None:
+def test_an_answer_that_breaks_off_ends_in_the_stream(served: RunningGateway) -> None:
     served.script("broken", {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy"}})
     got = served.ask({"model": "broken", "input": "hi", "stream": True})
     *_, last, done, _ = got.text.split("\n\n")
@@ -133,7 +133,7 @@ def test_a_store_that_is_away_is_a_503_and_never_an_answer(serve: Serve, stream:
     served = serve(wrap=odd(has_no_store))
     got = served.ask({"model": "m", "input": "hi", "stream": stream})
     assert (got.status_code, got.json()["error"]["code"]) == (503, "store_unavailable")
-    assert [fault.message for fault in served.troubles] == ["the database cannot be reached"]
+    assert [fault.message for fault in served.store_faults] == ["the database cannot be reached"]
 
 
 def test_a_server_whose_store_is_away_is_alive_and_not_ready(serve: Serve) -> None:
@@ -166,7 +166,7 @@ def test_what_nobody_foresaw_is_a_500_without_its_words(serve: Serve, stream: bo
         "param": None,
         "code": "internal_error",
     }
-    assert [str(error) for error in served.reported] == [SECRET]
+    assert [str(error) for error in served.unexpected_errors] == [SECRET]
 
 
 async def waits() -> AsyncGenerator[StreamEvent, None]:
@@ -192,7 +192,7 @@ def test_a_stream_that_is_not_quiet_has_no_comments(serve: Serve) -> None:
 # -- clients that leave ---------------------------------------------------------------------------
 
 
-def leave(served: Served, body: dict[str, Any], *, after: bytes) -> None:
+def leave(served: RunningGateway, body: dict[str, Any], *, after: bytes) -> None:
     """Ask, wait until `after` has come, and go."""
     sent = json.dumps(body).encode()
     with socket.create_connection(("127.0.0.1", served.port)) as client:
@@ -210,7 +210,7 @@ def test_a_client_that_goes_away_frees_its_place(serve: Serve) -> None:
 
     while served.ask({"model": "echo", "input": "hi"}).status_code == 503:
         pass
-    left = next(exchange for exchange in served.told if exchange.scope["method"] == "POST")
+    left = next(exchange for exchange in served.exchanges if exchange.scope["method"] == "POST")
     assert left.status in (200, 503)
     assert b"convo_streams_open 0.0" in served.http.get("/metrics").content
 
@@ -218,12 +218,12 @@ def test_a_client_that_goes_away_frees_its_place(serve: Serve) -> None:
 # -- in the background ----------------------------------------------------------------------------
 
 
-def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(kept: Served) -> None:
-    kept.script("slow", {"text": "one two three"}, delay_s=0.02, chunk=4)
-    made = kept.ask({"model": "slow", "input": "hi", "background": True}).json()
+def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(stored_gateway: RunningGateway) -> None:
+    stored_gateway.script("slow", {"text": "one two three"}, delay_s=0.02, chunk=4)
+    made = stored_gateway.ask({"model": "slow", "input": "hi", "background": True}).json()
     path = f"/v1/responses/{made['id']}?stream=true"
-    whole = followed(kept, path)
-    rest = followed(kept, f"{path}&starting_after={whole[3]['sequence_number']}")
+    whole = followed(stored_gateway, path)
+    rest = followed(stored_gateway, f"{path}&starting_after={whole[3]['sequence_number']}")
 
     assert made["status"] in ("queued", "in_progress")
     assert [event["sequence_number"] for event in whole] == list(range(len(whole)))
@@ -231,32 +231,34 @@ def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(ke
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 10**15])
-def test_whoever_has_heard_the_end_and_asks_again_is_told_that_it_is_over(kept: Served, beyond: int) -> None:
+def test_whoever_has_heard_the_end_and_asks_again_is_told_that_it_is_over(
+    stored_gateway: RunningGateway, beyond: int
+) -> None:
     """A client whose connection broke between the last event and `[DONE]` asks so."""
-    made = kept.ask({"model": "echo", "input": "hi", "background": True}).json()
+    made = stored_gateway.ask({"model": "echo", "input": "hi", "background": True}).json()
     path = f"/v1/responses/{made['id']}?stream=true"
-    last = followed(kept, path)[-1]["sequence_number"]
-    got = kept.http.get(f"{path}&starting_after={last + beyond}")
+    last = followed(stored_gateway, path)[-1]["sequence_number"]
+    got = stored_gateway.http.get(f"{path}&starting_after={last + beyond}")
     assert (got.status_code, got.text) == (200, "data: [DONE]\n\n")
 
 
-def followed(served: Served, path: str) -> list[dict[str, Any]]:
+def followed(served: RunningGateway, path: str) -> list[dict[str, Any]]:
     lines = served.http.get(path).text.splitlines()
     return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
 
 
-def test_a_background_response_is_cancelled_from_another_request(kept: Served) -> None:
-    kept.script("slow", {"text": "word " * 500}, delay_s=0.05)
-    made = kept.ask({"model": "slow", "input": "hi", "background": True}).json()
-    stopped = kept.http.post(f"/v1/responses/{made['id']}/cancel").json()
+def test_a_background_response_is_cancelled_from_another_request(stored_gateway: RunningGateway) -> None:
+    stored_gateway.script("slow", {"text": "word " * 500}, delay_s=0.05)
+    made = stored_gateway.ask({"model": "slow", "input": "hi", "background": True}).json()
+    stopped = stored_gateway.http.post(f"/v1/responses/{made['id']}/cancel").json()
     assert (stopped["id"], stopped["status"]) == (made["id"], "cancelled")
 
 
-def test_a_background_response_that_is_streamed_outlives_its_stream(kept: Served) -> None:
-    kept.script("slow", {"text": "word " * 20}, delay_s=0.02)
+def test_a_background_response_that_is_streamed_outlives_its_stream(stored_gateway: RunningGateway) -> None:
+    stored_gateway.script("slow", {"text": "word " * 20}, delay_s=0.02)
     body = {"model": "slow", "input": "hi", "background": True, "stream": True}
-    with kept.http.stream("POST", "/v1/responses", json=body) as stream:
+    with stored_gateway.http.stream("POST", "/v1/responses", json=body) as stream:
         lines = stream.iter_lines()
         made = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))["response"]
-    end = followed(kept, f"/v1/responses/{made['id']}?stream=true")[-1]
+    end = followed(stored_gateway, f"/v1/responses/{made['id']}?stream=true")[-1]
     assert (end["type"], end["response"]["id"]) == ("response.completed", made["id"])

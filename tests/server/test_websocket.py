@@ -18,25 +18,25 @@ from convo.history.items import StreamEvent
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.websocket import WebSocketLimits
 from tests.server.conftest import Serve
-from tests.server.server import Served
-from tests.server.talk import Talk, talking, words
+from tests.server.gateway import RunningGateway
 from tests.server.test_streams import odd
+from tests.server.websocket_client import WebSocketClient, connect_client, response_text
 
 SLOW = {"text": "a b c d e f g h i j k l m n o p"}
 
 
-def refused(shared: Served, **more: Any) -> tuple[int, Any]:
+def refused(shared_gateway: RunningGateway, **more: Any) -> tuple[int, Any]:
     """What the attempt to open a connection is answered with."""
-    with pytest.raises(InvalidStatus) as answer, talking(shared, **more):
+    with pytest.raises(InvalidStatus) as answer, connect_client(shared_gateway, **more):
         raise AssertionError("it was opened")
     response = answer.value.response
     return response.status_code, json.loads(response.body or b"")["error"]["code"]
 
 
-def closed(talk: Talk) -> int:
+def closed(client: WebSocketClient) -> int:
     """The code with which the server closes the connection, whatever it says before."""
     with pytest.raises(ConnectionClosed) as end:
-        deque(iter(talk.hear, None), maxlen=0)
+        deque(iter(client.receive, None), maxlen=0)
     assert end.value.rcvd is not None
     return end.value.rcvd.code
 
@@ -61,14 +61,14 @@ def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path)
 
     assert refused(served) == (401, None)
     assert refused(served, key="wrong") == (401, "invalid_api_key")
-    with talking(served, key=key) as talk:
-        assert words(talk.turn(input="hi")) == "hi"
+    with connect_client(served, key=key) as client:
+        assert response_text(client.turn(input="hi")) == "hi"
 
 
 def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
     alice, bob = create_api_key(keys, "alice"), create_api_key(keys, "bob")
     served = serve(keys=KeysFile(keys))
-    with talking(served, key=alice) as mine, talking(served, key=bob) as theirs:
+    with connect_client(served, key=alice) as mine, connect_client(served, key=bob) as theirs:
         first = mine.turn(input="hi")
         came = theirs.turn(input="hi", previous_response_id=first["id"])
         assert came["error"]["code"] == "previous_response_not_found"
@@ -77,22 +77,22 @@ def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
 def test_a_key_that_was_taken_away_begins_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
     alice, _ = create_api_key(keys, "alice"), create_api_key(keys, "bob")
     served = serve(keys=KeysFile(keys))
-    with talking(served, key=alice) as talk:
-        assert words(talk.turn(input="hi")) == "hi"
+    with connect_client(served, key=alice) as client:
+        assert response_text(client.turn(input="hi")) == "hi"
         keys.write_text(keys.read_text("utf-8").splitlines()[1] + "\n", encoding="utf-8")
-        came = talk.turn(input="hi")
+        came = client.turn(input="hi")
 
     assert (came["status"], came["error"]["code"]) == (401, "invalid_api_key")
 
 
-def test_a_web_page_opens_no_connection(shared: Served) -> None:
+def test_a_web_page_opens_no_connection(shared_gateway: RunningGateway) -> None:
     """A browser lets any page open a socket to this machine, and names the page in Origin."""
-    assert refused(shared, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
-    assert refused(shared, headers={"host": "evil.example"}) == (403, "host_not_allowed")
+    assert refused(shared_gateway, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
+    assert refused(shared_gateway, headers={"host": "evil.example"}) == (403, "host_not_allowed")
 
 
-def test_there_is_no_socket_on_another_path(shared: Served) -> None:
-    assert refused(shared, path="/v1/conversations") == (404, None)
+def test_there_is_no_socket_on_another_path(shared_gateway: RunningGateway) -> None:
+    assert refused(shared_gateway, path="/v1/conversations") == (404, None)
 
 
 KEY = b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -112,9 +112,11 @@ NO_HANDSHAKE = {
 
 
 @pytest.mark.parametrize(("begin", "headers"), NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
-def test_a_handshake_that_opens_nothing_is_refused_in_words(shared: Served, begin: bytes, headers: bytes) -> None:
+def test_a_handshake_that_opens_nothing_is_refused_in_words(
+    shared_gateway: RunningGateway, begin: bytes, headers: bytes
+) -> None:
     upgrade = b"host: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-    with socket.create_connection(("127.0.0.1", shared.port)) as line:
+    with socket.create_connection(("127.0.0.1", shared_gateway.port)) as line:
         line.sendall(begin + b" HTTP/1.1\r\n" + upgrade + headers + b"\r\n")
         got = b"".join(iter(lambda: line.recv(4096), b""))
 
@@ -126,8 +128,8 @@ def test_a_handshake_that_opens_nothing_is_refused_in_words(shared: Served, begi
     )  # whichever parser saw it first
 
 
-def test_a_parameter_behind_the_path_is_refused_as_over_http(shared: Served) -> None:
-    assert refused(shared, path="/v1/responses?stream=true") == (400, "unknown_parameter")
+def test_a_parameter_behind_the_path_is_refused_as_over_http(shared_gateway: RunningGateway) -> None:
+    assert refused(shared_gateway, path="/v1/responses?stream=true") == (400, "unknown_parameter")
 
 
 # -- limits ----------------------------------------------------------------------------------------
@@ -147,41 +149,41 @@ BAD = {
 
 def test_a_message_beyond_the_limits_is_refused_and_the_connection_stays(serve: Serve) -> None:
     served = serve(max_depth=20, max_body_bytes=4096, max_items=10)
-    with talking(served) as talk:
+    with connect_client(served) as client:
         for said, code in BAD.values():
-            came = talk.turn(said)
+            came = client.turn(said)
             assert (came["type"], came["error"]["code"]) == ("error", code)
             assert 400 <= came["status"] < 500
-        assert words(talk.turn(input="still there")) == "still there"
+        assert response_text(client.turn(input="still there")) == "still there"
 
 
 def test_a_message_that_is_far_too_large_ends_the_connection(serve: Serve) -> None:
-    with talking(serve(max_body_bytes=4096)) as talk:
-        talk.say(input="x" * 10_000)
-        assert closed(talk) == 1009
+    with connect_client(serve(max_body_bytes=4096)) as client:
+        client.send(input="x" * 10_000)
+        assert closed(client) == 1009
 
 
 def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
     served = serve(bounds=WebSocketLimits(max_queued=2))
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi", store=False)
-        talk.hear()
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi", store=False)
+        client.receive()
         for word in ("one", "two", "three"):
-            talk.say(input=word, store=False)
-        full = next(event for event in iter(talk.hear, None) if event["type"] == "error")
+            client.send(input=word, store=False)
+        full = next(event for event in iter(client.receive, None) if event["type"] == "error")
         assert (full["status"], full["error"]["code"]) == (429, "websocket_queue_full")
-        assert [words(talk.came()) for _ in range(3)] == [SLOW["text"], "one", "two"]
+        assert [response_text(client.receive_response()) for _ in range(3)] == [SLOW["text"], "one", "two"]
 
 
 def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) -> None:
     served = serve(max_requests=1)
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi", store=False)
-        talk.hear()
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi", store=False)
+        client.receive()
         assert served.ask({"model": "echo", "input": "hi"}).status_code == 503
-        assert words(talk.came()) == SLOW["text"]
+        assert response_text(client.receive_response()) == SLOW["text"]
         assert served.ask({"model": "echo", "input": "hi"}).status_code == 200
         assert refused(served) == (503, "overloaded")
 
@@ -192,89 +194,89 @@ def test_a_client_that_takes_nothing_is_let_go(serve: Serve) -> None:
     line = socket.socket()
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     line.connect(("127.0.0.1", served.port))
-    with talking(served, sock=line, max_queue=1, close_timeout=0.1) as talk:
-        talk.say(model="slow", input="hi", store=False)
-        talk.hear()
-        assert words(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+    with connect_client(served, sock=line, max_queue=1, close_timeout=0.1) as client:
+        client.send(model="slow", input="hi", store=False)
+        client.receive()
+        assert response_text(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
 
 
-def test_nothing_is_compressed(shared: Served) -> None:
-    with talking(shared, compression="deflate") as talk:
-        assert talk.socket.protocol.extensions == []
+def test_nothing_is_compressed(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway, compression="deflate") as client:
+        assert client.socket.protocol.extensions == []
 
 
-def test_a_ping_is_answered_while_a_turn_runs(served: Served) -> None:
+def test_a_ping_is_answered_while_a_turn_runs(served: RunningGateway) -> None:
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi", store=False)
-        talk.hear()
-        assert talk.socket.ping().wait(timeout=30)
-        assert words(talk.came()) == SLOW["text"]
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi", store=False)
+        client.receive()
+        assert client.socket.ping().wait(timeout=30)
+        assert response_text(client.receive_response()) == SLOW["text"]
 
 
-def test_words_of_any_kind_come_back_as_they_were(shared: Served) -> None:
+def test_words_of_any_kind_come_back_as_they_were(shared_gateway: RunningGateway) -> None:
     said = 'é 漢字 🙂 \u2028 " \\ \ud800'
-    with talking(shared) as talk:
-        talk.say('{"type": "response.create", "model": "echo", "input": ' + json.dumps(said) + "}")
-        assert words(talk.came()) == said
+    with connect_client(shared_gateway) as client:
+        client.send('{"type": "response.create", "model": "echo", "input": ' + json.dumps(said) + "}")
+        assert response_text(client.receive_response()) == said
 
 
 # -- its end ---------------------------------------------------------------------------------------
 
 
-def test_a_client_that_leaves_cancels_its_turn(served: Served) -> None:
+def test_a_client_that_leaves_cancels_its_turn(served: RunningGateway) -> None:
     served.script("slow", SLOW, chunk=1, delay_s=0.005)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi")
-        begun = talk.hear()["response"]["id"]
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi")
+        begun = client.receive()["response"]["id"]
 
     kept = asked_until(200, lambda: served.http.get(f"/v1/responses/{begun}"))
     assert kept["status"] == "cancelled"
-    assert SLOW["text"].startswith(words(kept))
+    assert SLOW["text"].startswith(response_text(kept))
 
 
 def test_a_client_that_leaves_stops_what_is_not_stored(serve: Serve) -> None:
     """A model that answers for ever is let go of, and its place is free again."""
     served = serve(max_requests=1)
     served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi", store=False)
-        talk.hear()
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi", store=False)
+        client.receive()
 
-    assert words(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+    assert response_text(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
 
 
-def test_a_server_that_stops_lets_the_running_turn_end_and_says_that_it_goes(served: Served) -> None:
+def test_a_server_that_stops_lets_the_running_turn_end_and_says_that_it_goes(served: RunningGateway) -> None:
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with talking(served) as talk, talking(served) as idle:
-        talk.say(model="slow", input="hi")
-        talk.say(input="never begun")
-        talk.hear()
+    with connect_client(served) as client, connect_client(served) as idle:
+        client.send(model="slow", input="hi")
+        client.send(input="never begun")
+        client.receive()
         served.end()
-        assert words(talk.came()) == SLOW["text"]
-        assert (closed(talk), closed(idle)) == (1012, 1012)
-    assert served.reported == []
+        assert response_text(client.receive_response()) == SLOW["text"]
+        assert (closed(client), closed(idle)) == (1012, 1012)
+    assert served.unexpected_errors == []
 
 
 def test_a_server_that_stops_waits_for_a_turn_no_longer_than_its_grace(serve: Serve) -> None:
     served = serve(grace_s=0.05)
     served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi", store=False)
-        talk.hear()
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi", store=False)
+        client.receive()
         served.end()
-        assert closed(talk) == 1012
-    assert served.reported == []
+        assert closed(client) == 1012
+    assert served.unexpected_errors == []
 
 
 # -- figures and clients ---------------------------------------------------------------------------
 
 
-def test_turns_are_counted_as_requests_are(served: Served) -> None:
+def test_turns_are_counted_as_requests_are(served: RunningGateway) -> None:
     began = time.monotonic()
-    with talking(served) as talk:
-        talk.turn(input="hi")
-        talk.turn(input="hi", previous_response_id="resp_nobody")
+    with connect_client(served) as client:
+        client.turn(input="hi")
+        client.turn(input="hi", previous_response_id="resp_nobody")
         figures = served.http.get("/metrics").text.splitlines()
     spent = time.monotonic() - began
 
@@ -294,23 +296,25 @@ async def two_events_and_a_fault() -> AsyncGenerator[StreamEvent, None]:
 
 def test_an_error_in_a_turn_has_the_next_number_and_its_first_event_is_timed_once(serve: Serve) -> None:
     served = serve(wrap=odd(two_events_and_a_fault))
-    with talking(served) as talk:
-        talk.say(input="hi")
-        got = [talk.hear() for _ in range(3)]
+    with connect_client(served) as client:
+        client.send(input="hi")
+        got = [client.receive() for _ in range(3)]
     assert [event.get("sequence_number") for event in got] == [0, 1, 2]
     assert got[-1]["type"] == "error"
     figures = served.http.get("/metrics").text
     assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
 
 
-def test_a_refused_connection_is_counted_by_its_status(served: Served) -> None:
+def test_a_refused_connection_is_counted_by_its_status(served: RunningGateway) -> None:
     refused(served, headers={"origin": "https://evil.example"})
     figures = served.http.get("/metrics").text.splitlines()
     assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="403"} 1.0' in figures
 
 
-def test_the_openai_package_talks_turn_after_turn(shared: Served) -> None:
-    client = OpenAI(base_url=shared.url, api_key="any", max_retries=0, http_client=httpx2.Client(trust_env=False))
+def test_the_openai_package_talks_turn_after_turn(shared_gateway: RunningGateway) -> None:
+    client = OpenAI(
+        base_url=shared_gateway.url, api_key="any", max_retries=0, http_client=httpx2.Client(trust_env=False)
+    )
     with client, client.responses.connect() as connection:
         connection.response.create(model="echo", input="one", store=False)
         first = next(event for event in connection if event.type == "response.completed")

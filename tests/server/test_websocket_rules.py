@@ -10,8 +10,8 @@ from websockets.exceptions import ConnectionClosed
 
 from convo.server.websocket import WebSocketLimits
 from tests.server.conftest import Serve
-from tests.server.server import Served
-from tests.server.talk import HandClock, talking, words
+from tests.server.gateway import RunningGateway
+from tests.server.websocket_client import ManualClock, connect_client, response_text
 
 NOT_FOUND = "previous_response_not_found"
 
@@ -20,31 +20,31 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
-def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared: Served) -> None:
-    with talking(shared) as talk:
-        came = talk.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
+def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as client:
+        came = client.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
 
-    assert (words(came), came["metadata"]) == ("hi", {"a": "b"})
-    assert shared.http.get(f"/v1/responses/{came['id']}").json() == came
+    assert (response_text(came), came["metadata"]) == ("hi", {"a": "b"})
+    assert shared_gateway.http.get(f"/v1/responses/{came['id']}").json() == came
 
 
-def test_the_events_are_those_of_a_stream_over_http(shared: Served) -> None:
-    with talking(shared) as talk:
-        talk.say(input="one two three four five six seven")
-        over_socket = talk.heard()
+def test_the_events_are_those_of_a_stream_over_http(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as client:
+        client.send(input="one two three four five six seven")
+        over_socket = client.receive_response_events()
 
-    over_http = shared.events({"model": "echo", "input": "one two three four five six seven"})
+    over_http = shared_gateway.events({"model": "echo", "input": "one two three four five six seven"})
     assert kinds(over_socket) == kinds(over_http)
     assert [event["sequence_number"] for event in over_socket] == list(range(len(over_http)))
     assert [sorted(event) for event in over_socket] == [sorted(event) for event in over_http]
 
 
-def test_the_last_event_ends_the_turn_and_not_the_connection(shared: Served) -> None:
+def test_the_last_event_ends_the_turn_and_not_the_connection(shared_gateway: RunningGateway) -> None:
     """There is no [DONE]: the next message is the next turn's first event."""
-    with talking(shared) as talk:
-        assert words(talk.turn(input="one")) == "one"
-        talk.say(input="two")
-        assert talk.hear()["type"] == "response.created"
+    with connect_client(shared_gateway) as client:
+        assert response_text(client.turn(input="one")) == "one"
+        client.send(input="two")
+        assert client.receive()["type"] == "response.created"
 
 
 @pytest.mark.parametrize(
@@ -55,49 +55,58 @@ def test_the_last_event_ends_the_turn_and_not_the_connection(shared: Served) -> 
         ("background", True),
     ],
 )
-def test_a_field_of_http_alone_is_refused_by_name(shared: Served, field: str, value: Any) -> None:
-    with talking(shared) as talk:
-        came = talk.turn(input="hi", **{field: value})
+def test_a_field_of_http_alone_is_refused_by_name(shared_gateway: RunningGateway, field: str, value: Any) -> None:
+    with connect_client(shared_gateway) as client:
+        came = client.turn(input="hi", **{field: value})
         assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "unsupported_parameter", field)
-        assert words(talk.turn(input="again")) == "again"
+        assert response_text(client.turn(input="again")) == "again"
 
 
 @pytest.mark.parametrize("fields", [{"stream": True}, {"stream": None, "background": False}, {"stream_options": None}])
-def test_a_field_of_http_that_asks_for_nothing_else_is_taken(shared: Served, fields: dict[str, Any]) -> None:
+def test_a_field_of_http_that_asks_for_nothing_else_is_taken(
+    shared_gateway: RunningGateway, fields: dict[str, Any]
+) -> None:
     """The Agents SDK sends `stream: true` with every turn."""
-    with talking(shared) as talk:
-        assert words(talk.turn(input="hi", **fields)) == "hi"
+    with connect_client(shared_gateway) as client:
+        assert response_text(client.turn(input="hi", **fields)) == "hi"
 
 
-def test_turns_that_come_at_once_are_answered_one_after_the_other(served: Served) -> None:
+def test_turns_that_come_at_once_are_answered_one_after_the_other(served: RunningGateway) -> None:
     served.script("slow", {"text": "a b c d e f g h i j"}, chunk=1, delay_s=0.001)
-    with talking(served) as talk:
-        talk.say(model="slow", input="first")
-        talk.say(input="second")
-        talk.say({"type": "response.create", "input": "no model"})
-        first, second, third = talk.heard(), talk.heard(), talk.heard()
+    with connect_client(served) as client:
+        client.send(model="slow", input="first")
+        client.send(input="second")
+        client.send({"type": "response.create", "input": "no model"})
+        first, second, third = (
+            client.receive_response_events(),
+            client.receive_response_events(),
+            client.receive_response_events(),
+        )
 
     assert len({event["response"]["id"] for event in first if "response" in event}) == 1
-    assert (words(first[-1]["response"]), words(second[-1]["response"])) == ("a b c d e f g h i j", "second")
+    assert (response_text(first[-1]["response"]), response_text(second[-1]["response"])) == (
+        "a b c d e f g h i j",
+        "second",
+    )
     assert third[0]["error"]["param"] == "model"
 
 
-def test_a_chain_that_is_not_stored_goes_on_over_its_connection(served: Served) -> None:
+def test_a_chain_that_is_not_stored_goes_on_over_its_connection(served: RunningGateway) -> None:
     served.script("one", {"text": "Yes?"}, {"text": "You said something before."})
-    with talking(served) as talk:
-        first = talk.turn(model="one", input="hello", store=False)
-        second = talk.turn(model="one", input="again", store=False, previous_response_id=first["id"])
+    with connect_client(served) as client:
+        first = client.turn(model="one", input="hello", store=False)
+        second = client.turn(model="one", input="again", store=False, previous_response_id=first["id"])
 
-    assert words(second) == "You said something before."
+    assert response_text(second) == "You said something before."
     assert second["previous_response_id"] == first["id"]
     assert served.http.get(f"/v1/responses/{first['id']}").status_code == 404
 
 
-def test_what_is_not_stored_goes_on_over_no_other_connection(shared: Served) -> None:
-    with talking(shared) as one, talking(shared) as other:
+def test_what_is_not_stored_goes_on_over_no_other_connection(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as one, connect_client(shared_gateway) as other:
         first = one.turn(input="hello", store=False)
         came = other.turn(input="again", previous_response_id=first["id"])
-        assert words(one.turn(input="still here", previous_response_id=first["id"])) == "still here"
+        assert response_text(one.turn(input="still here", previous_response_id=first["id"])) == "still here"
 
     assert came == {
         "type": "error",
@@ -115,74 +124,74 @@ def test_what_is_not_stored_goes_on_over_no_other_connection(shared: Served) -> 
     }
 
 
-def test_only_the_last_response_is_held(shared: Served) -> None:
-    with talking(shared) as talk:
-        first = talk.turn(input="one", store=False)
-        talk.turn(input="two", store=False)
-        assert talk.turn(input="three", previous_response_id=first["id"])["error"]["code"] == NOT_FOUND
+def test_only_the_last_response_is_held(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as client:
+        first = client.turn(input="one", store=False)
+        client.turn(input="two", store=False)
+        assert client.turn(input="three", previous_response_id=first["id"])["error"]["code"] == NOT_FOUND
 
 
-def test_a_stored_response_goes_on_over_any_connection_from_any_id(shared: Served) -> None:
-    with talking(shared) as talk:
-        first = talk.turn(input="one")
-        talk.turn(input="two", previous_response_id=first["id"])
-    with talking(shared) as later:
+def test_a_stored_response_goes_on_over_any_connection_from_any_id(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as client:
+        first = client.turn(input="one")
+        client.turn(input="two", previous_response_id=first["id"])
+    with connect_client(shared_gateway) as later:
         assert later.turn(input="three", previous_response_id=first["id"])["status"] == "completed"
 
 
-def test_a_continuation_that_fails_lets_go_of_what_it_named(shared: Served) -> None:
+def test_a_continuation_that_fails_lets_go_of_what_it_named(shared_gateway: RunningGateway) -> None:
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
-    with talking(shared) as talk:
-        first = talk.turn(input="one", store=False)
-        failed = talk.turn(input=[orphan], store=False, previous_response_id=first["id"])
-        again = talk.turn(input="two", store=False, previous_response_id=first["id"])
+    with connect_client(shared_gateway) as client:
+        first = client.turn(input="one", store=False)
+        failed = client.turn(input=[orphan], store=False, previous_response_id=first["id"])
+        again = client.turn(input="two", store=False, previous_response_id=first["id"])
 
     assert (failed["status"], failed["error"]["param"]) == (400, "input")
     assert again["error"]["code"] == NOT_FOUND
 
 
-def test_a_stored_response_outlives_a_continuation_that_fails(shared: Served) -> None:
+def test_a_stored_response_outlives_a_continuation_that_fails(shared_gateway: RunningGateway) -> None:
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
-    with talking(shared) as talk:
-        first = talk.turn(input="one")
-        talk.turn(input=[orphan], previous_response_id=first["id"])
-        assert talk.turn(input="two", previous_response_id=first["id"])["status"] == "completed"
+    with connect_client(shared_gateway) as client:
+        first = client.turn(input="one")
+        client.turn(input=[orphan], previous_response_id=first["id"])
+        assert client.turn(input="two", previous_response_id=first["id"])["status"] == "completed"
 
 
-def test_generate_false_asks_no_model_and_can_be_gone_on_from(served: Served) -> None:
+def test_generate_false_asks_no_model_and_can_be_gone_on_from(served: RunningGateway) -> None:
     served.script("one", {"text": "never"}, {"text": "The second user message."})
-    with talking(served) as talk:
-        warm = talk.turn(model="one", input="prepare", store=False, generate=False)
-        then = talk.turn(model="one", input="go", store=False, previous_response_id=warm["id"])
+    with connect_client(served) as client:
+        warm = client.turn(model="one", input="prepare", store=False, generate=False)
+        then = client.turn(model="one", input="go", store=False, previous_response_id=warm["id"])
 
     assert (warm["status"], warm["output"]) == ("completed", [])
-    assert words(then) == "The second user message."
+    assert response_text(then) == "The second user message."
 
 
-def test_a_compacted_window_begins_a_new_chain_on_the_same_connection(shared: Served) -> None:
+def test_a_compacted_window_begins_a_new_chain_on_the_same_connection(shared_gateway: RunningGateway) -> None:
     """/responses/compact gives an input and no id."""
     asked = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
-    window = shared.http.post("/v1/responses/compact", json=asked).json()["output"]
-    with talking(shared) as talk:
-        talk.turn(input="old", store=False)
-        came = talk.turn(input=[*window, {"role": "user", "content": "new"}], previous_response_id=None)
-        on = talk.turn(input="newer", previous_response_id=came["id"])
+    window = shared_gateway.http.post("/v1/responses/compact", json=asked).json()["output"]
+    with connect_client(shared_gateway) as client:
+        client.turn(input="old", store=False)
+        came = client.turn(input=[*window, {"role": "user", "content": "new"}], previous_response_id=None)
+        on = client.turn(input="newer", previous_response_id=came["id"])
 
-    assert (words(came), came["previous_response_id"]) == ("new", None)
-    assert words(on) == "newer"
+    assert (response_text(came), came["previous_response_id"]) == ("new", None)
+    assert response_text(on) == "newer"
 
 
 def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     served = serve(clock=clock)
-    with talking(served) as talk:
-        talk.turn(input="hi")
-        served.run(clock.pass_by(3599))
-        assert words(talk.turn(input="still")) == "still"
-        served.run(clock.pass_by(1))
-        end = talk.hear()
+    with connect_client(served) as client:
+        client.turn(input="hi")
+        served.run(clock.advance_and_wake(3599))
+        assert response_text(client.turn(input="still")) == "still"
+        served.run(clock.advance_and_wake(1))
+        end = client.receive()
         with pytest.raises(ConnectionClosed) as closed:
-            talk.hear()
+            client.receive()
 
     assert (end["type"], end["status"], end["error"]["type"]) == ("error", 400, "invalid_request_error")
     assert end["error"]["code"] == "websocket_connection_limit_reached"
@@ -194,62 +203,62 @@ def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> No
 
 
 def test_a_turn_that_runs_when_the_connection_is_too_old_comes_to_its_end(serve: Serve) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     served = serve(clock=clock, bounds=WebSocketLimits(max_age_s=10))
     served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi")
-        talk.say(input="too late")
-        talk.hear()
-        served.run(clock.pass_by(10))
-        assert words(talk.came()) == "a b c d e f"
-        assert talk.hear()["error"]["code"] == "websocket_connection_limit_reached"
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi")
+        client.send(input="too late")
+        client.receive()
+        served.run(clock.advance_and_wake(10))
+        assert response_text(client.receive_response()) == "a b c d e f"
+        assert client.receive()["error"]["code"] == "websocket_connection_limit_reached"
 
 
-def test_steering_is_told_not_to_be_supported_and_gives_the_input_back(served: Served) -> None:
+def test_steering_is_told_not_to_be_supported_and_gives_the_input_back(served: RunningGateway) -> None:
     served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
-    with talking(served) as talk:
-        talk.say(model="slow", input="hi")
-        begun = talk.hear()["response"]["id"]
-        talk.say({"type": "response.steer", "previous_response_id": begun, "input": "Shorter."})
-        failed = next(event for event in iter(talk.hear, None) if event["type"] == "response.steer.failed")
-        assert words(talk.came()) == "a b c d e f"
+    with connect_client(served) as client:
+        client.send(model="slow", input="hi")
+        begun = client.receive()["response"]["id"]
+        client.send({"type": "response.steer", "previous_response_id": begun, "input": "Shorter."})
+        failed = next(event for event in iter(client.receive, None) if event["type"] == "response.steer.failed")
+        assert response_text(client.receive_response()) == "a b c d e f"
 
     assert failed["error"]["code"] == "steering_not_supported"
     assert failed["steer"] == {"previous_response_id": begun, "input": "Shorter."}
 
 
-def test_a_message_of_another_type_is_named(shared: Served) -> None:
-    with talking(shared) as talk:
-        came = talk.turn({"type": "response.processed", "response_id": "resp_1"})
-        assert words(talk.turn(input="next")) == "next"
+def test_a_message_of_another_type_is_named(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as client:
+        came = client.turn({"type": "response.processed", "response_id": "resp_1"})
+        assert response_text(client.turn(input="next")) == "next"
 
     assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "invalid_value", "type")
     assert "'response.processed'" in came["error"]["message"]
 
 
-def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(shared: Served) -> None:
-    with talking(shared) as talk:
-        talk.say(input="a", store=False, stream_id="left")
-        left = talk.heard()
-        right = talk.turn(input="b", store=False, stream_id="right")
-        on = talk.turn(input="c", store=False, stream_id="left", previous_response_id=left[-1]["response"]["id"])
-        across = talk.turn(input="d", store=False, stream_id="left", previous_response_id=right["id"])
+def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(shared_gateway: RunningGateway) -> None:
+    with connect_client(shared_gateway) as client:
+        client.send(input="a", store=False, stream_id="left")
+        left = client.receive_response_events()
+        right = client.turn(input="b", store=False, stream_id="right")
+        on = client.turn(input="c", store=False, stream_id="left", previous_response_id=left[-1]["response"]["id"])
+        across = client.turn(input="d", store=False, stream_id="left", previous_response_id=right["id"])
 
     assert {event["stream_id"] for event in left} == {"left"}
-    assert words(on) == "c"
+    assert response_text(on) == "c"
     assert (across["error"]["code"], across["stream_id"]) == (NOT_FOUND, "left")
 
 
 @pytest.mark.parametrize("lane", ["", "with space", "x" * 257, 7])
-def test_the_name_of_a_lane_is_checked(shared: Served, lane: Any) -> None:
-    with talking(shared) as talk:
-        assert talk.turn(input="hi", stream_id=lane)["error"]["code"] == "invalid_stream_id"
+def test_the_name_of_a_lane_is_checked(shared_gateway: RunningGateway, lane: Any) -> None:
+    with connect_client(shared_gateway) as client:
+        assert client.turn(input="hi", stream_id=lane)["error"]["code"] == "invalid_stream_id"
 
 
 def test_a_connection_has_a_bounded_number_of_lanes(serve: Serve) -> None:
-    with talking(serve(bounds=WebSocketLimits(max_streams=2))) as talk:
-        came = [talk.turn(input="hi", stream_id=lane) for lane in ("a", "b", "c", "a")]
+    with connect_client(serve(bounds=WebSocketLimits(max_streams=2))) as client:
+        came = [client.turn(input="hi", stream_id=lane) for lane in ("a", "b", "c", "a")]
 
     assert [one.get("error", None) and one["error"]["code"] for one in came] == [
         None, None, "websocket_stream_limit_reached", None,

@@ -15,10 +15,10 @@ from tests import databases
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda _: MemoryStore(),
     "sqlite": lambda folder: SqliteStore(SqliteDatabase(folder / "store" / "convo.db")),
-    "postgresql": lambda _: open_store(databases.empty_database()),
-    "postgresql, partitioned": lambda _: open_store(databases.empty_database(partitions=4)),
-    "postgresql 12": lambda _: open_store(databases.empty_database(databases.OLDEST)),
-    "pgbouncer": lambda _: open_store(databases.pooled(databases.empty_database())),
+    "postgresql": lambda _: open_store(databases.cleared_database()),
+    "postgresql, partitioned": lambda _: open_store(databases.cleared_database(partitions=4)),
+    "postgresql 12": lambda _: open_store(databases.cleared_database(databases.OLDEST)),
+    "pgbouncer": lambda _: open_store(databases.through_pgbouncer(databases.cleared_database())),
 }
 
 MARKS = {

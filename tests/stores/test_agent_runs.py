@@ -19,7 +19,7 @@ from convo.stores.base import (
     Store,
     Transaction,
 )
-from tests.stores.chats import NOW, link, prose, session
+from tests.stores.chat_transactions import NOW, link, prose, session
 
 ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 1.0, "z": [None, {}], "a": "last"}
 RUN = AgentRun("run_1", "ses_1", 1, "running", {"phase": "asking", "odd": ODD}, NOW, NOW + 1)

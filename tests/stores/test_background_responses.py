@@ -9,7 +9,7 @@ from convo.errors import Conflict, InputFault, NotFound
 from convo.history.items import StreamEvent, assistant_message, user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AbandonedRun, AppendItems, Store, Transaction, run_lease_name
-from tests.stores.chats import link, session
+from tests.stores.chat_transactions import link, session
 
 TOP = root_key("local")
 PATH = Path(TOP).append([user_message("hi"), assistant_message("hello")])

@@ -9,7 +9,7 @@ from convo.history.items import Item, assistant_message, item_text, user_message
 from convo.history.records import Session
 from convo.history.tree import Key, Path, root_key
 from convo.stores.base import ANY_HEAD, AppendItems, Conversation, Store, Transaction
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 
 TOP = root_key("local")
 EMPTY = Path(TOP)

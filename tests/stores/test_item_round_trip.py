@@ -15,9 +15,9 @@ from convo.history.items import Item, Json
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.codec import decode_json, encode_json
-from tests.history.arbitrary import ITEMS, JSON
+from tests.history.json_strategies import ITEMS, JSON
 from tests.history.test_canonical import FOUR_FORMS
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 from tests.stores.conftest import PARAMS, STORES
 
 TOP = root_key("local")

@@ -7,7 +7,7 @@ import pytest
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 
 TOP = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}

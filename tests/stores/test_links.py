@@ -10,7 +10,7 @@ from convo.history.items import assistant_message, user_message
 from convo.history.records import Link, Scope, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chats import NOW, USAGE, link, session
+from tests.stores.chat_transactions import NOW, USAGE, link, session
 
 TOP = root_key("local")
 PATH = Path(TOP).append([user_message("hi"), assistant_message("hello")])

@@ -10,7 +10,7 @@ from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, PruneResult, Store, Transaction
-from tests.stores.chats import NOW, json_bytes, link, prose, session
+from tests.stores.chat_transactions import NOW, json_bytes, link, prose, session
 from tests.stores.test_tenants import everything
 
 TOP = root_key("local")

@@ -12,7 +12,7 @@ from convo.stores.base import Transaction
 from convo.stores.factory import open_store, store_schema_sql
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 
 def test_memory_is_a_store_of_its_own_each_time() -> None:

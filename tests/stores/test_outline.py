@@ -8,7 +8,7 @@ from convo.errors import NotFound
 from convo.history.items import assistant_message, user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, SessionStats, Store, Transaction
-from tests.stores.chats import link, session
+from tests.stores.chat_transactions import link, session
 
 ITEMS = (user_message("first"), assistant_message("second"), user_message("third"))
 PATH = Path(root_key("local")).append(ITEMS)

@@ -27,8 +27,8 @@ from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, St
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.history.arbitrary import ITEMS, JSON
-from tests.stores.chats import NOW, link, session
+from tests.history.json_strategies import ITEMS, JSON
+from tests.stores.chat_transactions import NOW, link, session
 
 TOP = root_key("local")
 EMPTY = Path(TOP)

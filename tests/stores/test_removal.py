@@ -7,7 +7,7 @@ from convo.history.items import assistant_message, user_message
 from convo.history.records import Session
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 
 TOP = root_key("local")
 EMPTY = Path(TOP)

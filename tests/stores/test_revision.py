@@ -5,7 +5,7 @@ from pathlib import Path
 from convo.stores.base import Store, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 
 async def test_whatever_is_written_moves_it(store: Store) -> None:

@@ -6,7 +6,7 @@ from convo.errors import Conflict, ItemDeleted, NotFound
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.tree import Key, Path, root_key
 from convo.stores.base import AppendItems, Store, Transaction
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 TOP = root_key("local")
 LAST: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "last"}]}

@@ -8,7 +8,7 @@ from convo.errors import Conflict, NotFound
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 
 
 def everything(tenant: str) -> Transaction:

@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import NamedTuple
 
-from tests import warm
+from tests import fork_server
 from tests.surface.document import Collection, loads
 
 OPTION = re.compile(
@@ -63,13 +63,13 @@ class RevisionShell(NamedTuple):
 
     def run(self, *argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CompletedProcess[str]:
         own = {**os.environ, "CONVO_HOME": str(self.home), **(env or {})}
-        return warm.ran([*self.before, *argv], stdin=stdin, env=own, cwd=self.folder)
+        return fork_server.run_convo([*self.before, *argv], stdin=stdin, env=own, cwd=self.folder)
 
-    def begin(self, *argv: str, **env: str) -> warm.Begun:
+    def begin(self, *argv: str, **env: str) -> fork_server.ConvoProcess:
         """Begin a command; what it prints can be read from its stdout."""
         own, quiet = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.DEVNULL
         command = [*self.before, *argv]
-        return warm.Begun(command, env=own, cwd=self.folder, stdout=subprocess.PIPE, stderr=quiet)
+        return fork_server.ConvoProcess(command, env=own, cwd=self.folder, stdout=subprocess.PIPE, stderr=quiet)
 
     def completions(self, *argv: str) -> list[str]:
         """The candidates for the last of `argv`."""

@@ -92,7 +92,7 @@ def collect_postgresql(collection: Collection, shell: RevisionShell) -> None:
         collection.add_names(f"postgresql script, {partitions} partitions", script.split("; "))
     if not databases.available():
         return
-    with databases.started() as server:
+    with databases.start_server() as server:
         url = server.url("convo")
         with psycopg.connect(server.url(), autocommit=True) as db:
             db.execute("CREATE DATABASE convo")

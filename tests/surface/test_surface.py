@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import ROOT
+from tests.command_runner import ROOT
 from tests.surface.__main__ import main
 from tests.surface.commands import help_arguments, help_options
 from tests.surface.difference import Difference, difference_lines, differences, is_refused

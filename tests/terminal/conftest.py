@@ -1,5 +1,5 @@
 """Screens are compared as text, so their times stand still."""
 
-from tests.greenwich import greenwich
+from tests.utc_timezone import utc_timezone
 
-__all__ = ["greenwich"]
+__all__ = ["utc_timezone"]

@@ -1,8 +1,8 @@
 """`convo chat` with plain line editing, in this process: for tests that press no key but Enter.
 
-    run_repl("-m", "scripted/echo", lines=["hello", "/usage"])     # a `Got`, after Ctrl-D behind the last line
+    run_repl("-m", "scripted/echo", lines=["hello", "/usage"])     # a `CommandResult`; Ctrl-D follows the last line
 
-`tests.terminal.terminal` starts a process at a terminal, with the line editor.
+`tests.terminal.pty_session` starts a process at a terminal, with the line editor.
 """
 
 import os
@@ -14,19 +14,19 @@ from typing import IO, Any
 from unittest.mock import patch
 
 from convo.cli.app import run_command_line
-from tests.running import Got, said, stream
+from tests.command_runner import CommandResult, text_stream, written_text
 
 END_OF_INPUT = "\x04"
 
 PLAIN = {"CONVO_EDITING": "plain", "TERM": "xterm"}
 
 
-def run_repl(*argv: str, lines: Sequence[str] = (), terminal: bool = False) -> Got:
+def run_repl(*argv: str, lines: Sequence[str] = (), terminal: bool = False) -> CommandResult:
     """Run `convo chat ARGV` with `lines` typed at a terminal.
 
     terminal:  whether stderr is a terminal too, and not a file
     """
-    out, err = stream(), stream()
+    out, err = text_stream(), text_stream()
     with ExitStack() as stack:
         keyboard, stdin = stack.enter_context(_open_terminal("r"))
         os.write(keyboard, ("".join(f"{line}\n" for line in lines) + END_OF_INPUT).encode())
@@ -35,7 +35,7 @@ def run_repl(*argv: str, lines: Sequence[str] = (), terminal: bool = False) -> G
         stack.enter_context(redirect_stdout(out))
         stack.enter_context(redirect_stderr(stack.enter_context(_terminal_copied_to(err)) if terminal else err))
         code = run_command_line(["chat", *argv])
-    return Got(code, said(out), said(err))
+    return CommandResult(code, written_text(out), written_text(err))
 
 
 @contextmanager

@@ -9,10 +9,10 @@ import pytest
 
 from convo.terminal.answer import make_answer_renderer
 from convo.terminal.terminal import AnswerPrinter
-from tests.cli.chatting import scripted
-from tests.running import Convo
-from tests.terminal.markdown.laying_out import on_screen
-from tests.terminal.terminal import at_terminal
+from tests.cli.chat_commands import scripted_flags
+from tests.command_runner import Convo
+from tests.terminal.markdown.markdown_layout import displayed_lines
+from tests.terminal.pty_session import at_terminal
 from tests.terminal.test_answer import delta, done, message
 from tests.terminal.test_capabilities import terminal
 
@@ -22,7 +22,7 @@ SHOWN = ["# Title", "", "• one", "• two", "", "── py", "x = 1", "──"
 
 def test_a_pipe_gets_the_words_of_the_model_byte_for_byte(convo: Convo) -> None:
     for more in ((), ("--no-stream",), ("--plain",)):
-        assert convo("chat", *scripted({"text": SAID}, chunk=3), "hi", *more).out == SAID + "\n"
+        assert convo("chat", *scripted_flags({"text": SAID}, chunk=3), "hi", *more).out == SAID + "\n"
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", None])
@@ -52,20 +52,20 @@ def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.
 
 
 def test_in_a_chat_answers_are_laid_out_unless_somebody_says_otherwise(home: Path) -> None:
-    model = scripted({"text": SAID}, chunk=7)
+    model = scripted_flags({"text": SAID}, chunk=7)
     one_shot = f"convo chat {' '.join(model)} -q hi"
     with at_terminal(command=f"{one_shot}; CONVO_ANSWERS=plain {one_shot}; CONVO_EDITING=plain {one_shot}") as person:
         assert person.ends() == 0
-        assert on_screen(person.child.before, 80) == [*SHOWN, *SAID.split("\n"), *SAID.split("\n")]
+        assert displayed_lines(person.child.before, 80) == [*SHOWN, *SAID.split("\n"), *SAID.split("\n")]
 
 
 def test_at_the_prompt_an_answer_is_laid_out_while_it_comes(home: Path) -> None:
-    with at_terminal("chat", *scripted({"text": SAID}, {"text": "**b**"}, chunk=3), "-q") as person:
+    with at_terminal("chat", *scripted_flags({"text": SAID}, {"text": "**b**"}, chunk=3), "-q") as person:
         person.is_asked()
         person.says("hi")
-        assert on_screen(person.child.before, 80)[-len(SHOWN) :] == SHOWN
+        assert displayed_lines(person.child.before, 80)[-len(SHOWN) :] == SHOWN
         person.says("hi")
-        assert on_screen(person.child.before, 80)[-1] == "b"
+        assert displayed_lines(person.child.before, 80)[-1] == "b"
         assert person.leaves() == 0
 
 

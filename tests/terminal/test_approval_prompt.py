@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.agenting import BACK, REFUND, agents, paused_files, ran, runs, two_refunds
-from tests.cli.chatting import kept, scripted
-from tests.terminal.terminal import Person, at_terminal
+from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, paused_files, stored_runs, tool_runs, two_refund_calls
+from tests.cli.chat_commands import scripted_flags, stored_conversation
+from tests.terminal.pty_session import Person, at_terminal
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -28,7 +28,7 @@ def asked(person: Person, words: str = "pay it back") -> str:
 
 
 def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> None:
-    with at_terminal("chat", *agents(), *scripted(REFUND, BACK), "-n", "mine", columns=120) as person:
+    with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "-n", "mine", columns=120) as person:
         shown = asked(person)
         assert "refund needs approval" in shown
         assert "agent      desk" in shown
@@ -39,30 +39,30 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
         assert "Paid back." in after
         person.is_asked()
         assert person.leaves() == 0
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
     assert paused_files(home) == []
 
 
 def test_each_call_is_put_by_itself_and_a_reason_reaches_the_model(home: Path) -> None:
-    with at_terminal("chat", *agents(), *two_refunds(), "-n", "mine") as person:
+    with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine") as person:
         asked(person)
         answers(person, "y", QUESTION)
         answers(person, "reject not on a Friday", "Paid back.")
         person.is_asked()
         assert person.leaves() == 0
-    items, _ = kept(home, "mine")
+    items, _ = stored_conversation(home, "mine")
     outputs = [item["output"] for item in items if item["type"] == "function_call_output"]
     assert outputs == ["paid 100 cents back for A1", "not on a Friday"]
 
 
 @pytest.mark.parametrize(("word", "done"), [("always", ["refund A1 100", "refund A2 200"]), ("never", [])])
 def test_a_decision_for_good_covers_the_others(word: str, done: list[str], home: Path) -> None:
-    with at_terminal("chat", *agents(), *two_refunds(), "-n", "mine") as person:
+    with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine") as person:
         asked(person)
         answers(person, word, "Paid back.")
         person.is_asked()
         assert person.leaves() == 0
-    assert sorted(ran()) == done
+    assert sorted(tool_runs()) == done
 
 
 def test_arguments_are_edited_in_the_persons_editor(tmp_path: Path, home: Path) -> None:
@@ -70,16 +70,16 @@ def test_arguments_are_edited_in_the_persons_editor(tmp_path: Path, home: Path) 
         "import sys\nplace = sys.argv[1]\nold = open(place).read()\nopen(place, 'w').write(old.replace('500', '1'))\n"
     )
     env = {"EDITOR": f"{sys.executable} {tmp_path / 'editor.py'}"}
-    with at_terminal("chat", *agents(), *scripted(REFUND, BACK), env=env) as person:
+    with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), env=env) as person:
         asked(person)
         assert "desk calls refund {" in answers(person, "edit", "Paid back.")
         person.is_asked()
         assert person.leaves() == 0
-    assert ran() == ["refund A1 1"]
+    assert tool_runs() == ["refund A1 1"]
 
 
 def test_an_answer_that_is_none_is_asked_again(home: Path) -> None:
-    with at_terminal("chat", *agents(), *scripted(REFUND, BACK)) as person:
+    with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK)) as person:
         asked(person)
         answers(person, "perhaps", "enter approve, reject, edit, always, never or leave (no decision)")
         person.sees(QUESTION)
@@ -88,31 +88,31 @@ def test_an_answer_that_is_none_is_asked_again(home: Path) -> None:
         answers(person, "no", "Paid back.")
         person.is_asked()
         assert person.leaves() == 0
-    assert ran() == []
+    assert tool_runs() == []
 
 
 @pytest.mark.parametrize("key", ["leave\r", "\x03", "\x04"], ids=["leave", "Ctrl-C", "Ctrl-D"])
 def test_leaving_decides_nothing_and_says_how_it_goes_on(key: str, home: Path) -> None:
-    model = scripted(REFUND, BACK)
-    with at_terminal("chat", *agents(), *model, "-n", "mine") as person:
+    model = scripted_flags(REFUND, PAID_BACK)
+    with at_terminal("chat", *agent_flags(), *model, "-n", "mine") as person:
         asked(person)
         person.types(key)
         left = person.is_asked()
         assert "paused; state saved to" in left
         assert "convo resume mine --agent bot.py:desk --approve c1" in left.replace("\n", "")
         assert person.leaves() == 0
-    assert (ran(), runs(home)[0].status, len(paused_files(home))) == ([], "paused", 1)
-    with at_terminal("chat", "-c", *agents(), *model) as person:
+    assert (tool_runs(), stored_runs(home)[0].status, len(paused_files(home))) == ([], "paused", 1)
+    with at_terminal("chat", "-c", *agent_flags(), *model) as person:
         person.sees(QUESTION)
         answers(person, "yes", "Paid back.")
         person.is_asked()
         assert person.leaves() == 0
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
 
 
 def test_a_decision_that_was_made_before_leaving_stays(home: Path) -> None:
-    model = two_refunds()
-    with at_terminal("chat", *agents(), *model, "-n", "mine") as person:
+    model = two_refund_calls()
+    with at_terminal("chat", *agent_flags(), *model, "-n", "mine") as person:
         asked(person)
         answers(person, "reject", QUESTION)
         answers(person, "leave", "paused; state saved to")
@@ -123,11 +123,11 @@ def test_a_decision_that_was_made_before_leaving_stays(home: Path) -> None:
         answers(person, "approve", "Paid back.")
         person.is_asked()
         assert person.leaves() == 0
-    assert ran() == ["refund A2 200"]
+    assert tool_runs() == ["refund A2 200"]
 
 
 def test_commands_that_would_move_the_conversation_are_refused_and_the_run_can_be_ended(home: Path) -> None:
-    with at_terminal("chat", *agents(), *scripted(REFUND, BACK), "-n", "mine") as person:
+    with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "-n", "mine") as person:
         asked(person)
         person.types("leave\r")
         person.is_asked()
@@ -140,45 +140,47 @@ def test_commands_that_would_move_the_conversation_are_refused_and_the_run_can_b
         assert "is not available with agents" in person.says("/edit hm")
         assert "undid" in person.says("/undo")
         assert person.leaves() == 0
-    assert (ran(), runs(home)[0].status) == ([], "stopped")
+    assert (tool_runs(), stored_runs(home)[0].status) == ([], "stopped")
 
 
 def test_a_terminal_without_a_cursor_gets_the_same_questions_as_plain_lines(home: Path) -> None:
-    with at_terminal("chat", *agents(), *scripted(REFUND, BACK), term="dumb") as person:
+    with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), term="dumb") as person:
         asked(person)
         after = answers(person, "approve", "Paid back.")
         assert "\x1b" not in str(after)
         person.is_asked()
         assert person.leaves() == 0
-    assert ran() == ["refund A1 500"]
+    assert tool_runs() == ["refund A1 500"]
 
 
 def test_resume_asks_the_same_at_a_terminal(home: Path) -> None:
-    model = two_refunds()
-    with at_terminal("chat", *agents(), *model, "-n", "mine", "pay it back") as person:
+    model = two_refund_calls()
+    with at_terminal("chat", *agent_flags(), *model, "-n", "mine", "pay it back") as person:
         assert person.ends() == 3
-    with at_terminal("resume", "mine", *agents(), *model, "--approve", "c1") as person:
+    with at_terminal("resume", "mine", *agent_flags(), *model, "--approve", "c1") as person:
         shown = person.sees(QUESTION)
         assert "approved refund (c1)" in shown
         assert "call       c2" in shown
         answers(person, "reject", "Paid back.")
         assert person.ends() == 0
-    assert ran() == ["refund A1 100"]
+    assert tool_runs() == ["refund A1 100"]
 
 
 def test_ctrl_c_in_a_run_leaves_one_that_goes_on(home: Path) -> None:
-    slow = scripted({"text": "one two three four five six seven eight " * 10}, {"text": "Fine."}, chunk=4, delay_s=0.25)
-    with at_terminal("chat", *agents(), *slow, "-n", "mine") as person:
+    slow = scripted_flags(
+        {"text": "one two three four five six seven eight " * 10}, {"text": "Fine."}, chunk=4, delay_s=0.25
+    )
+    with at_terminal("chat", *agent_flags(), *slow, "-n", "mine") as person:
         person.is_asked()
         person.types("hello\r")
         person.sees("two")
         person.presses("c")
         assert "stopped" in person.is_asked()
         assert person.leaves() == 0
-    assert runs(home)[0].status == "running"
-    quick = scripted({"text": "Fine."})
-    with at_terminal("chat", "-c", *agents(), *quick) as person:
+    assert stored_runs(home)[0].status == "running"
+    quick = scripted_flags({"text": "Fine."})
+    with at_terminal("chat", "-c", *agent_flags(), *quick) as person:
         assert "was interrupted; /retry continues it" in person.is_asked()
         assert "Fine." in person.says("/retry")
         assert person.leaves() == 0
-    assert runs(home)[0].status == "done"
+    assert stored_runs(home)[0].status == "done"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from convo.terminal.slash_commands import MAX_OUTPUT_CHARS, format_attachment, load_mentioned_files
-from tests.cli.chatting import ECHO, kept, scripted, sessions
+from tests.cli.chat_commands import ECHO, scripted_flags, stored_conversation, stored_sessions
 from tests.terminal.plain_repl import run_repl
 
 FILES = ("notes.md", "my notes.md", "a/b.py", "app")
@@ -77,7 +77,7 @@ def test_a_text_that_is_longer_than_the_window_is_refused_before_it_is_said(home
     assert "  + short.txt (text" in got.err
     assert "  + long.txt (text" not in got.err
     assert got.err.count("context window") == 2
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
 
 
 @pytest.mark.needs("posix")
@@ -93,8 +93,8 @@ def test_names_with_blanks_stand_in_quotes() -> None:
 
 def attached_texts(home: Path, *commands: str) -> list[str]:
     """The texts that a message takes along after these commands of the shell."""
-    run_repl(*scripted({"text": "ok"}), "-n", "mine", lines=[*(f"!!{command}" for command in commands), "hello"])
-    items, _ = kept(home, "mine")
+    run_repl(*scripted_flags({"text": "ok"}), "-n", "mine", lines=[*(f"!!{command}" for command in commands), "hello"])
+    items, _ = stored_conversation(home, "mine")
     return [part["text"] for part in items[0]["content"][1:]]
 
 

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
-from tests.terminal.terminal import at_terminal, slowly, unwrapped
+from tests.cli.chat_commands import (
+    ECHO,
+    receipts,
+    scripted_flags,
+    stored_conversation,
+    stored_messages,
+    stored_sessions,
+)
+from tests.terminal.pty_session import at_terminal, slow_model_flags, unwrapped
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -23,7 +30,7 @@ def test_each_turn_shows_the_answer_and_a_receipt(home: Path) -> None:
             assert answer == words
             assert receipts(receipt)[0]["owner"] == "session hello-there"
         assert person.leaves() == 0
-    assert said(home, "hello-there") == [
+    assert stored_messages(home, "hello-there") == [
         "user: hello there",
         "assistant: hello there",
         "user: and again",
@@ -50,7 +57,7 @@ def test_the_last_line_says_how_to_come_back_and_works_as_it_stands(home: Path) 
         person.is_asked()
         assert "session it's mine" in unwrapped(person.says("again"))
         assert person.leaves() == 0
-    assert len(said(home, "it's mine")) == 4
+    assert len(stored_messages(home, "it's mine")) == 4
 
 
 def test_the_way_back_names_the_settings_that_know_the_store(tmp_path: Path) -> None:
@@ -80,7 +87,7 @@ def test_files_of_the_command_line_go_with_the_first_message(tmp_path: Path, hom
         person.says("what is this?")
         person.says("thanks")
         assert person.leaves() == 0
-    items, _ = kept(home, "mine")
+    items, _ = stored_conversation(home, "mine")
     assert [len(item["content"]) for item in items if item["role"] == "user"] == [2, 1]
 
 
@@ -92,11 +99,11 @@ def test_a_terminal_of_any_width_will_do(columns: int, home: Path) -> None:
         assert words in " ".join(person.says(words).split())  # whole words, in as many rows as they take
         assert "/retry" in person.says("/help")
         assert person.leaves() == 0
-    assert said(home, "mine") == [f"user: {words}", f"assistant: {words}"]
+    assert stored_messages(home, "mine") == [f"user: {words}", f"assistant: {words}"]
 
 
 def test_a_terminal_without_a_cursor_gets_plain_lines(home: Path) -> None:
-    with at_terminal("chat", *slowly({"text": "fine"}), "-n", "mine", term="dumb") as person:
+    with at_terminal("chat", *slow_model_flags({"text": "fine"}), "-n", "mine", term="dumb") as person:
         person.is_asked()
         person.types("hello\r")
         person.sees("two")
@@ -109,7 +116,7 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(home: Path) -> None:
         assert "fine" in person.says("again")
         assert person.leaves() == 0
         assert "\x1b" not in person.child.before
-    assert len(said(home, "mine")) == 4
+    assert len(stored_messages(home, "mine")) == 4
 
 
 def test_without_a_terminal_on_stderr_nothing_is_drawn_into_the_file(home: Path) -> None:
@@ -163,7 +170,7 @@ def test_an_unknown_command_is_never_sent(home: Path) -> None:
         assert "unknown command '/xyzzy'; nothing was sent" in person.says("")
         person.says("hello")
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
 def test_two_slashes_say_one(home: Path) -> None:
@@ -171,7 +178,7 @@ def test_two_slashes_say_one(home: Path) -> None:
         person.is_asked()
         assert "\n/x y\n" in person.says("//x y")
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: /x y", "assistant: /x y"]
+    assert stored_messages(home, "mine") == ["user: /x y", "assistant: /x y"]
 
 
 def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
@@ -189,11 +196,11 @@ def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
         assert first[:10] in person.says("/inspect")
         assert "no session 'nope'\n  try: /resume lists the recent conversations\n" in person.says("/inspect nope")
         assert person.leaves() == 0
-    assert len(said(home, "mine")) == 2
+    assert len(stored_messages(home, "mine")) == 2
 
 
 def test_model_shows_and_changes_who_answers(home: Path) -> None:
-    _, other = scripted({"text": "I am the other one."})
+    _, other = scripted_flags({"text": "I am the other one."})
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         assert "model scripted/echo" in person.says("/model")
@@ -202,7 +209,7 @@ def test_model_shows_and_changes_who_answers(home: Path) -> None:
         assert other in person.says(f"/model {other}").replace("\n", "")
         assert "I am the other one." in person.says("hello")
         assert person.leaves() == 0
-    _, links = kept(home, "mine")
+    _, links = stored_conversation(home, "mine")
     assert [link.model for link in links] == [other]
 
 
@@ -223,7 +230,7 @@ def test_retry_asks_the_same_again_and_undo_takes_it_back(home: Path) -> None:
         assert "\ntwo\n" in person.says("/retry")
         assert 'undid "two"' in person.says("/undo")
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
 
 
 def test_retry_of_nothing_is_told_without_a_receipt() -> None:
@@ -250,7 +257,7 @@ def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> Non
         assert "redid" in person.says("/redo")
         person.says("three")
         assert person.leaves() == 0
-    assert said(home, "mine") == [
+    assert stored_messages(home, "mine") == [
         f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")
     ]
 
@@ -267,8 +274,8 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
         assert "takes a turn number" in person.says("/rewind x")
         assert person.leaves() == 0
         assert person.shown.rpartition("continue: ")[2].strip() == "convo chat --from mine-2"
-    assert said(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
-    assert len(said(home, "mine")) == 4
+    assert stored_messages(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
+    assert len(stored_messages(home, "mine")) == 4
 
 
 def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
@@ -280,9 +287,9 @@ def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
         assert "continuing mine-3, 2 items; mine-2 is unchanged" in person.says("/fork 1")
         assert "conversation-3.json" in person.says("three").replace("\n  ", "")
         assert person.leaves() == 0
-    assert said(home, "mine-3") == ["user: one", "assistant: one", "user: three", "assistant: three"]
+    assert stored_messages(home, "mine-3") == ["user: one", "assistant: one", "user: three", "assistant: three"]
     assert [len(json.loads(place.read_text())) for place in sorted(Path().glob("*.json"))] == [4, 4, 4]
-    assert len({session.handle for session in sessions(home)}) == 3
+    assert len({session.handle for session in stored_sessions(home)}) == 3
 
 
 def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path) -> None:
@@ -295,7 +302,7 @@ def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path)
         assert person.says("").splitlines()[-3] == "hello, you"
         assert person.says("/edit goodbye").splitlines()[-3] == "goodbye"
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: goodbye", "assistant: goodbye"]
+    assert stored_messages(home, "mine") == ["user: goodbye", "assistant: goodbye"]
 
 
 def test_a_message_that_is_not_changed_stays(home: Path) -> None:
@@ -307,7 +314,7 @@ def test_a_message_that_is_not_changed_stays(home: Path) -> None:
         person.presses("c")
         assert "nothing was changed" in person.is_asked()
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
 @pytest.mark.parametrize("keys", [["/edit\r"], ["\x1b", "\x1b"]])
@@ -323,7 +330,7 @@ def test_ctrl_d_at_the_prompt_that_changes_a_message_does_not_leave_the_chat(key
         assert "nothing was changed" in person.is_asked()
         assert person.says("still here").splitlines()[-3] == "still here"
         assert person.leaves() == 0
-    assert said(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
+    assert stored_messages(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
 
 
 def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, receipts, said
-from tests.cli.held import held, talks
-from tests.loopback import Loopback, answers
-from tests.running import Convo
-from tests.terminal.terminal import at_terminal, unwrapped
+from tests.cli.chat_commands import ECHO, receipts, stored_messages
+from tests.cli.stored_chats import chat_of, write_chats
+from tests.command_runner import Convo
+from tests.loopback_server import LoopbackServer, error_response
+from tests.terminal.pty_session import at_terminal, unwrapped
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.needs("terminal")
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
-def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: Loopback, home: Path) -> None:
+def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: LoopbackServer, home: Path) -> None:
     loopback.replies({"text": "Fine now."})
     refusal = {"message": "Not like this.", "type": "invalid_request_error", "param": None, "code": "odd"}
-    loopback.arm(answers(400, refusal))
+    loopback.arm(error_response(400, refusal))
     with at_terminal("chat", "-n", "mine", env=loopback.environ) as person:
         person.is_asked()
         shown = person.says("hello")
@@ -31,7 +31,7 @@ def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: Loopback
         assert len(receipts(shown)) == 1
         assert person.leaves() == 0
     assert loopback.bodies[0] == loopback.bodies[1]
-    assert said(home, "mine") == ["user: hello", "assistant: Fine now."]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: Fine now."]
 
 
 def test_a_server_that_is_down_costs_nothing_but_the_answer(home: Path) -> None:
@@ -45,12 +45,12 @@ def test_a_server_that_is_down_costs_nothing_but_the_answer(home: Path) -> None:
         person.says("/model scripted/echo")
         assert "\nhello\n" in person.says("/retry")
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
-def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: Loopback, home: Path) -> None:
+def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: LoopbackServer, home: Path) -> None:
     loopback.replies({"text": "Here I am."})
-    loopback.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
+    loopback.arm(error_response(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     with at_terminal("chat", "-n", "mine", env=loopback.environ) as person:
         person.is_asked()
         person.types("hello\r")
@@ -61,7 +61,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: Loopback, home
         assert "\n\n" not in shown
         assert "\nHere I am.\n" in person.says("/retry")
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: hello", "assistant: Here I am."]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: Here I am."]
 
 
 # -- somebody else ---------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: Loopback, home
 
 @pytest.mark.parametrize("yes", [True, False])
 def test_a_session_that_is_open_elsewhere_is_offered_as_a_fork(yes: bool, home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine") as first:
         first.is_asked()
         with at_terminal("chat", "--from", "mine") as second:
@@ -85,13 +85,13 @@ def test_a_session_that_is_open_elsewhere_is_offered_as_a_fork(yes: bool, home: 
                 assert "try: convo chat --fork mine" in second.shown
         first.says("go on")
         assert first.leaves() == 0
-    assert said(home, "mine") == ["user: one", "assistant: one", "user: go on", "assistant: go on"]
+    assert stored_messages(home, "mine") == ["user: one", "assistant: one", "user: go on", "assistant: go on"]
     if yes:
-        assert said(home, "mine-2")[2:] == ["user: mine too", "assistant: mine too"]
+        assert stored_messages(home, "mine-2")[2:] == ["user: mine too", "assistant: mine too"]
 
 
 def test_ctrl_c_at_the_offer_changes_nothing(home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine") as first:
         first.is_asked()
         with at_terminal("chat", "--from", "mine") as second:
@@ -101,7 +101,7 @@ def test_ctrl_c_at_the_offer_changes_nothing(home: Path) -> None:
 
 
 def test_a_script_is_told_and_not_asked(home: Path, convo: Convo) -> None:
-    held(home, talks("mine", Strategy.CONVERSATION, "one"))
+    write_chats(home, chat_of("mine", Strategy.CONVERSATION, "one"))
     with at_terminal("chat", "--from", "mine") as first:
         first.is_asked()
         got = convo("chat", "--from", "mine", "two")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import ECHO, receipts, said, scripted
-from tests.terminal.terminal import at_terminal, slowly, unwrapped
+from tests.cli.chat_commands import ECHO, receipts, scripted_flags, stored_messages
+from tests.terminal.pty_session import at_terminal, slow_model_flags, unwrapped
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("terminal")
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
-    with at_terminal("chat", *slowly({"text": "fine"}), "-n", "mine") as person:
+    with at_terminal("chat", *slow_model_flags({"text": "fine"}), "-n", "mine") as person:
         person.is_asked()
         person.types("count\r")
         person.sees("two")
@@ -27,7 +27,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
         assert "2 unconfirmed" in person.says("/status")
         assert "\nfine\n" in person.says("go on")
         assert person.leaves() == 0
-    before, partial, *after = said(home, "mine")
+    before, partial, *after = stored_messages(home, "mine")
     assert before == "user: count"
     assert partial.startswith("assistant: one two")
     assert partial.endswith("…")
@@ -81,7 +81,7 @@ def test_ctrl_c_throws_away_what_was_typed(home: Path) -> None:
         assert "Ctrl-C again" not in person.is_asked()
         assert "\nhello\n" in person.says("hello")
         assert person.leaves() == 0
-    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+    assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
 def test_being_told_to_end_at_the_prompt_gives_the_terminal_back() -> None:
@@ -93,12 +93,12 @@ def test_being_told_to_end_at_the_prompt_gives_the_terminal_back() -> None:
 
 
 def test_a_terminal_that_goes_away_leaves_the_partial_answer(home: Path) -> None:
-    with at_terminal("chat", *slowly(), "-n", "mine") as person:
+    with at_terminal("chat", *slow_model_flags(), "-n", "mine") as person:
         person.is_asked()
         person.types("count\r")
         person.sees("two")
         person.child.close()
-    assert said(home, "mine")[1].startswith("assistant: one two")
+    assert stored_messages(home, "mine")[1].startswith("assistant: one two")
 
 
 # -- pasting, and what is no text ------------------------------------------------------------------
@@ -114,11 +114,11 @@ def test_a_paste_with_line_breaks_is_one_message(home: Path) -> None:
         person.sees("three")
         assert MEANT in person.says("")
         assert person.leaves() == 0
-    assert said(home, "mine") == [f"user: {MEANT}", f"assistant: {MEANT}"]
+    assert stored_messages(home, "mine") == [f"user: {MEANT}", f"assistant: {MEANT}"]
 
 
 def test_a_paste_while_an_answer_comes_waits_for_enter(home: Path) -> None:
-    model = scripted({"text": "one two three four five six"}, {"text": "fine"}, chunk=4, delay_s=0.2)
+    model = scripted_flags({"text": "one two three four five six"}, {"text": "fine"}, chunk=4, delay_s=0.2)
     with at_terminal("chat", *model, "-n", "mine") as person:
         person.is_asked()
         person.types("count\r")
@@ -128,7 +128,7 @@ def test_a_paste_while_an_answer_comes_waits_for_enter(home: Path) -> None:
         person.sees("line two")
         assert "\nfine\n" in person.says("")
         assert person.leaves() == 0
-    assert said(home, "mine")[2:] == ["user: line one\nline two", "assistant: fine"]
+    assert stored_messages(home, "mine")[2:] == ["user: line one\nline two", "assistant: fine"]
 
 
 def test_bytes_that_are_no_text_are_replaced(home: Path) -> None:
@@ -137,7 +137,7 @@ def test_bytes_that_are_no_text_are_replaced(home: Path) -> None:
         os.write(person.child.child_fd, b"caf\xe9 noir\r")
         assert "caf\ufffd noir" in person.is_asked()
         assert person.leaves() == 0
-    assert said(home, "mine")[0] == "user: caf\ufffd noir"
+    assert stored_messages(home, "mine")[0] == "user: caf\ufffd noir"
 
 
 # -- history ---------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_what_was_typed_is_remembered_for_this_user_alone(home: Path) -> None:
         person.sees("remember me")
         person.says("")
         person.leaves()
-    assert said(home, "next")[0] == "user: remember me"
+    assert stored_messages(home, "next")[0] == "user: remember me"
 
 
 def test_a_history_that_cannot_be_kept_costs_nothing_else(home: Path) -> None:
@@ -167,4 +167,4 @@ def test_a_history_that_cannot_be_kept_costs_nothing_else(home: Path) -> None:
         person.says("one")
         assert "\ntwo\n" in person.says("two")
         assert person.leaves() == 0
-    assert len(said(home, "mine")) == 4
+    assert len(stored_messages(home, "mine")) == 4

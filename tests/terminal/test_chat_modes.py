@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, kept, said
-from tests.cli.held import held, talks
-from tests.terminal.glass import watched_glass
-from tests.terminal.terminal import at_terminal
+from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages
+from tests.cli.stored_chats import chat_of, write_chats
+from tests.terminal.pty_session import at_terminal
+from tests.terminal.screen import open_screen
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -18,24 +18,24 @@ pytestmark = pytest.mark.needs("terminal")
 def test_vi_keys_come_by_a_setting(home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "config.toml").write_text('editing = "vi"\n')
-    with watched_glass("chat", *ECHO, "-n", "mine") as glass:
-        glass.rests()
-        glass.types("helx there")
-        glass.shows("> helx there")
-        glass.types("\x1b")
-        glass.until(lambda: glass.screen.cursor.x == 11)  # normal mode stands on the last character
-        glass.types("0fxslo\x1b")
-        glass.until(lambda: glass.screen.cursor.x == 6)
-        glass.types("\r")
-        glass.rests("session mine · scripted/echo · 4 tokens")
-        glass.types("\x1b")
-        glass.types("\x1b")
-        glass.shows("edit> hello there")
-    assert said(home, "mine")[0] == "user: hello there"
+    with open_screen("chat", *ECHO, "-n", "mine") as screen:
+        screen.shows_prompt()
+        screen.types("helx there")
+        screen.shows("> helx there")
+        screen.types("\x1b")
+        screen.until(lambda: screen.screen.cursor.x == 11)  # normal mode stands on the last character
+        screen.types("0fxslo\x1b")
+        screen.until(lambda: screen.screen.cursor.x == 6)
+        screen.types("\r")
+        screen.shows_prompt("session mine · scripted/echo · 4 tokens")
+        screen.types("\x1b")
+        screen.types("\x1b")
+        screen.shows("edit> hello there")
+    assert stored_messages(home, "mine")[0] == "user: hello there"
 
 
 def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine", env={"CONVO_EDITING": "plain", "NO_COLOR": "1"}, term="xterm") as person:
         person.sees("  one\r\n> ")
         person.types("two\r")
@@ -49,15 +49,15 @@ def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Pa
 
 
 def test_without_colours_none_is_written(home: Path) -> None:
-    held(home, talks("mine", Strategy.SESSION, "one"))
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     shown = {}
     for colours in ("", "1"):
-        with watched_glass("chat", "--from", "mine", env={"NO_COLOR": colours}) as glass:
-            glass.rests("/help")
-            before = glass.raw
-            glass.types("/\t")
-            glass.shows("/status")
-            shown[colours] = before, glass.raw.removeprefix(before)
+        with open_screen("chat", "--from", "mine", env={"NO_COLOR": colours}) as screen:
+            screen.shows_prompt("/help")
+            before = screen.raw
+            screen.types("/\t")
+            screen.shows("/status")
+            shown[colours] = before, screen.raw.removeprefix(before)
     coloured = re.compile(r"\x1b\[(?:[\d;]*;)?(?:3|4|9|10)[0-8][\d;]*m")
     assert "\x1b[2m> one" in shown[""][0]
     assert not re.search(r"\x1b\[[1-9][\d;]*m", shown["1"][0])
@@ -66,24 +66,24 @@ def test_without_colours_none_is_written(home: Path) -> None:
 
 @pytest.mark.parametrize("term", ["screen.xterm-256color", "linux", "vt100", "of-tomorrow"])
 def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: str, home: Path) -> None:
-    with watched_glass("chat", *ECHO, columns=40, env={"TERM": term}) as glass:
-        glass.rests("/help")
-        glass.types("**bold** [a link](https://x.y)\r")
-        glass.rests("bold a link (https://x.y)")
-        glass.types("/exit\r")
-        assert glass.ends() == 0
-        assert "\x1b]" not in glass.raw
-        assert not re.search(r"\x1b\[\?(?!(?:1|7|12|25|2004)[lh])", glass.raw)
+    with open_screen("chat", *ECHO, columns=40, env={"TERM": term}) as screen:
+        screen.shows_prompt("/help")
+        screen.types("**bold** [a link](https://x.y)\r")
+        screen.shows_prompt("bold a link (https://x.y)")
+        screen.types("/exit\r")
+        assert screen.ends() == 0
+        assert "\x1b]" not in screen.raw
+        assert not re.search(r"\x1b\[\?(?!(?:1|7|12|25|2004)[lh])", screen.raw)
 
 
 def test_two_terminals_share_what_was_typed(home: Path) -> None:
-    with watched_glass("chat", *ECHO, "-n", "a") as first, watched_glass("chat", *ECHO, "-n", "b") as second:
-        for glass, words in ((first, "from the first"), (second, "from the second")):
-            glass.rests("/help")
-            glass.types(f"{words}\r")
-            glass.rests(" output · ")
+    with open_screen("chat", *ECHO, "-n", "a") as first, open_screen("chat", *ECHO, "-n", "b") as second:
+        for screen, words in ((first, "from the first"), (second, "from the second")):
+            screen.shows_prompt("/help")
+            screen.types(f"{words}\r")
+            screen.shows_prompt(" output · ")
         first.types("once more\r")
-        first.rests("once more once more")
+        first.shows_prompt("once more once more")
         first.types("\x1b[A\x1b[A")
         first.shows("> from the second")
     typed = [line[1:] for line in (home / "state" / "prompts").read_text().splitlines() if line.startswith("+")]
@@ -103,7 +103,7 @@ def test_what_is_pasted_neither_runs_nor_attaches_anything(tmp_path: Path, home:
         person.says("and @secret.txt")
         assert person.leaves() == 0
     assert not (tmp_path / "made.txt").exists()
-    items, _ = kept(home, "mine")
+    items, _ = stored_conversation(home, "mine")
     assert [len(item["content"]) for item in items if item["role"] == "user"] == [1, 2]
 
 
@@ -119,7 +119,7 @@ def test_a_conversation_that_was_left_is_free_for_another_terminal(home: Path) -
             assert second.leaves() == 0
         assert "continuing mine, 2 items; other is saved" in first.says("/resume mine")
         assert first.leaves() == 0
-    assert said(home, "other") == ["user: two", "assistant: two"]
+    assert stored_messages(home, "other") == ["user: two", "assistant: two"]
 
 
 def test_instructions_go_with_the_next_message_and_stay_when_the_model_changes(home: Path) -> None:
@@ -132,7 +132,7 @@ def test_instructions_go_with_the_next_message_and_stay_when_the_model_changes(h
         shown = person.says("/next two")
         assert '"instructions"' not in shown
         assert person.leaves() == 0
-    _, (link,) = kept(home, "mine")
+    _, (link,) = stored_conversation(home, "mine")
     assert link.parameters["instructions"] == "Be brief."
 
 

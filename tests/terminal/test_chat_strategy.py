@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
-from tests.cli.chatting import ECHO, kept, said, sessions
-from tests.terminal.terminal import at_terminal
+from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages, stored_sessions
+from tests.terminal.pty_session import at_terminal
 
 
 @pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
@@ -22,9 +22,12 @@ def test_a_chat_goes_on_with_another_owner(
         assert "\nthree\n" in person.says("three")
         assert person.leaves() == 0
     whole = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert (said(home, "mine-2"), said(home, "mine")) == (whole, whole[:2])
-    assert {one.name: one.strategy for one in sessions(home)} == {"mine": Strategy.SESSION, "mine-2": Strategy(to)}
-    assert len(kept(home, "mine-2")[1]) == 2
+    assert (stored_messages(home, "mine-2"), stored_messages(home, "mine")) == (whole, whole[:2])
+    assert {one.name: one.strategy for one in stored_sessions(home)} == {
+        "mine": Strategy.SESSION,
+        "mine-2": Strategy(to),
+    }
+    assert len(stored_conversation(home, "mine-2")[1]) == 2
 
 
 def test_no_owner_and_an_owner_that_is_none_change_nothing(home: Path) -> None:
@@ -36,4 +39,4 @@ def test_no_owner_and_an_owner_that_is_none_change_nothing(home: Path) -> None:
         assert "already" in person.says("/owner session")
         assert "the local store (--session)" in person.says("/owner")
         assert person.leaves() == 0
-    assert [one.name for one in sessions(home)] == ["mine"]
+    assert [one.name for one in stored_sessions(home)] == ["mine"]

@@ -16,7 +16,7 @@ from convo.terminal.prompt import (
     suggest_files,
 )
 from convo.terminal.slash_commands import get_argument_kind
-from tests.cli.held import DATABASE, held, talks
+from tests.cli.stored_chats import DATABASE, chat_of, write_chats
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ async def test_handles_owners_and_models_are_the_ones_that_are_known_here(home: 
 async def held_here(home: Path) -> None:
     import asyncio
 
-    await asyncio.to_thread(held, home, talks("my-talk", Strategy.SESSION, "one"))
+    await asyncio.to_thread(write_chats, home, chat_of("my-talk", Strategy.SESSION, "one"))

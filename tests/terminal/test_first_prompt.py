@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_app import HEAVY
-from tests.terminal.terminal import PROMPT, TIMEOUT_S
+from tests.terminal.pty_session import PROMPT, TIMEOUT_S
 
 pytestmark = pytest.mark.needs("terminal")
 

@@ -8,7 +8,14 @@ from convo.history.tree import Path
 from convo.inspect.view import ConversationView
 from convo.terminal.inspect_view import render_conversation, render_path_items
 from convo.terminal.terminal import DisplayOptions, text_width
-from tests.inspect.built import BEGUN, ROOT, Talk, chain, places_of, said
+from tests.inspect.conversation_builder import (
+    ROOT,
+    START_TIME,
+    ConversationBuilder,
+    alternating_messages,
+    build_chain,
+    path_index_of,
+)
 
 
 def session(known: ConversationView, **fields: object) -> Session:
@@ -19,8 +26,8 @@ def session(known: ConversationView, **fields: object) -> Session:
         model="local/demo",
         head=known.path.head,
         confirmed_head=known.confirmed_head,
-        created_at=BEGUN,
-        used_at=BEGUN,
+        created_at=START_TIME,
+        used_at=START_TIME,
     )
     return replace(made, **fields)  # type: ignore[arg-type]  # whatever a test is about
 
@@ -53,7 +60,7 @@ response  owner  input  cached  ~sent  context
 
 
 def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:
-    known = chain(2).known("resp_2")
+    known = build_chain(2).view("resp_2")
     path = known.path.append([user_message("and then?")])
     known = replace(known, path=path, handle="monads", session=session(known, handle="resp_2", head=path.head))
     assert render_conversation(known, DisplayOptions(80)) == SCREEN
@@ -61,14 +68,14 @@ def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> No
 
 
 def test_a_response_offers_to_go_on_from_it_only_where_it_is_kept() -> None:
-    talk = chain(1)
-    assert "continue " in render_conversation(talk.known("resp_1"), DisplayOptions())
+    talk = build_chain(1)
+    assert "continue " in render_conversation(talk.view("resp_1"), DisplayOptions())
     talk.links[0] = replace(talk.links[0], is_stored=False)
-    assert "continue " not in render_conversation(talk.known("resp_1"), DisplayOptions())
+    assert "continue " not in render_conversation(talk.view("resp_1"), DisplayOptions())
 
 
 def test_many_waiting_items_are_counted() -> None:
-    known = chain(1).known("resp_1")
+    known = build_chain(1).view("resp_1")
     path = known.path.append([user_message(f"more {number}") for number in range(1, 6)])
     shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
     assert "5 items\n               user: more 1\n" in shown
@@ -77,12 +84,12 @@ def test_many_waiting_items_are_counted() -> None:
 
 
 def test_a_confirmed_session_says_that_nothing_waits() -> None:
-    known = chain(1).known("resp_1")
+    known = build_chain(1).view("resp_1")
     assert "unconfirmed  none" in render_conversation(replace(known, session=session(known)), DisplayOptions())
 
 
 def test_what_an_endpoint_cannot_tell_is_said() -> None:
-    known = chain(1).known(
+    known = build_chain(1).view(
         "resp_1", has_all_forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1")
     )
     shown = render_conversation(known, DisplayOptions())
@@ -103,8 +110,8 @@ ITEMS = """\
 
 
 def test_where_no_links_are_known_the_items_are_listed() -> None:
-    path = Path(ROOT).append(said("what is a monad?", "a box"))
-    known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), places_of([path]))
+    path = Path(ROOT).append(alternating_messages("what is a monad?", "a box"))
+    known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), path_index_of([path]))
     assert render_conversation(known, DisplayOptions(80)) == ITEMS
 
 
@@ -132,19 +139,19 @@ def test_items_are_shown_whole_with_kind_role_and_id() -> None:
         {"type": "strange_kind", "payload": [1, 2]},
     ]
     path = Path(ROOT).append(items)
-    known = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), places_of([path]))
+    known = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), path_index_of([path]))
     assert render_path_items(known, DisplayOptions()) == TRANSCRIPT
 
 
 def test_nothing_that_was_said_can_reach_the_terminal_as_a_command() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("resp_1", "\x1b[2J clear", "\x9b31m and red")
-    known = talk.known("resp_1", handle="a\x07b", notes=("n\x1b",))
+    known = talk.view("resp_1", handle="a\x07b", notes=("n\x1b",))
     assert "\x1b" not in render_conversation(known, DisplayOptions())
     assert "\x9b" not in render_path_items(known, DisplayOptions())
 
 
 def test_an_empty_conversation_has_a_screen() -> None:
-    known = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), places_of([]))
+    known = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), path_index_of([]))
     assert "head      0 items" in render_conversation(known, DisplayOptions())
     assert render_path_items(known, DisplayOptions()) == ""

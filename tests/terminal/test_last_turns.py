@@ -9,7 +9,7 @@ import pytest
 from convo.history.items import Item, assistant_message, user_message
 from convo.terminal.repl import MAX_PREVIEW_LINES
 from convo.terminal.terminal import text_width
-from tests.cli.chatting import ECHO
+from tests.cli.chat_commands import ECHO
 from tests.terminal.plain_repl import run_repl
 
 pytestmark = pytest.mark.needs("posix")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.loopback import Loopback
-from tests.terminal.terminal import at_terminal
+from tests.loopback_server import LoopbackServer
+from tests.terminal.pty_session import at_terminal
 
 pytestmark = [pytest.mark.needs("terminal"), pytest.mark.needs("linux")]
 
@@ -18,7 +18,7 @@ def resident_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-def test_an_idle_chat_with_a_remote_model_takes_less_than_ninety_megabytes(loopback: Loopback) -> None:
+def test_an_idle_chat_with_a_remote_model_takes_less_than_ninety_megabytes(loopback: LoopbackServer) -> None:
     loopback.replies({"text": "# Hello\n\n```python\nprint('hello')\n```\n\nWhat else?"})
     cold = {**loopback.environ, "PYTHONHASHSEED": "0"}  # an interpreter of its own, and no fork of a warm one
     with at_terminal("chat", "-n", "mine", env=cold) as person:

@@ -3,10 +3,10 @@
 from convo.terminal.settings_views import known_models_to_json, render_known_models
 from convo.terminal.terminal import DisplayOptions
 from convo.usage.models import SETTINGS_SOURCE, load_model_windows, load_prices
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 
-NOTHING = settings()
-OWN = settings(
+NOTHING = make_settings()
+OWN = make_settings(
     user="""
     [prices]
     "groq/fast" = { input = 1, cached = 0.5, output = 2 }

@@ -6,7 +6,7 @@ from convo.config.sections import Provider
 from convo.errors import KeyRefused, ModelMissing, Unreachable
 from convo.terminal.settings_views import BuiltInModel, ProviderStatus, render_models
 from convo.terminal.terminal import DisplayOptions, text_width
-from tests.config.given import settings
+from tests.config.settings_inputs import make_settings
 
 GROQ = Provider("groq", "chat", base_url="https://api.groq.example/openai/v1", key_env="GROQ_API_KEY")
 ENTRIES = [
@@ -37,17 +37,17 @@ ollama/b"""
 
 
 def test_a_pipe_gets_every_column_and_every_name_that_a_server_gave() -> None:
-    assert render_models(settings(), MISSING, ENTRIES, DisplayOptions()) == SCREEN
+    assert render_models(make_settings(), MISSING, ENTRIES, DisplayOptions()) == SCREEN
 
 
 def test_the_settings_files_that_said_something_are_named_the_stronger_first() -> None:
-    said = settings(project='model = "local"', user='[aliases]\nfast = "local"')
+    said = make_settings(project='model = "local"', user='[aliases]\nfast = "local"')
     shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in shown
 
 
 def test_an_alias_that_leads_to_no_model_says_why() -> None:
-    said = settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
+    said = make_settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
     shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in shown
     assert (
@@ -56,23 +56,23 @@ def test_an_alias_that_leads_to_no_model_says_why() -> None:
 
 
 def test_a_narrow_terminal_gets_no_line_that_is_longer_than_it_is_wide() -> None:
-    shown = render_models(settings(), MISSING, ENTRIES, DisplayOptions(60)).splitlines()
+    shown = render_models(make_settings(), MISSING, ENTRIES, DisplayOptions(60)).splitlines()
     assert all(text_width(line) <= 60 for line in shown)
     assert "endpoint" not in "".join(shown)
     assert shown[-2:] == ["ollama/a:1b", "ollama/b"]
 
 
 def test_a_list_for_which_nobody_was_asked_ends_with_the_table() -> None:
-    assert render_models(settings(), MISSING, ENTRIES[:2], DisplayOptions()).endswith("none needed           -")
+    assert render_models(make_settings(), MISSING, ENTRIES[:2], DisplayOptions()).endswith("none needed           -")
 
 
 def test_a_name_that_a_terminal_would_obey_is_spelled_out() -> None:
     hostile = ProviderStatus(GROQ, "set", "GROQ_API_KEY", models=["\x1b[2Jgone"])
-    assert render_models(settings(), MISSING, [hostile], DisplayOptions()).endswith("\n\ngroq/\\x1b[2Jgone")
+    assert render_models(make_settings(), MISSING, [hostile], DisplayOptions()).endswith("\n\ngroq/\\x1b[2Jgone")
 
 
 def test_weights_that_are_here_are_named_with_their_size() -> None:
     here = BuiltInModel("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
     assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in render_models(
-        settings(), here, ENTRIES, DisplayOptions()
+        make_settings(), here, ENTRIES, DisplayOptions()
     )

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from convo.terminal.answer import format_reasoning_line, reasoning_text
 from convo.terminal.terminal import DisplayOptions
-from tests.cli.chatting import scripted
-from tests.running import Convo
-from tests.terminal.terminal import at_terminal
+from tests.cli.chat_commands import scripted_flags
+from tests.command_runner import Convo
+from tests.terminal.pty_session import at_terminal
 
 THOUGHT = "The sky scatters blue light more than red. " * 4
 
@@ -29,12 +29,12 @@ def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
 
 
 def test_a_pipe_hears_nothing_of_a_thought(convo: Convo) -> None:
-    got = convo("chat", *scripted({"reasoning": "Hm.", "text": "Rain."}), "weather?")
+    got = convo("chat", *scripted_flags({"reasoning": "Hm.", "text": "Rain."}), "weather?")
     assert (got.out, "thought" in got.err) == ("Rain.\n", False)
 
 
 def test_in_a_chat_a_thought_stands_folded_before_the_answer_and_can_be_unfolded(home: Path) -> None:
-    with at_terminal("chat", *scripted({"reasoning": THOUGHT.strip(), "text": "Rain."}, {"text": "x"})) as person:
+    with at_terminal("chat", *scripted_flags({"reasoning": THOUGHT.strip(), "text": "Rain."}, {"text": "x"})) as person:
         person.is_asked()
         rows = person.says("weather?").split("\n")
         at = next(at for at, row in enumerate(rows) if row.startswith("reasoning: The sky"))

@@ -7,7 +7,7 @@ from convo.terminal.run_state_view import loss_lines, render_paused_state
 from convo.terminal.terminal import DisplayOptions, text_width
 from tests.runstate import snapshots
 
-STATE = snapshots.of("parallel_mixed_decided", "1.21")
+STATE = snapshots.newest_state("parallel_mixed_decided", "1.21")
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
@@ -30,7 +30,7 @@ def test_what_a_terminal_would_obey_is_spelled_out() -> None:
 
 
 def test_a_decision_stands_beside_its_call() -> None:
-    state = snapshots.of("single_approval", "1.21")
+    state = snapshots.newest_state("single_approval", "1.21")
     said = apply_verdict(state, state.pending, ApprovalVerdict(approve=False, always=True))
     assert "rejected always" in render_paused_state(said, "state.json", DisplayOptions()).splitlines()[-1]
     assert " -  " in render_paused_state(state, "state.json", DisplayOptions()).splitlines()[-1]
@@ -38,13 +38,15 @@ def test_a_decision_stands_beside_its_call() -> None:
 
 def test_owners_and_limits_are_named() -> None:
     assert "Conversations API (conv_" in render_paused_state(
-        snapshots.of("conversation_id", "1.13"), "x", DisplayOptions()
+        snapshots.newest_state("conversation_id", "1.13"), "x", DisplayOptions()
     )
     assert "Responses API (resp_" in render_paused_state(
-        snapshots.of("auto_previous_response_id", "1.21"), "x", DisplayOptions()
+        snapshots.newest_state("auto_previous_response_id", "1.21"), "x", DisplayOptions()
     )
-    assert ", no limit" in render_paused_state(snapshots.of("max_turns_none", "1.21"), "x", DisplayOptions())
-    assert "pending  none" in render_paused_state(snapshots.of("run_again_cancelled", "1.21"), "x", DisplayOptions())
+    assert ", no limit" in render_paused_state(snapshots.newest_state("max_turns_none", "1.21"), "x", DisplayOptions())
+    assert "pending  none" in render_paused_state(
+        snapshots.newest_state("run_again_cancelled", "1.21"), "x", DisplayOptions()
+    )
 
 
 def test_a_loss_is_one_line() -> None:

@@ -1,6 +1,6 @@
 """Every key and command of the prompt at three widths: the screens are the ones that are written down.
 
-`python -m tests.terminal.walk` writes them anew; read what changed before it is committed.
+`python -m tests.terminal.chat_screens` writes them anew; read what changed before it is committed.
 """
 
 from pathlib import Path
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from convo.terminal.slash_commands import SLASH_COMMANDS
-from tests.terminal.walk import STEPS, WIDTHS, place, recorded
+from tests.terminal.chat_screens import STEPS, WIDTHS, record_screens, screens_file
 
 pytestmark = pytest.mark.needs("terminal")
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_every_key_and_command_leaves_the_screen_that_is_written_down(columns: int, tmp_path: Path) -> None:
-    assert recorded(columns, tmp_path) == place(columns).read_text(encoding="utf-8")
+    assert record_screens(columns, tmp_path) == screens_file(columns).read_text(encoding="utf-8")
 
 
 def test_the_walk_leaves_no_command_out() -> None:

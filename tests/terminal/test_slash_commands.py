@@ -13,8 +13,8 @@ from convo.terminal.slash_commands import (
     SLASH_COMMANDS,
     parse_slash_command,
 )
-from tests.cli.chatting import ECHO, said, scripted, sessions
-from tests.running import Got
+from tests.cli.chat_commands import ECHO, scripted_flags, stored_messages, stored_sessions
+from tests.command_runner import CommandResult
 from tests.terminal.plain_repl import run_repl
 
 
@@ -56,14 +56,14 @@ def test_what_is_no_command_is_an_error_with_a_suggestion(line: str, hint: str) 
 def test_a_message_that_begins_with_a_slash_is_typed_with_two(home: Path) -> None:
     messages = {"hello": "hello", "a /b": "a /b", "//x": "/x", "  //x": "/x", "///x": "//x", "  two": "  two"}
     run_repl(*ECHO, "-n", "mine", lines=list(messages))
-    assert said(home, "mine")[::2] == [f"user: {message}" for message in messages.values()]
+    assert stored_messages(home, "mine")[::2] == [f"user: {message}" for message in messages.values()]
 
 
 @pytest.mark.needs("posix")
 def test_a_line_that_begins_with_one_slash_is_never_a_message(home: Path) -> None:
     got = run_repl(*ECHO, lines=["/", "/x", "  /x", "/x //y"])
     assert got.err.count("nothing was sent") == 4
-    assert sessions(home) == []
+    assert stored_sessions(home) == []
 
 
 def test_an_alias_stands_for_a_command_and_hides_none() -> None:
@@ -76,7 +76,7 @@ def test_an_alias_stands_for_a_command_and_hides_none() -> None:
 COPY_SEQUENCE = re.compile(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
 
 
-def copied_texts(got: Got) -> list[str]:
+def copied_texts(got: CommandResult) -> list[str]:
     """The texts that the terminal was told to copy."""
     return [base64.b64decode(text).decode() for text in COPY_SEQUENCE.findall(got.err)]
 
@@ -91,7 +91,7 @@ def no_clipboard_program(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_clipboard_program")
 def test_copy_code_copies_the_last_code_block_without_its_fence() -> None:
     answer = "So:\n```python\nprint(1)\n```\nor\n~~~\n```\nx\n~~~\n"
-    model = scripted({"text": answer.partition("or")[0]}, {"text": answer}, {"text": "no code"})
+    model = scripted_flags({"text": answer.partition("or")[0]}, {"text": answer}, {"text": "no code"})
     got = run_repl(*model, lines=["one", "/copy code", "two", "/copy code", "three", "/copy code"], terminal=True)
     assert copied_texts(got) == ["print(1)\n", "```\nx\n"]
     assert "the last answer has no code block\n  try: /copy copies all of it" in got.err
@@ -101,7 +101,7 @@ def test_copy_code_copies_the_last_code_block_without_its_fence() -> None:
 @pytest.mark.usefixtures("no_clipboard_program")
 def test_a_terminal_is_told_to_copy_no_more_than_it_accepts() -> None:
     longest = "x" * MAX_OSC52_BYTES
-    model = scripted({"text": "hé"}, {"text": longest}, {"text": f"{longest}x"}, chunk=len(longest))
+    model = scripted_flags({"text": "hé"}, {"text": longest}, {"text": f"{longest}x"}, chunk=len(longest))
     got = run_repl(*model, lines=["one", "/copy", "two", "/copy", "three", "/copy"], terminal=True)
     assert "\x1b]52;c;aMOp\x07" in got.err
     assert copied_texts(got) == ["hé", longest]

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.chatting import said
-from tests.running import ROOT
-from tests.terminal.glass import ROWS, Glass
-from tests.terminal.terminal import TIMEOUT_S, slowly
+from tests.cli.chat_commands import stored_messages
+from tests.command_runner import ROOT
+from tests.terminal.pty_session import TIMEOUT_S, slow_model_flags
+from tests.terminal.screen import ROWS, TerminalScreen
 
 COLUMNS = 40
 
@@ -33,7 +33,7 @@ PermitRootLogin yes
 
 
 @contextmanager
-def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[Glass]:
+def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[TerminalScreen]:
     """The screen of `command`, in a terminal of its own."""
     import pexpect
 
@@ -43,7 +43,7 @@ def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[Glass]:
     child = pexpect.spawn(command[0], command[1:], dimensions=(ROWS, columns), **more)
     child.delaybeforesend = None
     try:
-        yield Glass(child, columns)
+        yield TerminalScreen(child, columns)
     finally:
         child.close(force=True)
 
@@ -86,42 +86,42 @@ def ssh(tmp_path: Path) -> list[str]:
 
 @pytest.mark.needs("terminal", "ssh")
 def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home: Path) -> None:
-    model = slowly({"text": "日本語 and e\u0301"})
-    with looked_at([*ssh, chat(home, *model, "-n", "mine")]) as glass:
-        glass.rests("/help")
-        glass.types("\x1b[200~one\r\n/undo\x1b[201~")
-        glass.shows("> one")
-        glass.shows("  /undo")
-        glass.types("\r")
-        glass.shows("one two")
-        glass.types("\x1b")
-        glass.rests("stopped; the output so far is saved")
-        glass.clears()
-        glass.child.setwinsize(ROWS, 80)
-        glass.screen.resize(ROWS, 80)
-        glass.types("/copy\r")
-        glass.rests("(the terminal)")
-        assert "\x1b]52;c;b25lIHR3b" in glass.raw  # the clipboard is the one of whoever sits here
-        glass.types("and now?\r")
-        glass.rests(" output · ")
-        assert "\n日本語 and \u00e9\n" in glass.text()
-        assert re.search(r"output · .* s · resp_0{32} · ", glass.text())  # in one line, now that there is room
-        glass.types("/exit\r")
-        assert glass.ends() == 0
-    assert said(home, "mine")[0] == "user: one\n/undo"
+    model = slow_model_flags({"text": "日本語 and e\u0301"})
+    with looked_at([*ssh, chat(home, *model, "-n", "mine")]) as screen:
+        screen.shows_prompt("/help")
+        screen.types("\x1b[200~one\r\n/undo\x1b[201~")
+        screen.shows("> one")
+        screen.shows("  /undo")
+        screen.types("\r")
+        screen.shows("one two")
+        screen.types("\x1b")
+        screen.shows_prompt("stopped; the output so far is saved")
+        screen.clears()
+        screen.child.setwinsize(ROWS, 80)
+        screen.screen.resize(ROWS, 80)
+        screen.types("/copy\r")
+        screen.shows_prompt("(the terminal)")
+        assert "\x1b]52;c;b25lIHR3b" in screen.raw  # the clipboard is the one of whoever sits here
+        screen.types("and now?\r")
+        screen.shows_prompt(" output · ")
+        assert "\n日本語 and \u00e9\n" in screen.text()
+        assert re.search(r"output · .* s · resp_0{32} · ", screen.text())  # in one line, now that there is room
+        screen.types("/exit\r")
+        assert screen.ends() == 0
+    assert stored_messages(home, "mine")[0] == "user: one\n/undo"
 
 
 @pytest.mark.needs("terminal", "ssh")
 def test_a_connection_that_breaks_keeps_what_came_of_the_answer(ssh: list[str], home: Path) -> None:
-    with looked_at([*ssh, chat(home, *slowly(), "-n", "mine")]) as glass:
-        glass.rests("/help")
-        glass.types("count\r")
-        glass.shows("one two")
+    with looked_at([*ssh, chat(home, *slow_model_flags(), "-n", "mine")]) as screen:
+        screen.shows_prompt("/help")
+        screen.types("count\r")
+        screen.shows("one two")
         there = os.pidfd_open(int(Path("pid").read_text()))
     assert select([there], [], [], TIMEOUT_S)[0]
-    with looked_at([*ssh, chat(home, "--from", "mine")]) as glass:
-        glass.rests("> count")
-    assert said(home, "mine")[1].startswith("assistant: one two")
+    with looked_at([*ssh, chat(home, "--from", "mine")]) as screen:
+        screen.shows_prompt("> count")
+    assert stored_messages(home, "mine")[1].startswith("assistant: one two")
 
 
 @pytest.fixture
@@ -138,26 +138,26 @@ TMUX = "set -g status off\nset -s set-clipboard on\n"
 
 @pytest.mark.needs("terminal", "tmux")
 def test_in_tmux_a_chat_is_edited_stopped_copied_and_come_back_to(tmux: list[str], home: Path) -> None:
-    model = slowly({"text": "日本語 and e\u0301"}, {"text": "[x](https://x.y)"})
-    with looked_at([*tmux, "new-session", chat(home, *model, "-n", "mine")]) as glass:
-        glass.rests("/help")
-        glass.types("\x1b[200~one\r\n/undo\x1b[201~")
-        glass.shows("  /undo")
-        glass.types("\r")
-        glass.shows("one two")
-        glass.types("\x1b")
-        glass.rests("stopped; the output so far is saved")
-        glass.types("and now?\r")
-        glass.rests("日本語 and")
-        glass.types("/copy\r")
-        glass.rests("(the terminal, tmux)")
+    model = slow_model_flags({"text": "日本語 and e\u0301"}, {"text": "[x](https://x.y)"})
+    with looked_at([*tmux, "new-session", chat(home, *model, "-n", "mine")]) as screen:
+        screen.shows_prompt("/help")
+        screen.types("\x1b[200~one\r\n/undo\x1b[201~")
+        screen.shows("  /undo")
+        screen.types("\r")
+        screen.shows("one two")
+        screen.types("\x1b")
+        screen.shows_prompt("stopped; the output so far is saved")
+        screen.types("and now?\r")
+        screen.shows_prompt("日本語 and")
+        screen.types("/copy\r")
+        screen.shows_prompt("(the terminal, tmux)")
         assert subprocess.check_output([*tmux, "show-buffer"], encoding="utf-8") == "日本語 and e\u0301"
-        glass.types("\x02d")
-        assert glass.ends() == 0
-    with looked_at([*tmux, "attach"], columns=80) as glass:
-        glass.rests("日本語 and")
-        glass.types("a link\r")
-        glass.rests("(https://x.y)")
-        glass.types("/exit\r")
-        assert glass.ends() == 0
-    assert said(home, "mine")[0] == "user: one\n/undo"
+        screen.types("\x02d")
+        assert screen.ends() == 0
+    with looked_at([*tmux, "attach"], columns=80) as screen:
+        screen.shows_prompt("日本語 and")
+        screen.types("a link\r")
+        screen.shows_prompt("(https://x.y)")
+        screen.types("/exit\r")
+        assert screen.ends() == 0
+    assert stored_messages(home, "mine")[0] == "user: one\n/undo"

@@ -6,7 +6,7 @@ from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
 from convo.terminal.inspect_view import render_conversation, render_token_chart
 from convo.terminal.terminal import ASCII_BARS, DisplayOptions, text_width
-from tests.inspect.built import Talk
+from tests.inspect.conversation_builder import ConversationBuilder
 
 
 def used(tokens: int, cached: int = 0) -> dict[str, object]:
@@ -15,11 +15,11 @@ def used(tokens: int, cached: int = 0) -> dict[str, object]:
 
 def growing(**second: object) -> ConversationView:
     """A chain that grows and forks, its middle request mostly cached."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("resp_1", "What is a monad?", "A monoid.", usage=used(20))
     talk.turn("resp_2", "And in Haskell?", "A type class.", after="resp_1", usage=used(80, 40), **second)
     talk.turn("resp_3", "Again, and simply.", "A box.", after="resp_1", usage=used(160))
-    return talk.known("resp_3")
+    return talk.view("resp_3")
 
 
 LEGEND = "    █ sent · ▒ prepended by the server · ░ prepended, cached"
@@ -84,13 +84,13 @@ def test_the_owner_stands_in_every_line_where_links_of_several_owners_meet() -> 
 
 
 def test_nothing_is_drawn_where_no_endpoint_told_what_was_seen() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("resp_1", "hi", "hello", usage=None)
-    assert render_token_chart(talk.known("resp_1"), DisplayOptions(80)) == "no request reported its input tokens"
+    assert render_token_chart(talk.view("resp_1"), DisplayOptions(80)) == "no request reported its input tokens"
     assert (
-        render_token_chart(replace(talk.known("resp_1"), links=()), DisplayOptions(80))
+        render_token_chart(replace(talk.view("resp_1"), links=()), DisplayOptions(80))
         == "no request reported its input tokens"
     )
     talk.turn("resp_2", "and you?", "fine", after="resp_1", usage=None)
-    shown = render_conversation(talk.known("resp_2"), DisplayOptions(80))
-    assert shown == render_conversation(talk.known("resp_2"), DisplayOptions(80), with_chart=False)
+    shown = render_conversation(talk.view("resp_2"), DisplayOptions(80))
+    assert shown == render_conversation(talk.view("resp_2"), DisplayOptions(80), with_chart=False)

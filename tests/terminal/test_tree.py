@@ -9,12 +9,12 @@ import pytest
 from convo.history.records import Strategy
 from convo.terminal.inspect_view import fit_link_table
 from convo.terminal.terminal import DisplayOptions, table_lines, text_width
-from tests.inspect.built import Talk, chain
+from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
-def forked() -> Talk:
+def forked() -> ConversationBuilder:
     """Two turns, another answer after the first, and attempts that failed."""
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("try_0a", "What is a monad?", None, error={"code": "x", "message": "Rate limit reached"})
     talk.turn("resp_1", "What is a monad?", "A monoid in the category of endofunctors.")
     talk.turn("resp_2", "And in Haskell?", "A type class with bind and return.", after="resp_1")
@@ -24,8 +24,8 @@ def forked() -> Talk:
     return talk
 
 
-def drawn(talk: Talk, at: str | None, medium: DisplayOptions) -> str:
-    return "\n".join(table_lines(fit_link_table(talk.known(at), medium), medium))
+def drawn(talk: ConversationBuilder, at: str | None, medium: DisplayOptions) -> str:
+    return "\n".join(table_lines(fit_link_table(talk.view(at), medium), medium))
 
 
 NARROW = """\
@@ -65,7 +65,7 @@ GONE = ["reasoning", "model", "cached", "seconds", "~tokens", "output", "input",
 
 def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
     """The reasoning tokens are the same on every line here, so only their order decides."""
-    talk = chain(3)
+    talk = build_chain(3)
     lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
     heads = [line.removesuffix("preview").split() for line in lines]
     assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
@@ -88,13 +88,13 @@ def test_the_head_is_marked_wherever_it_stands() -> None:
 
 
 def test_a_long_chain_does_not_move_to_the_right() -> None:
-    lines = drawn(chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
+    lines = drawn(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
     assert [line[:2] for line in lines[1:]] == ["● "] * 1_999 + ["@ "]
     assert max(map(text_width, lines)) <= 80
 
 
 def test_forks_within_forks_still_fit_into_a_terminal() -> None:
-    talk = chain(1)
+    talk = build_chain(1)
     for depth in range(60):
         before = "resp_1" if depth == 0 else f"resp_d{depth - 1}"
         talk.turn(f"resp_d{depth}", "down", "and down", after=before)
@@ -105,7 +105,7 @@ def test_forks_within_forks_still_fit_into_a_terminal() -> None:
 
 
 def test_a_session_that_resends_everything_says_full() -> None:
-    talk = Talk(Strategy.SESSION)
+    talk = ConversationBuilder(Strategy.SESSION)
     talk.turn("resp_1", "one", "two")
     talk.turn("resp_2", "three", "four", after="resp_1")
     lines = drawn(talk, "resp_2", DisplayOptions()).splitlines()
@@ -113,11 +113,11 @@ def test_a_session_that_resends_everything_says_full() -> None:
 
 
 def test_responses_of_several_clients_say_whose_they_are() -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     talk.turn("resp_1", "mine", "yes", session_id="ses_1")
     talk.turn("resp_2", "yours", "no", after="resp_1")
     talk.turn("resp_3", "theirs", "gone", after="resp_1", session_id="ses_9")
-    known = talk.known("resp_2", session_names={"ses_1": "monads"})
+    known = talk.view("resp_2", session_names={"ses_1": "monads"})
     lines = list(table_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
     assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
 
@@ -132,13 +132,13 @@ def test_responses_of_several_clients_say_whose_they_are() -> None:
     ],
 )
 def test_ids_are_cut_where_they_still_differ(ids: list[str], short: list[str]) -> None:
-    talk = Talk()
+    talk = ConversationBuilder()
     for before, id_ in zip([None, *ids], ids, strict=False):
         talk.turn(id_, "hi", "ho", after=before)
-    lines = list(table_lines(fit_link_table(talk.known(ids[-1]), DisplayOptions()), DisplayOptions()))
+    lines = list(table_lines(fit_link_table(talk.view(ids[-1]), DisplayOptions()), DisplayOptions()))
     assert [re.findall(r"resp_\w+", line) for line in lines[1:]] == [[one] for one in short]
 
 
 def test_a_conversation_without_responses_has_no_rows() -> None:
-    view = replace(chain(1).known("resp_1"), links=(), current_link_id=None)
+    view = replace(build_chain(1).view("resp_1"), links=(), current_link_id=None)
     assert list(table_lines(fit_link_table(view, DisplayOptions()), DisplayOptions()))[1:] == []

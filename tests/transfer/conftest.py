@@ -7,23 +7,23 @@ import pytest
 
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from tests.transfer.histories import Hall
-from tests.transfer.talks import Talk
+from tests.transfer.compaction_cases import CompactionCase
+from tests.transfer.sample_conversations import ConversationHarness
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
     yield opened
     await opened.aclose()
 
 
 @pytest.fixture
-def hall(kept: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hall:
+def harness(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConversationHarness:
     monkeypatch.chdir(tmp_path)
-    return Hall(kept, tmp_path)
+    return ConversationHarness(store, tmp_path)
 
 
 @pytest.fixture
-def talk(kept: Store, tmp_path: Path) -> Talk:
-    return Talk(kept, tmp_path)
+def case(store: Store, tmp_path: Path) -> CompactionCase:
+    return CompactionCase(store, tmp_path)

@@ -3,7 +3,7 @@
     before    the call is not carried out
     after     it is, and nobody hears of it
 
-The steps of both are counted together, in the order in which they happen. `strike` is what happens
+The steps of both are counted together, in the order in which they happen. `make_error` is what happens
 there: an error that a store or an endpoint would raise, or the end of this process.
 """
 
@@ -26,35 +26,35 @@ STEPS = frozenset(
 
 
 @dataclass
-class Strikes:
-    """Which step fails, and how; `taken` are the names of the steps so far. None: none fails."""
+class StepFault:
+    """Which step fails, and how; `steps` are the names of the steps so far. None: none fails."""
 
-    strike: Callable[[], BaseException]
+    make_error: Callable[[], BaseException]
     at: int | None = None
     when: When = "before"
-    taken: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
     armed: bool = False
 
     def enter(self, name: str) -> int | None:
-        """The number of the step that is about to be taken. raises: what `strike` gives"""
+        """The number of the step that is about to be taken. raises: what `make_error` gives"""
         if not self.armed:
             return None
-        self.taken.append(name)
-        number = len(self.taken) - 1
+        self.steps.append(name)
+        number = len(self.steps) - 1
         if number == self.at and self.when == "before":
-            raise self.strike()
+            raise self.make_error()
         return number
 
     def leave(self, number: int | None) -> None:
         if number is not None and number == self.at and self.when == "after":
-            raise self.strike()
+            raise self.make_error()
 
 
-class Struck:
+class FaultyProxy:
     """Delegates to `target`, and strikes."""
 
-    def __init__(self, target: Any, strikes: Strikes) -> None:
-        self._target, self._strikes = target, strikes
+    def __init__(self, target: Any, strikes: StepFault) -> None:
+        self._target, self._fault = target, strikes
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
@@ -62,16 +62,16 @@ class Struck:
             return found
 
         async def step(*args: Any, **more: Any) -> Any:
-            number = self._strikes.enter(name)
+            number = self._fault.enter(name)
             done = await found(*args, **more)
-            self._strikes.leave(number)
+            self._fault.leave(number)
             return done
 
         return step
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        number = self._strikes.enter("create")
+        number = self._fault.enter("create")
         async with aclosing(self._target.create(body)) as events:
             async for event in events:
                 yield event
-        self._strikes.leave(number)
+        self._fault.leave(number)

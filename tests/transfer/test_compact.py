@@ -16,39 +16,48 @@ from convo.history.items import item_text
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
 from convo.transfer.compact import prepare_compaction
-from tests.transfer.talks import CLIENT, LONG, NAME, SUMMARY, Talk, asked, compact, read
+from tests.transfer.compaction_cases import (
+    CLIENT,
+    LONG,
+    NAME,
+    SUMMARY,
+    CompactionCase,
+    compact,
+    first_words,
+    read_items,
+)
 
 
 @pytest.mark.parametrize("strategy", CLIENT)
 async def test_what_the_client_owns_is_summed_up_in_words_that_stand_in_the_history(
-    talk: Talk, strategy: Strategy
+    case: CompactionCase, strategy: Strategy
 ) -> None:
-    chat = await talk.begun(strategy)
+    chat = await case.start_chat(strategy)
     done = await compact(chat)
-    assert asked(chat.state.path.items) == ["1", "2", "3", "Summary"]
+    assert first_words(chat.state.path.items) == ["1", "2", "3", "Summary"]
     assert item_text(chat.state.path.items[-1]).endswith(SUMMARY)
     assert done.prepared.plan.method is CompactionMethod.SUMMARY
     assert done.count_after.tokens < done.prepared.count_before.tokens
     assert not chat.state.unconfirmed_nodes
 
 
-async def test_a_chain_is_compacted_by_its_id_and_begins_anew(talk: Talk) -> None:
+async def test_a_chain_is_compacted_by_its_id_and_begins_anew(case: CompactionCase) -> None:
     """Nobody has acknowledged any of the new chain; the first turn sends all of it."""
-    chat = await talk.begun(Strategy.CHAIN)
+    chat = await case.start_chat(Strategy.CHAIN)
     old = chat.session.handle
     done = await compact(chat)
     assert (done.prepared.plan.method, done.old_handle) == (CompactionMethod.PREVIOUS, old)
     assert chat.session.handle is None
     assert chat.state.confirmed_head == chat.state.path.root
-    await talk.say(chat, "4")
+    await case.say(chat, "4")
     assert chat.turn
     assert chat.turn.link
     assert chat.turn.link.previous_response_id is None
-    assert (await talk.edges.endpoint.retrieve(str(old)))["id"] == old
+    assert (await case.deps.endpoint.retrieve(str(old)))["id"] == old
 
 
-async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.CONVERSATION)
+async def test_a_conversation_is_compacted_in_its_own_list(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.CONVERSATION)
     handle = chat.session.handle
     done = await compact(chat)
     assert (done.prepared.plan.method, done.old_handle, chat.session.handle) == (
@@ -58,99 +67,99 @@ async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
     )
     assert [item["type"] for item in chat.state.path.items][-1] == "compaction"
     assert done.count_after.tokens < done.prepared.count_before.tokens
-    step = (await load_handle_view(talk.store, NAME)).links[-1]
+    step = (await load_handle_view(case.store, NAME)).links[-1]
     assert (step.head, step.input_head) == (chat.state.path.head, chat.state.path.first(len(chat.state.path) - 1).head)
     assert (step.conversation_id, step.is_stored) == (handle, True)
-    await talk.say(chat, "4")
+    await case.say(chat, "4")
     assert not chat.state.unconfirmed_nodes
 
 
-async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.CONVERSATION)
+async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.CONVERSATION)
     old = chat.session.handle
     with pytest.raises(InvalidUsage, match="would continue as a new conversation"):
         await prepare_compaction(chat, CompactionOptions(keep_turns=1))
     done = await compact(chat, CompactionOptions(keep_turns=1))
     assert done.old_handle == old != chat.session.handle
-    theirs = (await talk.edges.endpoint.list_conversation_items(str(chat.session.handle), order="asc")).items
-    assert asked(tuple(theirs)) == asked(chat.state.path.items)
-    assert len((await talk.edges.endpoint.list_conversation_items(str(old))).items) == 6
+    theirs = (await case.deps.endpoint.list_conversation_items(str(chat.session.handle), order="asc")).items
+    assert first_words(tuple(theirs)) == first_words(chat.state.path.items)
+    assert len((await case.deps.endpoint.list_conversation_items(str(old))).items) == 6
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_the_conversation_goes_on_and_its_model_sees_the_window(talk: Talk, strategy: Strategy) -> None:
-    chat = await talk.begun(strategy)
+async def test_the_conversation_goes_on_and_its_model_sees_the_window(case: CompactionCase, strategy: Strategy) -> None:
+    chat = await case.start_chat(strategy)
     await compact(chat)
-    again = await talk.open()
-    await talk.say(again, "4")
-    assert asked(again.state.path.items)[-1] == "4"
+    again = await case.open()
+    await case.say(again, "4")
+    assert first_words(again.state.path.items)[-1] == "4"
     assert again.turn
     assert again.turn.link
     assert (again.turn.link.usage or {})["input_tokens"] < 4 * len(LONG.split())
 
 
-async def test_the_history_before_stays_as_a_session_of_its_own(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION)
+async def test_the_history_before_stays_as_a_session_of_its_own(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
     before = chat.state.path
     done = await compact(chat)
     assert done.old_handle == f"{NAME}-before"
-    there = await talk.open(handle=f"{NAME}-before")
+    there = await case.open(handle=f"{NAME}-before")
     assert there.state.path == before
-    await talk.say(there, "4")
-    assert asked((await talk.open()).state.path.items)[-1] == "Summary"
+    await case.say(there, "4")
+    assert first_words((await case.open()).state.path.items)[-1] == "Summary"
 
 
-async def test_a_replayed_conversation_leaves_a_copy_of_its_file(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.REPLAY)
-    before = read(talk.file)
+async def test_a_replayed_conversation_leaves_a_copy_of_its_file(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.REPLAY)
+    before = read_items(case.file)
     done = await compact(chat)
-    assert done.old_handle == str(talk.folder / "talk-before.json")
-    assert read(Path(done.old_handle)) == before
-    assert len(read(talk.file)) == 4
+    assert done.old_handle == str(case.folder / "talk-before.json")
+    assert read_items(Path(done.old_handle)) == before
+    assert len(read_items(case.file)) == 4
 
 
 @pytest.mark.parametrize("strategy", [*CLIENT, Strategy.CHAIN])
 @pytest.mark.parametrize("keep", [1, 2])
-async def test_the_last_turns_stay_as_they_were_said(talk: Talk, strategy: Strategy, keep: int) -> None:
-    chat = await talk.begun(strategy)
+async def test_the_last_turns_stay_as_they_were_said(case: CompactionCase, strategy: Strategy, keep: int) -> None:
+    chat = await case.start_chat(strategy)
     last = [item_text(item) for item in chat.state.path.items[-2 * keep :]]
     done = await compact(chat, CompactionOptions(keep_turns=keep))
     assert [item_text(item) for item in chat.state.path.items[-2 * keep :]] == last
     assert len(done.prepared.plan.compacted_items) == 6 - 2 * keep
 
 
-async def test_the_focus_goes_to_the_model(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION)
+async def test_the_focus_goes_to_the_model(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
     one = await prepare_compaction(chat, CompactionOptions(focus="the file names"))
     assert one.plan.focus == "the file names"
     assert one.plan.method is CompactionMethod.SUMMARY
 
 
-async def test_nothing_is_changed_by_looking_at_a_window(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.CONVERSATION)
+async def test_nothing_is_changed_by_looking_at_a_window(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.CONVERSATION)
     session, path = chat.session, chat.state.path
     one = await prepare_compaction(chat, CompactionOptions(), preview=True)
-    again = await talk.open()
+    again = await case.open()
     assert (again.session, again.state.path) == (session, path)
     assert one.replacement
-    assert len(await talk.store.sessions()) == 1
+    assert len(await case.store.sessions()) == 1
 
 
 # -- what is refused ------------------------------------------------------------------------------
 
 
-async def test_a_window_that_is_not_smaller_is_refused(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION)
-    other = await (wordy := Talk(talk.store, talk.folder)).open()
+async def test_a_window_that_is_not_smaller_is_refused(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
+    other = await (wordy := CompactionCase(case.store, case.folder)).open()
     wordy.script.write_text(json.dumps({"replies": [{"text": LONG * 50}]}))
     with pytest.raises(StateFault, match="would not be smaller"):
         await compact(other)
-    assert (await talk.open()).state.path == chat.state.path
+    assert (await case.open()).state.path == chat.state.path
 
 
-async def saved_by(talk: Talk, words: int) -> int | None:
+async def saved_by(case: CompactionCase, words: int) -> int | None:
     """How many tokens a summary of so many words saves; None where it is refused."""
-    wordy = Talk(talk.store, talk.folder)
+    wordy = CompactionCase(case.store, case.folder)
     wordy.script.write_text(json.dumps({"replies": [{"text": "word " * words}]}))
     with suppress(StateFault):
         one = await prepare_compaction(await wordy.open(), CompactionOptions())
@@ -158,20 +167,20 @@ async def saved_by(talk: Talk, words: int) -> int | None:
     return None
 
 
-async def test_a_window_that_is_as_long_as_the_history_is_refused_too(talk: Talk) -> None:
+async def test_a_window_that_is_as_long_as_the_history_is_refused_too(case: CompactionCase) -> None:
     """One word more and it saves nothing."""
-    await talk.begun(Strategy.SESSION, turns=1)
-    saved = await saved_by(talk, 1)
+    await case.start_chat(Strategy.SESSION, turns=1)
+    saved = await saved_by(case, 1)
     assert saved
-    assert [await saved_by(talk, saved), await saved_by(talk, saved + 1)] == [1, None]
+    assert [await saved_by(case, saved), await saved_by(case, saved + 1)] == [1, None]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: Strategy) -> None:
-    chat = await talk.begun(strategy)
+async def test_a_call_that_waits_for_its_output_defers_it(case: CompactionCase, strategy: Strategy) -> None:
+    chat = await case.start_chat(strategy)
     call = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
     if strategy is Strategy.CONVERSATION:
-        await talk.edges.endpoint.add_conversation_items(str(chat.session.handle), [call])
+        await case.deps.endpoint.add_conversation_items(str(chat.session.handle), [call])
     else:
         path = chat.state.path.append([call])
         await chat.record.commit(replace(chat.state, path=path, confirmed_head=path.head))
@@ -180,8 +189,8 @@ async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: 
         await compact(chat)
 
 
-async def test_what_was_never_answered_is_nothing_to_compact(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION, turns=2)
+async def test_what_was_never_answered_is_nothing_to_compact(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION, turns=2)
     with pytest.raises(InvalidUsage, match="nothing to compact"):
         await compact(chat, CompactionOptions(keep_turns=2))
     await compact(chat)
@@ -189,17 +198,17 @@ async def test_what_was_never_answered_is_nothing_to_compact(talk: Talk) -> None
         await compact(chat)
 
 
-async def test_what_was_sent_with_store_false_cannot_be_looked_up(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION)
+async def test_what_was_sent_with_store_false_cannot_be_looked_up(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
     with pytest.raises(InvalidUsage, match="store=false"):
         await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
-async def test_a_copy_at_the_endpoint_can_be_looked_up(talk: Talk) -> None:
-    chat = await talk.open(Strategy.SESSION)
+async def test_a_copy_at_the_endpoint_can_be_looked_up(case: CompactionCase) -> None:
+    chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
     for number in range(3):
-        await talk.say(chat, f"{number} {LONG}")
+        await case.say(chat, f"{number} {LONG}")
     done = await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
     assert done.prepared.plan.method is CompactionMethod.PREVIOUS
     assert chat.turn
@@ -219,28 +228,28 @@ class Elsewhere:
         return getattr(self.endpoint, name)
 
 
-async def test_a_copy_at_another_endpoint_cannot_be_looked_up(talk: Talk) -> None:
-    chat = await talk.open(Strategy.SESSION)
+async def test_a_copy_at_another_endpoint_cannot_be_looked_up(case: CompactionCase) -> None:
+    chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
-    await talk.say(chat, LONG)
+    await case.say(chat, LONG)
     chat.deps = replace(chat.deps, endpoint=cast(Endpoint, Elsewhere(chat.deps.endpoint)))
     with pytest.raises(InvalidUsage, match="the endpoint stores no response at the end"):
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
-async def test_a_branch_that_an_interrupted_compaction_left_is_used_again(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION)
+async def test_a_branch_that_an_interrupted_compaction_left_is_used_again(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
     branch = replace(chat.session, id="ses_branch", name=f"{NAME}-before", use_order=0)
-    await talk.store.commit(Transaction(session=branch, expected_session_head=None))
+    await case.store.commit(Transaction(session=branch, expected_session_head=None))
     done = await compact(chat)
     assert done.old_handle == f"{NAME}-before"
-    assert sorted(one.name for one in await talk.store.sessions()) == [NAME, f"{NAME}-before"]
+    assert sorted(one.name for one in await case.store.sessions()) == [NAME, f"{NAME}-before"]
 
 
-async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.CHAIN)
-    talk.strikes.strike = lambda: RequestRefused("gone", code="previous_response_not_found")
-    talk.strikes.at, talk.strikes.armed = 0, True
+async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.CHAIN)
+    case.fault.make_error = lambda: RequestRefused("gone", code="previous_response_not_found")
+    case.fault.at, case.fault.armed = 0, True
     one = await prepare_compaction(chat, CompactionOptions())
     assert one.plan.method is CompactionMethod.SUMMARY
     assert one.notes == ("gone; compacted by summary instead",)
@@ -250,23 +259,23 @@ async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: 
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
-async def test_undo_goes_back_to_the_window_and_no_further(talk: Talk, strategy: Strategy) -> None:
-    chat = await talk.begun(strategy)
+async def test_undo_goes_back_to_the_window_and_no_further(case: CompactionCase, strategy: Strategy) -> None:
+    chat = await case.start_chat(strategy)
     await compact(chat)
-    window = asked(chat.state.path.items)
-    await talk.say(chat, "4")
+    window = first_words(chat.state.path.items)
+    await case.say(chat, "4")
     await chat.undo()
-    assert asked(chat.state.path.items) == window
+    assert first_words(chat.state.path.items) == window
     with pytest.raises(InvalidUsage, match="since the compaction"):
         await chat.undo()
-    assert asked(chat.state.path.items) == window
+    assert first_words(chat.state.path.items) == window
 
 
-async def test_inspect_shows_the_compaction_as_a_step_of_its_own(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.SESSION)
+async def test_inspect_shows_the_compaction_as_a_step_of_its_own(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
     await compact(chat)
-    await talk.say(chat, "4")
-    known = await load_handle_view(talk.store, NAME)
+    await case.say(chat, "4")
+    known = await load_handle_view(case.store, NAME)
     step = next(link for link in known.links if "context_management" in link.parameters)
     assert known.links[-1].parent_id == step.id
     assert step.usage

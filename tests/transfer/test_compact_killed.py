@@ -9,9 +9,9 @@ import pytest
 from convo.chat.lookup import load_last_answered_session
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
-from tests.running import ROOT
-from tests.transfer.talks import NAME, Talk, asked
-from tests.warm import ran
+from tests.command_runner import ROOT
+from tests.fork_server import run_convo
+from tests.transfer.compaction_cases import NAME, CompactionCase, first_words
 
 BEFORE = ["1", "2", "3"]
 AFTER = {
@@ -26,7 +26,7 @@ AFTER = {
 
 def compacting(folder: Path, strategy: Strategy, keep: int) -> int:
     """Let processes compact and die, one step later each time; how many died."""
-    done = ran([str(folder), strategy, str(keep)], module="tests.transfer.compactor", cwd=ROOT)
+    done = run_convo([str(folder), strategy, str(keep)], module="tests.transfer.killed_compaction", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
@@ -37,12 +37,12 @@ async def whole(folder: Path) -> tuple[list[str], list[str]]:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
     store = open_store(f"sqlite:{folder / 'convo.db'}")
-    talk = Talk(store, folder)
+    case = CompactionCase(store, folder)
     assert (await load_last_answered_session(store)).name == NAME
-    chat = await talk.open()
-    there = asked(chat.load_state().path.items)
-    await talk.say(chat, "4")
-    assert asked(chat.state.path.items) == [*there, "4"]
+    chat = await case.open()
+    there = first_words(chat.load_state().path.items)
+    await case.say(chat, "4")
+    assert first_words(chat.state.path.items) == [*there, "4"]
     assert (await load_last_answered_session(store)).name == NAME
     names = [one.name for one in await store.sessions()]
     await store.aclose()

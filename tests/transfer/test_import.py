@@ -27,7 +27,7 @@ from convo.transfer.import_ import (
     run_state_items,
 )
 from tests.clock import FixedClock, counting_ids
-from tests.history.arbitrary import ITEMS, TEXT
+from tests.history.json_strategies import ITEMS, TEXT
 from tests.runstate import snapshots
 
 Written = Callable[[ConversationDocument], str]
@@ -212,10 +212,10 @@ def test_of_a_run_what_was_said_is_read(scenario: str) -> None:
 
 
 def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
-    state = snapshots.of("parallel_mixed_decided", "1.21")
+    state = snapshots.newest_state("parallel_mixed_decided", "1.21")
     kinds = [item.get("type", item.get("role")) for item in run_state_items(state)]
     assert kinds == ["user", "function_call", "function_call"]
-    assert [item["role"] for item in run_state_items(snapshots.of("list_input_history", "1.21"))[:2]] == [
+    assert [item["role"] for item in run_state_items(snapshots.newest_state("list_input_history", "1.21"))[:2]] == [
         "system",
         "user",
     ]

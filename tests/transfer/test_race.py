@@ -13,15 +13,15 @@ from convo.history.items import Json, StreamEvent
 from convo.history.records import Strategy
 from convo.stores.base import Store
 from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, run_race
-from tests.transfer.histories import Hall
-from tests.transfer.talks import Talk
+from tests.transfer.compaction_cases import CompactionCase
+from tests.transfer.sample_conversations import ConversationHarness
 
 TURNS = ("one", "two and", "three and more")
 
 
 def course(store: Store, folder: Path, *, keep: bool = False) -> RacePlan:
-    talk = Talk(store, folder)
-    return RacePlan(TURNS, replace(asking(), model=talk.model, wire_model=talk.model), talk.edges, folder, keep)
+    case = CompactionCase(store, folder)
+    return RacePlan(TURNS, replace(asking(), model=case.model, wire_model=case.model), case.deps, folder, keep)
 
 
 def asking() -> Any:
@@ -30,28 +30,30 @@ def asking() -> Any:
     return RequestOptions("", "")
 
 
-async def test_client_owners_send_everything_and_others_what_is_new(hall: Hall, tmp_path: Path) -> None:
-    lanes = {lane.strategy: lane for lane in await run_race(course(hall.store, tmp_path))}
+async def test_client_owners_send_everything_and_others_what_is_new(
+    harness: ConversationHarness, tmp_path: Path
+) -> None:
+    lanes = {lane.strategy: lane for lane in await run_race(course(harness.store, tmp_path))}
     assert [lane.sent_count for lane in lanes.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
     assert lanes[Strategy.CHAIN].request_bytes < lanes[Strategy.SESSION].request_bytes
     assert {lane.usage for lane in lanes.values()} == {lanes[Strategy.CHAIN].usage}
     assert all(lane.error is None and len(lane.turns) == 3 for lane in lanes.values())
 
 
-async def test_nothing_is_left_behind(hall: Hall, tmp_path: Path) -> None:
-    await run_race(course(hall.store, tmp_path))
-    assert await hall.store.sessions() == []
-    assert await hall.store.find_handles("resp_") == []
-    assert await hall.store.find_handles("conv_") == []
+async def test_nothing_is_left_behind(harness: ConversationHarness, tmp_path: Path) -> None:
+    await run_race(course(harness.store, tmp_path))
+    assert await harness.store.sessions() == []
+    assert await harness.store.find_handles("resp_") == []
+    assert await harness.store.find_handles("conv_") == []
 
 
-async def test_what_is_kept_can_be_gone_on_with(hall: Hall, tmp_path: Path) -> None:
-    lanes = await run_race(course(hall.store, tmp_path, keep=True))
+async def test_what_is_kept_can_be_gone_on_with(harness: ConversationHarness, tmp_path: Path) -> None:
+    lanes = await run_race(course(harness.store, tmp_path, keep=True))
     assert [lane.session for lane in lanes] == [f"race-{strategy}" for strategy in RACE_ORDER]
-    assert {one.name for one in await hall.store.sessions()} == {lane.session for lane in lanes}
+    assert {one.name for one in await harness.store.sessions()} == {lane.session for lane in lanes}
 
 
-async def test_who_runs_is_told_turn_by_turn(hall: Hall, tmp_path: Path) -> None:
+async def test_who_runs_is_told_turn_by_turn(harness: ConversationHarness, tmp_path: Path) -> None:
     told: list[tuple[Strategy, int]] = []
     took: list[tuple[Strategy, int]] = []
     ended: list[RaceResult] = []
@@ -60,7 +62,7 @@ async def test_who_runs_is_told_turn_by_turn(hall: Hall, tmp_path: Path) -> None
         on_turn_end=lambda strategy, number, lap: took.append((strategy, number * (lap.request_bytes > 0))),
         on_strategy_end=ended.append,
     )
-    lanes = await run_race(course(hall.store, tmp_path), watch)
+    lanes = await run_race(course(harness.store, tmp_path), watch)
     assert took == [(strategy, number + 1) for strategy, number in told]
     assert ended == lanes
     assert told == [(strategy, number) for strategy in RACE_ORDER for number in range(3)]
@@ -84,15 +86,15 @@ class Without:
             yield event
 
 
-async def test_an_owner_that_fails_does_not_end_the_race(hall: Hall, tmp_path: Path) -> None:
-    there = course(hall.store, tmp_path)
+async def test_an_owner_that_fails_does_not_end_the_race(harness: ConversationHarness, tmp_path: Path) -> None:
+    there = course(harness.store, tmp_path)
     edges = replace(there.deps, endpoint=cast(Endpoint, Without(there.deps.endpoint)))
     lanes = {lane.strategy: lane for lane in await run_race(replace(there, deps=edges))}
     failed = lanes.pop(Strategy.CONVERSATION)
     assert failed.error == {"code": "unsupported_parameter", "message": "no conversations here"}
     assert len(failed.turns) == 1
     assert all(lane.error is None for lane in lanes.values())
-    assert await hall.store.sessions() == []
+    assert await harness.store.sessions() == []
 
 
 @pytest.mark.parametrize("told", [0, 2])

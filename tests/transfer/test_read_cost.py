@@ -11,9 +11,9 @@ from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
 from convo.transfer.convert import SessionWriter, load_source
 from convo.transfer.import_ import ImportDefaults, import_document
+from tests.call_count import CallCount
 from tests.clock import FixedClock, counting_ids
-from tests.inspect.built import Talk
-from tests.steps import Steps
+from tests.inspect.conversation_builder import ConversationBuilder
 
 SHORT, LONG = 50, 200
 """Turns, of two items each."""
@@ -32,14 +32,14 @@ class Counted:
 
 async def held(store: Any, turns: int) -> str:
     """The id of a session in which so much was said."""
-    talk, name = Talk(Strategy.SESSION), f"ses_{turns}"
+    case, name = ConversationBuilder(Strategy.SESSION), f"ses_{turns}"
     for n in range(turns):
         before = f"{name}_{n - 1}" if n else None
-        talk.turn(f"{name}_{n}", f"{name} asks {n}", f"{n}", after=before, session_id=name)
-    path = talk.paths[f"{name}_{turns - 1}"]
+        case.turn(f"{name}_{n}", f"{name} asks {n}", f"{n}", after=before, session_id=name)
+    path = case.paths[f"{name}_{turns - 1}"]
     record = Session(name, name, Strategy.SESSION, "local/demo", path.head, path.head, 1.0, 1.0)
     grown = AppendItems(path.root, path.items)
-    await store.commit(Transaction((grown,), links=tuple(talk.links), session=record, expected_session_head=None))
+    await store.commit(Transaction((grown,), links=tuple(case.links), session=record, expected_session_head=None))
     return name
 
 
@@ -74,9 +74,9 @@ async def test_four_times_the_turns_take_about_four_times_the_work() -> None:
     works = []
     for turns in (SHORT, LONG):
         known = await load_handle_view(store, await held(store, turns))
-        with Steps() as steps:
+        with CallCount() as steps:
             source = await load_source(known, store)
             source.to_document()
-        works.append(steps.taken)
+        works.append(steps.total)
     await store.aclose()
     assert works[1] < 5 * works[0]

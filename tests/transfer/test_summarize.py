@@ -15,7 +15,7 @@ from convo.errors import ConvoError, EndpointFault, RequestRefused, StreamBroken
 from convo.history.items import Item, Json, StreamEvent, assistant_message, user_message
 from convo.stores.memory import MemoryStore
 from convo.transfer.compact import run_compaction
-from tests.embedding import embedded
+from tests.embedded_endpoint import make_embedded_endpoint
 
 LONGEST = 1_000
 """Characters of a request that the endpoint takes."""
@@ -65,7 +65,7 @@ def asking(folder: Path, *replies: Mapping[str, Any]) -> RequestOptions:
 
 
 def narrow(refusal: ConvoError) -> Narrow:
-    return Narrow(embedded(MemoryStore()), refusal)
+    return Narrow(make_embedded_endpoint(MemoryStore()), refusal)
 
 
 PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
@@ -111,7 +111,7 @@ async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
 async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
     tmp_path: Path, reply: Mapping[str, Any], error: type[ConvoError]
 ) -> None:
-    endpoint = embedded(MemoryStore())
+    endpoint = make_embedded_endpoint(MemoryStore())
     with pytest.raises(error):
         await run_compaction(
             replace(PLAN, compacted_items=TURNS[:4]), asking(tmp_path, reply), endpoint, allow_fallback=True
@@ -119,7 +119,7 @@ async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
 
 
 async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> None:
-    endpoint = cast(Endpoint, Brief(embedded(MemoryStore())))
+    endpoint = cast(Endpoint, Brief(make_embedded_endpoint(MemoryStore())))
     made = await run_compaction(
         replace(PLAN, compacted_items=TURNS[:4]),
         asking(tmp_path, {"text": "They counted."}),

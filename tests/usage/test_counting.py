@@ -16,7 +16,7 @@ from convo.usage.counting import (
     load_tokenizer,
     max_token_count,
 )
-from tests.history.arbitrary import ITEMS, TEXT
+from tests.history.json_strategies import ITEMS, TEXT
 from tests.usage.test_estimate import CALL, PROSE, PROSE_TOKENS
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 4_000}

@@ -18,7 +18,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def bare() -> Iterator[str]:
+def url_without_tables() -> Iterator[str]:
     """A new database without any table."""
     made = databases.new_database(schema=False)
     yield made

@@ -36,9 +36,9 @@ async def test_a_database_that_is_ready_lacks_nothing(url: str) -> None:
     assert found.server_version >= 120_000
 
 
-async def test_a_database_without_tables_says_so_and_gets_none(bare: str) -> None:
-    assert (await seen(bare)).schema_version == 0
-    assert (await seen(bare)).schema_version == 0
+async def test_a_database_without_tables_says_so_and_gets_none(url_without_tables: str) -> None:
+    assert (await seen(url_without_tables)).schema_version == 0
+    assert (await seen(url_without_tables)).schema_version == 0
 
 
 async def test_a_newer_database_is_refused(url: str) -> None:
@@ -48,7 +48,7 @@ async def test_a_newer_database_is_refused(url: str) -> None:
 
 
 async def test_every_right_that_a_role_lacks_is_named(url: str) -> None:
-    role = f"app_{databases.name_of(url)}"
+    role = f"app_{databases.database_name(url)}"
     run(url, f"CREATE ROLE {role} LOGIN")
     theirs = databases.as_role(url, role)
     try:
@@ -69,7 +69,7 @@ async def test_every_right_that_a_role_lacks_is_named(url: str) -> None:
 
 async def test_the_rights_to_partitions_are_those_to_their_table() -> None:
     made = databases.new_database(partitions=2)
-    role = f"app_{databases.name_of(made)}"
+    role = f"app_{databases.database_name(made)}"
     tables = ", ".join(f"convo.{name}" for name in (*databases.TABLES, "migrations"))
     run(made, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA convo TO {role}")
     run(made, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}")
@@ -81,22 +81,22 @@ async def test_the_rights_to_partitions_are_those_to_their_table() -> None:
 
 
 async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
-    run(url, f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
+    run(url, f"ALTER DATABASE {databases.database_name(url)} SET default_transaction_read_only = on")
 
     assert (await seen(url)).is_read_only
 
 
 @pytest.mark.needs("pgbouncer")
 async def test_through_a_transaction_pooler_the_same_is_seen() -> None:
-    found = await seen(databases.pooled(databases.empty_database()))
+    found = await seen(databases.through_pgbouncer(databases.cleared_database()))
 
     assert (found.schema_version, found.missing_privileges, found.is_read_only) == (SCHEMA_VERSION, [], False)
 
 
 @pytest.mark.needs("postgresql 12")
 async def test_the_oldest_server_is_looked_at_alike() -> None:
-    url = databases.empty_database(databases.OLDEST)
-    role = f"app_{databases.name_of(url)}"
+    url = databases.cleared_database(databases.OLDEST)
+    role = f"app_{databases.database_name(url)}"
     run(url, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA convo TO {role}")
     ours, theirs = await seen(url), await seen(databases.as_role(url, role))
     run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")

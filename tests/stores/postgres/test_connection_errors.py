@@ -84,7 +84,7 @@ def server() -> Iterator[databases.Server]:
     """A server that asks `keyed` for a password and does not know others."""
     import psycopg
 
-    with databases.started() as made:
+    with databases.start_server() as made:
         with psycopg.connect(made.url(), autocommit=True) as db:
             db.execute("CREATE ROLE keyed LOGIN PASSWORD 'right'")
             db.execute("CREATE ROLE stranger LOGIN")

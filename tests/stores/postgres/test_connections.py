@@ -18,7 +18,7 @@ from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.store import PostgresStore
 from convo.stores.postgres.tenant_rows import Statement, run_pipeline
 from tests import databases
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -86,7 +86,7 @@ async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: 
 
 async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
     """Lost as with a power cut; what was confirmed before is there, and the same store goes on."""
-    with databases.started() as server:
+    with databases.start_server() as server:
         store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
         await store.admin.migrate()
         await store.commit(everything("local"))
@@ -103,7 +103,7 @@ async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
 
 
 async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there() -> None:
-    with databases.started() as server:
+    with databases.start_server() as server:
         store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
         await store.admin.migrate()
         confirmed: list[str] = []
@@ -187,7 +187,7 @@ async def test_a_database_that_may_only_be_read_is_read(url: str) -> None:
     await before.commit(everything("local"))
     await before.aclose()
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute(f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
+        db.execute(f"ALTER DATABASE {databases.database_name(url)} SET default_transaction_read_only = on")
 
     store = PostgresStore(PostgresDatabase(url))
     assert len(await store.sessions()) == 1

@@ -21,7 +21,7 @@ from convo.stores.postgres.connection import (
 )
 from convo.stores.postgres.store import PostgresStore
 from tests import databases
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import CALL, RUN, later
 from tests.stores.test_tenants import everything
 
@@ -61,16 +61,20 @@ def test_the_last_migration_is_the_schema() -> None:
     assert sorted(int(file.name[:4]) for file in MIGRATIONS_FOLDER.glob("*.sql")) == ALL
 
 
-async def test_replicas_that_start_together_migrate_once(bare: str) -> None:
-    async with opened(bare) as one, opened(bare) as two, opened(bare) as three:
+async def test_replicas_that_start_together_migrate_once(url_without_tables: str) -> None:
+    async with (
+        opened(url_without_tables) as one,
+        opened(url_without_tables) as two,
+        opened(url_without_tables) as three,
+    ):
         ran = await gather(*(store.admin.migrate() for store in (one, two, three)))
         await gather(*(store.admin.check_ready() for store in (one, two, three)))
 
     assert sorted(map(list, ran)) == [[], [], ALL]
 
 
-async def test_a_database_that_was_not_migrated_names_the_command(bare: str) -> None:
-    async with opened(bare) as store:
+async def test_a_database_that_was_not_migrated_names_the_command(url_without_tables: str) -> None:
+    async with opened(url_without_tables) as store:
         for asked in (store.sessions, store.admin.check_ready, lambda: store.commit(everything("local"))):
             with pytest.raises(StoreUnavailable, match="lacks tables") as told:
                 await asked()
@@ -90,24 +94,24 @@ async def test_a_newer_database_is_left_as_it_is(url: str) -> None:
             assert (told.value.found_schema, told.value.known_schema) == (99, SCHEMA_VERSION)
 
 
-async def test_a_migration_that_fails_half_way_leaves_nothing(bare: str) -> None:
-    run(bare, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
-    async with opened(bare) as store:
+async def test_a_migration_that_fails_half_way_leaves_nothing(url_without_tables: str) -> None:
+    run(url_without_tables, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
+    async with opened(url_without_tables) as store:
         with pytest.raises(StoreUnavailable, match="already exists"):
             await store.admin.migrate()
 
-    with psycopg.connect(bare) as db:
+    with psycopg.connect(url_without_tables) as db:
         tables = "SELECT relname FROM pg_class WHERE relnamespace = 'convo'::regnamespace"
         assert db.execute(tables).fetchall() == [("leases",)]
 
 
-async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, bare: str) -> None:
-    async with opened(bare) as store:
+async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, url_without_tables: str) -> None:
+    async with opened(url_without_tables) as store:
         await store.admin.migrate()
     printed = databases.new_database(schema=False)
     run(printed, store_schema_sql(printed))
 
-    assert described(printed) == described(bare) != []
+    assert described(printed) == described(url_without_tables) != []
     async with opened(printed) as store:
         assert list(await store.admin.migrate()) == []
     databases.drop(printed)
@@ -209,15 +213,15 @@ def test_tables_can_be_spread_over_as_many_partitions_as_are_asked_for() -> None
     assert row[1] == 3 * row[0]
 
 
-async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url: str, bare: str) -> None:
-    role = f"app_{databases.name_of(url)}"
+async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url: str, url_without_tables: str) -> None:
+    role = f"app_{databases.database_name(url)}"
     run(
         url,
         f"CREATE ROLE {role} LOGIN",
         f"GRANT USAGE ON SCHEMA convo TO {role}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}",
     )
-    async with opened(databases.as_role(bare, role)) as store:
+    async with opened(databases.as_role(url_without_tables, role)) as store:
         with pytest.raises(StoreReadOnly):
             await store.admin.migrate()
     async with opened(databases.as_role(url, role)) as store:

@@ -16,7 +16,7 @@ from convo.stores.factory import open_store
 from convo.stores.memory import MemoryStore
 from convo.stores.postgres.tenant_rows import decode_body
 from tests import databases
-from tests.stores.chats import NOW
+from tests.stores.chat_transactions import NOW
 from tests.stores.test_random_changes import EMPTY, SideBySide
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -43,7 +43,7 @@ class BesidePostgres(SideBySide):
         RuleBasedStateMachine.__init__(self)
         self.loop = asyncio.new_event_loop()
         self.memory: Store = MemoryStore()
-        self.url = databases.empty_database()
+        self.url = databases.cleared_database()
         self.sqlite: Store = open_store(self.url)
         self.paths = [EMPTY]
         self.moment = NOW

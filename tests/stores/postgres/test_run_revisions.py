@@ -16,7 +16,7 @@ from convo.stores.base import Transaction
 from convo.stores.postgres.store import PostgresStore
 from tests import databases
 from tests.databases import Server
-from tests.stores.chats import NOW, prose, session
+from tests.stores.chat_transactions import NOW, prose, session
 from tests.stores.postgres.test_size import stored
 from tests.stores.test_agent_runs import RUN
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs("postgresql")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with databases.started() as made:
+    with databases.start_server() as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from convo.stores.base import AppendItems, Transaction
 from convo.stores.postgres import tree
 from convo.stores.postgres.store import PostgresStore
 from convo.stores.postgres.tenant_rows import Statement, TenantConnection, run_pipeline
-from tests.stores.chats import json_bytes, long_chat, session
+from tests.stores.chat_transactions import json_bytes, long_chat, session
 
 pytestmark = pytest.mark.needs("postgresql")
 

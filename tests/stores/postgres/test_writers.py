@@ -15,7 +15,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.store import PostgresStore
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.postgres.test_random_changes import UNNEEDED
 
 pytestmark = pytest.mark.needs("postgresql")

@@ -13,7 +13,7 @@ from convo.stores.base import FileHealth
 from convo.stores.factory import open_store, probe_store
 from convo.stores.sqlite.check import filesystem_type
 from convo.stores.sqlite.connection import SCHEMA_VERSION
-from tests.config.rights import without_rights
+from tests.config.permissions import without_root
 from tests.stores.test_tenants import everything
 
 MOUNTS = r"""
@@ -111,10 +111,10 @@ def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> 
         Path(folder).chmod(0o777)
         file = filled(Path(folder, "convo.db"))
         file.chmod(0o444)
-        with without_rights(), pytest.raises(StoreReadOnly, match=r"convo\.db is read-only"):
+        with without_root(), pytest.raises(StoreReadOnly, match=r"convo\.db is read-only"):
             seen(file)
         file.chmod(0o666)
-        with without_rights():
+        with without_root():
             assert seen(file).schema_version == SCHEMA_VERSION
 
 

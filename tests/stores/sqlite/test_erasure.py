@@ -22,7 +22,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 
 TOP = root_key("local")
 SHARED = Path(TOP).append([user_message("what everybody was asked")])

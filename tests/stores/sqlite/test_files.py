@@ -23,7 +23,7 @@ from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 TOP = root_key("local")
 PATH = Path(TOP).append([user_message("hi")])
@@ -224,7 +224,7 @@ import asyncio, sys
 from pathlib import Path
 from convo.stores.sqlite.store import SqliteStore
 from convo.stores.sqlite.connection import SqliteDatabase
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 from convo.stores.base import Transaction
 
 async def main():
@@ -345,7 +345,7 @@ from convo.history.items import user_message
 from convo.stores.base import Transaction, AppendItems
 from convo.stores.sqlite.store import SqliteStore
 from convo.stores.sqlite.connection import SqliteDatabase
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 async def main():
     store = SqliteStore(SqliteDatabase(Path(sys.argv[1])))

@@ -16,7 +16,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase, schema_sql
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import CALL as LEDGER
 from tests.stores.test_agent_runs import RUN
 

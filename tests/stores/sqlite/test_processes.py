@@ -12,7 +12,7 @@ import pytest
 from convo.history.tree import Path
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.sqlite.chatting import UNDO_EVERY, answered
+from tests.stores.sqlite.chat_process import UNDO_EVERY, with_answer
 
 WRITERS, TURNS = 8, 12
 KILLS, MORE_KILLS = 20, 200
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs("posix")
 
 
 def chatting(file: File, name: str, turns: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.stores.sqlite.chatting", str(file), name, str(turns)]
+    command = [sys.executable, "-m", "tests.stores.sqlite.chat_process", str(file), name, str(turns)]
     root = File(__file__).parents[3]
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
 
@@ -89,7 +89,7 @@ async def all_that_was_told_is_there(file: File, heads: list[str], links: set[st
 
 def one_commit_before(path: Path) -> list[str]:
     """Where a session may have stood before its last commit: two items shorter, or undone from there."""
-    return [path.first(len(path) - 2).head, answered(path).head]
+    return [path.first(len(path) - 2).head, with_answer(path).head]
 
 
 async def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_it_told(file: File) -> None:

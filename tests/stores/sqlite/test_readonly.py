@@ -12,7 +12,7 @@ import pytest
 from convo.stores.base import Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 NOBODY = 65534
 
@@ -24,7 +24,7 @@ from convo.stores.base import Transaction
 from convo.stores.sqlite.store import SqliteStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.connection import migrate_schema
-from tests.stores.chats import session
+from tests.stores.chat_transactions import session
 
 async def main(store):
     for call in (store.sessions(), store.commit(Transaction(session=session(name="new")))):

@@ -1,6 +1,6 @@
 """`convo store recover`: every row that can be read of a damaged file, and what that means for each session.
 
-The damage is the same each time; `tests.stores.sqlite.damaging` makes it.
+The damage is the same each time; `tests.stores.sqlite.file_damage` makes it.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.recover import recover_database
 from convo.stores.sqlite.row_reader import TABLE_COLUMNS, TABLE_SHAPES
-from tests.running import Convo
-from tests.stores.sqlite.building import build
-from tests.stores.sqlite.damaging import DAMAGES, counted, pages_of, recovered_by_sqlite, zero
+from tests.command_runner import Convo
+from tests.stores.sqlite.file_damage import DAMAGES, count_rows, pages_of, recovered_by_sqlite, zero
+from tests.stores.sqlite.sample_database import build_database
 
 Histories = dict[tuple[str, str], Sequence[Item]]
 
@@ -39,7 +39,7 @@ def quiet(step: str, done: int, most: int) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database that is not damaged, and its log."""
     folder = tmp_path_factory.mktemp("whole")
-    build(folder / "convo.db")
+    build_database(folder / "convo.db")
     return folder
 
 
@@ -267,7 +267,7 @@ def test_no_fewer_rows_are_saved_than_by_the_shell_of_sqlite(name: str, file: Pa
     DAMAGES[name](file, random.Random(1))
     recovered(file, tmp_path / "new.db")
 
-    ours, theirs = counted(tmp_path / "new.db"), recovered_by_sqlite(file, tmp_path / "theirs.db")
+    ours, theirs = count_rows(tmp_path / "new.db"), recovered_by_sqlite(file, tmp_path / "theirs.db")
     assert {table: count for table, count in ours.items() if count < theirs[table]} == {}
 
 

@@ -10,8 +10,8 @@ from convo.history.records import Strategy
 from convo.stores.base import AppendItems, Transaction
 from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import json_bytes, long_chat, prose, session
-from tests.stores.sqlite.measuring import stored
+from tests.stores.chat_transactions import json_bytes, long_chat, prose, session
+from tests.stores.sqlite.file_size import measure_file
 from tests.stores.test_agent_runs import RUN
 
 MOST = 1.6
@@ -36,7 +36,7 @@ async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file:
             await store.commit(change)
     await store.aclose()
 
-    assert stored(file).histories <= MOST * new
+    assert measure_file(file).histories <= MOST * new
 
 
 async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:

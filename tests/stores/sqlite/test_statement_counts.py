@@ -11,7 +11,7 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AgentCall, AppendItems, Transaction
 from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
-from tests.stores.chats import NOW, link, session
+from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import RUN
 
 FRAME = PAGE_SIZE_BYTES + 24

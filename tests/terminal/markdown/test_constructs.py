@@ -3,7 +3,7 @@
 import pytest
 
 from convo.terminal.markdown.render import MarkdownOptions
-from tests.terminal.markdown.laying_out import streamed, whole
+from tests.terminal.markdown.markdown_layout import render_streamed, render_whole
 
 BARE = MarkdownOptions(width=39)
 """No colours: what was stressed keeps its marks."""
@@ -57,7 +57,7 @@ SHAPES = {
 
 @pytest.mark.parametrize(("source", "rows"), SHAPES.values(), ids=SHAPES)
 def test_without_colour_the_structure_is_there(source: str, rows: list[str]) -> None:
-    assert whole(source, BARE) == streamed([source], BARE) == rows
+    assert render_whole(source, BARE) == render_streamed([source], BARE) == rows
 
 
 COLOURED = {
@@ -70,30 +70,30 @@ COLOURED = {
 
 @pytest.mark.parametrize(("source", "row"), COLOURED.items())
 def test_with_colour_marks_become_styles_and_none_is_left_on(source: str, row: str) -> None:
-    assert whole(source, MarkdownOptions(has_color=True)) == [row]
+    assert render_whole(source, MarkdownOptions(has_color=True)) == [row]
 
 
 def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
-    paper = MarkdownOptions(has_links=True)
-    assert whole("[a](http://b.c/d)", paper) == ["\x1b]8;;http://b.c/d\x1b\\a\x1b]8;;\x1b\\"]
+    options = MarkdownOptions(has_links=True)
+    assert render_whole("[a](http://b.c/d)", options) == ["\x1b]8;;http://b.c/d\x1b\\a\x1b]8;;\x1b\\"]
 
 
 @pytest.mark.parametrize(
     "link", ["[http://good.com](http://bad.com)", "[good.com](http://bad.com)", "[a](file:///etc)"]
 )
 def test_an_address_is_shown_where_the_words_would_hide_it(link: str) -> None:
-    assert link.rpartition("(")[2] in whole(link, MarkdownOptions(has_links=True))[0]
+    assert link.rpartition("(")[2] in render_whole(link, MarkdownOptions(has_links=True))[0]
 
 
 def test_without_the_characters_to_draw_with_plain_ones_are_used() -> None:
     text = "- a\n\n> b\n\n***\n\n```\nc\n```\n\n|d|e|\n|-|-|\n|f|g|"
-    rows = whole(text, MarkdownOptions(39, has_box_chars=False))
+    rows = render_whole(text, MarkdownOptions(39, has_box_chars=False))
     assert rows == ["- a", "", "> b", "", "-" * 39, "", "--", "c", "--", "", "d | e", "--+--", "f | g"]
 
 
 def test_a_list_however_deep_leaves_room_for_words() -> None:
     text = "\n".join(f"{'  ' * depth}- item {depth}" for depth in range(18))
-    assert all(f"item {depth}" in row for depth, row in enumerate(whole(text, MarkdownOptions(20))))
+    assert all(f"item {depth}" in row for depth, row in enumerate(render_whole(text, MarkdownOptions(20))))
 
 
 DEEP = {
@@ -105,12 +105,12 @@ DEEP = {
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_what_stands_too_deep_for_a_structure_is_still_there(text: str) -> None:
-    rows = streamed([text], BARE)
+    rows = render_streamed([text], BARE)
     assert any("deep" in row for row in rows)
     assert rows[-1] == "next"
 
 
 def test_the_forty_second_list_in_lists_is_text() -> None:
     text = "\n".join(f"{'  ' * depth}- at {depth}" for depth in range(43)) + "\n\nnext"
-    rows = [row.strip() for row in streamed([text], BARE)]
+    rows = [row.strip() for row in render_streamed([text], BARE)]
     assert rows == [*(f"• at {depth}" for depth in range(41)), "- at 41", "- at 42", "", "next"]

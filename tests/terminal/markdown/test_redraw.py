@@ -7,7 +7,7 @@ import pytest
 
 from convo.terminal.markdown.render import MarkdownOptions
 from convo.terminal.markdown.stream import FRAME_INTERVAL_S, MarkdownRenderer, Throttle
-from tests.terminal.markdown.laying_out import on_screen
+from tests.terminal.markdown.markdown_layout import displayed_lines
 
 
 class Gone(io.StringIO):
@@ -71,4 +71,4 @@ def test_one_page_takes_one_text_after_the_other() -> None:
     for text in ("```\nnot closed", "", "- a"):
         page.write(text)
         page.finish()
-    assert on_screen(out.getvalue(), 80) == ["──", "not closed", "──", "• a"]
+    assert displayed_lines(out.getvalue(), 80) == ["──", "not closed", "──", "• a"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, RowPainter, build_screen_update
-from tests.terminal.markdown.laying_out import on_screen
+from tests.terminal.markdown.markdown_layout import displayed_lines
 
 rows = some.lists(some.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m")), max_size=MAX_REDRAWN_ROWS)
 
@@ -18,7 +18,7 @@ def test_the_terminal_shows_what_is_finished_and_what_is_open(finished: list[tup
     for done, still_open in finished:
         painter.update(done, still_open)
     every = [row for done, _ in finished for row in done] + finished[-1][1]
-    assert on_screen(out.getvalue(), 20) == on_screen("\n".join(every), 20)
+    assert displayed_lines(out.getvalue(), 20) == displayed_lines("\n".join(every), 20)
 
 
 def test_words_that_are_added_at_the_end_are_all_that_is_written() -> None:

@@ -11,16 +11,16 @@ from hypothesis import strategies as some
 
 from convo.terminal.markdown.render import MarkdownOptions
 from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, MarkdownRenderer
-from tests.terminal.markdown.laying_out import (
+from tests.terminal.markdown.markdown_layout import (
     COLUMNS,
     CORPUS,
-    cut_up,
-    on_screen,
+    displayed_lines,
+    piece_sizes,
+    render_streamed,
+    render_whole,
     screen_file,
-    sizes,
-    streamed,
-    whole,
-    written,
+    split_by_sizes,
+    terminal_output,
 )
 
 MARKS = ("", "", "", "  ", "   ", "    ", "> ", "- ", "  - ", "1. ", "> > ")
@@ -56,38 +56,38 @@ papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119))
 
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=4)
-@given(sizes=sizes, paper=papers)
+@given(sizes=piece_sizes, options=papers)
 def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(
-    name: str, sizes: list[int], paper: MarkdownOptions
+    name: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
-    assert streamed(cut_up(CORPUS[name], sizes), paper) == whole(CORPUS[name], paper)
+    assert render_streamed(split_by_sizes(CORPUS[name], sizes), options) == render_whole(CORPUS[name], options)
 
 
 @settings(max_examples=40)
-@given(text=texts(), sizes=sizes, paper=papers)
+@given(text=texts(), sizes=piece_sizes, options=papers)
 def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
-    text: str, sizes: list[int], paper: MarkdownOptions
+    text: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
-    assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+    assert render_streamed(split_by_sizes(text, sizes), options) == render_whole(text, options)
 
 
 @pytest.mark.parametrize(("before", "inside"), [("", ""), ("Some words.\n", ""), ("> ", "> "), ("- ", "  ")])
 def test_heads_that_take_several_rows_stay_those_of_a_table(before: str, inside: str) -> None:
     rows = [f"| {' | '.join(['a head of many words'] * 5)} |", f"|{'---|' * 5}", "| 1 | 2 | 3 | 4 | 5 |"]
     text = before + f"\n{inside}".join(rows)
-    laid_out = whole(text, MarkdownOptions(39))
+    laid_out = render_whole(text, MarkdownOptions(39))
     assert any("┼" in row for row in laid_out)
     for size in (1, 3, 1_000):
-        assert streamed(cut_up(text, [size]), MarkdownOptions(39)) == laid_out
+        assert render_streamed(split_by_sizes(text, [size]), MarkdownOptions(39)) == laid_out
 
 
 @pytest.mark.full
 @settings(max_examples=1_000)
-@given(text=texts(), sizes=sizes, paper=papers)
+@given(text=texts(), sizes=piece_sizes, options=papers)
 def test_a_thousand_texts_are_laid_out_the_same_in_any_pieces(
-    text: str, sizes: list[int], paper: MarkdownOptions
+    text: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
-    assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+    assert render_streamed(split_by_sizes(text, sizes), options) == render_whole(text, options)
 
 
 @pytest.mark.full
@@ -98,9 +98,9 @@ def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() ->
     draw = Random(1)
     different = []
     for name, text in marked_down.items():
-        paper, sizes = MarkdownOptions(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
-        if streamed(cut_up(text, sizes), paper) != whole(text, paper):
-            different.append((name, paper.width, sizes))
+        options, sizes = MarkdownOptions(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
+        if render_streamed(split_by_sizes(text, sizes), options) != render_whole(text, options):
+            different.append((name, options.width, sizes))
     assert len(marked_down) > 20
     assert different == []
 
@@ -108,32 +108,40 @@ def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() ->
 @pytest.mark.full
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=30)
-@given(sizes=sizes, paper=papers)
+@given(sizes=piece_sizes, options=papers)
 def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(
-    name: str, sizes: list[int], paper: MarkdownOptions
+    name: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
     text = CORPUS[name] * 3
-    assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+    assert render_streamed(split_by_sizes(text, sizes), options) == render_whole(text, options)
 
 
 @settings(max_examples=5)
-@given(name=some.sampled_from(sorted(CORPUS)), sizes=sizes, columns=some.sampled_from(COLUMNS), colour=some.booleans())
+@given(
+    name=some.sampled_from(sorted(CORPUS)),
+    sizes=piece_sizes,
+    columns=some.sampled_from(COLUMNS),
+    colour=some.booleans(),
+)
 def test_the_screen_at_the_end_is_that_of_the_whole_text(
     name: str, sizes: list[int], columns: int, colour: bool
 ) -> None:
-    rows = whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
-    drawn = written(cut_up(CORPUS[name], sizes), columns, has_color=colour)
-    assert on_screen(drawn, columns) == on_screen("\n".join(rows), columns)
+    rows = render_whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
+    drawn = terminal_output(split_by_sizes(CORPUS[name], sizes), columns, has_color=colour)
+    assert displayed_lines(drawn, columns) == displayed_lines("\n".join(rows), columns)
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_a_screen_is_the_one_that_was_looked_at(columns: int) -> None:
-    """Written by `python -m tests.terminal.markdown.laying_out`, to be read before it is kept."""
-    assert on_screen(written([CORPUS["everything"]], columns), columns) == screen_file(columns).read_text().splitlines()
+    """Written by `python -m tests.terminal.markdown.markdown_layout`, to be read before it is kept."""
+    assert (
+        displayed_lines(terminal_output([CORPUS["everything"]], columns), columns)
+        == screen_file(columns).read_text().splitlines()
+    )
 
 
 def test_no_row_above_the_last_few_is_ever_drawn_again() -> None:
-    drawn = written(cut_up(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
+    drawn = terminal_output(split_by_sizes(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
     ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", drawn)]
     assert 0 < max(ups) < MAX_REDRAWN_ROWS
 
@@ -154,7 +162,7 @@ def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
     out, columns = io.StringIO(), 80
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     before = len(CORPUS["prose"])
-    for piece in cut_up(CORPUS["prose"], [before]):
+    for piece in split_by_sizes(CORPUS["prose"], [before]):
         page.write(piece)
     kept = out.getvalue()
     columns = 40
@@ -163,9 +171,9 @@ def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
     page.write("\n\nand the end")
     page.finish()
     assert out.getvalue().startswith(kept)
-    shown = on_screen(out.getvalue(), 100)
-    assert shown[: len(on_screen(kept, 100))] == on_screen(kept, 100)
-    after = shown[len(on_screen(kept, 100)) :]
+    shown = displayed_lines(out.getvalue(), 100)
+    assert shown[: len(displayed_lines(kept, 100))] == displayed_lines(kept, 100)
+    after = shown[len(displayed_lines(kept, 100)) :]
     assert max(map(len, after)) < 100
     assert " ".join(after).split().count("short") >= 30
     assert shown[-1] == "and the end"

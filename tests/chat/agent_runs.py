@@ -1,0 +1,116 @@
+"""Short ways to run agents on a bench: a script for their model, tools that remember, a reader of events."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from convo.agent_runner.config import RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.history.items import Item, Json, StreamEvent, is_assistant_message, item_text, item_type, user_message
+from convo.history.records import Strategy
+from tests.chat.conftest import ChatHarness
+
+
+def scripted_model(folder: Path, *replies: Mapping[str, Json], name: str = "script.json") -> str:
+    """A model that gives `replies`, one a question."""
+    file = folder / name
+    file.write_text(json.dumps({"replies": list(replies)}))
+    return f"scripted/{file}"
+
+
+def tool_calls(*named: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -> dict[str, Json]:
+    """A reply that calls tools: ("call_1", "look_up"), or with arguments."""
+    made = []
+    for number, one in enumerate(named, 1):
+        call_id, name, *more = (f"call_{number}", one) if isinstance(one, str) else one
+        arguments = more[0] if more else {}
+        made.append({"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)})
+    return {"output": made}
+
+
+async def open_runner(
+    harness: ChatHarness,
+    agent: Agent,
+    conduct: RunConfig | None = None,
+    *others: Agent,
+    strategy: Strategy | None = None,
+    name: str = "mine",
+) -> AgentRunner:
+    """A run on a new session, or on the one of that name as another process would take it up."""
+    there = await harness.store.session(name)
+    chat = await harness.open(None, name) if there else await harness.open(strategy or Strategy.SESSION, name=name)
+    return await AgentRunner.open(chat, graph(agent, *others), conduct)
+
+
+READ_MODE = "collected"
+"""How a run is read, where a test does not say: `read_mode` sets it."""
+
+
+async def read_events(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
+    """All events: each shown as it comes, or only once all are there."""
+    return await (_streamed(events) if READ_MODE == "streamed" else _collected(events))
+
+
+async def _collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
+    return [event async for event in events]
+
+
+async def _streamed(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
+    """Whatever else there is to do goes on between two events, and the pieces of an answer make it up."""
+    seen: list[StreamEvent] = []
+    pieces: str | None = None
+    async with aclosing(events):
+        async for event in events:
+            await asyncio.sleep(0)
+            seen.append(event)
+            if event["type"] == "response.created":
+                pieces = ""
+            elif event["type"] == "response.output_text.delta" and pieces is not None:
+                pieces += event["delta"]
+            elif event["type"] == "response.completed" and pieces is not None:
+                assert pieces == "".join(
+                    item_text(item) for item in event["response"]["output"] if is_assistant_message(item)
+                )
+    return seen
+
+
+async def send_message(one: AgentRunner, words: str) -> list[StreamEvent]:
+    return await read_events(one.start([user_message(words)]))
+
+
+def own_event_types(events: Sequence[StreamEvent]) -> list[str]:
+    """convo's own events, by their short names."""
+    return [str(event["type"]).removeprefix("convo.") for event in events if str(event["type"]).startswith("convo.")]
+
+
+def item_lines(items: Sequence[Item]) -> list[str]:
+    """Items in short words: `user: hi`, `call t`, `output of call_1: ...`."""
+    return [_item_line(item) for item in items]
+
+
+def _item_line(item: Item) -> str:
+    match item_type(item):
+        case "function_call":
+            return f"call {item['name']}"
+        case "function_call_output":
+            return f"{item['call_id']}: {item['output']}"
+        case "message":
+            return f"{item['role']}: {item_text(item)}"
+        case other:
+            return other
+
+
+def request_inputs(harness: ChatHarness) -> list[list[str]]:
+    """What each request sent."""
+    return [item_lines(body["input"]) for body in harness.bodies]
+
+
+async def stored_items(harness: ChatHarness, name: str = "mine") -> Sequence[Item]:
+    """What the conversation keeps."""
+    session = await harness.store.session(name)
+    assert session
+    return (await harness.store.path(session.head)).items

@@ -1,0 +1,50 @@
+"""An endpoint that writes down what it is asked, and can be told to fail.
+
+It stands in front of a real one, on the same seam. A fault happens once: an error before anything
+is done, an answer that is cut off, or an answer that was given and got lost on the way back.
+"""
+
+import copy
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from convo.endpoints.base import Endpoint
+from convo.history.items import Json, StreamEvent
+
+
+@dataclass(frozen=True)
+class EndpointFault:
+    """`error` after `after` events; None: only when the endpoint has done everything."""
+
+    error: BaseException
+    after: int | None = 0
+
+
+class RecordingEndpoint:
+    """Delegates to `endpoint`; `bodies` are the requests for responses, oldest first."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.bodies: list[dict[str, Json]] = []
+        self.faults: list[EndpointFault] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.endpoint, name)
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        self.bodies.append(copy.deepcopy(dict(body)))
+        fault = self.faults.pop(0) if self.faults else None
+        if fault and fault.after == 0:
+            raise fault.error
+        async with aclosing(self.endpoint.create(body)) as events:
+            number = 0
+            async for event in events:
+                if fault is None or fault.after is not None:
+                    yield event
+                number += 1
+                if fault and number == fault.after:
+                    raise fault.error
+        if fault:
+            raise fault.error

@@ -1,0 +1,128 @@
+"""Tries bad input: what stands around a command, a row of a table, and how a row is tried.
+
+Every row is tried by the real command as a process of its own and again with `--json`, beside a
+session and a replay file that were there before. What nothing changed means is read from the
+tables of the database, the bytes of the files and what lies in the folders.
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from convo.history.records import Strategy
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.command_runner import CommandResult, Convo, Launch
+from tests.loopback_server import LoopbackServer
+from tests.models.chat_server import ChatServer, run_chat_server
+
+
+@dataclass
+class CommandEnvironment:
+    """What stands around a command: a home with two sessions, a folder, and servers."""
+
+    home: Path
+    folder: Path
+    server: LoopbackServer
+    chat: ChatServer
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def database(self) -> Path:
+        return self.home / DATABASE
+
+    def set(self, **variables: str) -> None:
+        self.environ |= self.server.environ | variables
+
+    def file(self, name: str, content: str | bytes) -> None:
+        (self.folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def snapshot(self) -> object:
+        """All that a command could have changed."""
+        places = [place for place in sorted(self.folder.rglob("*")) if not {"loopback", "data"} & set(place.parts)]
+        files = {place: place.read_bytes() if place.is_file() else b"" for place in places}
+        return files, table_rows(self.database)
+
+
+def table_rows(database: Path) -> object:
+    """Every row of a store's own tables, without leases; the bytes of what is no store."""
+    if not database.is_file() or database.read_bytes()[:15] != b"SQLite format 3":
+        return database.is_file() and database.read_bytes()
+    with closing(sqlite3.connect(database)) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        kept = [name for name in tables if name != "leases" and not name.startswith("words")]
+        return {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in kept}
+
+
+@pytest.fixture
+def environment(home: Path, tmp_path: Path, loopback: LoopbackServer) -> Iterator[CommandEnvironment]:
+    async def story(writer: ChatWriter) -> None:
+        await writer.chat(Strategy.SESSION, "mine", "hi")
+        await writer.chat(Strategy.REPLAY, "file", "hi")
+
+    write_chats(home, story)
+    with run_chat_server() as chat:
+        yield CommandEnvironment(home, tmp_path, loopback, chat)
+
+
+@dataclass(frozen=True)
+class BadInput:
+    """One kind of bad input.
+
+    argv:     the command without `convo`
+    exit:     DESIGN.md, "Rules that hold everywhere"
+    says:     the whole sentence, where `*` stands for what differs from run to run
+    next:     the next step, in the same way
+    prepare:  what makes the input bad
+    """
+
+    name: str
+    argv: str
+    exit: int
+    code: str
+    says: str
+    next: str
+    prepare: Callable[[CommandEnvironment], object] = lambda world: None
+
+
+def matches_pattern(said: str, words: str) -> bool:
+    """Whether `said` is `words`, with anything where they have a `*`."""
+    return re.fullmatch(re.escape(words).replace(r"\*", ".*"), said) is not None
+
+
+def check_bad_input(
+    row: BadInput, environment: CommandEnvironment, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Try a row in words and as JSON."""
+    row.prepare(environment)
+    for name, value in environment.environ.items():
+        monkeypatch.setenv(name, value)
+    before = environment.snapshot()
+
+    got = launch(*row.argv.split())
+
+    assert (got.exit, got.out) == (row.exit, ""), got
+    said, step = two_lines(got)
+    assert matches_pattern(said, row.says), said
+    assert matches_pattern(step, row.next), step
+    assert environment.snapshot() == before
+
+    told = convo(*row.argv.split(), "--json")
+    error = told.json()["error"]
+    assert (told.exit, told.err) == (row.exit, "")
+    assert (error["message"], error["hint"]) == (said, step)
+    assert matches_pattern(error["code"], row.code), error
+    assert environment.snapshot() == before
+
+
+def two_lines(got: CommandResult) -> tuple[str, str]:
+    """The sentence and the next step, which are all that stands on stderr."""
+    lines = got.err.splitlines()
+    assert len(lines) == 2, got.err
+    assert lines[0].startswith("convo: ")
+    assert lines[1].startswith("  try: ")
+    return lines[0].removeprefix("convo: "), lines[1].removeprefix("  try: ")

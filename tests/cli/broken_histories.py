@@ -1,0 +1,54 @@
+"""Broken histories in the store that the command line opens, and in files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
+from convo.history.tree import Path as History
+from convo.history.tree import root_key
+from convo.stores.base import AppendItems, Transaction
+from tests.cli.stored_chats import MODEL, ChatScript, ChatWriter
+
+HI = {"type": "message", "role": "user", "content": "hi"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Bonn"}'}
+CUT = {**CALL, "arguments": '{"city": "Bo'}
+ORPHAN = {"type": "function_call_output", "call_id": "c0", "output": "sunny"}
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sunny."}]}
+
+BROKEN = [HI, CUT, ORPHAN, ANSWER]
+
+
+def write_items(place: Path, items: Sequence[Any] = BROKEN) -> str:
+    """A file with these items, one a line; returns its path as it is typed."""
+    place.write_text("[\n" + ",\n".join(map(json.dumps, items)) + "\n]\n")
+    return f"./{place.name}"
+
+
+def broken_session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = EMBEDDED_SCOPE) -> ChatScript:
+    """A session with these items and no links."""
+
+    async def story(writer: ChatWriter) -> None:
+        path = History(root_key(writer.store.tenant)).append(items)
+        now = writer.clock.now()
+        record = Session(f"ses_{name}", name, Strategy.SESSION, MODEL, path.head, path.head, now, now, scope)
+        await writer.store.commit(
+            Transaction((AppendItems(path.root, path.items),), session=record, expected_session_head=None)
+        )
+
+    return story
+
+
+def unanswered_call(folder: Path, **state: str) -> ChatScript:
+    """A response that ends in a call which nobody answered; `state` is what it goes on from, instead of resp_1."""
+    script = folder / "calls.json"
+    script.write_text(json.dumps({"replies": [{"call": {"name": "weather", "arguments": {"city": "Bonn"}}}]}))
+
+    async def story(writer: ChatWriter) -> None:
+        await writer.other_client("hello")
+        body = {"model": f"scripted/{script}", "input": "weather?", **(state or {"previous_response_id": "resp_1"})}
+        async for _ in writer.endpoint.create(body):
+            pass
+
+    return story

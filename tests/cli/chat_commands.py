@@ -1,0 +1,77 @@
+"""What tests of `convo chat` share: scripts to answer by, the form of a receipt, a look into the store."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from convo.history.items import Item, item_text, item_type
+from convo.history.records import Link, Session
+from convo.stores.factory import open_store
+from tests.cli.stored_chats import DATABASE
+
+ECHO = ("-m", "scripted/echo")
+LONG = "and this goes on for quite a while, as people do when they explain; " * 5
+
+RECEIPT = re.compile(
+    r"^(?:(?P<status>incomplete|failed|cancelled)(?: \((?P<why>\w+)\))? · )?"
+    r"(?:(?P<input>[\d,]+) input(?: \((?P<cached>[\d,]+) cached\))? · (?P<output>[\d,]+) output · )?"
+    r"(?:(?P<cost><?\$[\d.]+) · )?"
+    r"(?P<seconds>\d+\.\d) s · (?:(?P<id>resp_[0-9a-f]{32}) · )?(?P<owner>\w+ \S+)$"
+)
+
+
+def scripted_flags(*replies: dict[str, Any], **more: Any) -> tuple[str, str]:
+    """The flags that let a new script answer, one file each; `more`: chunk, delay_s."""
+    folder = Path("scripts")
+    folder.mkdir(exist_ok=True)
+    place = folder / f"{len(list(folder.iterdir()))}.json"
+    place.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+    return "-m", f"scripted/{place.absolute()}"
+
+
+def receipts(err: str) -> list[dict[str, str | None]]:
+    """The receipts among the lines of stderr, by their parts."""
+    found = (RECEIPT.match(line) for line in err.splitlines())
+    return [match.groupdict() for match in found if match]
+
+
+def stored_sessions(home: Path) -> list[Session]:
+    """The sessions in the store, last used first."""
+
+    async def read() -> list[Session]:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        try:
+            return list(await store.sessions())
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def stored_conversation(home: Path, name: str) -> tuple[list[Item], list[Link]]:
+    """The items on the path to a session's head, and the links that it made."""
+
+    async def read() -> tuple[list[Item], list[Link]]:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        try:
+            session = await store.session(name)
+            assert session
+            return list((await store.path(session.head)).items), list(await store.links(session.id))
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def stored_messages(home: Path, name: str) -> list[str]:
+    """What was said in a session: "user: hi"; a partial answer is marked."""
+    items, _ = stored_conversation(home, name)
+    return [
+        f"{item.get('role', item_type(item))}: {item_text(item)}" + ("…" if is_partial(item) else "") for item in items
+    ]
+
+
+def is_partial(item: Item) -> bool:
+    return item.get("status") == "incomplete"

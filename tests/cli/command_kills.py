@@ -1,0 +1,127 @@
+"""Commands killed at moments spread over their whole duration, and the invariants that hold after each kill.
+
+kills = Kills("seed", 40)
+kills.measure("race", "hello")            # the duration of the command when it is not killed
+lines = kills.kill("race", "hello")       # SIGKILL at the next moment; the whole lines of its stdout
+"""
+
+import asyncio
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history.items import Item
+from convo.history.records import Link, Session
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from tests.command_runner import Convo
+from tests.fork_server import ConvoProcess, run_convo
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+
+def store_params(cases: Iterable[Any], *, alternating: bool = False) -> list[Any]:
+    """Parameters (case, store): each case on both stores.
+
+    alternating:  by default each case on one of them in turn; the other half in full
+    """
+    found = []
+    for at, case in enumerate(cases):
+        for number, store in enumerate((SQLITE, POSTGRESQL)):
+            marks = [pytest.mark.needs("postgresql")] if store == POSTGRESQL else []
+            if alternating and (at + number) % 2:
+                marks.append(pytest.mark.full)
+            found.append(pytest.param(case, store, marks=marks, id=f"{case}-{store}"))
+    return found
+
+
+PAST_THE_END = 1.1
+"""The last moments are behind the measured duration, which differs from run to run."""
+
+
+class Kills:
+    """Kills commands. The moments depend on the seed alone, the duration is measured.
+
+    times:   how many kills there will be; each falls into its own part of the duration
+    killed:  how many processes died of it; the others had ended before
+    """
+
+    def __init__(self, seed: str, times: int, earliest: float = 0.0) -> None:
+        dice = random.Random(seed)
+        parts = [(at + dice.random()) / times for at in range(times)]
+        dice.shuffle(parts)
+        self._parts = iter(parts)
+        self._earliest = earliest
+        self.killed = 0
+        self.duration_s = 0.0
+
+    def measure(self, *argv: str) -> str:
+        """Run a command to its end; returns its stdout."""
+        run_convo(["--version"])  # the first command of a test run waits until everything is imported
+        began = time.monotonic()
+        done = run_convo(argv)
+        self.duration_s = time.monotonic() - began
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def kill(self, *argv: str) -> list[str]:
+        """Kill a command at the next moment; returns the whole lines of its stdout."""
+        with ConvoProcess(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            part = self._earliest + next(self._parts) * (PAST_THE_END - self._earliest)
+            time.sleep(part * self.duration_s)
+            child.kill()
+            output, _ = child.communicate()
+        self.killed += child.returncode == -9
+        return [line for line in output.splitlines(keepends=True) if line.endswith("\n")]
+
+
+async def _sessions(store: Store) -> dict[str, tuple[Session, list[Item], list[Link]]]:
+    return {
+        one.name: (one, list((await store.path(one.head)).items), list(await store.links(one.id)))
+        for one in await store.sessions()
+    }
+
+
+def stored_sessions(url: str) -> dict[str, tuple[Session, list[Item], list[Link]]]:
+    """Every session by its name, last used first: its record, the items of its history, its links."""
+
+    async def read() -> dict[str, tuple[Session, list[Item], list[Link]]]:
+        store = open_store(url)
+        try:
+            return await _sessions(store)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def conversation_sizes(url: str) -> list[int]:
+    """How many items each conversation of the store's own endpoint holds."""
+
+    async def read() -> list[int]:
+        store = open_store(url)
+        try:
+            found = [await store.conversation(one.id) for one in await store.find_handles("conv_", limit=1000)]
+            return [len(one.item_ids) for one in found if one]
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def check_store(convo: Convo) -> None:
+    """`convo store check` finds nothing wrong; a store that was not made yet has nothing to check."""
+    got = convo("store", "check", "--json")
+    assert got.exit in (0, 5), got.out
+    assert got.exit == 5 or got.json()["ok"], got.out
+
+
+def temporary_files(*folders: Path) -> list[str]:
+    """Temporary files and folders of convo in these folders."""
+    return [name for folder in folders for name in os.listdir(folder) if name.startswith((".convo-", "convo-"))]

@@ -1,0 +1,23 @@
+"""One check of `convo doctor` as a test asks for it."""
+
+from typing import Any
+
+from tests.command_runner import Convo, write_project_file
+
+
+def run_check(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
+    """What one check came to."""
+    got = convo("doctor", name, "--json", *argv)
+    (one,) = got.json()["checks"]
+    assert (got.exit, got.err) == (int(one["level"] == "fault"), "")
+    assert one["next"] or one["level"] == "ok"
+    return dict(one)
+
+
+def check_levels(convo: Convo, *argv: str) -> dict[str, str]:
+    return {one["name"]: one["level"] for one in convo("doctor", "--json", *argv).json()["checks"]}
+
+
+def write_settings(text: str) -> None:
+    """Write a project file and trust it."""
+    write_project_file(text)

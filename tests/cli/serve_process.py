@@ -1,0 +1,81 @@
+"""`convo serve` as a process of its own."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.fork_server import ConvoProcess
+
+
+@dataclass
+class ServeProcess:
+    """The running command.
+
+    ready_line:  what it told when it was ready
+    err:   everything behind that line, once it has ended
+    """
+
+    process: subprocess.Popen[str]
+    ready_line: str
+    err: str = ""
+    http: httpx2.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        address = re.search(r"http://[^,\s]+(?=/v1)", self.ready_line)
+        assert address, self.ready_line
+        self.http = httpx2.Client(base_url=address[0], timeout=30, trust_env=False)
+
+    def ask(self, words: str, **more: Any) -> Any:
+        """The response to one request of the model "echo", unless `more` names another."""
+        got = self.http.post("/v1/responses", json={"model": "echo", "input": words, **more})
+        assert got.status_code == 200, got.text
+        return got.json()
+
+    def stop(self, *signals: int) -> int:
+        """Send these, wait for the end; returns the exit code."""
+        for number in signals:
+            self.process.send_signal(number)
+        self.err += self.process.communicate(timeout=60)[1]
+        self.http.close()
+        return self.process.returncode
+
+
+@contextmanager
+def run_serve(*argv: str, python: tuple[str, ...] = (), before: tuple[str, ...] = ()) -> Iterator[ServeProcess]:
+    """`convo BEFORE serve --port 0 ARGV` while the block runs; `python` are options of the interpreter."""
+    words = [*before, "serve", "--port", "0", *argv]
+    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+    command = [sys.executable, *python, "-m", "convo", *words]
+    with (
+        subprocess.Popen(command, stdout=quiet, stderr=pipe, encoding="utf-8")
+        if python
+        else ConvoProcess(words, stdout=quiet, stderr=pipe)
+    ) as process:
+        assert process.stderr
+        lines: list[str] = []
+        line = ""
+        while "convo serves" not in line:
+            line = process.stderr.readline()
+            assert line, "".join(lines)
+            lines.append(line)
+        server = ServeProcess(process, line, "".join(lines[:-1]))
+        try:
+            yield server
+        finally:
+            if process.poll() is None:
+                server.stop(signal.SIGKILL)
+
+
+def config_flags(folder: Path, text: str) -> tuple[str, str]:
+    """What names a settings file of this text on the command line."""
+    file = folder / "serve.toml"
+    file.write_text(text, encoding="utf-8")
+    return "--config", str(file)

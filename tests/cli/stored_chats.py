@@ -1,0 +1,102 @@
+"""Conversations in the store that the command line opens, held by convo's own engine.
+
+    held(home, story)       carries out a story and closes everything behind it
+
+Time stands still between turns and moves a minute with each; ids count from 1.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from convo.chat.conversation import Chat
+from convo.chat.open import open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.errors import ConvoError
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from convo.strategies.selection import select_owner
+from tests.chat.recording_endpoint import EndpointFault, RecordingEndpoint
+from tests.clock import FixedClock, counting_ids
+from tests.embedded_endpoint import make_embedded_endpoint
+
+MODEL = "scripted/echo"
+DATABASE = Path("data", "convo.db")
+"""Where the database stands under CONVO_HOME."""
+
+
+@dataclass
+class ChatWriter:
+    """One who talks: opens conversations and says things in them."""
+
+    store: Store
+    endpoint: RecordingEndpoint
+    deps: ChatDeps
+    clock: FixedClock
+    folder: Path
+
+    async def chat(self, strategy: Strategy, name: str, *messages: str, handle: str | None = None) -> Chat:
+        """A new conversation, in which `messages` was said; a replayed one lies in talk.json."""
+        if strategy is Strategy.REPLAY and handle is None:
+            handle = str(self.folder / "talk.json")
+        chat = await open_chat(
+            select_owner([strategy], handle), None, RequestOptions(MODEL, MODEL), self.deps, name=name
+        )
+        for words in messages:
+            await self.say(chat, words)
+        return chat
+
+    async def say(self, chat: Chat, words: str) -> None:
+        self.clock.advance(60)
+        async for _ in chat.send([user_message(words)]):
+            pass
+
+    async def retry(self, chat: Chat) -> None:
+        self.clock.advance(60)
+        async for _ in chat.retry():
+            pass
+
+    async def fail(self, chat: Chat, words: str, error: ConvoError) -> None:
+        """Say something and get an error for it."""
+        self.endpoint.faults.append(EndpointFault(error))
+        try:
+            await self.say(chat, words)
+        except type(error):
+            return
+        raise AssertionError("it did not fail")
+
+    async def other_client(self, words: str, **state: str) -> None:
+        """What another client of the same endpoint says: `previous_response_id` or `conversation`."""
+        self.clock.advance(60)
+        async for _ in self.endpoint.create({"model": MODEL, "input": words, **state}):
+            pass
+
+
+ChatScript = Callable[[ChatWriter], Awaitable[object]]
+
+
+def write_chats(home: Path, script: ChatScript) -> None:
+    """Carry out `script` over the store under `home`."""
+
+    async def write() -> None:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        clock, new_id = FixedClock(), counting_ids()
+        endpoint = RecordingEndpoint(make_embedded_endpoint(store, clock, new_id))
+        await script(ChatWriter(store, endpoint, ChatDeps(store, endpoint, clock, new_id), clock, home.parent))
+        await endpoint.aclose()
+        await store.aclose()
+
+    asyncio.run(write())
+
+
+def chat_of(name: str, strategy: Strategy, *messages: str) -> ChatScript:
+    """One conversation in which `messages` was said."""
+
+    async def script(writer: ChatWriter) -> None:
+        await writer.chat(strategy, name, *messages)
+
+    return script

@@ -1,0 +1,34 @@
+"""Some of all combinations in a default run, the others in the long variants.
+
+    @pytest.mark.parametrize(("story", "verdict"), rotated(STORIES, VERDICTS))
+
+runs each story with one verdict, the next story with the next verdict, so that every value of every column
+is included; with `-m full` the others run.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+
+LONG = pytest.mark.full
+
+
+def rotated_combinations(*columns: Iterable[Any], each: int = 1) -> list[Any]:
+    """Parameters for all combinations; by default each of the other columns meets `each` values of the last."""
+    numbered = [list(enumerate(column)) for column in columns]
+    of_the_last = len(numbered[-1])
+    return [
+        pytest.param(
+            *(value for _, value in combination),
+            marks=() if _distance_from_turn(combination, of_the_last) < each else pytest.mark.full,
+        )
+        for combination in product(*numbered)
+    ]
+
+
+def _distance_from_turn(combination: Sequence[tuple[int, Any]], of_the_last: int) -> int:
+    """The distance of the last value from the one whose turn it is."""
+    *before, last = (at for at, _ in combination)
+    return (last - sum(before)) % of_the_last

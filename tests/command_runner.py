@@ -1,0 +1,100 @@
+"""Run the real command line and capture its output."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from unittest.mock import patch
+
+from convo.cli.app import COMMANDS, CommandTable, run_command_line
+from tests.fork_server import ConvoProcess, run_convo
+
+ROOT = Path(__file__).parent.parent
+"""The project's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """The exit code, stdout and stderr of a command."""
+
+    exit: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """stdout as one JSON document."""
+        return json.loads(self.out)
+
+
+class Convo(Protocol):
+    """The fixture `convo`: run the real app in this process, with streams of its own."""
+
+    def __call__(self, *argv: str, stdin: str = "", table: CommandTable = COMMANDS) -> CommandResult: ...
+
+
+class Launch(Protocol):
+    """The fixture `launch`: run the real command as a separate process."""
+
+    def __call__(self, *argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CommandResult: ...
+
+
+class Start(Protocol):
+    """The fixture `start`: start the command and return its process; `shell` is a shell script that runs "$@"."""
+
+    def __call__(self, *argv: str, shell: str = "") -> "subprocess.Popen[str]": ...
+
+
+def text_stream(text: str = "", encoding: str = "utf-8") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode(encoding)), encoding=encoding)
+
+
+def written_text(written: io.TextIOWrapper) -> str:
+    written.flush()
+    assert isinstance(written.buffer, io.BytesIO)
+    return written.buffer.getvalue().decode(written.encoding)
+
+
+def run_in_process(
+    *argv: str, stdin: str = "", table: CommandTable = COMMANDS, encoding: str = "utf-8"
+) -> CommandResult:
+    """Run one command line in this process; `encoding` is that of the terminal."""
+    out, err = text_stream(encoding=encoding), text_stream(encoding=encoding)
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", text_stream(stdin)):
+        code = run_command_line(argv, table)
+    return CommandResult(code, written_text(out), written_text(err))
+
+
+def run_as_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CommandResult:
+    """Run one command line as a process, see `tests.fork_server`; `env` is added to the environment."""
+    done = run_convo(argv, stdin=stdin, env={**os.environ, **(env or {})})
+    return CommandResult(done.returncode, done.stdout, done.stderr)
+
+
+def write_project_file(text: str, folder: Path = Path()) -> Path:
+    """Write a project's settings file and trust it; returns its path."""
+    place = folder.absolute() / ".convo.toml"
+    place.write_text(text, encoding="utf-8")
+    trusted = run_in_process("config", "trust", str(place))
+    assert trusted.exit == 0, trusted
+    return place
+
+
+def start_process(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
+    """Start one command line as a process, with pipes for its output."""
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if not shell:
+        return ConvoProcess(argv, preexec_fn=restore_sighup, **streams)
+    around = ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
+    return subprocess.Popen(around, encoding="utf-8", preexec_fn=restore_sighup, **streams)
+
+
+def restore_sighup() -> None:
+    """Reset SIGHUP: the parent may ignore it, and the process would inherit that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -1,0 +1,55 @@
+"""Histories as they come about: turns of words, thoughts, calls in parallel, instructions in between."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from hypothesis import strategies as some
+
+from convo.compaction.window import is_instruction
+from convo.history.items import Item, get_call_id, is_client_call, is_client_output, item_type
+
+WORDS = some.text(some.characters(codec="utf-8"), min_size=1, max_size=40)
+
+
+def message(role: str, words: str) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": words}
+
+
+def call(number: int) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": f"call_{number}", "name": "look", "arguments": "{}"}
+
+
+def output(number: int) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": f"call_{number}", "output": "seen"}
+
+
+@some.composite
+def histories(draw: some.DrawFn) -> list[Item]:
+    """From nothing to some turns; every call has its output, every thought what it led to."""
+    numbers = count()
+    items: list[Item] = []
+    for _ in range(draw(some.integers(0, 6))):
+        items += [message("developer", draw(WORDS))] if draw(some.booleans()) else []
+        items += [message("user", draw(WORDS)) for _ in range(draw(some.integers(0, 2)))]
+        for _ in range(draw(some.integers(0, 3))):
+            items += _step([next(numbers) for _ in range(draw(some.integers(0, 3)))], thinks=draw(some.booleans()))
+        items += [message("assistant", draw(WORDS))]
+    return items
+
+
+def _step(numbers: list[int], *, thinks: bool) -> list[Item]:
+    """A thought, calls in parallel, and their outputs in another order."""
+    thought: list[Item] = [{"type": "reasoning", "summary": []}] if thinks and numbers else []
+    return [*thought, *map(call, numbers), *map(output, reversed(numbers))]
+
+
+def has_complete_pairs(items: Sequence[Item]) -> bool:
+    """Whether `items` hold no half of a pair: calls and outputs match, and no thought is the last of them."""
+    called = {get_call_id(item) for item in items if is_client_call(item)}
+    answered = {get_call_id(item) for item in items if is_client_output(item)}
+    return called == answered and not (items and item_type(items[-1]) == "reasoning")
+
+
+def instructions(items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if is_instruction(item)]

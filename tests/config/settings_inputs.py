@@ -1,0 +1,52 @@
+"""Sources as values: what was said where, without a disk or an environment."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from convo.config.loader import (
+    RecordedEndpoint,
+    SettingFlags,
+    SettingsFile,
+    SettingsInputs,
+    resolve_settings,
+    use_recorded_model,
+)
+from convo.config.paths import AppPaths
+from convo.config.settings import Settings
+from convo.config.values import Layer, SettingSource
+
+WORK = Path("/home/me/work")
+"""Where the command runs, and where `.convo.toml` lies."""
+
+HOME = Path("/home/me")
+USER = Path("/home/me/.config/convo")
+PATHS = AppPaths(Path("/data"), Path("/state"), USER)
+
+
+def settings_inputs(
+    flags: SettingFlags = SettingFlags(),  # noqa: B008  # a frozen value
+    environ: Mapping[str, str] | None = None,
+    *,
+    project: str | None = None,
+    user: str | None = None,
+) -> SettingsInputs:
+    """`project` and `user` are the text of a file, or None when there is none."""
+    files = []
+    if project is not None:
+        files.append(SettingsFile(SettingSource(Layer.PROJECT, ".convo.toml", WORK), tomllib.loads(project)))
+    if user is not None:
+        files.append(SettingsFile(SettingSource(Layer.USER, "config.toml", USER), tomllib.loads(user)))
+    return SettingsInputs(flags, environ or {}, tuple(files), PATHS, WORK, HOME)
+
+
+def make_settings(
+    flags: SettingFlags = SettingFlags(),  # noqa: B008  # a frozen value
+    environ: Mapping[str, str] | None = None,
+    *,
+    record: RecordedEndpoint | None = None,
+    project: str | None = None,
+    user: str | None = None,
+) -> Settings:
+    resolved = resolve_settings(settings_inputs(flags, environ, project=project, user=user))
+    return use_recorded_model(resolved, record) if record else resolved

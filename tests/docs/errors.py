@@ -1,0 +1,95 @@
+"""Everything that can go wrong, as one text: the classes, and what each place that raises one says.
+
+    python -m tests.docs.errors           every message with its next step, class by class, to be read
+
+A message that is put together shows `{...}` where a value stands. What the classes say of themselves
+stands in the reference; the rules that every sentence keeps are in `tests/test_error_messages.py`.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from convo import errors
+from convo.errors import ConvoError
+from tests.source_modules import Module, modules
+
+VALUE = "(a value)"
+
+
+class ErrorMessage(NamedTuple):
+    """What one place says: its class, its sentence and its next step as far as they stand there as text.
+
+    message:  None where it is a value
+    hint:     None where the class's own is taken
+    """
+
+    location: str
+    error: type[ConvoError]
+    message: str | None
+    hint: str | None
+
+    @property
+    def next_step(self) -> str:
+        return self.error.hint if self.hint is None else self.hint
+
+
+def error_classes() -> list[type[ConvoError]]:
+    """The tree, each class before those below it."""
+    return [*_below(ConvoError)]
+
+
+def _below(top: type[ConvoError]) -> Iterator[type[ConvoError]]:
+    yield top
+    for one in top.__subclasses__():
+        if one.__module__ == errors.__name__:
+            yield from _below(one)
+
+
+@cache
+def error_messages() -> list[ErrorMessage]:
+    """Every place that makes an error of ours."""
+    return [one for module in modules() for one in error_messages_in(module)]
+
+
+def error_messages_in(module: Module) -> Iterator[ErrorMessage]:
+    named = {one.__name__: one for one in error_classes()}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in named:
+            hints = [_text(keyword.value) or VALUE for keyword in node.keywords if keyword.arg == "hint"]
+            error = named[node.func.id]
+            own = error.__init__ is not ConvoError.__init__ and not issubclass(error, errors.EndpointFault)
+            message = None if own or not node.args else _text(node.args[0])
+            yield ErrorMessage(f"{module.name}:{node.lineno}", error, message, hints[0] if hints else None)
+
+
+def _text(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{...}" for part in node.values)
+    return None
+
+
+def document() -> str:
+    """All of it, to be read in one go."""
+    places = defaultdict(list)
+    for one in error_messages():
+        places[one.error].append(one)
+    lines: list[str] = []
+    for error in error_classes():
+        lines += [
+            "",
+            f"{error.__name__}: {error.code}, exit {error.exit}, status {error.status}",
+            f"  try: {error.hint}",
+        ]
+        for one in places[error]:
+            step = "" if one.hint is None else f"\n      try: {one.hint}"
+            lines.append(f"  - {one.message or VALUE}  [{one.location}]{step}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(document())

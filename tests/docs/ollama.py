@@ -1,0 +1,42 @@
+"""A server of chat completions where Ollama's would be: it keeps nothing, and counts what it is shown.
+
+It answers every question with the next of its replies, so an answer tells how much history came with it.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.asgi_server import listen_on_free_port, serve_in_thread
+from tests.models.chat_server import event, send_head, send_piece
+
+Sent = dict[str, Any]
+
+
+@contextmanager
+def run_ollama(replies: list[str]) -> Iterator[str]:
+    """The server's address, without a path, while the block runs; `replies` is the JSON of one script."""
+    texts = [reply["text"] for script in replies for reply in json.loads(script)] or ["Yes."]
+
+    async def application(scope: Sent, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        messages = json.loads(body or b"{}").get("messages", [])
+        asked = sum(one["role"] == "user" for one in messages)
+        text = texts[min(asked, len(texts)) - 1]
+        words = sum(len(str(one.get("content")).split()) for one in messages)
+        used = {"prompt_tokens": words, "completion_tokens": len(text.split()), "total_tokens": words}
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
+        chunks: tuple[Sent, ...] = ({"choices": [choice]}, {"choices": [], "usage": used})
+        await send_head(send, 200, "text/event-stream")
+        for chunk in chunks:
+            await send_piece(send, event(chunk))
+        await send_piece(send, b"data: [DONE]\n\n", more=False)
+
+    place, url = listen_on_free_port()
+    with serve_in_thread(application, place, asyncio.new_event_loop()):
+        yield url.removesuffix("/v1")

@@ -1,0 +1,98 @@
+"""The pages with commands in them, and what stands around them when they are carried out.
+
+A page that talks to a model says in a comment what the model answers: `<!-- replies: [...] -->`, in the
+form of `convo.models.scripted`. It is answered by a server on loopback that stands where OpenAI's would,
+and by one where Ollama's would. `<!-- keyless -->` leaves the key away; `<!-- postgresql -->` gives the page a
+database, as $DATABASE_URL.
+
+    python -m tests.docs.pages            write into every page what its commands say now
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from tests import databases
+from tests.command_runner import ROOT
+from tests.conftest import LEAKS, TERMINAL
+from tests.docs.ollama import run_ollama
+from tests.docs.transcript import CommandOutput, TranscriptRunner, matches, parse_console
+from tests.loopback_server import LoopbackServer, run_loopback_server
+
+COOKBOOK = ROOT / ".github" / "cookbook"
+GETTING_STARTED = ROOT / "tests" / "getting_started"
+
+OPENAI = "https://api.openai.com/v1"
+
+REPLIES = re.compile(r"<!-- replies: (.*?) -->", re.DOTALL)
+CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+
+
+def cookbook_pages() -> list[Path]:
+    return sorted(path for path in COOKBOOK.glob("*.md") if path.name != "README.md")
+
+
+def getting_started() -> list[Path]:
+    return sorted(GETTING_STARTED.glob("*.md"))
+
+
+@contextmanager
+def run_page(
+    page: str, folder: Path, *, in_processes: bool = False
+) -> Iterator[tuple[list[CommandOutput], LoopbackServer]]:
+    """What the commands of a page said, and the server where OpenAI's would be, which keeps what it was asked."""
+    (folder / "servers").mkdir()
+    (folder / "here").mkdir()
+    with ExitStack() as open_:
+        loopback = open_.enter_context(run_loopback_server(folder / "servers"))
+        if found := REPLIES.search(page):
+            loopback.replies(*json.loads(found[1]))
+        environ = {"CONVO_HOME": str(folder / "home")}
+        shown = {str(folder / "home" / "data"): "/home/you/.local/share/convo", loopback.url: OPENAI}
+        shown |= {str(folder / "home" / "state"): "/home/you/.local/state/convo"}
+        environ |= {} if "<!-- keyless -->" in page else loopback.environ
+        if "ollama" in page:
+            environ["OLLAMA_HOST"] = open_.enter_context(run_ollama(REPLIES.findall(page)))
+        if "<!-- postgresql -->" in page:
+            environ["DATABASE_URL"] = url = databases.new_database(schema=False)
+            open_.callback(databases.drop, url)
+            shown[databases.database_name(url)] = "convo"
+        yield TranscriptRunner(folder / "here", in_processes, environ, shown).run(page), loopback
+
+
+def updated_page(page: str, outputs: list[CommandOutput]) -> str:
+    """The page with what its commands said; what it shows truly, with a `…` in it perhaps, stays."""
+    said = iter(outputs)
+
+    def block(found: re.Match[str]) -> str:
+        shown = list(parse_console(found[0]))
+        got = [next(said) for _ in shown]
+        kept = [one if matches(one.lines, list(new.lines)) else new for one, new in zip(shown, got, strict=True)]
+        return "".join(f"$ {one.command}\n" + "".join(f"{line}\n" for line in one.lines) for one in kept)
+
+    return CONSOLE.sub(block, page)
+
+
+def main(names: list[str]) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS) and name not in TERMINAL}
+    for path in [*cookbook_pages(), *getting_started()]:
+        if names and path.stem not in names:
+            continue
+        text = path.read_text(encoding="utf-8")
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            patch.dict(os.environ, clean, clear=True),
+            run_page(text, Path(folder)) as (outputs, _),
+        ):
+            path.write_text(updated_page(text, outputs), encoding="utf-8")
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

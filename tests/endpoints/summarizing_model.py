@@ -1,0 +1,97 @@
+"""A model that can be asked for summaries, has a window, and remembers what it was shown.
+
+Besides it words that are long enough to be folded, and what else stories of compaction say.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from convo.compaction.window import SUMMARY_INSTRUCTIONS
+from convo.errors import RequestRefused, Unsupported, WindowExceeded
+from convo.history.items import SUMMARY_HEADING, Item, StreamEvent, item_text, item_type
+from convo.models.base import Model, ModelRequest
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import random_id
+from tests.endpoints.endpoint_calls import ask
+
+SUMMARY = "They greeted."
+USAGE = make_usage(10, 3)
+LONG = " ".join(["word"] * 60)
+ANSWER = {"role": "assistant", "content": LONG}
+CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+TRIGGER = {"type": "compaction_trigger"}
+SUMMARY_TEXT = f"{SUMMARY_HEADING}\n\n{SUMMARY}"
+
+
+class SummarizingModel:
+    """Answers any name: a summary where one is asked for, else by how many items it was shown.
+
+    summary:  what it says when it is asked for one
+    window:     words that it can be shown at once; None: any number
+    provider_compaction:   the compaction that its provider makes; None: the provider has none
+    refuses:  whether its provider has a compaction, and not for this model
+    answer:   what it answers where no summary is asked for; None: how many items it was shown
+    """
+
+    def __init__(
+        self, summary: str = SUMMARY, *, window: int | None = None, provider_compaction: Sequence[Item] | None = None
+    ) -> None:
+        self.summary, self.window, self.provider_compaction = summary, window, provider_compaction
+        self.answer: str | None = None
+        self.refuses = False
+        self.requests: list[ModelRequest] = []
+        self.summaries: list[ModelRequest] = []
+        self.compactions: list[ModelRequest] = []
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self, name
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        summing = (request.instructions or "").startswith(SUMMARY_INSTRUCTIONS)
+        (self.summaries if summing else self.requests).append(request)
+        need = sum(len(item_text(item).split()) for item in request.input)
+        if self.provider_compaction is None and any(item_type(item) == "compaction" for item in request.input):
+            raise Unsupported(request.model, "compaction items", param="input")
+        if self.window is not None and need > self.window:
+            raise WindowExceeded(request.model, need, self.window)
+        answer, words = ResponseEventWriter(random_id, request.model), self.answer or f"shown {len(request.input)}"
+        for event in answer.write_text(self.summary if summing else words):
+            yield event
+        for event in answer.write_completed(USAGE):
+            yield event
+
+    async def warm(self, model: str) -> None:
+        """Nothing has to be ready."""
+
+    async def check_request(self, request: ModelRequest) -> None:
+        """It takes everything."""
+
+    async def count(self, request: ModelRequest) -> int | None:
+        return sum(len(item_text(item).split()) for item in request.input)
+
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        if self.refuses:
+            raise RequestRefused("This model cannot compact")
+        if self.provider_compaction is not None:
+            self.compactions.append(request)
+        return self.provider_compaction
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def last_input(self) -> list[str]:
+        """What the last answer was made of, in words."""
+        return [item_text(item) for item in self.requests[-1].input]
+
+
+def item_types(items: Any) -> list[str]:
+    return [item_type(item) for item in items]
+
+
+async def create_chain(endpoint: EmbeddedEndpoint, *said: str) -> str:
+    """The id of the last response of a chain in which this was said."""
+    last = None
+    for words in said:
+        last = (await ask(endpoint, words, previous_response_id=last))["id"]
+    return str(last)

@@ -1,0 +1,220 @@
+"""Run commands as forks of a process that has imported all modules, which saves a second for each.
+
+The first command starts a server process that imports all of convo and waits. Each command is a fork of it
+that gets its own arguments, environment, folder and streams, and then runs like `python -m convo` until the
+interpreter ends. It is a child of the process that requested it: it has a process id, receives signals and
+has an exit code. Tests of a normal start, such as `tests/cli/test_app.py`, start a new interpreter; on other
+systems than Linux all commands do.
+
+    ConvoProcess(["chat", "hi"], stdout=PIPE)   # a `subprocess.Popen` of `convo chat hi`
+    run_convo(["chat", "hi"])                   # the same, run to its end like `subprocess.run`
+
+    pytest worker ──requests──▶ `python -m tests.fork_server` ──forks──▶ intermediate, ends ──▶ the command
+"""
+
+import atexit
+import ctypes
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+MAX_LIFE_S = 120
+PR_SET_CHILD_SUBREAPER = 36
+MAX_ORDER_BYTES = 1 << 20
+"""Maximum size of an order in bytes; most of it is the environment."""
+
+_order_lock = Lock()
+
+
+# -- the client ------------------------------------------------------------------------------------
+
+
+class ConvoProcess(subprocess.Popen[str]):
+    """`convo ARGV` as a process, or another `module`. `env` and `cwd` are this one's unless they are given."""
+
+    def __init__(self, argv: Sequence[str], *, module: str = "convo", **more: Any) -> None:
+        self._warm = can_fork(more.get("env") or os.environ)
+        super().__init__([sys.executable, "-m", module, *argv], encoding="utf-8", **more)
+
+    def _execute_child(self, args: Sequence[str], *given: Any) -> None:
+        """Override the start of the child in `Popen`: `given` ends with both ends of each pipe."""
+        if not self._warm:
+            super()._execute_child(args, *given)  # type: ignore[misc]  # no part of what typeshed knows
+            return
+        cwd, environ, pipes = given[4], given[5], given[9:15]
+        ends = [pipes[0], pipes[3], pipes[5]]
+        streams = [at if end == -1 else end for at, end in enumerate(ends)]
+        self.pid = start_fork(args[2:], environ or os.environ, cwd or os.getcwd(), streams)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def run_convo(argv: Sequence[str], *, stdin: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `more` is passed to `ConvoProcess`."""
+    pipe = subprocess.PIPE
+    with ConvoProcess(argv, stdin=pipe, stdout=pipe, stderr=pipe, **more) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=MAX_LIFE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def can_fork(environ: Mapping[str, str]) -> bool:
+    """Whether a process with this environment may be a fork: Python reads some variables only at its start."""
+    own = {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
+    return sys.platform == "linux" and own == {
+        name: value for name, value in environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))
+    }
+
+
+def start_fork(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    folder: str | Path,
+    streams: Sequence[int],
+    *,
+    at_terminal: bool = False,
+) -> int:
+    """Start a child process with these three streams and return its id.
+
+    argv:         the name of the module and its arguments
+    at_terminal:  the streams are a terminal, which becomes the controlling terminal
+    """
+    order = {"argv": list(argv), "environ": dict(environ), "folder": str(folder), "at_terminal": at_terminal}
+    connection = fork_server_socket()
+    with _order_lock:
+        socket.send_fds(connection, [json.dumps(order).encode()], streams)
+        return int(connection.recv(64))
+
+
+@cache
+def fork_server_socket() -> socket.socket:
+    """A socket to the fork server of this process, which the first call starts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0  # a fork's fork becomes our child when its parent ends
+    own_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (own_end, server_end):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_ORDER_BYTES)
+    number = server_end.fileno()
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-m", "tests.fork_server", str(number)]
+    process = subprocess.Popen(command, cwd=ROOT, pass_fds=[number], stdin=quiet, stdout=quiet)
+    server_end.close()
+
+    def stop_server() -> None:
+        own_end.close()
+        process.wait()
+
+    atexit.register(stop_server)
+    return own_end
+
+
+# -- the server ------------------------------------------------------------------------------------
+
+
+def import_everything() -> None:
+    """All of convo, and what its modules import when they are called.
+
+    What cannot be imported here fails in the command that needs it.
+    """
+    import gc
+    import pkgutil
+    from importlib import import_module
+
+    import convo
+
+    own_end = [module.name for module in pkgutil.walk_packages(convo.__path__, "convo.", onerror=lambda name: None)]
+    for name in [*own_end, "openai.resources.responses", "openai.resources.conversations"]:
+        if not name.endswith("__main__"):
+            with suppress(ImportError):
+                import_module(name)
+    assert len(os.listdir("/proc/self/task")) == 1  # a fork takes no other thread along
+    gc.freeze()
+
+
+def serve(connection: socket.socket) -> None:
+    """Fork for each order until the client closes its end; returns in each fork, which has become the command."""
+    while True:
+        data, streams, _, _ = socket.recv_fds(connection, MAX_ORDER_BYTES, 3)
+        if not data:
+            os._exit(0)
+        reading, writing = os.pipe()
+        intermediate = os.fork()
+        if not intermediate:
+            command = os.fork()
+            if not command:
+                os.close(reading)
+                os.close(writing)
+                connection.close()
+                return become_command(json.loads(data), streams)
+            os.write(writing, str(command).encode())
+            os._exit(0)
+        os.waitpid(intermediate, 0)
+        connection.send(os.read(reading, 64))
+        for number in (reading, writing, *streams):
+            os.close(number)
+
+
+def become_command(order: dict[str, Any], streams: Sequence[int]) -> None:
+    """Set up arguments, environment, folder and streams like a new interpreter."""
+    import fcntl
+    import termios
+    import time
+
+    if order["at_terminal"]:
+        os.setsid()
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    time.tzset()
+    sys.path[0] = order["folder"]
+    sys.argv = order["argv"]
+    sys.stdin = sys.__stdin__ = reopen_stream(0, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = reopen_stream(1, "w")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = reopen_stream(2, "w", errors="backslashreplace", buffering=1)  # type: ignore[misc]
+
+
+def reopen_stream(number: int, mode: str, **more: Any) -> Any:
+    return open(number, mode, closefd=False, **more)
+
+
+def exit_at_once(ended: list[int]) -> None:
+    """Exit right after the exit handlers, without freeing the objects that are shared with the server."""
+    if ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended[0])
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the parent may ignore these signals
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    ended: list[int] = []
+    atexit.register(exit_at_once, ended)  # the first one that is registered runs last
+    import_everything()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    module, *words = sys.argv
+    if module == "convo":
+        from convo.__main__ import main
+
+        sys.argv = [str(ROOT / "convo" / "__main__.py"), *words]
+        ended.append(main())
+        sys.exit(ended[0])
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

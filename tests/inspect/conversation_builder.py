@@ -1,0 +1,99 @@
+"""Conversations put together by hand: paths, links and what is known of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Link, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.inspect.view import ConversationView, PathIndex
+
+ROOT = root_key("local")
+START_TIME = 1_700_000_000.0
+"""14 November 2023, 22:13:20 UTC."""
+
+USAGE = {
+    "input_tokens": 12,
+    "input_tokens_details": {"cached_tokens": 4},
+    "output_tokens": 9,
+    "output_tokens_details": {"reasoning_tokens": 2},
+}
+
+
+@dataclass
+class ConversationBuilder:
+    """Turns of a conversation, each going on from the end of the last one or of a link named."""
+
+    strategy: Strategy = Strategy.CHAIN
+    links: list[Link] = field(default_factory=list)
+    paths: dict[str, Path] = field(default_factory=dict)
+
+    def turn(self, id_: str, said: str, answered: str | None, *, after: str | None = None, **fields: Any) -> Path:
+        """One call: `after` is the link that it goes on from, None begins anew; no answer is a failure."""
+        before = self.paths[after] if after else Path(ROOT)
+        saw = before.append([user_message(said)])
+        head = saw.append([assistant_message(answered)]) if answered is not None else saw
+        whole = self.strategy in (Strategy.SESSION, Strategy.REPLAY)
+        link = Link(
+            id=id_,
+            input_head=saw.head,
+            head=head.head,
+            sent_count=len(saw) if whole else 1,
+            model="local/demo",
+            strategy=self.strategy,
+            status="completed" if answered is not None else "failed",
+            created_at=START_TIME + 60 * len(self.links),
+            parent_id=after,
+            previous_response_id=after if self.strategy is Strategy.CHAIN else None,
+            duration_s=1.25,
+            usage=USAGE if answered is not None else None,
+        )
+        self.links.append(replace(link, **fields))
+        self.paths[id_] = head
+        return head
+
+    def view(self, at: str | None, **fields: Any) -> ConversationView:
+        """What is known of it, at the end of the link `at`."""
+        path = self.paths[at] if at else Path(ROOT)
+        view = ConversationView(
+            handle=at or "nothing",
+            strategy=self.strategy,
+            scope=self.links[0].scope if self.links else None,
+            path=path,
+            confirmed_head=path.head,
+            links=tuple(self.links),
+            path_index=path_index_of(self.paths.values()),
+            current_link_id=at,
+        )
+        return replace(view, **fields)
+
+
+def path_index_of(paths: Iterable[Path]) -> PathIndex:
+    index = PathIndex(ROOT)
+    for path in paths:
+        index.add(path)
+    return index
+
+
+def build_chain(turns: int) -> ConversationBuilder:
+    """A straight conversation: resp_1, resp_2, ..."""
+    talk = ConversationBuilder()
+    for number in range(1, turns + 1):
+        talk.turn(
+            f"resp_{number}",
+            f"question {number}",
+            f"answer {number}",
+            after=f"resp_{number - 1}" if number > 1 else None,
+        )
+    return talk
+
+
+def keys(path: Path, *numbers: int) -> list[Key]:
+    """The keys of the items with these numbers, the first is 1."""
+    return [path.nodes[number - 1].key for number in numbers]
+
+
+def alternating_messages(*words: str) -> list[Item]:
+    """A conversation's items: user and assistant in turn."""
+    return [assistant_message(one) if at % 2 else user_message(one) for at, one in enumerate(words)]

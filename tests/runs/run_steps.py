@@ -1,0 +1,69 @@
+"""Short ways to say what a run is told, and to read what it asks for."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.agents.handoffs import build_handoff_tools
+from convo.history.items import Item
+from convo.runs.machine import step_run
+from convo.runs.state import ModelResponded, Run, RunEffect, RunEvent, RunLimits, RunStarted, ToolReturned, create_run
+from convo.tools.tool import Tool, tool, toolbox
+
+
+def echo_text(text: str) -> str:
+    """A tool that anybody may call."""
+    return text
+
+
+def make_tool(name: str, **settings: Any) -> Tool:
+    return tool(name=name, **settings)(echo_text)
+
+
+FREE, GUARDED = make_tool("free"), make_tool("guarded", needs_approval=True)
+CONDITIONAL = make_tool("asked", needs_approval=lambda context, arguments: True)
+
+
+def make_run(*agents: Agent, **limits: Any) -> Run:
+    return create_run(graph(*agents), RunLimits(**limits))
+
+
+def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **more: Any) -> Item:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def assistant_message(words: str) -> Item:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+
+
+def model_response(run: Run, *output: Item) -> ModelResponded:
+    """An answer to a request that offered everything that the agent has."""
+    handoffs = {offer.name: offer.target for offer in build_handoff_tools(run.graph, run.agent)}
+    return ModelResponded(output, toolbox(run.current_agent.functions), handoffs)
+
+
+def apply_events(run: Run, *events: RunEvent) -> tuple[Run, tuple[RunEffect, ...]]:
+    """`run` after all of `events`, and what the last one asked for."""
+    effects: tuple[RunEffect, ...] = ()
+    for event in events:
+        run, effects = step_run(run, event)
+    return run, effects
+
+
+def outputs(items: Iterable[Item]) -> dict[str, Any]:
+    return {item["call_id"]: item["output"] for item in items}
+
+
+DESK = Agent("desk", tools=(FREE, GUARDED, CONDITIONAL))
+
+
+def started_run(*agents: Agent, **limits: int | None) -> Run:
+    return apply_events(make_run(*(agents or (DESK,)), **limits), RunStarted())[0]
+
+
+def paused_run() -> Run:
+    """One call has run, one waits for a person, in this order of calls: free, guarded."""
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, call("c1"), call("c2", "guarded")), ToolReturned("c1", "one"))
+    return run

@@ -1,0 +1,217 @@
+"""The agents of a snapshot's story as convo's own, with tools that answer as the SDK's do there."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from convo.agents.agent import Agent, Guardrail, Handoff
+from convo.agents.graph import AgentTool, Graph, agent_tool, graph
+from convo.agents.handoffs import build_handoff_tools
+from convo.history.items import Item
+from convo.history.records import Strategy
+from convo.runs.machine import step_run
+from convo.runs.state import (
+    AppendToHistory,
+    ApprovalDecided,
+    HandoffCompleted,
+    ModelResponded,
+    NestedRun,
+    NestedRunPaused,
+    Phase,
+    PrepareHandoff,
+    Run,
+    RunEffect,
+    RunResumed,
+    RunStarted,
+    RunTool,
+    ToolCall,
+    ToolReturned,
+    create_run,
+)
+from convo.runstate.run_items import ModelCall
+from convo.tools.tool import Hosted, Namespace, Tool, toolbox
+from tests.runstate.sdk import final_message, function_output
+
+ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
+
+
+def story_graph(story: dict[str, Any]) -> Graph:
+    """The graph of a story, whose first agent is the one that the run began with."""
+    return graph(_made(story)[story["spec"]["root"]])
+
+
+def _made(story: dict[str, Any]) -> dict[str, Agent]:
+    spec = story["spec"]
+    made: dict[str, Agent] = {}
+    for name in spec["order"]:
+        agent = _agent(spec["agents"][name], made)
+        late = (replace(one, deferred=one.title == spec.get("deferred")) for one in agent.functions)
+        made[name] = replace(agent, tools=(*late, *(one for one in agent.tools if not isinstance(one, Tool))))
+    return made
+
+
+def _agent(spec: dict[str, Any], made: dict[str, Agent]) -> Agent:
+    passes = (Guardrail("_passes", lambda context, said: None),)
+    behaviour = spec.get("tool_use_behavior")
+    return Agent(
+        spec["name"],
+        spec["instructions"],
+        tools=tuple(one for tool in spec.get("tools", []) for one in _tools(tool, made)),
+        handoffs=tuple(_handoff(one, made) for one in spec.get("handoffs", [])),
+        input_guardrails=passes if spec.get("input_guardrail") else (),
+        output_guardrails=passes if spec.get("output_guardrail") else (),
+        after_tools="first output" if behaviour == "stop_on_first_tool" else "ask again",
+    )
+
+
+def _handoff(spec: Any, made: dict[str, Agent]) -> Handoff:
+    if isinstance(spec, str):
+        return Handoff(made[spec])
+    return Handoff(made[spec["agent"]], tool_name=spec["tool_name"])
+
+
+def _tools(spec: dict[str, Any], made: dict[str, Agent]) -> list[Tool | Hosted]:
+    match spec["kind"]:
+        case "function":
+            return [_function(spec, spec["name"])]
+        case "local_mcp":
+            return [_function(spec, name, {"type": "object", "properties": {}}) for name in spec["tools"]]
+        case "agent_tool":
+            needs = spec.get("needs_approval", False)
+            return [agent_tool(made[spec["agent"]], spec["name"], f"{spec['name']} tool", needs_approval=needs)]
+        case "hosted_mcp":
+            return [{"type": "mcp", "server_label": spec["server_label"]}]
+    return []
+
+
+def _function(spec: dict[str, Any], name: str, parameters: dict[str, Any] = ANYTHING) -> Tool:
+    space = spec.get("namespace")
+    return Tool(
+        name,
+        f"{name} tool",
+        parameters,
+        lambda context, written: function_output({**spec, "name": name}, written),
+        strict=False,
+        takes_context=True,
+        needs_approval=spec.get("needs_approval", False),
+        namespace=Namespace(space, f"{space} tools") if space else None,
+    )
+
+
+def resume_story(run: Run) -> tuple[Run, list[Item]]:
+    """`run` until it asks its model or ends, with everything approved; and what was added to the conversation."""
+    for call in run.pending:
+        run, _ = step_run(run, ApprovalDecided(call.id, approve=True))
+    return perform_effects(*step_run(run, RunResumed()))
+
+
+def perform_effects(run: Run, effects: Iterable[RunEffect], model: "Model | None" = None) -> tuple[Run, list[Item]]:
+    """`run` once what it asked for is done, up to a model call, a pause or its end; and what was added meanwhile.
+
+    model:  answers the agents behind tools
+    """
+    added: list[Item] = []
+    todo = list(effects)
+    while todo:
+        match todo.pop(0):
+            case RunTool(call):
+                run, more = step_run(run, _called(call, model))
+                todo += more
+            case PrepareHandoff():
+                run, more = step_run(run, HandoffCompleted())
+                todo += more
+            case AppendToHistory(items):
+                added += items
+    return run, added
+
+
+def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPaused:
+    tool = call.tool
+    assert tool
+    if not isinstance(tool, AgentTool) or model is None:
+        given = function_output({"name": tool.name}, call.arguments) if isinstance(tool, AgentTool) else None
+        given = given or tool.run(None, call.arguments)
+        return ToolReturned(call.id, given if isinstance(given, str) else json.dumps(given))
+    if call.nested_run:
+        nested = StoryRun(call.nested_run.run, list(call.nested_run.items), model)
+        nested.resume()
+    else:
+        asked: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
+        nested = StoryRun(create_run(tool.graph), asked, model)
+        nested.start()
+    if nested.run.phase is Phase.PAUSED:
+        return NestedRunPaused(call.id, NestedRun(nested.run, tuple(nested.items)))
+    return ToolReturned(call.id, nested.run.output)
+
+
+@dataclass
+class StoryRun:
+    """A story that convo tells: the run, its model calls and what was said so far.
+
+    items:  what the model was told and said
+    confirmed_count:  how many of them the owner holds, where it remembers
+    """
+
+    run: Run
+    items: list[Item]
+    model: "Model"
+    confirmed_count: int | None = None
+    turns: list[ModelCall] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.run, _ = step_run(self.run, RunStarted())
+        self._run_until_stopped()
+
+    def resume(self) -> None:
+        """Go on from a pause, with what was decided; the answer before it has its outputs then."""
+        self.run, added = perform_effects(*step_run(self.run, RunResumed()), self.model)
+        self.items += added
+        if self.turns:
+            self.turns[-1] = replace(self.turns[-1], added_items=added)
+        self._run_until_stopped()
+
+    def _run_until_stopped(self) -> None:
+        while self.run.phase is Phase.CALLING_MODEL:
+            number = self.model.asked
+            output = self.model.answer(
+                str(self.run.current_agent.instructions), self.items[self.confirmed_count or 0 :]
+            )
+            handoffs = {offer.name: offer.target for offer in build_handoff_tools(self.run.graph, self.run.agent)}
+            event = ModelResponded(tuple(output), toolbox(self.run.current_agent.functions), handoffs)
+            agent = self.run.agent
+            self.run, added = perform_effects(*step_run(self.run, event), self.model)
+            self.items += output
+            self.confirmed_count = None if self.confirmed_count is None else len(self.items)
+            self.items += added
+            self.turns.append(ModelCall(agent, output, added, f"resp_{number:03}", tokens(number)))
+
+
+@dataclass
+class Model:
+    """Says what stands in a script, and then all outputs that a request held; keeps the requests."""
+
+    script: list[list[Item]]
+    asked: int = 0
+    requests: list[list[Item]] = field(default_factory=list)
+
+    def answer(self, instructions: str, items: list[Item]) -> list[Item]:
+        self.requests.append(items)
+        number, self.asked = self.asked, self.asked + 1
+        if number < len(self.script):
+            return self.script[number]
+        return [final_message(number, instructions, [dict(item) for item in items])]
+
+
+def tokens(number: int) -> dict[str, int]:
+    """What the SDK's model counts for its answer of that number."""
+    return {"input_tokens": 10 + number, "output_tokens": 3 + number, "total_tokens": 13 + 2 * number}
+
+
+def story_owner(spec: dict[str, Any], asked: int) -> tuple[Strategy, str | None]:
+    """Who holds the history of a story, after so many model calls."""
+    if spec["run"].get("conversation_id"):
+        return Strategy.CONVERSATION, spec["run"]["conversation_id"]
+    if spec["run"].get("auto_previous_response_id"):
+        return Strategy.CHAIN, f"resp_{asked - 1:03}"
+    return Strategy.SESSION, None

@@ -1,0 +1,163 @@
+"""Clients that talk all the time, to whichever replica answers, and keep account of what was confirmed.
+
+A turn is confirmed when its last event has arrived. Whoever lost an answer asks again as the owner of
+the state allows: a chain from the same response as before, a conversation only after its own tail has
+been read. So whatever is there twice, or is missing, is the server's doing.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import httpx2
+
+UNKNOWN_RESPONSE = "unheard"
+"""The response of a turn that a conversation holds, and that nobody was told of."""
+
+RETRY_S = 0.05
+"""How long a client waits before it asks somebody else."""
+
+
+class LostAnswer(Exception):
+    """No answer, or half of one."""
+
+
+@dataclass
+class ConfirmedTurns:
+    """What one client knows: the words of each confirmed turn with its response, oldest first.
+
+    locked_s:  the longest time for which its conversation was refused as locked
+    """
+
+    name: str
+    conversation: str | None = None
+    confirmed: list[tuple[str, str]] = field(default_factory=list)
+    faults: int = 0
+    locked_s: float = 0.0
+
+    @property
+    def words(self) -> list[str]:
+        return [words for words, _ in self.confirmed]
+
+    @property
+    def last(self) -> str | None:
+        return self.confirmed[-1][1] if self.confirmed else None
+
+
+class ChatClient:
+    """One client; `on_confirmed` is called after each confirmed turn."""
+
+    def __init__(self, account: ConfirmedTurns, urls: Sequence[str], on_confirmed: Callable[[], None]) -> None:
+        self.turns, self._urls, self._on_confirmed = account, urls, on_confirmed
+        self._at = 0
+
+    async def chat(self, turns: int) -> None:
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+            if self.turns.conversation is not None:
+                self.turns.conversation = await self._conversation(http)
+            for turn in range(turns):
+                await self._turn(http, f"{self.turns.name} says {turn}")
+
+    async def chat_until(self, done: asyncio.Event) -> None:
+        """Talk until `done` is set; the last turn is confirmed as well."""
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+            if self.turns.conversation is not None:
+                self.turns.conversation = await self._conversation(http)
+            for turn in count():
+                if done.is_set():
+                    return
+                await self._turn(http, f"{self.turns.name} says {turn}")
+
+    async def _conversation(self, http: httpx2.AsyncClient) -> str:
+        while True:
+            try:
+                got = await http.post(f"{self._url()}/v1/conversations", json={})
+                return str(got.json()["id"])
+            except httpx2.TransportError:
+                await self._next_replica()
+
+    async def _turn(self, http: httpx2.AsyncClient, words: str) -> None:
+        locked_at: float | None = None
+        while True:
+            try:
+                response_id = await self._send(http, words)
+            except (httpx2.TransportError, LostAnswer) as fault:
+                self.turns.faults += 1
+                if "conversation_locked" in str(fault):
+                    locked_at = locked_at or time.monotonic()
+                    self.turns.locked_s = max(self.turns.locked_s, time.monotonic() - locked_at)
+                await self._next_replica()
+                if not await self._is_stored(http, words):
+                    continue
+                response_id = UNKNOWN_RESPONSE
+            self.turns.confirmed.append((words, response_id))
+            self._on_confirmed()
+            self._at += 1
+            return
+
+    async def _send(self, http: httpx2.AsyncClient, words: str) -> str:
+        body: dict[str, Any] = {"model": "slow", "input": words, "stream": True}
+        if self.turns.conversation is not None:
+            body["conversation"] = self.turns.conversation
+        elif self.turns.last is not None:
+            body["previous_response_id"] = self.turns.last
+        async with http.stream("POST", f"{self._url()}/v1/responses", json=body) as got:
+            if got.status_code != 200:
+                raise LostAnswer((await got.aread()).decode())
+            async for event in events(got.aiter_lines()):
+                if event["type"] == "response.completed":
+                    return str(event["response"]["id"])
+        raise LostAnswer("no last event")
+
+    async def _is_stored(self, http: httpx2.AsyncClient, words: str) -> bool:
+        """Whether a conversation took the words although nobody heard it say so."""
+        if self.turns.conversation is None:
+            return False
+        while True:
+            try:
+                items = await conversation_items(http, self._url(), self.turns.conversation)
+                return words in user_messages(items)
+            except (httpx2.TransportError, LostAnswer):
+                await self._next_replica()
+
+    async def _next_replica(self) -> None:
+        """Turn to another replica, in a moment."""
+        self._at += 1
+        await asyncio.sleep(RETRY_S)
+
+    def _url(self) -> str:
+        return self._urls[self._at % len(self._urls)]
+
+
+async def events(lines: AsyncIterator[str]) -> AsyncIterator[Any]:
+    async for line in lines:
+        if line.startswith("data: {"):
+            yield json.loads(line.removeprefix("data: "))
+
+
+async def conversation_items(http: httpx2.AsyncClient, url: str, conversation: str) -> list[Any]:
+    """All items of a conversation, oldest first. raises: Lost"""
+    return await list_all(http, f"{url}/v1/conversations/{conversation}/items")
+
+
+async def list_all(http: httpx2.AsyncClient, url: str) -> list[Any]:
+    items: list[Any] = []
+    after: dict[str, str] = {}
+    while True:
+        got = await http.get(url, params={"order": "asc", "limit": "100", **after})
+        if got.status_code != 200:
+            raise LostAnswer(got.text)
+        page = got.json()
+        items += page["data"]
+        if not page["has_more"]:
+            return items
+        after = {"after": page["last_id"]}
+
+
+def user_messages(items: Sequence[Any]) -> list[str]:
+    """What the user said."""
+    return [item["content"][0]["text"] for item in items if item.get("role") == "user"]

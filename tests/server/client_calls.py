@@ -1,0 +1,200 @@
+"""Every method of the openai package that this API answers, each with what it must come to.
+
+A call is written once and tried with both clients: what the asynchronous one returns is awaited.
+"""
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from tests.endpoints.endpoint_calls import TOOL
+
+Call = Callable[[Any], Awaitable[None]]
+
+
+async def resolve(value: Any) -> Any:
+    """What either client comes to."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def collect(value: Any) -> list[Any]:
+    """Everything that an iterator of either kind gives, page after page."""
+    found = await resolve(value)
+    return [one async for one in found] if hasattr(found, "__aiter__") else list(found)
+
+
+async def ask(client: Any, words: str, **more: Any) -> Any:
+    return await resolve(client.responses.create(model="echo", input=words, **more))
+
+
+async def create(client: Any) -> None:
+    first = await ask(client, "one", metadata={"a": "b"}, temperature=0.5)
+    second = await ask(client, "two", previous_response_id=first.id)
+    assert (first.output_text, first.metadata, first.temperature) == ("one", {"a": "b"}, 0.5)
+    assert (second.output_text, second.previous_response_id) == ("two", first.id)
+
+
+async def create_streamed(client: Any) -> None:
+    events = await collect(await ask(client, "hello", stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].response.output_text == "hello"
+
+
+async def stream(client: Any) -> None:
+    manager = client.responses.stream(model="echo", input="hello there", tools=[TOOL])
+    if hasattr(manager, "__aenter__"):
+        async with manager as streamed:
+            types = [event.type async for event in streamed]
+            final = await streamed.get_final_response()
+    else:
+        with manager as streamed:
+            types = [event.type for event in streamed]
+            final = streamed.get_final_response()
+    assert (types[0], types[-1], final.output_text) == ("response.created", "response.completed", "hello there")
+
+
+async def parse(client: Any) -> None:
+    from pydantic import BaseModel
+
+    class Answer(BaseModel):
+        city: str
+
+    parsed = await resolve(client.responses.parse(model="echo", input=json.dumps({"city": "Oslo"}), text_format=Answer))
+    assert parsed.output_parsed == Answer(city="Oslo")
+
+
+async def retrieve(client: Any) -> None:
+    made = await ask(client, "kept")
+    assert await resolve(client.responses.retrieve(made.id)) == made
+    assert await resolve(client.responses.retrieve(made.id, include=["reasoning.encrypted_content"])) == made
+
+
+async def retrieve_streamed(client: Any) -> None:
+    made = await ask(client, "one two three", background=True)
+    whole = await collect(await resolve(client.responses.retrieve(made.id, stream=True)))
+    rest = await collect(await resolve(client.responses.retrieve(made.id, stream=True, starting_after=2)))
+    assert whole[-1].response.output_text == "one two three"
+    assert rest == whole[3:]
+
+
+async def delete(client: Any) -> None:
+    made = await ask(client, "gone")
+    child = await ask(client, "kept", previous_response_id=made.id)
+    await resolve(client.responses.delete(made.id))
+    listed = await collect(client.responses.input_items.list(child.id))
+    assert len(listed) == 3
+
+
+async def cancel(client: Any) -> None:
+    made = await resolve(client.responses.create(model="slow", input="hi", background=True))
+    assert made.status in ("queued", "in_progress")
+    assert (await resolve(client.responses.cancel(made.id))).status == "cancelled"
+
+
+async def input_items(client: Any) -> None:
+    made = await ask(client, [{"role": "user", "content": str(at)} for at in range(25)])  # type: ignore[arg-type]
+    newest = await collect(client.responses.input_items.list(made.id, limit=10))
+    page = await resolve(client.responses.input_items.list(made.id, limit=2, order="asc", after=newest[-1].id))
+    assert [item.content[0].text for item in newest] == [str(at) for at in reversed(range(25))]
+    assert ([item.content[0].text for item in page.data], page.has_more) == (["1", "2"], True)
+    assert page.first_id == page.data[0].id
+
+
+async def compact(client: Any) -> None:
+    window = await resolve(client.responses.compact(model="echo", input="a long story"))
+    kinds = [item.type for item in window.output]
+    assert (window.object, kinds.count("compaction")) == ("response.compaction", 1)
+    again = await resolve(
+        client.responses.create(
+            model="echo",
+            input=[*(item.to_dict(warnings=False) for item in window.output), {"role": "user", "content": "go on"}],
+        )
+    )
+    assert again.output_text == "go on"
+
+
+async def count(client: Any) -> None:
+    counted = await resolve(client.responses.input_tokens.count(model="echo", input="one two three"))
+    assert (counted.object, counted.input_tokens) == ("response.input_tokens", 3)
+
+
+async def raw(client: Any) -> None:
+    got = await resolve(client.responses.with_raw_response.create(model="echo", input="hi"))
+    assert got.headers["x-request-id"].startswith("req_")
+    assert got.headers["openai-processing-ms"].isdigit()
+    assert (await resolve(got.parse())).output_text == "hi"
+    assert (await ask(client, "hi"))._request_id.startswith("req_")
+
+
+async def conversation(client: Any) -> None:
+    """Made with items, read, renamed, spoken in, deleted."""
+    said = [{"type": "message", "role": "user", "content": "remember"}]
+    made = await resolve(client.conversations.create(items=said, metadata={"a": "b"}))
+    answer = await ask(client, "hello", conversation=made.id)
+    renamed = await resolve(client.conversations.update(made.id, metadata={"c": "d"}))
+    read = await resolve(client.conversations.retrieve(made.id))
+    gone = await resolve(client.conversations.delete(made.id))
+
+    assert (made.object, made.metadata, answer.conversation.id) == ("conversation", {"a": "b"}, made.id)
+    assert renamed == read
+    assert read.metadata == {"c": "d"}
+    assert (gone.id, gone.object, gone.deleted) == (made.id, "conversation.deleted", True)
+
+
+async def conversation_items(client: Any) -> None:
+    made = await resolve(client.conversations.create())
+    said = [{"type": "message", "role": "user", "content": word} for word in ("one", "two", "three")]
+    added = await resolve(
+        client.conversations.items.create(made.id, items=said, include=["message.output_text.logprobs"])
+    )
+    ids = [item.id for item in added.data]
+    listed = await collect(client.conversations.items.list(made.id, order="asc", limit=2))
+    second = await resolve(client.conversations.items.retrieve(ids[1], conversation_id=made.id))
+    left = await resolve(client.conversations.items.delete(ids[1], conversation_id=made.id))
+    rest = await collect(client.conversations.items.list(made.id, order="asc"))
+
+    assert [item.id for item in listed] == ids
+    assert (added.first_id, added.last_id, added.has_more) == (ids[0], ids[2], False)
+    assert (second.id, second.content[0].text) == (ids[1], "two")
+    assert (left.id, left.object) == (made.id, "conversation")
+    assert [item.id for item in rest] == [ids[0], ids[2]]
+
+
+async def models(client: Any) -> None:
+    listed = await collect(client.models.list())
+    one = await resolve(client.models.retrieve("echo"))
+    assert "echo" in [model.id for model in listed]
+    assert (one.id, one.object) == ("echo", "model")
+
+
+CALLS: Mapping[str, tuple[Call, ...]] = {
+    "responses.create": (create, create_streamed, raw),
+    "responses.stream": (stream,),
+    "responses.parse": (parse,),
+    "responses.retrieve": (retrieve, retrieve_streamed),
+    "responses.delete": (delete,),
+    "responses.cancel": (cancel,),
+    "responses.compact": (compact,),
+    "responses.input_items.list": (input_items,),
+    "responses.input_tokens.count": (count,),
+    "conversations.create": (conversation,),
+    "conversations.retrieve": (conversation,),
+    "conversations.update": (conversation,),
+    "conversations.delete": (conversation,),
+    "conversations.items.create": (conversation_items,),
+    "conversations.items.retrieve": (conversation_items,),
+    "conversations.items.list": (conversation_items,),
+    "conversations.items.delete": (conversation_items,),
+    "models.list": (models,),
+    "models.retrieve": (models,),
+}
+"""By the method that a call is about."""
+
+NOT_CALLED = {
+    "responses.connect": "a WebSocket, tried beside its rules",
+    "models.delete": "fine-tuned models, of which there are none here",
+}
+"""Methods that are not tried here, and why."""
+
+ALL_CALLS = tuple(dict.fromkeys(call for calls in CALLS.values() for call in calls))

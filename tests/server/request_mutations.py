@@ -1,0 +1,193 @@
+"""Requests that are nearly right: a good one, and one thing done to it.
+
+A mutation is of the JSON (a value that nobody expects, at any place), of its bytes, of the framing,
+or of what stands before the body. What comes out is raw HTTP/1.1, or the text of one message over
+a WebSocket.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+HEADERS = (("host", "127.0.0.1"), ("content-type", "application/json"), ("connection", "close"))
+
+PLACEHOLDER = "\x00here\x00"
+
+DEEP = (50, 99, 100, 101, 500, 100_000)
+
+LITERALS: Sequence[str] = (
+    *("null", "true", "false", "0", "-1", "1", "1.0", "-0.0", "1e308", "1e309", "-1e999", "1e-999", "NaN", "-Infinity"),
+    *("9007199254740993", "1" + "0" * 400, "1" * 5000, "0.1" + "0" * 400, "01", "+1", "0x10", ".5", "1.", "--1"),
+    *('""', '"x"', '" "', '"\\u0000"', '"\\ud800"', '"\\udfff\\ud800"', '"\\u202e\\ufeff"', '"\\x"', "'x'", '"', "x"),
+    *('"🙂\u2028é\u0301漢"', '"\x01"', '"\n"', '"' + "x" * 70_000 + '"', '"%00../../x"', "\"'; drop table links\""),
+    *("[]", "{}", "[[]]", "[{}]", "[null]", "[1]", '["x"]', "[,]", "[1,]", "{,}", '{"a"}', '{"a":1,"a":2}', '{"": 1}'),
+    *('{"type":null}', '{"type":"x"}', '[{"type":"message","role":"user"}]', '[{"role":"nobody","content":"x"}]'),
+    *('[{"type":"function_call_output","call_id":"c","output":"x"}]', '[{"type":"item_reference","id":"msg_x"}]'),
+    *('[{"type":"reasoning"}]', '[{"type":"compaction","encrypted_content":"x"}]', '[{"type":"compaction_trigger"}]'),
+    *('[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}]', "[" + "1," * 11_000 + "1]"),
+    *("[" * depth + "]" * depth for depth in DEEP),
+    *('{"a":' * depth + "1" + "}" * depth for depth in DEEP),
+)  # fmt: skip
+"""What may stand where a value is expected; some of it is no JSON."""
+
+PATHS = (
+    *("/", "//", "/v1", "/v1/", "/v1/responses/", "/v1/responses//", "/v1/nope", "/v1/responses/%00", "/%", "/%zz"),
+    *("/v1/responses/..%2f..", "/../../etc/passwd", "/v1/responses/" + "x" * 30_000, "/v1/responses/\xff\xfe", "*"),
+    *("/v1/responses/resp_x?limit=1", "/v1/responses/resp_x/input_items?limit=x", "/v1/models/%F0%9F%99%82/x/y"),
+    *("/v1/conversations/conv_x/items?limit=" + "9" * 5000, "/v1/conversations/x/items?after=%00&order=up"),
+    *(
+        "/v1/conversations/x/items?include[]=a&include=b",
+        "/v1/responses/x?stream=true&starting_after=-1",
+        "http://x/v1",
+    ),
+)
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "get", "P\x00ST", "")
+
+ODD_HEADERS: Sequence[tuple[str, str]] = (
+    *(("content-type", form) for form in ("text/plain", "", "application/json; charset=utf-16", "x" * 9000, "\x00")),
+    *(("content-encoding", form) for form in ("gzip", "br", "identity", "x")),
+    *(("content-length", size) for size in ("-1", "x", "", "0", "1", "99999999999999999999", "1, 2", "+5", "0x5")),
+    *(("transfer-encoding", form) for form in ("chunked", "gzip", "chunked, chunked", "identity", "x")),
+    *(("host", name) for name in ("", "evil.example", "127.0.0.1:x", "[::1]", "\xff", "a" * 5000, "localhost:1\tx")),
+    *(("origin", name) for name in ("null", "https://evil.example", "http://127.0.0.1", "\xff")),
+    *(("authorization", said) for said in ("", "Bearer", "Bearer ", "Basic eDp5", "Bearer \xff", "x" * 70_000)),
+    *(("upgrade", to) for to in ("websocket", "h2c", "TLS/1.3")),
+    *(("expect", "100-continue"), ("x-any", "y" * 70_000), ("x y", "z"), ("", "z"), ("x-nul", "\x00"), ("te", "x")),
+)  # fmt: skip
+
+NOT_HTTP = (
+    *(b"\r\n\r\n", b"hello\r\n\r\n", b"GET /\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    *(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 40, b"\x00" * 100, b"\xff" * 100),
+    *(b"GET / HTTP/1.1\r\nhost 127.0.0.1\r\n\r\n", b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", b"{}" * 100 + b"\r\n\r\n"),
+)
+
+
+HANDSHAKE = (
+    b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n"
+)
+"""Opens a WebSocket."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One that would be answered well."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The parts of one on the wire."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def written(self) -> bytes:
+        lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers), "", ""]
+        return "\r\n".join(lines).encode("latin-1", "replace") + self.body
+
+
+def framed(request: Request, body: bytes) -> Raw:
+    sized = (*HEADERS, ("content-length", str(len(body)))) if request.body is not None else HEADERS
+    return Raw(request.method, request.path, sized, body)
+
+
+def value_paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where every value in `value` stands."""
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from value_paths(one, (*at, key))
+
+
+def replace_at(value: Any, at: tuple[str | int, ...], new: Any) -> Any:
+    """`value` with `new` at that place."""
+    if not at:
+        return new
+    if isinstance(value, list):
+        return [replace_at(one, at[1:], new) if key == at[0] else one for key, one in enumerate(value)]
+    return {key: replace_at(one, at[1:], new) if key == at[0] else one for key, one in value.items()}
+
+
+@st.composite
+def mutated_json(draw: DrawFn, body: Mapping[str, Any]) -> str:
+    """`body` as JSON with something else at one of its places, or beside its fields."""
+    literal = draw(st.sampled_from(LITERALS) | st.text().map(json.dumps))
+    if draw(st.booleans()):
+        return json.dumps(replace_at(body, draw(st.sampled_from(list(value_paths(body)))), PLACEHOLDER)).replace(
+            json.dumps(PLACEHOLDER), literal
+        )
+    name = draw(st.sampled_from(FIELDS) | st.text())
+    return json.dumps({**body, name: PLACEHOLDER}).replace(json.dumps(PLACEHOLDER), literal)
+
+
+FIELDS = (
+    *("model", "input", "previous_response_id", "conversation", "store", "stream", "stream_options", "background"),
+    *("context_management", "include", "instructions", "max_output_tokens", "metadata", "prompt", "reasoning", "text"),
+    *("service_tier", "temperature", "tool_choice", "tools", "top_logprobs", "truncation", "user", "items", "generate"),
+    *("limit", "order", "type", "stream_id", "id", "client_metadata", "max_tool_calls", "prompt_cache_options"),
+)
+
+
+@st.composite
+def mutated_bytes(draw: DrawFn, raw: bytes) -> bytes:
+    """`raw` with a piece of it gone, turned round, or replaced by other bytes."""
+    at = draw(st.integers(0, len(raw)))
+    to = draw(st.integers(at, min(len(raw), at + 20)))
+    return raw[:at] + draw(st.binary(max_size=20)) + raw[to:]
+
+
+@st.composite
+def wrong_json(draw: DrawFn, request: Request) -> Raw:
+    return framed(request, draw(mutated_json(request.body or {})).encode("utf-8", "surrogatepass"))
+
+
+@st.composite
+def wrong_bytes(draw: DrawFn, request: Request) -> Raw:
+    good = json.dumps(request.body or {}).encode()
+    recoded = st.sampled_from(
+        (b"", b"\xef\xbb\xbf" + good, good.decode().encode("utf-16"), gzip.compress(good), good * 2)
+    )
+    return framed(request, draw(recoded | mutated_bytes(good)))
+
+
+@st.composite
+def wrong_head(draw: DrawFn, request: Request) -> Raw:
+    """Another method, path or header; a body stays in its frame unless the header says otherwise."""
+    raw = framed(request, json.dumps(request.body or {}).encode())
+    match draw(st.integers(0, 3)):
+        case 0:
+            return replace(raw, method=draw(st.sampled_from(METHODS)))
+        case 1:
+            return replace(raw, path=draw(st.sampled_from(PATHS)))
+        case 2:
+            name, value = draw(st.sampled_from(ODD_HEADERS))
+            return replace(raw, headers=(*(one for one in raw.headers if one[0] != name), (name, value)))
+        case _:
+            return replace(raw, headers=(*raw.headers, draw(st.sampled_from(ODD_HEADERS))))
+
+
+def mutated_requests(requests: Sequence[Request]) -> SearchStrategy[bytes]:
+    """Raw requests, each nearly one of `requests`."""
+    some = st.sampled_from(requests)
+    parts = some.flatmap(lambda one: wrong_json(one) | wrong_bytes(one) | wrong_head(one)).map(Raw.written)
+    good = some.map(lambda one: framed(one, json.dumps(one.body or {}).encode()).written())
+    return parts | parts | parts | good.flatmap(mutated_bytes) | mutated_bytes(HANDSHAKE) | st.sampled_from(NOT_HTTP)
+
+
+def mutated_messages(body: Mapping[str, Any]) -> SearchStrategy[str]:
+    """Messages over a WebSocket, each nearly `body`."""
+    good = json.dumps(body)
+    halved = st.integers(0, len(good)).map(lambda at: good[:at])
+    return mutated_json(body) | mutated_json(body) | halved | st.text()

@@ -1,0 +1,90 @@
+"""A client of WebSocket mode that sends what it is told, and a clock that moves by hand."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
+
+from tests.clock import FixedClock
+
+FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "error", "response.steer.failed")
+
+
+class HasRoot(Protocol):
+    """A server with an address."""
+
+    @property
+    def root(self) -> str: ...
+
+
+class WebSocketClient:
+    """One open connection."""
+
+    def __init__(self, socket: Connection) -> None:
+        self.socket = socket
+
+    def send(self, message: Any = None, **fields: Any) -> None:
+        """Send `message`, or a turn of the model "echo" with these fields."""
+        asked = {"type": "response.create", "model": "echo", **fields} if message is None else message
+        self.socket.send(asked if isinstance(asked, str | bytes) else json.dumps(asked))
+
+    def receive(self) -> dict[str, Any]:
+        said = self.socket.recv(timeout=30)
+        assert isinstance(said, str)
+        event: dict[str, Any] = json.loads(said)
+        return event
+
+    def receive_response_events(self) -> list[dict[str, Any]]:
+        """What is said until an answer ends."""
+        events = [self.receive()]
+        while events[-1]["type"] not in FINAL_EVENTS:
+            events.append(self.receive())
+        return events
+
+    def turn(self, message: Any = None, **fields: Any) -> Any:
+        """The response that a turn comes to, or the error that it meets."""
+        self.send(message, **fields)
+        return self.receive_response()
+
+    def receive_response(self) -> Any:
+        end = self.receive_response_events()[-1]
+        return end.get("response", end)
+
+
+@contextmanager
+def connect_client(
+    served: HasRoot, *, path: str = "/v1/responses", key: str | None = None, **more: Any
+) -> Iterator[WebSocketClient]:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    address = f"ws{served.root.removeprefix('http')}{path}"
+    with connect(address, additional_headers=headers | more.pop("headers", {}), proxy=None, **more) as socket:
+        yield WebSocketClient(socket)
+
+
+class ManualClock(FixedClock):
+    """Whoever sleeps wakes when somebody has moved the time far enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleeping: list[tuple[float, asyncio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        self._sleeping.append((self.now() + seconds, woken))
+        await woken.wait()
+
+    async def advance_and_wake(self, seconds: float) -> None:
+        """Move, in the loop where the sleepers are."""
+        self.advance(seconds)
+        for until, woken in self._sleeping:
+            if until <= self.now():
+                woken.set()
+
+
+def response_text(response: Any) -> str:
+    """What a response says."""
+    return "".join(part["text"] for item in response["output"] for part in item.get("content", ()) if "text" in part)

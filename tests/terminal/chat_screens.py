@@ -1,0 +1,255 @@
+"""A walk through every key and command of the chat's prompt, and the screens that it leaves.
+
+Each step types something, waits until something is shown, and looks at the screen. Half of the way
+somebody opens a second terminal, with vi's keys. The screens of one width are one file beside this one;
+`python -m tests.terminal.chat_screens` writes them anew.
+"""
+
+import base64
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.terminal.screen import TerminalScreen, open_screen
+
+WIDTHS = (40, 80, 120)
+SCREENS = Path(__file__).parent / "screens"
+
+SLOW = '{"replies": [{"text": "one two three four five six"}], "chunk": 8, "delay_s": 1.5}'
+EDITOR = "#!/bin/sh\nprintf 'written in an editor' >> \"$1\"\n"
+SETTINGS = """
+[windows]
+"scripted/echo" = {context = 4000}
+[prices]
+"scripted/echo" = {input = 100, output = 200}
+"""
+"""So the bar has something to say of the window and of what was spent; nobody knows either of the slow model."""
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one point, as a PNG in base64."""
+
+REASONING_AND_CALL = {"reasoning": "What it cost has to be looked up first.", **LOOK_UP}
+
+
+class Step(NamedTuple):
+    """What is typed, and what is shown then.
+
+    open:  no empty prompt stands afterwards, and what was typed is thrown away
+    """
+
+    sentence: str
+    keys: str
+    shows: str
+    open: bool = False
+
+
+STEPS = (
+    Step("enter sends", "hello there\r", "session hello-there"),
+    Step("ctrl-j and esc enter break the line", "one\ntwo\x1b\rthree", "three", open=True),
+    Step("a paste is not sent by its lines", "\x1b[200~one\r\n/undo\r\nthree\x1b[201~", "three", open=True),
+    Step("nor is one that the terminal does not bracket", "line one\r/undo\rline three", "line three", open=True),
+    Step("wide and combining characters", "日本語 e\u0301te\u0301\r", " output · "),
+    Step("ctrl-r searches", "\x12hell", "hello there", open=True),
+    Step("tab completes a command", "/us\t", "/usage", open=True),
+    Step("an esc before it takes nothing from it", "\x1b/us\t", "/usage", open=True),
+    Step("tab completes a model", "/model scripted/e\t", "/model scripted/echo", open=True),
+    Step("tab completes a file", "see @notes\t", "see @notes.md", open=True),
+    Step("and one to attach", "/attach no\t", "/attach notes.md", open=True),
+    Step("tab completes an owner", "/owner ch\t", "/owner chain", open=True),
+    Step("up brings back what was typed", "\x1b[A", "> 日本語", open=True),
+    Step("ctrl-x ctrl-e writes in the editor", "begun and \x18\x05", "begun and written in an editor", open=True),
+    Step("a command of the shell", "!echo shown\r", "!echo shown shown >"),
+    Step("one that goes along", "!!echo kept; exit 3\r", "/detach removes it"),
+    Step("what goes along", "/attach notes.md\r", "notes.md (text"),
+    Step("nothing goes along", "/detach notes.md\r", "attachment left"),
+    Step("a file in a message", "read @notes.md\r", " output · "),
+    Step("a picture goes along", "/attach dot.png\r", "dot.png (image"),
+    Step("one in a message as well", "what is @dot.png?\r", " output · "),
+    Step("a command that is none", "/xyzzy\r", "or //xyzzy for a message"),
+    Step("the state", "/status\r", "the full history"),
+    Step("what fills the window", "/context\r", "window"),
+    Step("tokens", "/usage\r", "requests ·"),
+    Step("cost", "/cost\r", "for 4 requests"),
+    Step("tools", "/tools\r", "no tools"),
+    Step("what was thought", "/reasoning\r", "no reasoning in"),
+    Step("instructions", "/system Be brief.\r", "from the next message on"),
+    Step("instructions as they are", "/instructions\r", "Be brief."),
+    Step("the same by its other name", "/system\r", "Be brief."),
+    Step("the request that comes next", "/next and now?\r", "of the context window of"),
+    Step("the chain as a tree", "/inspect\r", "preview"),
+    Step("who owns it", "/owner\r", "the full history"),
+    Step("nothing to compact", "/compact\r", "try:"),
+    Step("nothing to stop", "/stop\r", "Ctrl-C stops an answer"),
+    Step("asking again", "/retry\r", " output · "),
+    Step("another message in its place", "/edit thank you\r", " output · "),
+    Step("esc esc brings the last message back to be changed", "\x1b\x1b", "edit> thank you", open=True),
+    Step("going back", "/undo\r", "undid"),
+    Step("and forward", "/redo\r", "redid"),
+    Step("going back by another name", "/rewind\r", "went back to before"),
+    Step("and forward again", "/redo\r", "redid"),
+    Step("a fork", "/branch\r", "is unchanged"),
+    Step("one from an earlier turn", "/fork 1\r", "continuing hello-there-3"),
+    Step("and back from it", "/resume hello-there-2\r", "> thank you"),
+    Step("another name", "/rename other\r", "renamed to other"),
+    Step("a copy in a file", "/export\r", "to other.md"),
+    Step("the same file again", "/export\r", "already exists"),
+    Step("the answer on the clipboard", "/copy\r", "(the terminal)"),
+    Step("no code in it", "/copy code\r", "/copy copies all of it"),
+    Step("back to a turn", "/rewind 1\r", "went back"),
+    Step("another conversation", "/new\r", "new conversation"),
+    Step("a first message in it", "first\r", "session first"),
+    Step("tab completes a handle", "/resume hello\t", "/resume hello-there", open=True),
+    Step("the last conversations", "/resume\r", "/resume NAME"),
+    Step("back to the one before", "/resume hello-there\r", "> thank you"),
+    Step("another model", "/model scripted/slow.json\r", "model scripted/slow.json"),
+    Step("who answers", "/model\r", "/model model"),
+    Step("another model and the old price", "/cost\r", "for 6 requests"),
+    Step("everything there is", "/help\r", "aliases:"),
+    Step("a clear screen", "/clear\r", "new conversation"),
+)
+
+
+def visit_screens(
+    screen: TerminalScreen, second: Callable[[], AbstractContextManager[TerminalScreen]]
+) -> Iterator[tuple[str, str]]:
+    """Take every step; yields its sentence and the screen."""
+    screen.shows_prompt("/help")
+    yield "the first prompt", screen.text()
+    for step in STEPS:
+        screen.clears()
+        screen.types(step.keys)
+        (screen.shows if step.open else screen.shows_prompt)(step.shows)
+        yield step.sentence, screen.text()
+        if step.open:
+            screen.types("\x03")
+            screen.shows_prompt()
+    with second() as other:
+        yield from second_terminal_screens(other)
+    yield from stopped_answer_screens(screen)
+    yield from last_screen(screen)
+
+
+def screen_after(screen: TerminalScreen, keys: str, shows: str) -> str:
+    """The screen when it rests after these keys, with nothing of what stood there before."""
+    screen.clears()
+    screen.types(keys)
+    screen.shows_prompt(shows)
+    return screen.text()
+
+
+def second_terminal_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
+    """A second terminal with vi's keys, in which agents answer: what they do, and what they ask."""
+    screen.shows_prompt("/help")
+    screen.types("\x12hello th")
+    screen.shows("hello there")
+    yield "in a second terminal ctrl-r finds what was typed in the first", screen.text()
+    screen.types("\x03")
+    screen.shows_prompt()
+    screen.types("py it back")
+    screen.shows("> py it back")
+    screen.types("\x1b")
+    screen.until(lambda: screen.screen.cursor.x == 11)  # normal mode stands on the last character
+    screen.types("0aa")
+    screen.shows("> pay it back")
+    yield "vi's keys change the line", screen.text()
+    screen.types("\r")
+    screen.shows("leave?")
+    yield "a thought, a call, and one that waits for a decision", screen.text()
+    screen.types("y\r")
+    screen.shows_prompt(" output · ")
+    yield "what came of it", screen.text()
+    yield "the tools of an agent", screen_after(screen, "/tools\r", "who")
+    yield "the thought unfolded", screen_after(screen, "/reasoning\r", "has to be looked up")
+    screen.clears()
+    screen.types("/cost\r")
+    screen.shows_prompt("under [prices] in config.toml")
+    screen.types("/context\r")
+    screen.shows_prompt(".context' TOKENS")
+    yield "what nobody wrote down", screen.text()
+    screen.clears()
+    screen.types("/quit\r")
+    assert screen.ends() == 0
+    yield "leaving by another name", screen.text()
+
+
+def stopped_answer_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
+    """What the other terminal said, then Esc and Ctrl-C while an answer comes, and Esc twice at the prompt."""
+    screen.clears()
+    screen.types("\x12")
+    screen.shows("I-search backward:")
+    screen.types("pay")
+    screen.shows("pay it back")
+    yield "ctrl-r finds what was typed in the second terminal", screen.text()
+    screen.types("\x03")
+    screen.shows_prompt()
+    screen.clears()
+    screen.types("count\r")
+    screen.shows("one two")
+    screen.types("/cost\r")
+    screen.types("\x1b")
+    screen.shows_prompt("/cost no requests yet")
+    yield "esc stops an answer, and what was typed meanwhile is done next", screen.text()
+    screen.clears()
+    screen.types("\x1b\x1b")
+    screen.shows("edit> count")
+    yield "esc esc changes the last message", screen.text()
+    screen.types("\x03")
+    screen.shows_prompt("nothing was changed")
+    yield "and ctrl-c leaves it as it was", screen.text()
+    screen.clears()
+    screen.types("/retry\r")
+    screen.shows("one two")
+    screen.types("\x03")
+    screen.shows_prompt("undoes the turn")
+    yield "ctrl-c stops an answer", screen.text()
+
+
+def last_screen(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
+    screen.clears()
+    screen.types("/exit\r")
+    assert screen.ends() == 0
+    yield "leaving", screen.text()
+
+
+def record_screens(columns: int, folder: Path) -> str:
+    """All screens of one width; `folder` is the working folder, and holds convo's home."""
+    config = folder / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(SETTINGS)
+    (folder / "notes.md").write_text("# Notes\n")
+    (folder / "dot.png").write_bytes(base64.b64decode(DOT))
+    (folder / "slow.json").write_text(SLOW)
+    editor = folder / "editor"
+    editor.write_text(EDITOR)
+    editor.chmod(0o700)
+    (folder / "bot.json").write_text(json.dumps({"replies": [REASONING_AND_CALL, REFUND, PAID_BACK]}))
+    env = {"VISUAL": "./editor", "CONVO_HOME": str(folder / "home")}
+    answering = ("chat", *agent_flags(), "-m", "scripted/bot.json")
+    with open_screen("chat", "-m", "scripted/echo", columns=columns, env=env) as screen:
+        second = partial(open_screen, *answering, columns=columns, env={**env, "CONVO_EDITING": "vi"})
+        return "\n".join(f"== {sentence}\n{screen}\n" for sentence, screen in visit_screens(screen, second))
+
+
+def screens_file(columns: int) -> Path:
+    return SCREENS / f"chat-{columns}.txt"
+
+
+def main() -> None:
+    """Write the screens anew."""
+    SCREENS.mkdir(exist_ok=True)
+    here = os.getcwd()
+    for columns in WIDTHS:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            screens_file(columns).write_text(record_screens(columns, Path(folder)), encoding="utf-8")
+            os.chdir(here)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What the tests of Markdown share: a corpus, ways to lay a text out, and a terminal to look at.
+
+whole(text, paper)              every block at once, by one parse: what all pieces must come to
+streamed(pieces, paper)         the same text through a `MarkdownStream`
+on_screen(written, columns)     what an emulated terminal shows, what scrolled away included
+"""
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyte
+from hypothesis import strategies as some
+
+from convo.terminal.markdown.render import BlockRenderer, MarkdownOptions, RenderState, encode_row, parse_blocks
+from convo.terminal.markdown.stream import MarkdownRenderer, MarkdownStream
+
+HERE = Path(__file__).parent
+
+CORPUS = {place.stem: place.read_text("utf-8") for place in sorted((HERE / "corpus").iterdir())}
+
+COLUMNS = (40, 80, 120)
+
+
+def render_whole(text: str, options: MarkdownOptions) -> list[str]:
+    """`text` laid out by one parse of all of it."""
+    lines = [line.expandtabs(4) for line in text.removesuffix("\n").split("\n")]
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    rows = BlockRenderer(parse_blocks(lines), lines, options, RenderState()).render()
+    return [encode_row(row, options).rstrip() for row in rows]
+
+
+def render_streamed(pieces: Iterable[str], options: MarkdownOptions) -> list[str]:
+    """The finished rows of a text that comes in `pieces`, each of which is drawn."""
+    reading, rows = MarkdownStream(options), []
+    for piece in pieces:
+        rows += reading.feed(piece)
+        reading.render_open()
+    return [encode_row(row, options).rstrip() for row in [*rows, *reading.finish()]]
+
+
+def split_by_sizes(text: str, sizes: Iterable[int]) -> Iterator[str]:
+    """`text` in pieces of these sizes, over and over."""
+    kept = list(sizes)
+    at = turn = 0
+    while at < len(text):
+        size = kept[turn % len(kept)]
+        yield text[at : at + size]
+        at, turn = at + size, turn + 1
+
+
+piece_sizes = some.lists(some.sampled_from((1, 2, 3, 5, 8, 13, 50, 400, 10_000)), min_size=1, max_size=6)
+
+
+def terminal_output(pieces: Iterable[str], columns: int, **look: bool) -> str:
+    """What a page writes to a terminal of `columns`."""
+    out = io.StringIO()
+    page = MarkdownRenderer(out, MarkdownOptions(**look), lambda: columns)
+    for piece in pieces:
+        page.write(piece)
+    page.finish()
+    return out.getvalue()
+
+
+def displayed_lines(sequences: str, columns: int) -> list[str]:
+    """Every line that a terminal shows, the oldest first, without the empty ones at the end."""
+    screen = pyte.HistoryScreen(columns, 24, history=100_000)
+    pyte.Stream(screen).feed(sequences.replace("\n", "\r\n"))
+    gone = ["".join(line[at].data for at in range(columns)) for line in screen.history.top]
+    lines = [line.rstrip() for line in (*gone, *screen.display)]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def screen_file(columns: int) -> Path:
+    """Where the screen of `everything.md` is kept."""
+    return HERE / "screens" / f"everything.{columns}.txt"
+
+
+if __name__ == "__main__":
+    for columns in COLUMNS:
+        screen_file(columns).parent.mkdir(exist_ok=True)
+        shown = displayed_lines(terminal_output([CORPUS["everything"]], columns), columns)
+        screen_file(columns).write_text("".join(f"{line}\n" for line in shown), "utf-8")

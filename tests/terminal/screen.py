@@ -1,0 +1,117 @@
+"""What a terminal shows, cell by cell, while somebody types at a running command.
+
+    with watched_glass("chat", *ECHO, columns=40) as glass:
+        glass.types("hello\r")
+        glass.rests("session hello")        # until this is shown and the prompt stands again
+        glass.text()                        # the screen, what differs from run to run made even
+
+An emulator draws what the command writes; nothing is waited for by the clock.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyte
+
+from tests.terminal.pty_process import spawn
+from tests.terminal.pty_session import TIMEOUT_S
+
+ROWS = 30
+
+MASKS = (
+    (re.compile(r"(?<=resp_)[0-9a-f]+"), lambda found: "0" * len(found[0])),
+    (re.compile(r"\d+\.\d(?= s )"), lambda found: "0.0".rjust(len(found[0]))),
+    (re.compile(r"(?<=ses_)[0-9a-f]+"), lambda found: "0" * len(found[0])),
+    (re.compile(r"\d{4}-\d\d-\d\d"), lambda found: "2026-01-01"),
+    (re.compile(r"(?<=\d\d:\d\d) +\d+\.\d(?= )"), lambda found: "0.0".rjust(len(found[0]))),
+    (re.compile(r"\d\d:\d\d"), lambda found: "00:00"),
+)
+"""What differs from run to run, and what stands there instead, as wide."""
+
+WIDE_CELL = "\0"
+"""The second cell of a wide character."""
+
+
+class TerminalScreen:
+    """The screen of one running command."""
+
+    def __init__(self, child: Any, columns: int) -> None:
+        self.child, self.screen = child, pyte.Screen(columns, ROWS)
+        self.raw = ""
+        self._stream = pyte.Stream(self.screen)
+
+    def types(self, keys: str) -> None:
+        """Put `keys` in, all at once."""
+        self.child.send(keys)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Take what the command writes until `condition` holds. raises: TIMEOUT with the screen in it"""
+        import pexpect
+
+        while not condition():
+            try:
+                piece = self.child.read_nonblocking(65_536, TIMEOUT_S)
+            except (pexpect.TIMEOUT, pexpect.EOF) as ended:
+                raise AssertionError(f"{ended}\n{self.text()}") from ended
+            self.raw += piece
+            self._stream.feed(piece)
+
+    def shows(self, words: str) -> None:
+        """Wait until `words` stand on the screen, perhaps over the end of a line, and it is all drawn."""
+        self.until(lambda: not self.screen.cursor.hidden and self._contains(words))
+
+    def shows_prompt(self, words: str = "") -> None:
+        """The same, and until an empty prompt stands behind them."""
+        self.until(lambda: self._has_prompt() and self._contains(words))
+
+    def clears(self) -> None:
+        """Begin a new screen with the prompt that stands."""
+        self.types("\x0c")
+        self.until(lambda: self._has_prompt() and self.screen.cursor.y == 0)
+
+    def ends(self) -> int:
+        """Wait for the command to end, and take what it wrote; its exit code."""
+        import pexpect
+
+        self.child.expect(pexpect.EOF)
+        self._stream.feed(self.child.before)
+        self.child.close()
+        return int(self.child.exitstatus)
+
+    def text(self) -> str:
+        """The lines that are shown, without blanks at their ends."""
+        wide, cells = self.screen.columns, self._cells()
+        for pattern, replacement in MASKS:
+            cells = pattern.sub(replacement, cells)
+        lines = [cells[at : at + wide].replace(WIDE_CELL, "").rstrip() for at in range(0, len(cells), wide)]
+        return "\n".join(lines).rstrip()
+
+    def _has_prompt(self) -> bool:
+        cursor = self.screen.cursor
+        row = self.screen.buffer[cursor.y]
+        return not cursor.hidden and cursor.x == 2 and [row[x].data for x in range(4)] == [">", " ", " ", " "]
+
+    def _contains(self, words: str) -> bool:
+        """Whether `words` are shown, in one line, over the end of one, or in several."""
+        cells = self._cells().replace(WIDE_CELL, "")
+        return words in cells or words in " ".join(cells.split())
+
+    def _cells(self) -> str:
+        """All cells in a row; one that holds several characters counts as its first."""
+        buffer, wide = self.screen.buffer, self.screen.columns
+        return "".join(buffer[y][x].data[:1] or WIDE_CELL for y in range(ROWS) for x in range(wide))
+
+
+@contextmanager
+def open_screen(*argv: str, columns: int = 80, env: dict[str, str] | None = None) -> Iterator[TerminalScreen]:
+    """One command in a terminal of `columns`, looked at."""
+    environ = {**os.environ, "TERM": "xterm", "SHELL": "/bin/sh", **(env or {})}
+    environ.pop("COLUMNS", None)
+    child = spawn(*argv, env=environ, dimensions=(ROWS, columns), encoding="utf-8", timeout=TIMEOUT_S)
+    try:
+        yield TerminalScreen(child, columns)
+    finally:
+        child.close(force=True)

@@ -1,0 +1,78 @@
+"""The sentences that people get when something goes wrong, held to one form.
+
+`python -m tests.docs.errors` prints them all, to be read. What a client of the API gets over HTTP is in the
+words of that API and so has another form.
+"""
+
+import re
+
+import pytest
+
+from convo.cli.output import SHELL_HINTS, to_failure
+from convo.errors import ConvoError, EndpointFault, Interrupted, RequestRefused, StreamBroken, TryLater
+from tests.docs.errors import VALUE, ErrorMessage, error_classes, error_messages
+
+IN_THE_WORDS_OF_THE_API = (
+    "convo.responses_api.",
+    "convo.endpoints.remote",
+    "convo.chat.endpoint_factory",
+)
+IN_HTTP = ("convo.server.", "convo.models.scripted")
+
+NO_STEP = {
+    ConvoError: "the root; nothing is made of it alone",
+    EndpointFault: "what the endpoint said comes with a code of its own",
+    Interrupted: "whoever stopped it knows what to do next",
+}
+
+NAMES = ("CONVO_", "EDITOR", "JSON", "OAuth", "OpenAI", "PostgreSQL", "SQLite", "SHA", "{...}", "URL", "UTF", "TOML")
+"""How a sentence may begin with a capital."""
+
+
+def ours() -> list[ErrorMessage]:
+    """What is said in our own words."""
+    return [one for one in error_messages() if not one.location.startswith((*IN_THE_WORDS_OF_THE_API, *IN_HTTP))]
+
+
+def test_a_sentence_begins_small_and_ends_without_a_stop() -> None:
+    wrong = [
+        one
+        for one in ours()
+        if one.message
+        and (re.search(r"[.?]$|\w!$", one.message) or (one.message[0].isupper() and not one.message.startswith(NAMES)))
+    ]
+    assert wrong == []
+
+
+def test_a_sentence_is_one_line_and_neither_begs_nor_blames() -> None:
+    begging = re.compile(r"\n|\b(please|sorry|oops|invalid|illegal|bad|cannot proceed)\b", re.IGNORECASE)
+    assert [one for one in ours() if one.message and begging.search(one.message)] == []
+
+
+def test_every_error_has_a_next_step_and_it_ends_without_a_stop() -> None:
+    without = {error for error in error_classes() if not error.hint}
+    assert without == set(NO_STEP)
+    steps = [error.hint for error in error_classes()] + [one.hint for one in ours() if one.hint not in (None, VALUE)]
+    assert [step for step in steps if step.endswith(".") and not step.endswith("...")] == []
+    assert [step for step in steps if "\n" in step] == []
+
+
+def test_a_step_says_more_than_the_sentence() -> None:
+    assert [one for one in ours() if one.message and one.message == one.next_step] == []
+
+
+def test_every_class_has_a_code_of_its_own_in_small_letters() -> None:
+    codes = [error.code for error in error_classes() if "code" in vars(error)]
+    assert len(set(codes)) == len(codes)
+    assert [code for code in codes if not re.fullmatch(r"[a-z_]+", code)] == []
+
+
+def test_exit_codes_are_those_that_are_documented() -> None:
+    assert {error.exit for error in error_classes()} == {1, 2, 5, 130}
+
+
+@pytest.mark.parametrize("error", [RequestRefused("No."), StreamBroken("no"), TryLater("no")])
+def test_a_step_at_a_chats_prompt_is_another_one_at_the_shell(error: ConvoError) -> None:
+    assert "/" in error.hint
+    assert to_failure(error).hint == SHELL_HINTS[error.hint]
+    assert "/" not in to_failure(error).hint

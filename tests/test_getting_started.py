@@ -1,0 +1,37 @@
+"""What a new user types first, with a key and without one, in a home of its own.
+
+The commands run in this process, and in the long variant each as a process, as a person runs them.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import GETTING_STARTED, run_page
+from tests.docs.transcript import differences
+
+pytestmark = pytest.mark.needs("bash")
+
+each = pytest.mark.parametrize(
+    "apart", [pytest.param(False, id="here"), pytest.param(True, id="as processes", marks=pytest.mark.full)]
+)
+
+
+@each
+@pytest.mark.needs("weights")
+def test_without_a_key_the_built_in_model_answers_and_everything_can_be_looked_at(apart: bool, tmp_path: Path) -> None:
+    text = (GETTING_STARTED / "without_key.md").read_text(encoding="utf-8")
+    with run_page(text, tmp_path, in_processes=apart) as (came, openai):
+        assert differences(text, came) == ""
+    assert openai.requests == []
+
+
+@each
+def test_with_a_key_what_is_shown_is_what_is_sent(apart: bool, tmp_path: Path) -> None:
+    text = (GETTING_STARTED / "with_key.md").read_text(encoding="utf-8")
+    with run_page(text, tmp_path, in_processes=apart) as (came, openai):
+        assert differences(text, came) == ""
+    said = [body["input"][-1]["content"][0]["text"] for body in openai.bodies]
+    assert said[:4] == ["Say hello in French.", "And in Spanish?", "And in German?", "And in Norwegian?"]
+    assert [len(body["input"]) for body in openai.bodies[:4]] == [1, 1, 1, 5]
+    assert [body["store"] for body in openai.bodies[:4] if "store" in body] == [False]
