@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.source_modules import Import, Module, modules
+from tests.source_modules import Import, Module, modules, walk_statements
 
 LAYERS = (
     ("__main__",),
@@ -159,7 +159,7 @@ def imports_heavy(module: Module) -> Iterator[str]:
 
 
 def imports_private(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in walk_statements(module.tree):
         names: list[str] = []
         if isinstance(node, ast.Import | ast.ImportFrom):
             start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.source_modules import Module, modules
+from tests.source_modules import Module, modules, walk_statements
 
 CATCHES = {
     "convo.cli.app": "the edge of the process: nothing above would catch it",
@@ -35,14 +35,14 @@ def without_a_story(module: Module) -> Iterator[str]:
 
 
 def vaguely_named(module: Module) -> Iterator[str]:
-    named = [node.name for node in ast.walk(module.tree) if isinstance(node, NAMED)]
+    named = [node.name for node in walk_statements(module.tree) if isinstance(node, NAMED)]
     for name in (module.name.rpartition(".")[2], *named):
         if VAGUE & set(re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split("_")):
             yield f"{module.name} has a {name}, which says nothing"
 
 
 def takes_any_error(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in walk_statements(module.tree):
         if isinstance(node, ast.ExceptHandler) and module.name not in CATCHES and takes_any(node):
             yield f"{module.name}:{node.lineno} takes any error for an answer"
 
@@ -107,7 +107,7 @@ def test_whoever_may_take_any_error_still_does() -> None:
     takers = {
         module.name
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in walk_statements(module.tree)
         if isinstance(node, ast.ExceptHandler) and takes_any(node)
     }
     assert takers == set(CATCHES)
