@@ -145,8 +145,8 @@ EVENTS_PER_LOOP_PASS = 64
 class ResponseStream:
     """The events of one response; `finished_items` are the complete items so far.
 
-    sent_only:  `items_so_far` counts only events passed to `mark_sent`; else every event that arrived
-    hidden:     the reader gets only the last event, so `items_so_far` is empty until then
+    is_sent_only:  `items_so_far` counts only events passed to `mark_sent`; else every event that arrived
+    is_hidden:     the reader gets only the last event, so `items_so_far` is empty until then
     """
 
     def __init__(

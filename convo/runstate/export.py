@@ -327,17 +327,17 @@ def iter_nested_interruptions(nested_states: Mapping[str, RunState]) -> Iterator
 def build_processed_response(
     run: Run,
     base: Mapping[str, Json],
-    answer: Sequence[Item] | None,
+    output: Sequence[Item] | None,
     approval_items: list[Json],
     nested_states: Mapping[str, RunState],
 ) -> Json:
     """Build the last response as processed by the SDK, with its calls as actions.
 
-    answer:  its items; None if it is still the base's last response
+    output:  its items; None if it is still the base's last response
     """
     if not run.calls:
         return None
-    if answer is None:
+    if output is None:
         last = base["last_processed_response"]
         return {
             **last,
@@ -346,7 +346,7 @@ def build_processed_response(
         }
     handoffs = [call for call in run.calls if call.stage is Stage.HANDOFF]
     return {
-        "new_items": list(run_items.build_response_items(GraphAgent(run.graph, run.agent), answer)),
+        "new_items": list(run_items.build_response_items(GraphAgent(run.graph, run.agent), output)),
         "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.calls],
         "functions": _build_function_actions(
             run, (run_items.build_function_action(call) for call in run.calls if call.tool), nested_states

@@ -211,19 +211,22 @@ def _iter_pending_calls(document: Json, prefix: PathSteps = ()) -> Iterator[tupl
 
 
 def _check_planned_call(
-    shown: StateCall, planned: tuple[PathSteps, StateCall] | None, shown_path: PathSteps, prefix: PathSteps
+    pending_call: StateCall,
+    planned_call: tuple[PathSteps, StateCall] | None,
+    pending_path: PathSteps,
+    prefix: PathSteps,
 ) -> None:
     """Raise InvalidRunState if the action of a pending call is missing or has another tool or arguments."""
-    if planned is None:
-        raise InvalidRunState(format_path(shown_path), "is pending, but is not a call in last_processed_response")
-    steps, call = planned
+    if planned_call is None:
+        raise InvalidRunState(format_path(pending_path), "is pending, but is not a call in last_processed_response")
+    steps, call = planned_call
     for field, shown_value, planned_value in (
-        ("tool", shown.name, call.name),
-        ("arguments", shown.arguments, call.arguments),
+        ("tool", pending_call.name, call.name),
+        ("arguments", pending_call.arguments, call.arguments),
     ):
         if shown_value != planned_value and not (field == "tool" and None in (shown_value, planned_value)):
             problem = (
-                f"differs from {format_path(shown_path)} in its {field}; the approved call must be the call that runs"
+                f"differs from {format_path(pending_path)} in its {field}; the approved call must be the call that runs"
             )
             raise InvalidRunState(format_path((*prefix, *steps)), problem)
 

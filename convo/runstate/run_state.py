@@ -144,56 +144,66 @@ class RunState:
         usage = get_path(self.document, ("context", "usage")) or {}
         return {key: usage.get(key, 0) for key in USAGE_FIELDS}
 
-    def _iter_decisions(self, state_path: PathSteps, located: LocatedRecord) -> Iterator[StateDecision]:
+    def _iter_decisions(self, state_path: PathSteps, located_record: LocatedRecord) -> Iterator[StateDecision]:
         agents = {call.id: call.agent for call in self.pending}
         ledger = get_path(self.document, (*state_path, *LEDGER_PATH)) or {}
         by_call = [
             (call_id, side == "approved")
             for side in ("approved", "rejected")
-            for call_id in list_decided_call_ids(located.record, side)
+            for call_id in list_decided_call_ids(located_record.record, side)
         ]
         for call_id, approve in by_call:
-            message = None if approve else get_rejection_message(located.record, call_id)
-            agent_name = (located.agent or {}).get("name") or agents.get(call_id)
+            message = None if approve else get_rejection_message(located_record.record, call_id)
+            agent_name = (located_record.agent or {}).get("name") or agents.get(call_id)
             yield StateDecision(
-                call_id, located.key, approve, False, message, agent_name, self.is_bound and call_id in ledger
+                call_id, located_record.key, approve, False, message, agent_name, self.is_bound and call_id in ledger
             )
-        verdict = get_sticky_decision(located.record)
+        verdict = get_sticky_decision(located_record.record)
         if verdict is not None:
-            yield from self._iter_sticky_decisions(state_path, located, verdict, {call_id for call_id, _ in by_call})
+            yield from self._iter_sticky_decisions(
+                state_path, located_record, verdict, {call_id for call_id, _ in by_call}
+            )
 
     def _iter_sticky_decisions(
-        self, state_path: PathSteps, located: LocatedRecord, verdict: bool, decided_ids: set[str]
+        self, state_path: PathSteps, located_record: LocatedRecord, verdict: bool, decided_ids: set[str]
     ) -> Iterator[StateDecision]:
         covered = [
-            call for call in self.pending if call.id not in decided_ids and self._covers(state_path, located, call)
+            call
+            for call in self.pending
+            if call.id not in decided_ids and self._covers(state_path, located_record, call)
         ]
-        is_bound = self.is_bound and isinstance(located.record.get("sticky_scope"), str)
-        agent_name = (located.agent or {}).get("name")
+        is_bound = self.is_bound and isinstance(located_record.record.get("sticky_scope"), str)
+        agent_name = (located_record.agent or {}).get("name")
         if not covered:
             yield StateDecision(
-                None, located.key, verdict, True, get_rejection_message(located.record, None), agent_name, is_bound
+                None,
+                located_record.key,
+                verdict,
+                True,
+                get_rejection_message(located_record.record, None),
+                agent_name,
+                is_bound,
             )
         for call in covered:
             yield StateDecision(
                 call.id,
-                located.key,
+                located_record.key,
                 verdict,
                 True,
-                get_rejection_message(located.record, call.id),
+                get_rejection_message(located_record.record, call.id),
                 agent_name or call.agent,
                 is_bound,
             )
 
-    def _covers(self, state_path: PathSteps, located: LocatedRecord, call: PendingCall) -> bool:
+    def _covers(self, state_path: PathSteps, located_record: LocatedRecord, call: PendingCall) -> bool:
         """Return whether a sticky record covers a pending call; before 1.15 outermost ones cover nested states too."""
         is_in_scope = call.state_path == state_path or not self.is_bound
-        is_same_agent = located.agent is None or located.agent == call.call.agent
+        is_same_agent = located_record.agent is None or located_record.agent == call.call.agent
         return (
             is_in_scope
             and is_same_agent
-            and located.key in call.call.record_keys
-            and (not located.is_hosted or call.call.is_hosted)
+            and located_record.key in call.call.record_keys
+            and (not located_record.is_hosted or call.call.is_hosted)
         )
 
 

@@ -129,10 +129,10 @@ def _move_input_items(document: Json) -> Json:
     )
 
 
-def _merge_into_approvals(document: Json, located: LocatedRecord) -> Json:
+def _merge_into_approvals(document: Json, located_record: LocatedRecord) -> Json:
     """Merge a record into the one of its tool in `context.approvals`."""
-    record = {key: value for key, value in located.record.items() if key != "sticky_scope"}
-    return merge_record_at(document, (*APPROVALS_PATH, located.key), record)
+    record = {key: value for key, value in located_record.record.items() if key != "sticky_scope"}
+    return merge_record_at(document, (*APPROVALS_PATH, located_record.key), record)
 
 
 # -- from the label before ---------------------------------------------------------------------------
@@ -208,27 +208,29 @@ def _find_approval_records(document: Json) -> Iterator[LocatedRecord]:
 
 
 def _bind_sticky_record(
-    document: Json, located: LocatedRecord, call: StateCall | None
+    document: Json, located_record: LocatedRecord, call: StateCall | None
 ) -> tuple[Json, list[RelabelLoss]]:
     scope = call.scope_digest() if call else None
     if scope:
-        return replace_path(document, located.steps, {**located.record, "sticky_scope": scope}), []
+        return replace_path(document, located_record.steps, {**located_record.record, "sticky_scope": scope}), []
     reason = (
         "no call of this tool is pending, so the decision cannot be bound to it; the next call needs approval again"
     )
-    return remove_path(document, located.steps), [
-        RelabelLoss(format_path(located.steps), f"a permanent decision on {located.key}", reason)
+    return remove_path(document, located_record.steps), [
+        RelabelLoss(format_path(located_record.steps), f"a permanent decision on {located_record.key}", reason)
     ]
 
 
-def _move_hosted_record(document: Json, located: LocatedRecord, call: StateCall) -> Json:
+def _move_hosted_record(document: Json, located_record: LocatedRecord, call: StateCall) -> Json:
     """Move a decision on a hosted tool to its place in this label, as a decision on one call."""
-    document = remove_path(document, located.steps)
+    document = remove_path(document, located_record.steps)
     slot_result = _find_slots(document, call, False)
     assert slot_result is not None
     document, slots = slot_result
     record = {
-        key: value for key, value in located.record.items() if key in ("approved", "rejected", "rejection_messages")
+        key: value
+        for key, value in located_record.record.items()
+        if key in ("approved", "rejected", "rejection_messages")
     }
     by_call = {**record, **{side: list_decided_call_ids(record, side) for side in ("approved", "rejected")}}
     for slot in slots:

@@ -57,7 +57,7 @@ class QueuedJob(Generic[JobResult]):
 class ConnectionWorker:
     """One worker thread.
 
-    It calls `work` with jobs that may share a transaction; `work` sets the result or the error of each.
+    It calls `run_jobs` with jobs that may share a transaction; `run_jobs` sets the result or the error of each.
     """
 
     def __init__(self, run_jobs: Callable[[Sequence[QueuedJob[Any]]], None]) -> None:
