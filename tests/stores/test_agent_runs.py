@@ -53,7 +53,7 @@ async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
     assert await store.agent_run("run_1") == paused
 
 
-async def test_a_run_goes_on_with_the_document_that_is_kept(store: Store) -> None:
+async def test_a_run_continues_with_the_stored_document(store: Store) -> None:
     await begin(store)
     await store.commit(
         Transaction(agent_run=later(document=UNCHANGED_DOCUMENT, changed_at=NOW + 9), agent_calls=(CALL,))
@@ -64,14 +64,14 @@ async def test_a_run_goes_on_with_the_document_that_is_kept(store: Store) -> Non
         await store.commit(Transaction(agent_run=later(document=UNCHANGED_DOCUMENT)))
 
 
-async def test_a_new_run_that_has_no_document_to_keep_has_an_empty_one(store: Store) -> None:
+async def test_a_new_run_without_a_stored_document_has_an_empty_one(store: Store) -> None:
     await begin(store, replace(RUN, document=UNCHANGED_DOCUMENT))
 
     assert await store.agent_run("run_1") == replace(RUN, document={})
 
 
 @pytest.mark.parametrize("name", ["run_2", "", "ses_1", "\ud800"])
-async def test_a_run_that_nobody_wrote_is_none_and_has_no_calls(store: Store, name: str) -> None:
+async def test_an_unknown_run_is_none_and_has_no_calls(store: Store, name: str) -> None:
     await begin(store)
 
     assert await store.agent_run(name) is None
@@ -79,7 +79,7 @@ async def test_a_run_that_nobody_wrote_is_none_and_has_no_calls(store: Store, na
 
 
 @pytest.mark.parametrize("revision", [0, 1, 3, -1])
-async def test_a_revision_that_does_not_follow_the_kept_one_is_a_conflict_and_changes_nothing(
+async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_changes_nothing(
     store: Store, revision: int
 ) -> None:
     await begin(store)
@@ -107,7 +107,7 @@ async def test_a_new_run_begins_with_revision_1(store: Store, revision: int) -> 
     assert await store.agent_run("run_1") is None
 
 
-async def test_of_two_who_go_on_with_one_run_the_second_is_told(store: Store) -> None:
+async def test_the_second_of_two_writers_of_a_run_gets_a_conflict(store: Store) -> None:
     await begin(store)
     await store.commit(Transaction(agent_run=later(status="paused")))
 
@@ -129,7 +129,7 @@ async def test_a_run_needs_its_session(store: Store) -> None:
     assert await store.agent_run("run_1") == RUN
 
 
-async def test_a_session_that_is_only_spoken_of_has_no_runs(store: Store) -> None:
+async def test_a_session_that_only_a_link_names_has_no_runs(store: Store) -> None:
     """A link names a session that nobody recorded: a run in it would go with nothing."""
     await store.commit(Transaction(links=(link("resp_1", root_key("local"), session_id="ses_1"),)))
 
@@ -155,7 +155,7 @@ async def test_a_run_that_cannot_be_written_leaves_nothing_behind(store: Store, 
     assert list(await store.agent_runs()) == []
 
 
-async def test_what_a_reader_does_to_a_document_or_an_output_does_not_reach_the_store(store: Store) -> None:
+async def test_changing_a_document_or_output_that_was_read_does_not_change_the_store(store: Store) -> None:
     await begin(store, replace(RUN, document={"items": ["x"]}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output=["y"]),)))
     read = await store.agent_run("run_1")
@@ -190,7 +190,7 @@ async def test_a_call_that_started_reads_back_with_its_output_once_it_ended(stor
     assert list(await store.agent_calls("run_1")) == [DONE]
 
 
-async def test_a_call_that_started_again_started_then(store: Store) -> None:
+async def test_a_call_that_starts_again_has_the_new_start_time(store: Store) -> None:
     """Its process died, and somebody decided to run it once more."""
     await begin(store)
     other = AgentCall("run_1", "call_2", NOW + 3)
@@ -218,7 +218,7 @@ async def test_within_one_change_the_first_end_of_a_call_counts(store: Store) ->
     assert list(await store.agent_calls("run_1")) == [DONE]
 
 
-async def test_a_call_may_end_with_nothing_to_say(store: Store) -> None:
+async def test_a_call_may_end_with_an_empty_output(store: Store) -> None:
     await begin(store)
     await store.commit(Transaction(agent_calls=(DONE._replace(output=None),)))
     await store.commit(Transaction(agent_calls=(DONE,)))
@@ -226,7 +226,7 @@ async def test_a_call_may_end_with_nothing_to_say(store: Store) -> None:
     assert list(await store.agent_calls("run_1")) == [DONE._replace(output=None)]
 
 
-async def test_calls_of_two_runs_with_one_id_are_two(store: Store) -> None:
+async def test_calls_of_two_runs_may_share_an_id(store: Store) -> None:
     """Call ids are the provider's strings: nothing says that they differ."""
     await begin(store, RUN, replace(RUN, id="run_2", session_id="ses_2"))
     await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_2"))))
@@ -242,7 +242,7 @@ BROKEN: dict[str, tuple[AgentCall, type[ConvoError]]] = {
 
 
 @pytest.mark.parametrize(("call", "error"), BROKEN.values(), ids=BROKEN)
-async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
+async def test_a_call_that_cannot_be_written_rolls_back_its_transaction(
     store: Store, call: AgentCall, error: type[ConvoError]
 ) -> None:
     await begin(store)
@@ -254,7 +254,7 @@ async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
     assert list(await store.agent_calls("run_1")) == []
 
 
-async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(store: Store) -> None:
+async def test_of_many_concurrent_writers_of_a_run_one_succeeds_and_the_others_get_a_conflict(store: Store) -> None:
     await begin(store)
     changes = [Transaction(agent_run=later(document={"by": number})) for number in range(8)]
 
@@ -265,7 +265,7 @@ async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(sto
     assert kept == changes[told.index(None)].agent_run
 
 
-async def test_calls_that_end_at_once_are_all_in_the_ledger(store: Store) -> None:
+async def test_calls_that_end_concurrently_are_all_stored(store: Store) -> None:
     await begin(store)
     batch = tuple(AgentCall("run_1", f"call_{number}", NOW) for number in range(8))
     await store.commit(Transaction(agent_calls=batch))
@@ -308,7 +308,7 @@ async def test_runs_are_found_by_session_state_and_status_changed_last_first(
     assert all(run in SEVERAL for run in runs)
 
 
-async def test_a_run_is_found_by_what_its_id_begins_with(store: Store) -> None:
+async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:
     await begin(store, *SEVERAL)
 
     assert list(await store.find_handles("run_")) == [
@@ -320,14 +320,14 @@ async def test_a_run_is_found_by_what_its_id_begins_with(store: Store) -> None:
     assert [found.kind for found in await store.find_handles("", limit=3)] == ["session", "session", "run"]
 
 
-async def test_a_search_does_not_look_into_documents_and_outputs(store: Store) -> None:
+async def test_a_search_does_not_read_documents_or_outputs(store: Store) -> None:
     await begin(store, replace(RUN, document={"text": "needle"}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output="needle"),)))
 
     assert list(await store.search_items("needle")) == []
 
 
-async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
+async def test_another_tenant_cannot_read_or_change_a_run(store: Store) -> None:
     other = store.for_tenant("guest")
     await begin(store)
     await store.commit(Transaction(agent_calls=(DONE,)))
@@ -345,7 +345,7 @@ async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
 # -- what goes ------------------------------------------------------------------------------------
 
 
-async def test_a_removed_session_takes_its_runs_and_their_calls(store: Store) -> None:
+async def test_removing_a_session_removes_its_runs_and_their_calls(store: Store) -> None:
     await begin(store, *SEVERAL)
     await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_3"))))
     await store.remove_session("ses_1")
@@ -358,7 +358,7 @@ async def test_a_removed_session_takes_its_runs_and_their_calls(store: Store) ->
     assert list(await store.agent_calls("run_1")) == []
 
 
-async def test_a_pruned_session_takes_its_runs_and_a_kept_one_keeps_them(store: Store) -> None:
+async def test_pruning_a_session_removes_its_runs_and_a_remaining_session_keeps_them(store: Store) -> None:
     for number, run in enumerate(SEVERAL[1:]):
         record = session(id=run.session_id, name=run.session_id, used_at=NOW + number)
         await store.commit(Transaction(session=record, agent_run=run, agent_calls=(CALL._replace(run_id=run.id),)))

@@ -39,7 +39,7 @@ def numbers(found: Sequence[StreamEvent]) -> list[int]:
 # -- events ---------------------------------------------------------------------------------------
 
 
-async def test_events_come_back_as_they_went_in_and_in_order(store: Store) -> None:
+async def test_events_are_read_back_in_order(store: Store) -> None:
     await begin(store)
     await store.append_events("resp_1", events(0, 1, 2))
     await store.append_events("resp_1", [])
@@ -49,7 +49,9 @@ async def test_events_come_back_as_they_went_in_and_in_order(store: Store) -> No
 
 
 @pytest.mark.parametrize(("after", "left"), [(-1, [0, 1, 2, 5]), (0, [1, 2, 5]), (1, [2, 5]), (3, [5]), (5, [])])
-async def test_a_reader_resumes_after_the_number_it_saw_last(store: Store, after: int, left: list[int]) -> None:
+async def test_a_reader_resumes_after_the_last_sequence_number_it_saw(
+    store: Store, after: int, left: list[int]
+) -> None:
     await begin(store)
     await store.append_events("resp_1", events(0, 1))
     await store.append_events("resp_1", events(2, 5))
@@ -58,9 +60,7 @@ async def test_a_reader_resumes_after_the_number_it_saw_last(store: Store, after
 
 
 @pytest.mark.parametrize("late", [[2], [1], [3, 3], [4, 3]])
-async def test_an_event_that_is_not_behind_the_last_is_a_conflict_and_none_is_kept(
-    store: Store, late: list[int]
-) -> None:
+async def test_an_event_out_of_sequence_is_a_conflict_and_stores_nothing(store: Store, late: list[int]) -> None:
     await begin(store)
     await store.append_events("resp_1", events(0, 1, 2))
 
@@ -80,7 +80,7 @@ async def test_an_event_without_a_number_is_refused(store: Store, number: object
     assert await store.events("resp_1") == []
 
 
-async def test_an_event_that_cannot_be_written_is_refused_with_those_beside_it(store: Store) -> None:
+async def test_an_event_that_cannot_be_stored_is_refused_with_its_batch(store: Store) -> None:
     await begin(store)
 
     with pytest.raises(InputFault):
@@ -89,7 +89,7 @@ async def test_an_event_that_cannot_be_written_is_refused_with_those_beside_it(s
     assert await store.events("resp_1") == []
 
 
-async def test_what_a_reader_does_to_an_event_does_not_reach_the_store(store: Store) -> None:
+async def test_changing_an_event_that_was_read_does_not_change_the_store(store: Store) -> None:
     await begin(store)
     await store.append_events("resp_1", [{"sequence_number": 0, "item": {"content": ["x"]}}])
     (await store.events("resp_1"))[0]["item"]["content"].clear()
@@ -98,7 +98,7 @@ async def test_what_a_reader_does_to_an_event_does_not_reach_the_store(store: St
 
 
 @pytest.mark.parametrize("name", ["nope", "", "\ud800"])
-async def test_a_response_that_never_ran_takes_and_has_no_events(store: Store, name: str) -> None:
+async def test_a_response_that_never_ran_has_no_events_and_accepts_none(store: Store, name: str) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), session(head=PATH.head)))
     for response in (name, "resp_1"):
         with pytest.raises(Conflict):
@@ -109,7 +109,7 @@ async def test_a_response_that_never_ran_takes_and_has_no_events(store: Store, n
 # -- the end --------------------------------------------------------------------------------------
 
 
-async def test_a_run_may_begin_for_a_response_that_was_written_before(store: Store) -> None:
+async def test_a_run_may_start_for_a_stored_response(store: Store) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
     await store.commit(Transaction(started_run_id="resp_1"))
     await store.append_events("resp_1", events(0))
@@ -118,14 +118,14 @@ async def test_a_run_may_begin_for_a_response_that_was_written_before(store: Sto
 
 
 @pytest.mark.parametrize("name", ["resp_2", "\ud800"])
-async def test_no_run_begins_without_its_response(store: Store, name: str) -> None:
+async def test_a_run_without_its_response_is_refused(store: Store, name: str) -> None:
     with pytest.raises(NotFound):
         await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), started_run_id=name))
 
     assert await store.link("resp_1") is None
 
 
-async def test_an_ended_run_keeps_its_events_and_takes_no_more(store: Store) -> None:
+async def test_an_ended_run_keeps_its_events_and_accepts_no_more(store: Store) -> None:
     await begin(store)
     await store.append_events("resp_1", events(0, 1))
     await store.commit(Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), ended_run_id="resp_1"))
@@ -138,7 +138,7 @@ async def test_an_ended_run_keeps_its_events_and_takes_no_more(store: Store) -> 
 
 
 @pytest.mark.parametrize("first", [[], [0, 1]], ids=["without events", "with events"])
-async def test_of_an_end_and_a_cancelling_only_the_first_is_kept(store: Store, first: list[int]) -> None:
+async def test_of_an_end_and_a_cancellation_only_the_first_is_stored(store: Store, first: list[int]) -> None:
     """Two replicas end one run: the second is told, and nothing of what it brought is there."""
     await begin(store)
     await store.append_events("resp_1", events(*first))
@@ -158,7 +158,7 @@ async def test_of_an_end_and_a_cancelling_only_the_first_is_kept(store: Store, f
 
 
 @pytest.mark.parametrize("name", ["resp_1", "nope", "\ud800"])
-async def test_what_never_ran_cannot_end(store: Store, name: str) -> None:
+async def test_a_response_that_never_ran_cannot_end(store: Store, name: str) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
 
     with pytest.raises(Conflict):
@@ -192,7 +192,7 @@ async def test_a_queued_response_is_replaced_until_it_is_final(store: Store) -> 
 # -- what goes ------------------------------------------------------------------------------------
 
 
-async def test_a_removed_response_takes_its_run_and_its_events(store: Store) -> None:
+async def test_removing_a_response_removes_its_run_and_its_events(store: Store) -> None:
     await begin(store)
     await store.append_events("resp_1", events(0))
     await store.remove_link("resp_1")
@@ -207,7 +207,7 @@ async def test_a_removed_response_takes_its_run_and_its_events(store: Store) -> 
         await store.append_events("resp_1", events(1))
 
 
-async def test_a_removed_session_takes_the_events_of_its_responses(store: Store) -> None:
+async def test_removing_a_session_removes_the_events_of_its_responses(store: Store) -> None:
     mine = replace(QUEUED, session_id="ses_1")
     await store.commit(
         Transaction((AppendItems(TOP, PATH.items),), (mine,), session(head=PATH.head), started_run_id="resp_1")
@@ -219,7 +219,7 @@ async def test_a_removed_session_takes_the_events_of_its_responses(store: Store)
     assert await store.admin.abandoned_runs() == []
 
 
-async def test_events_are_forgotten_some_time_after_the_end_and_never_before(store: Store) -> None:
+async def test_events_are_removed_some_time_after_the_end(store: Store) -> None:
     await begin(store, "resp_1", "resp_2")
     for name in ("resp_1", "resp_2"):
         await store.append_events(name, events(0, 1))
@@ -237,7 +237,7 @@ async def test_events_are_forgotten_some_time_after_the_end_and_never_before(sto
 # -- whose holder is gone -------------------------------------------------------------------------
 
 
-async def test_a_run_is_abandoned_while_no_lease_of_its_name_is_alive(store: Store) -> None:
+async def test_a_run_without_a_live_lease_is_abandoned(store: Store) -> None:
     await begin(store, "resp_1", "resp_2", "resp_3")
     await store.acquire_lease(run_lease_name("resp_1"), "alive", 60)
     await store.acquire_lease(run_lease_name("resp_2"), "dead", GONE)
@@ -245,7 +245,7 @@ async def test_a_run_is_abandoned_while_no_lease_of_its_name_is_alive(store: Sto
     assert set(await store.admin.abandoned_runs()) == {AbandonedRun("local", "resp_2"), AbandonedRun("local", "resp_3")}
 
 
-async def test_a_run_is_abandoned_once_its_lease_is_given_back(store: Store) -> None:
+async def test_a_run_is_abandoned_once_its_lease_is_released(store: Store) -> None:
     await begin(store)
     lease = await store.acquire_lease(run_lease_name("resp_1"), "me", 60)
     assert await store.admin.abandoned_runs() == []
@@ -254,7 +254,7 @@ async def test_a_run_is_abandoned_once_its_lease_is_given_back(store: Store) -> 
     assert await store.admin.abandoned_runs() == [("local", "resp_1")]
 
 
-async def test_the_lease_of_another_tenant_carries_out_nothing_here(store: Store) -> None:
+async def test_the_lease_of_another_tenant_does_not_count(store: Store) -> None:
     await begin(store)
     await store.for_tenant("guest").acquire_lease(run_lease_name("resp_1"), "theirs", 60)
 

@@ -35,19 +35,19 @@ async def test_a_path_reads_back_with_its_keys_and_items(store: Store) -> None:
     assert await store.path(path.head) == path
 
 
-async def test_the_root_is_always_there_and_empty(store: Store) -> None:
+async def test_the_root_always_exists_and_is_empty(store: Store) -> None:
     assert await store.path(TOP) == EMPTY
 
 
 @pytest.mark.parametrize("key", [NOWHERE, root_key("another"), Key(""), Key("not a key"), Key(TOP.upper())])
-async def test_a_place_that_nobody_made_is_not_found(store: Store, key: Key) -> None:
+async def test_an_unknown_node_is_not_found(store: Store, key: Key) -> None:
     await say(store, user_message("hi"))
 
     with pytest.raises(NotFound):
         await store.path(key)
 
 
-async def test_a_growth_may_stand_behind_an_earlier_one_of_the_same_change(store: Store) -> None:
+async def test_an_append_may_follow_an_earlier_one_of_the_same_transaction(store: Store) -> None:
     path = EMPTY.append([user_message("one"), user_message("two")])
     grow = (AppendItems(TOP, path.items[:1]), AppendItems(path.nodes[0].key, path.items[1:]))
     await store.commit(Transaction(grow, session=session(head=path.head)))
@@ -55,7 +55,7 @@ async def test_a_growth_may_stand_behind_an_earlier_one_of_the_same_change(store
     assert await texts(store, path.head) == ["one", "two"]
 
 
-async def test_histories_that_begin_alike_share_their_nodes(store: Store) -> None:
+async def test_histories_with_a_common_prefix_share_its_nodes(store: Store) -> None:
     base = EMPTY.append([user_message("same"), assistant_message("same")])
     left, right = base.append([user_message("left")]), base.append([user_message("right")])
     await say(store, *left.items)
@@ -74,7 +74,7 @@ async def test_a_record_reads_back_as_it_was_written(store: Store) -> None:
     assert await store.session(written.id) == await store.session(written.name) == written
 
 
-async def test_sessions_come_last_used_first(store: Store) -> None:
+async def test_sessions_are_listed_by_last_use(store: Store) -> None:
     for number, used in enumerate([NOW + 1, NOW + 3, NOW + 2]):
         await say(store, user_message("hi"), id=f"ses_{number}", name=f"s{number}", used_at=used)
 
@@ -114,9 +114,7 @@ async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_no
 
 
 @pytest.mark.parametrize(("there", "expected"), [(True, None), (False, TOP), (True, NOWHERE)])
-async def test_a_session_that_is_not_where_it_is_expected_is_a_conflict(
-    store: Store, there: bool, expected: Key | None
-) -> None:
+async def test_a_session_with_an_unexpected_head_is_a_conflict(store: Store, there: bool, expected: Key | None) -> None:
     if there:
         await say(store, user_message("hi"))
 
@@ -126,7 +124,7 @@ async def test_a_session_that_is_not_where_it_is_expected_is_a_conflict(
     assert [one.name for one in await store.sessions()] == (["one"] if there else [])
 
 
-async def test_a_change_that_expects_nothing_takes_the_session_as_it_is(store: Store) -> None:
+async def test_a_transaction_without_an_expected_head_overwrites_the_session(store: Store) -> None:
     begun = await say(store, user_message("hi"))
     await store.commit(Transaction(session=replace(begun, name="other"), expected_session_head=ANY_HEAD))
 
@@ -143,7 +141,7 @@ async def test_a_name_belongs_to_one_session(store: Store) -> None:
     assert await store.session("ses_2") is None
 
 
-async def test_a_conversation_that_moved_is_a_conflict(store: Store) -> None:
+async def test_a_conversation_with_an_unexpected_head_is_a_conflict(store: Store) -> None:
     path = EMPTY.append([user_message("hi"), user_message("ho")])
     first = Conversation("conv_1", path.nodes[0].key, NOW, ("a",))
     await store.commit(
@@ -207,7 +205,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("change", "error"), BROKEN.values(), ids=BROKEN)
-async def test_a_change_that_fails_half_way_changes_nothing(
+async def test_a_transaction_that_fails_half_way_changes_nothing(
     store: Store, change: Transaction, error: type[ConvoError]
 ) -> None:
     begun = await say(store, user_message("hi"))
@@ -235,14 +233,14 @@ async def everything(store: Store, head: Key) -> object:
 # -- what is kept ---------------------------------------------------------------------------------
 
 
-async def test_a_growth_that_nothing_stands_on_is_not_kept(store: Store) -> None:
+async def test_an_append_that_nothing_refers_to_is_not_stored(store: Store) -> None:
     await store.commit(Transaction((AppendItems(TOP, (user_message("nobody"),)),)))
 
     with pytest.raises(NotFound):
         await store.path(EMPTY.append([user_message("nobody")]).head)
 
 
-async def test_what_a_head_leaves_behind_is_collected_and_what_it_keeps_stays(store: Store) -> None:
+async def test_nodes_that_no_head_reaches_are_collected_and_the_others_stay(store: Store) -> None:
     begun = await say(store, user_message("kept"), user_message("dropped"))
     back = EMPTY.append([user_message("kept")]).head
     await store.commit(
@@ -256,7 +254,7 @@ async def test_what_a_head_leaves_behind_is_collected_and_what_it_keeps_stays(st
 
 
 @pytest.mark.parametrize("field", ["confirmed_head", "file_head"])
-async def test_the_mark_and_the_written_head_keep_their_paths(store: Store, field: str) -> None:
+async def test_the_confirmed_head_and_the_file_head_keep_their_paths(store: Store, field: str) -> None:
     begun = await say(store, user_message("kept"), user_message("also kept"))
     back = EMPTY.append([user_message("kept")]).head
     stands = {"confirmed_head": back, field: begun.head}
@@ -265,7 +263,7 @@ async def test_the_mark_and_the_written_head_keep_their_paths(store: Store, fiel
     assert await texts(store, begun.head) == ["kept", "also kept"]
 
 
-async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
+async def test_a_transaction_may_keep_nodes_that_it_releases_elsewhere(store: Store) -> None:
     """A link in progress leaves a place in the very change that puts a session there."""
     path = EMPTY.append([user_message("asked"), user_message("other")])
     await store.commit(
@@ -281,7 +279,7 @@ async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
 # -- items that are deleted -----------------------------------------------------------------------
 
 
-async def test_a_path_through_an_erased_item_says_which(store: Store) -> None:
+async def test_a_path_through_an_erased_item_names_it(store: Store) -> None:
     path = EMPTY.append([user_message("before"), user_message("secret"), user_message("after")])
     await say(store, *path.items)
     await store.commit(Transaction(erased_nodes=(path.nodes[1].key,)))
@@ -293,7 +291,7 @@ async def test_a_path_through_an_erased_item_says_which(store: Store) -> None:
     assert await store.search_items("secret") == []
 
 
-async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store) -> None:
+async def test_an_item_erased_from_one_history_stays_in_another(store: Store) -> None:
     here, there = EMPTY.append([user_message("same")]), EMPTY.append([user_message("first"), user_message("same")])
     await say(store, *here.items)
     await say(store, *there.items, id="ses_2", name="two")
@@ -303,7 +301,9 @@ async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store
     assert [hit.session.name for hit in await store.search_items("same")] == ["two"]
 
 
-async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlier_links_lead_to(store: Store) -> None:
+async def test_removing_items_from_a_conversation_collects_nodes_that_only_its_earlier_links_reach(
+    store: Store,
+) -> None:
     """Those stand behind an item that left before; others who said the same keep it."""
     items = [user_message("first"), user_message("secret"), user_message("last")]
     path, elsewhere = EMPTY.append(items), EMPTY.append([user_message("mine"), items[1]])
@@ -324,7 +324,7 @@ async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlie
     assert await texts(store, elsewhere.head) == ["mine", "secret"]
 
 
-async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(store: Store) -> None:
+async def test_appending_an_erased_item_again_restores_it(store: Store) -> None:
     begun = await say(store, user_message("again"))
     await store.commit(Transaction(erased_nodes=(begun.head,)))
     await store.commit(Transaction((AppendItems(TOP, (user_message("again"),)),)))
@@ -335,7 +335,7 @@ async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(sto
 # -- conversations --------------------------------------------------------------------------------
 
 
-async def test_a_conversation_gives_back_its_own_ids_and_those_it_gave(store: Store) -> None:
+async def test_a_conversation_returns_its_own_ids_and_the_ids_of_items(store: Store) -> None:
     items: list[Item] = [
         user_message("hi"),
         {**assistant_message("yes"), "id": "msg_own"},
@@ -368,7 +368,7 @@ async def test_a_conversation_without_one_of_its_items_keeps_the_other_ids(store
         await store.path(path.head)
 
 
-async def test_a_conversation_names_an_erased_item_still(store: Store) -> None:
+async def test_a_conversation_still_lists_an_erased_item(store: Store) -> None:
     items: list[Item] = [user_message("one"), {**assistant_message("two"), "id": "msg_own"}]
     path = EMPTY.append(items)
     made = Conversation("conv_1", path.head, NOW, ("a", "msg_own"))

@@ -41,7 +41,7 @@ async def kept(store: Store, items: list[Item]) -> Path:
 
 
 @given(JSON)
-def test_json_comes_back_with_its_keys_in_order_and_its_numbers_exact(value: Json) -> None:
+def test_json_round_trips_with_key_order_and_exact_numbers(value: Json) -> None:
     text = encode_json(value)
 
     assert text.encode()
@@ -51,7 +51,7 @@ def test_json_comes_back_with_its_keys_in_order_and_its_numbers_exact(value: Jso
 @pytest.mark.parametrize("kind", PARAMS)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(items=st.lists(ITEMS, max_size=5))
-async def test_any_history_comes_back_as_it_went_in(kind: str, items: list[Item]) -> None:
+async def test_any_history_round_trips(kind: str, items: list[Item]) -> None:
     async with opened(kind) as store:
         read = await kept(store, items)
 
@@ -90,14 +90,14 @@ async def test_an_item_of_a_megabyte_survives(store: Store) -> None:
     assert (await kept(store, [item])).items == (item,)
 
 
-async def test_each_form_of_an_answer_is_kept_and_all_have_one_digest(store: Store) -> None:
+async def test_each_form_of_an_answer_is_stored_and_all_share_one_digest(store: Store) -> None:
     read = await kept(store, list(FOUR_FORMS.values()))
 
     assert list(read.items) == list(FOUR_FORMS.values())
     assert len({digest(item) for item in read.items}) == 1
 
 
-async def test_what_a_reader_does_to_an_item_does_not_reach_the_store(store: Store) -> None:
+async def test_changing_an_item_that_was_read_does_not_change_the_store(store: Store) -> None:
     read = await kept(store, [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}])
     read.items[0]["content"].clear()
 

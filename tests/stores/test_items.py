@@ -21,13 +21,13 @@ async def talk(store: Store) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), conversation=TALK))
 
 
-async def test_an_item_is_found_by_the_id_that_it_carries(store: Store) -> None:
+async def test_an_item_is_found_by_its_own_id(store: Store) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (link("resp_1", PATH.head),)))
 
     assert await store.item("fc_1") == CALL
 
 
-async def test_an_item_is_found_by_the_id_that_a_conversation_gave_it(store: Store) -> None:
+async def test_an_item_is_found_by_the_id_that_its_conversation_assigned(store: Store) -> None:
     await talk(store)
 
     assert await store.item("msg_a") == user_message("hi")
@@ -36,7 +36,7 @@ async def test_an_item_is_found_by_the_id_that_a_conversation_gave_it(store: Sto
 
 
 @pytest.mark.parametrize("digits", [32, 33, 48, 64])
-async def test_an_item_is_found_by_the_digits_of_its_place(store: Store, digits: int) -> None:
+async def test_an_item_is_found_by_the_digits_of_its_node(store: Store, digits: int) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head)))
 
     assert await store.item(f"msg_{HELLO[:digits]}") == assistant_message("hello")
@@ -58,20 +58,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("item_id", WRONG.values(), ids=WRONG)
-async def test_an_id_that_nobody_has_finds_nothing(store: Store, item_id: str) -> None:
+async def test_an_unknown_id_is_not_found(store: Store, item_id: str) -> None:
     await talk(store)
 
     assert await store.item(item_id) is None
 
 
-async def test_an_id_that_no_database_takes_is_found_all_the_same(store: Store) -> None:
+async def test_an_id_that_no_database_accepts_is_still_found(store: Store) -> None:
     odd = {"type": "message", "id": "msg_\ud83d", "role": "user", "content": "hi"}
     await store.commit(Transaction((AppendItems(TOP, (odd,)),), session=session(head=Path(TOP).append([odd]).head)))
 
     assert await store.item("msg_\ud83d") == odd
 
 
-async def test_of_two_items_with_one_id_the_one_stored_last_is_found(store: Store) -> None:
+async def test_of_two_items_with_one_id_the_last_stored_is_found(store: Store) -> None:
     versions = [{**CALL, "status": status} for status in ("in_progress", "completed", "incomplete")]
     for number, version in enumerate(versions):
         made = link(f"resp_{number}", Path(TOP).append([version]).head)
@@ -82,7 +82,7 @@ async def test_of_two_items_with_one_id_the_one_stored_last_is_found(store: Stor
     assert await store.item("fc_1") == versions[1]
 
 
-async def test_an_erased_item_is_not_found_by_any_of_its_ids_until_it_is_said_again(store: Store) -> None:
+async def test_an_erased_item_is_not_found_until_it_is_appended_again(store: Store) -> None:
     await talk(store)
     names = ("msg_a", "fc_1", f"msg_{HI[:32]}")
     await store.commit(Transaction(erased_nodes=(HI, PATH.keys[1])))
@@ -92,7 +92,7 @@ async def test_an_erased_item_is_not_found_by_any_of_its_ids_until_it_is_said_ag
     assert [await store.item(name) for name in names] == [user_message("hi"), CALL, user_message("hi")]
 
 
-async def test_an_item_that_is_erased_in_one_place_is_found_where_it_still_stands(store: Store) -> None:
+async def test_an_item_erased_from_one_history_is_found_in_another(store: Store) -> None:
     await talk(store)
     twice = Path(TOP).append([CALL])
     await store.commit(
@@ -104,14 +104,14 @@ async def test_an_item_that_is_erased_in_one_place_is_found_where_it_still_stand
     assert await store.item(f"fc_{twice.head}") == CALL
 
 
-async def test_what_is_removed_is_not_found(store: Store) -> None:
+async def test_removed_items_are_not_found(store: Store) -> None:
     await talk(store)
     await store.remove_conversation("conv_1")
 
     assert [await store.item(name) for name in ("msg_a", "msg_b", "fc_1", f"msg_{HI}")] == [None] * 4
 
 
-async def test_an_id_that_a_removed_conversation_gave_goes_while_the_item_stays(store: Store) -> None:
+async def test_an_id_that_a_removed_conversation_assigned_is_removed_and_the_item_stays(store: Store) -> None:
     await talk(store)
     await store.commit(Transaction(conversation=replace(TALK, id="conv_2", item_ids=("msg_x", "fc_1", "msg_b"))))
     await store.remove_conversation("conv_1")
@@ -122,7 +122,7 @@ async def test_an_id_that_a_removed_conversation_gave_goes_while_the_item_stays(
     assert await store.item("fc_1") == CALL
 
 
-async def test_a_conversation_that_lost_an_item_no_longer_names_it(store: Store) -> None:
+async def test_a_conversation_does_not_list_a_removed_item(store: Store) -> None:
     await talk(store)
     left = PATH.first(2)
     await store.commit(Transaction((), (link("resp_1", PATH.head),)))
@@ -133,7 +133,7 @@ async def test_a_conversation_that_lost_an_item_no_longer_names_it(store: Store)
     assert await store.item("msg_a") == user_message("hi")
 
 
-async def test_what_a_reader_does_to_an_item_found_does_not_reach_the_store(store: Store) -> None:
+async def test_changing_an_item_that_was_found_does_not_change_the_store(store: Store) -> None:
     await talk(store)
     found = await store.item("msg_a")
     assert found is not None
@@ -142,7 +142,7 @@ async def test_what_a_reader_does_to_an_item_found_does_not_reach_the_store(stor
     assert await store.item("msg_a") == user_message("hi")
 
 
-async def test_another_tenants_item_is_not_found(store: Store) -> None:
+async def test_an_item_of_another_tenant_is_not_found(store: Store) -> None:
     await talk(store)
     guest = store.for_tenant("guest")
     await guest.commit(Transaction(session=session("guest")))

@@ -48,16 +48,14 @@ async def held(store: Store) -> AsyncIterator[LeaseGuard]:
     await hold.release()
 
 
-async def test_a_living_holder_keeps_others_out_and_lets_them_in_when_it_is_done(
-    store: Store, held: LeaseGuard
-) -> None:
+async def test_a_living_holder_keeps_the_lease_until_it_releases_it(store: Store, held: LeaseGuard) -> None:
     with pytest.raises(Busy):
         await LeaseGuard.acquire(store, "chat", f"{ALIVE}:you", 60)
     await held.release()
     await (await LeaseGuard.acquire(store, "chat", f"{ALIVE}:you", 60)).release()
 
 
-async def test_a_right_is_renewed_as_long_as_it_is_held(store: Store) -> None:
+async def test_a_lease_is_renewed_as_long_as_it_is_held(store: Store) -> None:
     counted = Counted(store, 4)
     hold = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", SHORT_S)
     await counted.enough.wait()
@@ -67,7 +65,7 @@ async def test_a_right_is_renewed_as_long_as_it_is_held(store: Store) -> None:
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("locked for too long"), Busy("chat", "you")])
-async def test_a_renewal_that_fails_is_tried_again(store: Store, failure: Exception) -> None:
+async def test_a_failed_renewal_is_retried(store: Store, failure: Exception) -> None:
     counted = Counted(store, 4, [failure])
     hold = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", SHORT_S)
     await counted.enough.wait()
@@ -75,7 +73,7 @@ async def test_a_renewal_that_fails_is_tried_again(store: Store, failure: Except
     await hold.release()
 
 
-async def test_what_a_dead_process_of_this_machine_held_is_taken_over_at_once(store: Store) -> None:
+async def test_the_lease_of_a_dead_process_on_this_machine_is_taken_over_at_once(store: Store) -> None:
     await store.acquire_lease("chat", gone("it"), 3600)
     hold = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
     with pytest.raises(Busy):
@@ -83,7 +81,7 @@ async def test_what_a_dead_process_of_this_machine_held_is_taken_over_at_once(st
     await hold.release()
 
 
-async def test_of_two_that_see_the_same_dead_process_one_takes_over(store: Store) -> None:
+async def test_of_two_processes_that_see_the_same_dead_holder_one_takes_over(store: Store) -> None:
     await store.acquire_lease("chat", gone(), 3600)
     got = await asyncio.gather(
         *(LeaseGuard.acquire(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
@@ -100,7 +98,7 @@ async def test_a_holder_on_another_machine_may_be_alive(store: Store) -> None:
         await LeaseGuard.acquire(store, "chat", ALIVE, 60)
 
 
-async def test_a_right_that_passed_on_is_not_given_back_by_the_one_who_lost_it(store: Store) -> None:
+async def test_a_lost_lease_is_not_released_by_its_former_holder(store: Store) -> None:
     hold = await LeaseGuard.acquire(store, "chat", gone("late"), 3600)
     new = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
     await hold.release()
@@ -109,7 +107,7 @@ async def test_a_right_that_passed_on_is_not_given_back_by_the_one_who_lost_it(s
     await new.release()
 
 
-async def test_giving_back_to_a_store_that_is_gone_is_silent(store: Store) -> None:
+async def test_releasing_a_lease_of_a_closed_store_is_silent(store: Store) -> None:
     hold = await LeaseGuard.acquire(store, "chat", ALIVE, 60)
     await store.aclose()
     await hold.release()

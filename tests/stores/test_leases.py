@@ -9,7 +9,7 @@ GONE = -1.0
 """Seconds to live of a lease that has run out when it is taken."""
 
 
-async def test_a_lease_keeps_others_out_until_it_is_given_back(store: Store) -> None:
+async def test_a_lease_excludes_others_until_it_is_released(store: Store) -> None:
     lease = await store.acquire_lease("chat", "me", 60)
 
     with pytest.raises(Busy, match=r"'chat' is open in another process \(me\)"):
@@ -19,7 +19,7 @@ async def test_a_lease_keeps_others_out_until_it_is_given_back(store: Store) -> 
     assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
 
-async def test_who_holds_a_lease_can_be_asked_without_taking_it(store: Store) -> None:
+async def test_the_holder_of_a_lease_can_be_read_without_acquiring_it(store: Store) -> None:
     assert await store.lease_holder("chat") is None
     lease = await store.acquire_lease("chat", "me", 60)
     await store.acquire_lease("other", "you", GONE)
@@ -32,20 +32,20 @@ async def test_who_holds_a_lease_can_be_asked_without_taking_it(store: Store) ->
     assert await store.lease_holder("chat") is None
 
 
-async def test_its_holder_renews_a_lease(store: Store) -> None:
+async def test_a_holder_renews_its_lease(store: Store) -> None:
     first = await store.acquire_lease("chat", "me", 60)
     second = await store.acquire_lease("chat", "me", 120)
 
     assert second.expires_at > first.expires_at
 
 
-async def test_a_lease_that_ran_out_is_free(store: Store) -> None:
+async def test_an_expired_lease_is_free(store: Store) -> None:
     await store.acquire_lease("chat", "me", GONE)
 
     assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
 
-async def test_only_the_dead_holder_that_is_named_is_taken_over(store: Store) -> None:
+async def test_only_the_named_dead_holder_is_replaced(store: Store) -> None:
     await store.acquire_lease("chat", "dead", 60)
 
     with pytest.raises(Busy):
@@ -54,7 +54,7 @@ async def test_only_the_dead_holder_that_is_named_is_taken_over(store: Store) ->
     assert (await store.acquire_lease("chat", "you", 60, dead_holder="dead")).holder == "you"
 
 
-async def test_a_lease_that_passed_on_cannot_be_given_back(store: Store) -> None:
+async def test_a_lease_that_another_holder_acquired_cannot_be_released(store: Store) -> None:
     old = await store.acquire_lease("chat", "me", GONE)
     await store.acquire_lease("chat", "you", 60)
     await store.release_lease(old)
@@ -63,13 +63,13 @@ async def test_a_lease_that_passed_on_cannot_be_given_back(store: Store) -> None
         await store.acquire_lease("chat", "me", 60)
 
 
-async def test_a_lease_that_was_never_taken_can_be_given_back(store: Store) -> None:
+async def test_releasing_a_lease_that_was_never_acquired_does_nothing(store: Store) -> None:
     await store.release_lease(Lease("chat", "me", 0.0))
 
     assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
 
-async def test_leases_of_other_names_and_tenants_do_not_meet(store: Store) -> None:
+async def test_leases_of_other_names_and_tenants_are_independent(store: Store) -> None:
     await store.acquire_lease("chat", "me", 60)
 
     assert (await store.acquire_lease("other", "you", 60)).holder == "you"
@@ -77,14 +77,14 @@ async def test_leases_of_other_names_and_tenants_do_not_meet(store: Store) -> No
 
 
 @pytest.mark.parametrize(("name", "holder"), [("\ud800", "me"), ("chat", "\ud800")])
-async def test_a_lease_has_names_that_can_be_written(store: Store, name: str, holder: str) -> None:
+async def test_a_lease_needs_names_that_can_be_stored(store: Store, name: str, holder: str) -> None:
     with pytest.raises(NotCanonical):
         await store.acquire_lease(name, holder, 60)
 
     await store.release_lease(Lease(name, holder, 0.0))
 
 
-async def test_leases_are_forgotten_some_time_after_they_ran_out_and_never_before(store: Store) -> None:
+async def test_leases_are_removed_some_time_after_they_expire(store: Store) -> None:
     """Of a holder that was killed nothing stays; what is alive is not touched."""
     await store.acquire_lease("dead", "me", GONE)
     await store.acquire_lease("alive", "me", 60)

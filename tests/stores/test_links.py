@@ -64,7 +64,7 @@ async def test_a_link_reads_back_as_it_was_written(store: Store, made: Link) -> 
     assert await store.link(made.id) == made
 
 
-async def test_what_a_reader_does_to_a_link_does_not_reach_the_store(store: Store) -> None:
+async def test_changing_a_link_that_was_read_does_not_change_the_store(store: Store) -> None:
     await add(store, FULL)
     read = await store.link("resp_1")
     assert read is not None
@@ -80,7 +80,7 @@ async def test_a_link_in_progress_is_replaced(store: Store) -> None:
     assert await store.link("resp_1") == FULL
 
 
-async def test_what_only_a_final_link_would_have_stood_on_is_not_kept(store: Store) -> None:
+async def test_the_nodes_of_a_discarded_link_in_progress_are_not_stored(store: Store) -> None:
     await store.commit(Transaction(links=(link("resp_1", TOP),)))
     late = replace(link("resp_1", TOP), status="in_progress", input_head=ANSWERED, head=ANSWERED)
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (late,)))
@@ -88,7 +88,7 @@ async def test_what_only_a_final_link_would_have_stood_on_is_not_kept(store: Sto
         await store.path(ANSWERED)
 
 
-async def test_a_final_link_is_only_filled_in(store: Store) -> None:
+async def test_a_final_link_only_gains_missing_fields(store: Store) -> None:
     """The embedded endpoint records an answer before the chat that asked for it claims it."""
     kept = replace(FULL, session_id=None, parent_id=None, previous_response_id=None, first_token_s=None)
     await add(store, kept)
@@ -123,7 +123,7 @@ async def test_links_of_a_session_come_oldest_first(store: Store) -> None:
     assert await store.links("ses_3") == []
 
 
-async def test_a_family_holds_every_fork_and_nothing_else(store: Store) -> None:
+async def test_a_family_contains_every_fork_and_nothing_else(store: Store) -> None:
     parents = {1: None, 2: 1, 3: 2, 4: 2, 5: 1, 6: None, 7: 6}
     await add(
         store,
@@ -138,7 +138,7 @@ async def test_a_family_holds_every_fork_and_nothing_else(store: Store) -> None:
     assert ids(await store.related_links("resp_7")) == ["resp_6", "resp_7"]
 
 
-async def test_a_family_holds_together_across_a_response_that_is_not_here(store: Store) -> None:
+async def test_a_family_includes_forks_across_an_unknown_response(store: Store) -> None:
     await add(store, *(link(f"resp_{n}", ASKED, created_at=NOW + n, parent_id="resp_elsewhere") for n in (1, 2)))
 
     assert ids(await store.related_links("resp_1")) == ["resp_1", "resp_2"]
@@ -162,7 +162,7 @@ async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
     assert await store.related_links("resp_1") == [own]
 
 
-async def test_a_session_may_be_recorded_as_the_only_link_that_named_it_lets_go(store: Store) -> None:
+async def test_a_session_may_be_stored_while_the_only_link_that_named_it_drops_it(store: Store) -> None:
     """Its name, and that of the parent, go and come back in one change."""
     begun = replace(FULL, status="in_progress")
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (begun,)))
@@ -175,7 +175,7 @@ async def test_a_session_may_be_recorded_as_the_only_link_that_named_it_lets_go(
     assert await store.links("ses_1") == []
 
 
-async def test_links_through_a_conversation_come_oldest_first_whichever_way_they_took(store: Store) -> None:
+async def test_links_of_a_conversation_come_oldest_first_under_every_strategy(store: Store) -> None:
     through = replace(link("resp_0", ASKED), conversation_id="conv_1")
     late, early = replace(through, id="resp_2", created_at=NOW + 2), replace(through, id="resp_1", model="b/other")
     await add(store, late, early, link("resp_3", ASKED, conversation_id="conv_2"), link("resp_4", ASKED))
@@ -184,7 +184,7 @@ async def test_links_through_a_conversation_come_oldest_first_whichever_way_they
     assert await store.conversation_links("resp_1") == await store.conversation_links("\ud800") == []
 
 
-async def test_links_through_a_conversation_stay_when_it_goes_and_go_one_by_one(store: Store) -> None:
+async def test_links_outlive_their_conversation_and_are_removed_one_by_one(store: Store) -> None:
     calls = [link(f"resp_{n}", ASKED, conversation_id="conv_1", created_at=NOW + n) for n in range(2)]
     await add(store, *calls)
     await store.commit(Transaction(conversation=Conversation("conv_1", ASKED, NOW, ("a",))))
@@ -197,14 +197,14 @@ async def test_links_through_a_conversation_stay_when_it_goes_and_go_one_by_one(
     assert await store.conversation_links("conv_1") == []
 
 
-async def test_a_conversation_whose_id_no_database_takes_has_its_links(store: Store) -> None:
+async def test_a_conversation_with_an_id_that_no_database_accepts_has_its_links(store: Store) -> None:
     await add(store, replace(FULL, conversation_id="conv_\ud83d"))
 
     assert ids(await store.conversation_links("conv_\ud83d")) == ["resp_1"]
 
 
 @pytest.mark.parametrize("name", ["", "nope", "\ud800", "x" * 10_000, "'; DROP TABLE links; --", "a\0b"])
-async def test_a_name_that_nobody_has_is_not_there(store: Store, name: str) -> None:
+async def test_an_unknown_name_is_not_found(store: Store, name: str) -> None:
     await add(store, FULL)
 
     assert await store.link(name) is None

@@ -23,35 +23,35 @@ BIT = {"sequence_number": 0, "type": "response.created"}
 # -- the database ---------------------------------------------------------------------------------
 
 
-async def test_a_second_migration_has_nothing_to_do(store: Store) -> None:
+async def test_a_second_migration_does_nothing(store: Store) -> None:
     await store.admin.migrate()
 
     assert list(await store.admin.migrate()) == []
     await store.admin.check_ready()
 
 
-async def test_a_migration_changes_nothing_of_what_is_kept(store: Store) -> None:
+async def test_a_migration_changes_no_stored_data(store: Store) -> None:
     await store.commit(everything("local"))
     await store.admin.migrate()
 
     assert await store.link("resp_1") is not None
 
 
-async def test_the_first_secret_of_a_name_is_everybodys(store: Store) -> None:
+async def test_the_first_secret_of_a_name_is_shared(store: Store) -> None:
     assert await store.admin.get_or_create_secret("seal", b"first\x00\xff") == b"first\x00\xff"
     assert await store.admin.get_or_create_secret("seal", b"second") == b"first\x00\xff"
     assert await store.for_tenant("guest").admin.get_or_create_secret("seal", b"third") == b"first\x00\xff"
     assert await store.admin.get_or_create_secret("other", b"fourth") == b"fourth"
 
 
-async def test_tenants_are_named_once_they_kept_something(store: Store) -> None:
+async def test_tenants_are_listed_once_they_have_stored_something(store: Store) -> None:
     assert list(await store.admin.tenant_names()) == []
     await store.for_tenant("a guest").commit(everything("a guest"))
     await store.commit(everything("local"))
     assert list(await store.admin.tenant_names()) == ["a guest", "local"]
 
 
-async def test_the_size_on_the_disk_grows_with_what_is_kept(store: Store) -> None:
+async def test_the_size_on_disk_grows_with_the_stored_data(store: Store) -> None:
     await store.commit(everything("local"))
     before = await store.admin.size_bytes()
     path = Path(TOP).append([user_message(prose(Random(1), 300_000))])
@@ -63,7 +63,7 @@ async def test_the_size_on_the_disk_grows_with_what_is_kept(store: Store) -> Non
     assert (before is None and after is None) or (before and after and after > before)
 
 
-async def test_transactions_are_observed_with_their_seconds(store: Store) -> None:
+async def test_transactions_are_observed_with_their_durations(store: Store) -> None:
     if await store.admin.size_bytes() is None:
         return
     seen: list[float] = []
@@ -78,7 +78,7 @@ async def test_transactions_are_observed_with_their_seconds(store: Store) -> Non
 # -- what is kept ---------------------------------------------------------------------------------
 
 
-async def test_an_empty_store_holds_nothing(store: Store) -> None:
+async def test_an_empty_store_contains_nothing(store: Store) -> None:
     await store.acquire_lease("chat", "me", 60)
 
     assert list(await store.admin.tenant_stats()) == []
@@ -118,7 +118,7 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
     assert (ours.oldest_at, ours.newest_at) == (NOW, NOW + 1)
 
 
-async def test_what_was_removed_is_no_longer_counted(store: Store) -> None:
+async def test_removed_rows_are_no_longer_counted(store: Store) -> None:
     await store.commit(everything("local"))
     await store.remove_session("ses_1")
     await store.remove_conversation("conv_1")
@@ -126,7 +126,7 @@ async def test_what_was_removed_is_no_longer_counted(store: Store) -> None:
     assert list(await store.admin.tenant_stats()) == []
 
 
-async def test_a_name_that_is_only_spoken_of_is_not_counted(store: Store) -> None:
+async def test_a_name_that_only_a_link_mentions_is_not_counted(store: Store) -> None:
     await store.commit(
         Transaction((AppendItems(TOP, PATH.items),), (link("resp_2", THREE, parent_id="resp_1", session_id="ses_x"),))
     )
@@ -147,14 +147,14 @@ async def prune(store: Store, before: float) -> PruneResult:
     return asked
 
 
-async def test_a_dry_run_counts_and_takes_nothing(store: Store) -> None:
+async def test_a_dry_run_counts_and_removes_nothing(store: Store) -> None:
     await store.commit(everything("local"))
 
     assert await store.admin.prune("local", NOW + 1, dry_run=True) == PruneResult(1, 1, 1)
     assert len(await store.find_handles("")) == 3
 
 
-async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
+async def test_a_session_is_pruned_by_its_last_use(store: Store) -> None:
     for number, path in enumerate((PATH.first(1), PATH.first(2))):
         made = link(f"resp_{number}", path.head, session_id=f"ses_{number}", created_at=NOW)
         record = session(id=f"ses_{number}", name=f"s{number}", head=path.head, used_at=NOW + number)
@@ -167,7 +167,7 @@ async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
     assert await store.path(TWO) == PATH.first(2)
 
 
-async def test_a_response_without_a_session_goes_by_when_it_was_made(store: Store) -> None:
+async def test_a_response_without_a_session_is_pruned_by_its_creation(store: Store) -> None:
     calls = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1")]
     await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), tuple(calls)))
 
@@ -177,7 +177,7 @@ async def test_a_response_without_a_session_goes_by_when_it_was_made(store: Stor
     assert [one.id for one in await store.related_links("resp_2")] == ["resp_2"]
 
 
-async def test_what_a_used_session_made_or_goes_on_from_stays(store: Store) -> None:
+async def test_responses_that_a_recent_session_made_or_continues_from_stay(store: Store) -> None:
     """A chain that began before the session did is the session's history too."""
     calls = (
         link("resp_1", ONE, created_at=NOW),
@@ -194,7 +194,7 @@ async def test_what_a_used_session_made_or_goes_on_from_stays(store: Store) -> N
     assert await store.link("resp_4") is None
 
 
-async def test_an_old_sessions_response_stays_while_a_used_one_goes_on_from_it(store: Store) -> None:
+async def test_a_response_of_an_old_session_stays_while_a_recent_one_continues_from_it(store: Store) -> None:
     old = session(id="ses_1", name="old", head=ONE, link_id="resp_1", used_at=NOW)
     used = session(id="ses_2", name="used", head=TWO, link_id="resp_2", used_at=NOW + 9)
     calls = (link("resp_1", ONE, session_id="ses_1"), link("resp_2", TWO, session_id="ses_2", parent_id="resp_1"))
@@ -208,7 +208,7 @@ async def test_an_old_sessions_response_stays_while_a_used_one_goes_on_from_it(s
 
 
 @pytest.mark.parametrize(("answered", "gone"), [(None, 1), (NOW, 1), (NOW + 5, 0)])
-async def test_a_conversation_goes_by_when_it_was_made_or_last_answered(
+async def test_a_conversation_is_pruned_by_its_creation_or_last_response(
     store: Store, answered: float | None, gone: int
 ) -> None:
     talk = Conversation("conv_1", ONE, NOW, ("a",))
@@ -219,7 +219,7 @@ async def test_a_conversation_goes_by_when_it_was_made_or_last_answered(
     assert (await store.conversation("conv_1") is None) == bool(gone)
 
 
-async def test_a_conversation_that_a_used_session_holds_stays(store: Store) -> None:
+async def test_the_conversation_of_a_recent_session_stays(store: Store) -> None:
     talk = Conversation("conv_1", ONE, NOW, ("a",))
     record = session(strategy=Strategy.CONVERSATION, handle="conv_1", head=ONE, used_at=NOW + 9)
     await store.commit(Transaction((AppendItems(TOP, PATH.items[:1]),), (), record, conversation=talk))
@@ -248,7 +248,7 @@ async def test_an_open_run_keeps_its_response_its_conversation_and_its_session(s
     assert list(await store.admin.tenant_stats()) == []
 
 
-async def test_more_goes_than_a_store_takes_at_once(store: Store) -> None:
+async def test_pruning_removes_more_rows_than_one_batch(store: Store) -> None:
     paths = [Path(TOP).append([user_message(f"question {number}")]) for number in range(MANY)]
     calls = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
     await store.commit(Transaction(tuple(AppendItems(TOP, path.items) for path in paths), calls))
@@ -257,7 +257,7 @@ async def test_more_goes_than_a_store_takes_at_once(store: Store) -> None:
     assert list(await store.admin.tenant_stats()) == []
 
 
-async def test_only_the_tenant_that_is_named_is_pruned(store: Store) -> None:
+async def test_only_the_named_tenant_is_pruned(store: Store) -> None:
     guest = store.for_tenant("guest")
     await store.commit(everything("local"))
     await guest.commit(everything("guest"))
@@ -268,7 +268,7 @@ async def test_only_the_tenant_that_is_named_is_pruned(store: Store) -> None:
     assert await store.admin.prune("nobody", NOW + 1, dry_run=False) == PruneResult(0, 0, 0)
 
 
-async def test_what_was_pruned_is_not_found_again(store: Store) -> None:
+async def test_pruned_items_are_not_found_by_a_search(store: Store) -> None:
     await store.commit(everything("local"))
     await prune(store, NOW + 1)
 

@@ -15,7 +15,7 @@ from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import session
 
 
-def test_memory_is_a_store_of_its_own_each_time() -> None:
+def test_each_memory_store_is_separate() -> None:
     store = open_store("memory", tenant="guest")
 
     assert isinstance(store, MemoryStore)
@@ -44,7 +44,7 @@ async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "postgresql:x", "nonsense:x", "/a/path"])
-def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> None:
+def test_an_unsupported_url_is_refused_with_the_supported_ones(url: str) -> None:
     with pytest.raises(InvalidUsage) as told:
         open_store(url)
 
@@ -54,7 +54,7 @@ def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> No
 @pytest.mark.parametrize(
     ("url", "others"), [("memory", ["psycopg", "convo.stores.postgres"]), ("sqlite:x", ["convo.stores.memory"])]
 )
-def test_a_store_is_imported_only_when_it_is_asked_for(url: str, others: list[str]) -> None:
+def test_a_store_module_is_imported_only_when_it_is_opened(url: str, others: list[str]) -> None:
     script = f"""
 import sys
 from convo.stores.factory import open_store
@@ -68,6 +68,6 @@ print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if
 
 
 @pytest.mark.parametrize(("url", "partitions"), [("memory", 0), ("nonsense:x", 0), ("sqlite:x", 4), ("memory", 4)])
-def test_what_has_no_tables_or_no_partitions_has_no_statements(url: str, partitions: int) -> None:
+def test_a_store_without_tables_or_partitions_has_no_statements(url: str, partitions: int) -> None:
     with pytest.raises(InvalidUsage):
         store_schema_sql(url, partitions=partitions)

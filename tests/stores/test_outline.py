@@ -25,20 +25,20 @@ async def kept(store: Store, *statuses: str) -> None:
     )
 
 
-async def test_items_are_counted_to_the_head_and_behind_the_mark(store: Store) -> None:
+async def test_items_are_counted_up_to_the_head_and_after_the_confirmed_head(store: Store) -> None:
     await kept(store)
     assert await store.session_stats("ses_1") == SessionStats(
         item_count=3, unconfirmed_count=2, turn_count=0, first_item=ITEMS[0]
     )
 
 
-async def test_only_links_with_an_answer_are_turns(store: Store) -> None:
+async def test_only_links_with_an_answer_count_as_turns(store: Store) -> None:
     await kept(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
     await store.commit(Transaction(links=(link("resp_other", PATH.head),)))
     assert (await store.session_stats("ses_1")).turn_count == 2
 
 
-async def test_a_session_in_which_nothing_was_said_has_no_first_item(store: Store) -> None:
+async def test_an_empty_session_has_no_first_item(store: Store) -> None:
     await store.commit(Transaction(session=session(), expected_session_head=None))
     assert await store.session_stats("ses_1") == SessionStats(
         item_count=0, unconfirmed_count=0, turn_count=0, first_item=None
@@ -53,14 +53,14 @@ async def test_a_deleted_item_still_counts(store: Store) -> None:
     )
 
 
-async def test_a_mark_at_the_root_leaves_everything_waiting(store: Store) -> None:
+async def test_all_items_are_unconfirmed_when_the_confirmed_head_is_the_root(store: Store) -> None:
     await kept(store)
     record = replace(session(head=PATH.head), confirmed_head=PATH.root)
     await store.commit(Transaction(session=record))
     assert (await store.session_stats("ses_1")).unconfirmed_count == 3
 
 
-async def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
+async def test_an_unknown_session_is_not_found(store: Store) -> None:
     await kept(store)
     await store.remove_session("ses_1")
     for unknown in ("ses_1", "ses_2", "\ud83d"):

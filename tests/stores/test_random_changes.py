@@ -327,5 +327,5 @@ TestSideBySide.settings = settings(max_examples=5, stateful_step_count=20)
 
 
 @pytest.mark.full
-def test_both_answer_the_same_to_long_programs() -> None:
+def test_both_stores_return_the_same_for_random_programs() -> None:
     run_state_machine_as_test(SideBySide, settings=settings(max_examples=400, stateful_step_count=50))

@@ -38,7 +38,7 @@ async def gone(store: Store, path: Path) -> bool:
     return not await store.search_items("secret")
 
 
-async def test_a_removed_session_takes_what_only_it_held(store: Store) -> None:
+async def test_removing_a_session_removes_its_exclusive_nodes(store: Store) -> None:
     await fork(store)
     await store.remove_session("ses_m")
 
@@ -48,7 +48,7 @@ async def test_a_removed_session_takes_what_only_it_held(store: Store) -> None:
     assert await store.path(YOURS.head) == YOURS
 
 
-async def test_a_link_that_another_sessions_chain_needs_stays(store: Store) -> None:
+async def test_a_link_that_the_chain_of_another_session_needs_stays(store: Store) -> None:
     await fork(store)
     await store.remove_session("ses_m")
 
@@ -56,7 +56,7 @@ async def test_a_link_that_another_sessions_chain_needs_stays(store: Store) -> N
     assert [hit.session.name for hit in await store.search_items("shared")] == ["yours", "yours"]
 
 
-async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
+async def test_removing_the_last_session_leaves_nothing(store: Store) -> None:
     await fork(store)
     await store.remove_session("ses_m")
     await store.remove_session("ses_y")
@@ -68,7 +68,7 @@ async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
             await store.path(key)
 
 
-async def test_a_call_of_another_client_stays_with_all_that_it_saw(store: Store) -> None:
+async def test_a_response_of_another_client_stays_with_its_history(store: Store) -> None:
     """A gateway's response belongs to no session; removing the one it grew from leaves it whole."""
     await fork(store)
     theirs = MINE.append([user_message("from elsewhere")])
@@ -82,7 +82,7 @@ async def test_a_call_of_another_client_stays_with_all_that_it_saw(store: Store)
     assert await store.link("resp_g") is not None
 
 
-async def test_a_conversation_stays_when_the_session_that_mirrors_it_goes(store: Store) -> None:
+async def test_a_conversation_stays_when_its_mirroring_session_is_removed(store: Store) -> None:
     await fork(store)
     owned = Conversation("conv_1", MINE.head, NOW, ("a", "b", "c", "d"))
     await store.commit(Transaction(conversation=owned))
@@ -92,7 +92,7 @@ async def test_a_conversation_stays_when_the_session_that_mirrors_it_goes(store:
     assert await store.path(MINE.head) == MINE
 
 
-async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> None:
+async def test_removing_a_conversation_keeps_the_histories_of_links(store: Store) -> None:
     extra = MINE.append([user_message("never sent")])
     await store.commit(
         Transaction(
@@ -109,7 +109,7 @@ async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> Non
         await store.path(extra.head)
 
 
-async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: Store) -> None:
+async def test_removing_a_link_keeps_the_histories_of_its_children(store: Store) -> None:
     chain = EMPTY.append([user_message("1"), assistant_message("2"), user_message("3"), assistant_message("4")])
     kept = link("resp_2", chain.keys[2], chain.head, parent_id="resp_1", previous_response_id="resp_1")
     await store.commit(
@@ -127,7 +127,7 @@ async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: 
         await store.path(chain.keys[0])
 
 
-async def test_a_removed_link_takes_an_answer_that_nobody_went_on_from(store: Store) -> None:
+async def test_removing_a_link_removes_an_answer_that_nothing_continues(store: Store) -> None:
     await fork(store)
     unheard = BASE.append([user_message("my secret"), assistant_message("another secret")])
     await store.commit(
@@ -151,7 +151,7 @@ async def test_a_removed_link_can_be_written_again(store: Store) -> None:
     assert len(await store.related_links("resp_y2")) == 3
 
 
-async def test_a_session_may_be_made_again_under_its_old_names(store: Store) -> None:
+async def test_a_removed_session_can_be_created_again_under_its_names(store: Store) -> None:
     mine, _ = await fork(store)
     await store.remove_session("ses_m")
     await store.commit(Transaction((AppendItems(TOP, MINE.items),), session=mine, expected_session_head=None))
@@ -160,7 +160,7 @@ async def test_a_session_may_be_made_again_under_its_old_names(store: Store) -> 
     assert [link.id for link in await store.links("ses_m")] == ["resp_m1"]
 
 
-async def test_what_is_not_there_cannot_be_removed(store: Store) -> None:
+async def test_removing_an_unknown_record_is_not_found(store: Store) -> None:
     await fork(store)
     for remove in (store.remove_session, store.remove_link, store.remove_conversation):
         for name in ("nope", "mine", "\ud800"):

@@ -8,14 +8,14 @@ from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import session
 
 
-async def test_whatever_is_written_moves_it(store: Store) -> None:
+async def test_every_write_changes_the_revision(store: Store) -> None:
     before = await store.data_version()
     await store.commit(Transaction(session=session(), expected_session_head=None))
     after = await store.data_version()
     assert after is None or after != before
 
 
-async def test_another_processs_writing_is_noticed(sqlite: SqliteStore, file: Path) -> None:
+async def test_a_write_of_another_process_changes_the_revision(sqlite: SqliteStore, file: Path) -> None:
     other = SqliteStore(SqliteDatabase(file))
     await other.commit(Transaction(session=session(), expected_session_head=None))
     before = await sqlite.data_version()

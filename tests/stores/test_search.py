@@ -49,7 +49,7 @@ def said(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
 # -- handles --------------------------------------------------------------------------------------
 
 
-async def test_a_beginning_finds_sessions_responses_and_conversations(store: Store) -> None:
+async def test_a_prefix_finds_sessions_responses_and_conversations(store: Store) -> None:
     await say(store, "resp-ect", user_message("hi"))
     asked = EMPTY.append([user_message("What is\n  a tree?")])
     answered = asked.append([assistant_message("A graph")])
@@ -70,7 +70,7 @@ async def test_a_beginning_finds_sessions_responses_and_conversations(store: Sto
     assert [one.id for one in await store.find_handles("resp", limit=2)] == ["ses_resp-ect", "resp_2"]
 
 
-async def test_a_session_is_found_by_its_name_and_by_its_id_and_once_by_both(store: Store) -> None:
+async def test_a_session_is_found_by_its_name_and_its_id_and_listed_once(store: Store) -> None:
     await say(store, "ses_mine", user_message("hi"), used=NOW)
     await say(store, "other", user_message("hi"), used=NOW + 1)
 
@@ -78,7 +78,7 @@ async def test_a_session_is_found_by_its_name_and_by_its_id_and_once_by_both(sto
     assert [one.label for one in await store.find_handles("ses_")] == ["other", "ses_mine"]
 
 
-async def test_sessions_are_listed_by_their_use_whatever_the_clock_says(store: Store) -> None:
+async def test_sessions_are_listed_by_last_use_independent_of_the_clock(store: Store) -> None:
     first = await say(store, "first", user_message("hi"), used=NOW)
     await say(store, "ahead", user_message("hi"), used=NOW + 1_000_000)
     await say(store, "back", user_message("hi"), used=NOW - 1_000_000)
@@ -88,7 +88,7 @@ async def test_sessions_are_listed_by_their_use_whatever_the_clock_says(store: S
     assert [one.name for one in await store.sessions(limit=2)] == ["first", "back"]
 
 
-async def test_a_use_that_is_taken_back_leaves_the_session_at_its_place(store: Store) -> None:
+async def test_a_rolled_back_use_keeps_the_order_of_sessions(store: Store) -> None:
     first = await say(store, "first", user_message("hi"))
     await say(store, "second", user_message("hi"))
     before = await store.session(first.id)
@@ -102,7 +102,7 @@ async def test_a_use_that_is_taken_back_leaves_the_session_at_its_place(store: S
     assert [one.name for one in await store.sessions()] == ["second", "first"]
 
 
-async def test_a_session_that_gets_another_name_keeps_its_place(store: Store) -> None:
+async def test_a_renamed_session_keeps_its_position(store: Store) -> None:
     first = await say(store, "first", user_message("hi"))
     await say(store, "second", user_message("hi"))
     await store.commit(Transaction(session=replace(first, name="renamed"), expected_session_head=first.head))
@@ -110,7 +110,7 @@ async def test_a_session_that_gets_another_name_keeps_its_place(store: Store) ->
 
 
 @pytest.mark.parametrize("wild", ["%", "_", "*", "ses%", "s_s", "[s]es", "SES", "\ud800"])
-async def test_a_beginning_is_literal(store: Store, wild: str) -> None:
+async def test_a_prefix_is_literal(store: Store, wild: str) -> None:
     await say(store, "one", user_message("hi"))
 
     assert await store.find_handles(wild) == []
@@ -124,7 +124,7 @@ async def test_any_text_can_be_a_name(store: Store, name: str) -> None:
     assert [one.label for one in await store.find_handles(name[:2])] == [name]
 
 
-async def test_an_id_wins_over_a_name(store: Store) -> None:
+async def test_an_id_takes_precedence_over_a_name(store: Store) -> None:
     one = await say(store, "one", user_message("hi"))
     await store.commit(Transaction(session=replace(session(head=one.head), id="ses_2", name="ses_one")))
 
@@ -134,7 +134,7 @@ async def test_an_id_wins_over_a_name(store: Store) -> None:
 # -- words ----------------------------------------------------------------------------------------
 
 
-async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> None:
+async def test_a_search_finds_the_items_that_contain_every_word(store: Store) -> None:
     path = EMPTY.append([user_message("apples and pears"), assistant_message("pears"), user_message("apples")])
     await say(store, "one", *path.items)
 
@@ -164,7 +164,7 @@ async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> No
         ("हिन्दी भाषा", "हिन्दी"),
     ],
 )
-async def test_words_are_found_however_they_are_written(store: Store, text: str, words: str) -> None:
+async def test_words_are_found_in_any_case_and_with_or_without_accents(store: Store, text: str, words: str) -> None:
     await say(store, "one", user_message(text))
 
     assert said(await store.search_items(words)) == [("one", text)]
@@ -174,21 +174,21 @@ async def test_words_are_found_however_they_are_written(store: Store, text: str,
     ("text", "words"),
     [("foo then bar", "foo-bar"), ("ガ", "カ"), ("apples", "apple"), ("OR", "NOT"), ("京 東", "東京")],
 )
-async def test_other_words_are_not_found(store: Store, text: str, words: str) -> None:
+async def test_other_words_do_not_match(store: Store, text: str, words: str) -> None:
     await say(store, "one", user_message(text))
 
     assert await store.search_items(words) == []
 
 
 @pytest.mark.parametrize("words", [*NASTY, *EMPTYISH, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
-async def test_quotes_and_operators_are_only_characters(store: Store, words: str) -> None:
+async def test_quotes_and_operators_are_ordinary_characters(store: Store, words: str) -> None:
     await say(store, "one", user_message("something"))
 
     assert await store.search_items(words) == []
 
 
 @pytest.mark.parametrize("words", NASTY)
-async def test_a_search_finds_what_was_typed_beside_an_operator(store: Store, words: str) -> None:
+async def test_a_search_finds_text_beside_an_operator(store: Store, words: str) -> None:
     await say(store, "one", user_message(f"begin {words} end"))
 
     assert said(await store.search_items(f"{words} end")) == [("one", f"begin {words} end")]
@@ -201,7 +201,7 @@ async def test_calls_are_found_by_their_names_and_arguments(store: Store) -> Non
     assert [hit.item for hit in await store.search_items("paris look_up")] == [call]
 
 
-async def test_there_is_one_hit_for_an_item_and_a_session(store: Store) -> None:
+async def test_an_item_is_one_hit_for_each_session(store: Store) -> None:
     path = EMPTY.append([user_message("echo"), assistant_message("what"), user_message("echo")])
     await say(store, "one", *path.items, used=NOW)
     await say(store, "two", user_message("other"), user_message("echo"), used=NOW + 1)
@@ -213,7 +213,7 @@ async def test_there_is_one_hit_for_an_item_and_a_session(store: Store) -> None:
     assert said(await store.search_items("echo", limit=1)) == [("two", "echo")]
 
 
-async def test_a_session_reaches_what_its_links_saw(store: Store) -> None:
+async def test_a_search_in_a_session_includes_the_inputs_of_its_links(store: Store) -> None:
     """A compacted or edited history is still found, and what no session reaches is not."""
     old, foreign = EMPTY.append([user_message("old words")]), EMPTY.append([user_message("foreign words")])
     record = await say(store, "one", user_message("new"))
@@ -227,7 +227,7 @@ async def test_a_session_reaches_what_its_links_saw(store: Store) -> None:
     assert said(await store.search_items("words")) == [("one", "old words")]
 
 
-async def test_the_denser_item_comes_first(store: Store) -> None:
+async def test_the_item_with_more_matches_comes_first(store: Store) -> None:
     await say(
         store,
         "one",

@@ -23,7 +23,7 @@ async def fork(store: Store) -> None:
 
 
 @pytest.mark.parametrize("place", range(5))
-async def test_a_tail_is_what_stands_behind_a_place(store: Store, place: int) -> None:
+async def test_a_tail_contains_the_items_after_a_node(store: Store, place: int) -> None:
     await fork(store)
 
     assert list(await store.items_after(PATH.head, PATH.first(place).head)) == list(PATH.items[place:])
@@ -33,7 +33,7 @@ async def test_an_empty_history_has_an_empty_tail(store: Store) -> None:
     assert list(await store.items_after(TOP, TOP)) == []
 
 
-async def test_an_item_that_was_deleted_before_a_tail_is_not_missed_and_one_in_it_is(store: Store) -> None:
+async def test_a_tail_includes_deleted_items_only_after_its_node(store: Store) -> None:
     await fork(store)
     await store.commit(Transaction(erased_nodes=PATH.keys[:2]))
     assert list(await store.items_after(PATH.head, PATH.keys[1])) == list(PATH.items[2:])
@@ -57,16 +57,14 @@ async def test_an_item_that_was_deleted_before_a_tail_is_not_missed_and_one_in_i
     ],
     ids=["a fork", "what comes later", "before all", "nowhere", "no key", "another tenant's"],
 )
-async def test_a_history_that_does_not_pass_through_a_place_has_no_tail_behind_it(
-    store: Store, head: Key, after: Key
-) -> None:
+async def test_a_history_that_does_not_contain_the_node_has_no_tail(store: Store, head: Key, after: Key) -> None:
     await fork(store)
 
     with pytest.raises(Conflict, match="does not pass through"):
         await store.items_after(head, after)
 
 
-async def test_that_a_way_does_not_pass_there_is_said_before_what_was_deleted_on_it(store: Store) -> None:
+async def test_a_missing_node_is_reported_before_deleted_items(store: Store) -> None:
     await fork(store)
     await store.commit(Transaction(erased_nodes=(PATH.head,)))
 
@@ -75,14 +73,14 @@ async def test_that_a_way_does_not_pass_there_is_said_before_what_was_deleted_on
 
 
 @pytest.mark.parametrize("head", [NOWHERE, root_key("guest"), Key("not a key"), Key("")])
-async def test_a_place_that_nobody_made_has_no_tail(store: Store, head: Key) -> None:
+async def test_an_unknown_node_has_no_tail(store: Store, head: Key) -> None:
     await fork(store)
 
     with pytest.raises(NotFound):
         await store.items_after(head, TOP)
 
 
-async def test_what_a_reader_does_to_a_tail_does_not_reach_the_store(store: Store) -> None:
+async def test_changing_a_tail_that_was_read_does_not_change_the_store(store: Store) -> None:
     await fork(store)
     (last,) = await store.items_after(PATH.head, PATH.keys[2])
     last["content"].append("changed")

@@ -22,7 +22,7 @@ def everything(tenant: str) -> Transaction:
     )
 
 
-async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
+async def test_a_tenant_sees_its_own_data_only(store: Store) -> None:
     await store.commit(everything("local"))
     guest = store.for_tenant("guest")
 
@@ -45,7 +45,7 @@ async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
         await guest.path(head)
 
 
-async def test_a_tenant_cannot_build_on_anothers_history(store: Store) -> None:
+async def test_a_tenant_cannot_append_to_the_history_of_another(store: Store) -> None:
     await store.commit(everything("local"))
     head = Path(root_key("local")).append([user_message("hi there")]).head
 
@@ -58,7 +58,7 @@ async def test_a_tenant_cannot_build_on_anothers_history(store: Store) -> None:
             await store.for_tenant("guest").commit(change)
 
 
-async def test_a_tenant_cannot_reach_anothers_run(store: Store) -> None:
+async def test_a_tenant_cannot_read_the_run_of_another(store: Store) -> None:
     await store.commit(replace(everything("local"), started_run_id="resp_1"))
     await store.append_events("resp_1", [{"sequence_number": 0}])
     guest = store.for_tenant("guest")
@@ -76,7 +76,7 @@ async def test_a_tenant_cannot_reach_anothers_run(store: Store) -> None:
     assert await store.events("resp_1") == [{"sequence_number": 0}]
 
 
-async def test_the_same_names_stand_side_by_side_and_go_alone(store: Store) -> None:
+async def test_tenants_may_use_the_same_names_and_remove_them_independently(store: Store) -> None:
     guest = store.for_tenant("guest")
     await store.commit(everything("local"))
     await guest.commit(everything("guest"))

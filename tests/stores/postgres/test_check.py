@@ -24,7 +24,7 @@ def run(url: str, *statements: str) -> None:
             db.execute(statement)
 
 
-async def test_a_database_that_is_ready_lacks_nothing(url: str) -> None:
+async def test_a_complete_database_has_no_missing_parts(url: str) -> None:
     found = await seen(url)
 
     assert (found.role, found.schema_version, found.latest_schema_version) == (
@@ -36,7 +36,7 @@ async def test_a_database_that_is_ready_lacks_nothing(url: str) -> None:
     assert found.server_version >= 120_000
 
 
-async def test_a_database_without_tables_says_so_and_gets_none(url_without_tables: str) -> None:
+async def test_a_database_without_tables_is_reported_and_unchanged(url_without_tables: str) -> None:
     assert (await seen(url_without_tables)).schema_version == 0
     assert (await seen(url_without_tables)).schema_version == 0
 
@@ -47,7 +47,7 @@ async def test_a_newer_database_is_refused(url: str) -> None:
         await seen(url)
 
 
-async def test_every_right_that_a_role_lacks_is_named(url: str) -> None:
+async def test_every_missing_right_of_a_role_is_named(url: str) -> None:
     role = f"app_{databases.database_name(url)}"
     run(url, f"CREATE ROLE {role} LOGIN")
     theirs = databases.as_role(url, role)
@@ -80,21 +80,21 @@ async def test_the_rights_to_partitions_are_those_to_their_table() -> None:
     assert (found.schema_version, found.missing_privileges) == (SCHEMA_VERSION, [])
 
 
-async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
+async def test_a_read_only_database_is_reported(url: str) -> None:
     run(url, f"ALTER DATABASE {databases.database_name(url)} SET default_transaction_read_only = on")
 
     assert (await seen(url)).is_read_only
 
 
 @pytest.mark.needs("pgbouncer")
-async def test_through_a_transaction_pooler_the_same_is_seen() -> None:
+async def test_the_check_through_a_transaction_pooler_reports_the_same() -> None:
     found = await seen(databases.through_pgbouncer(databases.cleared_database()))
 
     assert (found.schema_version, found.missing_privileges, found.is_read_only) == (SCHEMA_VERSION, [], False)
 
 
 @pytest.mark.needs("postgresql 12")
-async def test_the_oldest_server_is_looked_at_alike() -> None:
+async def test_the_check_of_the_oldest_server_reports_the_same() -> None:
     url = databases.cleared_database(databases.OLDEST)
     role = f"app_{databases.database_name(url)}"
     run(url, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA convo TO {role}")

@@ -41,21 +41,21 @@ def refused(url: str) -> StoreUnavailable:
 # -- networks -------------------------------------------------------------------------------------
 
 
-def test_where_nothing_listens_the_server_is_to_be_started() -> None:
+def test_a_refused_connection_suggests_starting_the_server() -> None:
     told = refused("postgresql://me:hush@127.0.0.1:1/convo")
 
     assert told.message == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
     assert told.hint == "start the server, or correct the host and port in the connection string"
 
 
-def test_a_host_that_has_no_address_is_named() -> None:
+def test_an_unknown_host_is_named() -> None:
     told = refused("postgresql://me:hush@nowhere.invalid/convo")
 
     assert "failed to resolve host 'nowhere.invalid'" in told.message
     assert told.hint == "check the host name, and that this machine is online"
 
 
-def test_a_server_that_never_answers_is_a_matter_of_hosts_and_firewalls() -> None:
+def test_a_timeout_suggests_checking_the_host_and_firewalls() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         told = refused(f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=2")
 
@@ -63,7 +63,7 @@ def test_a_server_that_never_answers_is_a_matter_of_hosts_and_firewalls() -> Non
     assert told.hint == "check the host, and that no firewall blocks the connection"
 
 
-def test_a_folder_without_a_socket_is_told_from_a_closed_port(tmp_path: Path) -> None:
+def test_a_missing_socket_is_distinguished_from_a_closed_port(tmp_path: Path) -> None:
     told = refused(f"postgresql://me:hush@/convo?host={tmp_path}")
 
     assert told.message.endswith("cannot be used: No such file or directory")
@@ -102,7 +102,7 @@ def server() -> Iterator[databases.Server]:
         ("stranger:hush", "postgres", "no pg_hba.conf entry for host", "add sslmode=require"),
     ],
 )
-def test_whoever_is_not_let_in_reads_why(
+def test_a_rejected_login_states_the_reason(
     who: str, database: str, said: str, advised: str, server: databases.Server
 ) -> None:
     told = refused(f"postgresql://{who}@/{database}?host={server.folder}")
@@ -111,7 +111,7 @@ def test_whoever_is_not_let_in_reads_why(
     assert advised in told.hint
 
 
-def test_a_role_that_is_not_there_is_named(server: databases.Server) -> None:
+def test_an_unknown_role_is_named(server: databases.Server) -> None:
     with (server.folder / "data" / "pg_hba.conf").open("a") as rules:
         rules.write("local all nobody trust\n")
     server.pg_ctl("reload")
@@ -121,7 +121,7 @@ def test_a_role_that_is_not_there_is_named(server: databases.Server) -> None:
     assert told.hint.startswith("create the role")
 
 
-def test_a_server_without_tls_is_told_from_one_that_is_away() -> None:
+def test_a_server_without_tls_is_distinguished_from_an_unreachable_one() -> None:
     def refuse_tls() -> None:
         client, _ = listening.accept()
         with client:
@@ -155,5 +155,5 @@ POOLER = "PostgreSQL at aws-0-us-west-2.pooler.supabase.com:6543/postgres"
         ("something that nobody heard before", POOLER, DEFAULT_CONNECTION_HINT),
     ],
 )
-def test_supabases_hosts_have_reasons_of_their_own(words: str, place: str, advised: str) -> None:
+def test_the_errors_of_supabase_hosts_have_their_own_hints(words: str, place: str, advised: str) -> None:
     assert choose_connection_hint(words, place) == advised

@@ -51,7 +51,7 @@ def answer(url: str, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("call", ["a read", "a change"])
-async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(url: str, call: str) -> None:
+async def test_a_silent_server_times_out_and_is_retried_later(url: str, call: str) -> None:
     """Somebody else holds a table; a network that swallows everything looks the same from here."""
     postgres = PostgresStore(PostgresDatabase(url, transaction_timeout_s=0.3))
     await postgres.commit(everything("local"))
@@ -64,7 +64,7 @@ async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(
     await postgres.aclose()
 
 
-async def test_who_looks_at_everything_takes_the_time_it_takes(url: str) -> None:
+async def test_a_full_check_has_no_statement_timeout(url: str) -> None:
     database = PostgresDatabase(url, transaction_timeout_s=0.05)
     found = await database.run(
         lambda db: run_pipeline(db, Statement("SELECT 1 FROM pg_sleep(0.3)")), no_time_limit=True
@@ -73,7 +73,7 @@ async def test_who_looks_at_everything_takes_the_time_it_takes(url: str) -> None
     await database.aclose()
 
 
-async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: PostgresStore, url: str) -> None:
+async def test_a_connection_that_the_server_closed_is_replaced_transparently(postgres: PostgresStore, url: str) -> None:
     await postgres.commit(everything("local"))
     await gather(*(postgres.sessions() for _ in range(5)))
     assert answer(url, f"SELECT pg_terminate_backend(pid) {OTHERS}")
@@ -84,7 +84,7 @@ async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: 
     await postgres.commit(Transaction(session=session(id="ses_2", name="two")))
 
 
-async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
+async def test_a_server_that_returns_serves_again() -> None:
     """Lost as with a power cut; what was confirmed before is there, and the same store goes on."""
     with databases.start_server() as server:
         store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
@@ -102,7 +102,7 @@ async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
         await store.aclose()
 
 
-async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there() -> None:
+async def test_transactions_during_a_server_restart_are_complete_or_absent() -> None:
     with databases.start_server() as server:
         store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
         await store.admin.migrate()
@@ -133,7 +133,7 @@ async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there(
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_a_server_that_is_not_there_is_a_fault_without_the_password(call: Call) -> None:
+async def test_an_unreachable_server_is_a_fault_without_the_password(call: Call) -> None:
     store = PostgresStore(PostgresDatabase("postgresql://me:hush%40hush@127.0.0.1:1/db", connect_timeout_s=0.5))
     with pytest.raises(StoreUnavailable) as told:
         await call(store)
@@ -156,7 +156,7 @@ async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_fo
 # -- what is left behind --------------------------------------------------------------------------
 
 
-async def test_nothing_outlives_a_transaction(postgres: PostgresStore, url: str) -> None:
+async def test_no_setting_outlives_a_transaction(postgres: PostgresStore, url: str) -> None:
     """No prepared statement, no lock and no setting: the next client may be another one's."""
     await postgres.commit(everything("local"))
     for _ in range(10):
@@ -168,7 +168,7 @@ async def test_nothing_outlives_a_transaction(postgres: PostgresStore, url: str)
         assert await (await db.execute(HELD)).fetchone() == (0, 0, 0)
 
 
-async def test_a_closed_store_says_so_and_closes_twice(url: str) -> None:
+async def test_a_closed_store_refuses_work_and_can_be_closed_twice(url: str) -> None:
     store = PostgresStore(PostgresDatabase(url))
     await store.sessions()
     await store.for_tenant("guest").aclose()
@@ -182,7 +182,7 @@ async def test_a_closed_store_says_so_and_closes_twice(url: str) -> None:
 # -- what is refused ------------------------------------------------------------------------------
 
 
-async def test_a_database_that_may_only_be_read_is_read(url: str) -> None:
+async def test_a_read_only_database_can_be_read(url: str) -> None:
     before = PostgresStore(PostgresDatabase(url))
     await before.commit(everything("local"))
     await before.aclose()
@@ -196,7 +196,7 @@ async def test_a_database_that_may_only_be_read_is_read(url: str) -> None:
     await store.aclose()
 
 
-async def test_a_name_that_no_index_takes_is_the_callers_fault(postgres: PostgresStore) -> None:
+async def test_a_name_that_no_index_accepts_is_an_invalid_request(postgres: PostgresStore) -> None:
     name = "".join(chr(Random(number).randrange(0x4E00, 0x9FFF)) for number in range(9000))
     with pytest.raises(InputFault):
         await postgres.commit(Transaction(session=session(name=name)))
@@ -211,7 +211,7 @@ async def test_a_name_that_no_index_takes_is_the_callers_fault(postgres: Postgre
         *("postgresql://me:p/ss@host/db", "postgresql://host:port/db", "postgresql://host/db?nonsense=1"),
     ],
 )
-def test_a_url_that_cannot_be_read_says_how_a_password_is_written(url: str) -> None:
+def test_an_invalid_url_explains_how_to_encode_a_password(url: str) -> None:
     with pytest.raises(InvalidSettings) as told:
         open_store(url)
 
@@ -220,14 +220,14 @@ def test_a_url_that_cannot_be_read_says_how_a_password_is_written(url: str) -> N
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-async def test_both_schemes_name_a_database(url: str, scheme: str) -> None:
+async def test_both_url_schemes_name_a_database(url: str, scheme: str) -> None:
     store = open_store(url.replace("postgresql", scheme, 1), tenant="guest")
     assert store.tenant == "guest"
     await store.commit(everything("guest"))
     await store.aclose()
 
 
-def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_driver_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg_pool", None)
 
     with pytest.raises(InvalidUsage) as told:
@@ -242,6 +242,6 @@ logging.getLogger("psycopg.pool").warning("error connecting")
 """
 
 
-def test_what_the_pool_logs_is_not_said_beside_our_own_words() -> None:
+def test_log_messages_of_the_pool_are_not_printed() -> None:
     got = subprocess.run([sys.executable, "-c", LOGS], capture_output=True, encoding="utf-8", check=True)
     assert (got.stdout, got.stderr) == ("", "")

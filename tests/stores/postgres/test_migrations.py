@@ -73,7 +73,7 @@ async def test_replicas_that_start_together_migrate_once(url_without_tables: str
     assert sorted(map(list, ran)) == [[], [], ALL]
 
 
-async def test_a_database_that_was_not_migrated_names_the_command(url_without_tables: str) -> None:
+async def test_an_unmigrated_database_names_the_migrate_command(url_without_tables: str) -> None:
     async with opened(url_without_tables) as store:
         for asked in (store.sessions, store.admin.check_ready, lambda: store.commit(everything("local"))):
             with pytest.raises(StoreUnavailable, match="lacks tables") as told:
@@ -85,7 +85,7 @@ async def test_a_database_that_was_not_migrated_names_the_command(url_without_ta
         assert len(await store.sessions()) == 1
 
 
-async def test_a_newer_database_is_left_as_it_is(url: str) -> None:
+async def test_a_database_of_a_newer_schema_is_unchanged(url: str) -> None:
     run(url, "INSERT INTO convo.migrations (number) VALUES (99)")
     async with opened(url) as store:
         for asked in (store.sessions, store.admin.check_ready, store.admin.migrate):
@@ -94,7 +94,7 @@ async def test_a_newer_database_is_left_as_it_is(url: str) -> None:
             assert (told.value.found_schema, told.value.known_schema) == (99, SCHEMA_VERSION)
 
 
-async def test_a_migration_that_fails_half_way_leaves_nothing(url_without_tables: str) -> None:
+async def test_a_migration_that_fails_half_way_changes_nothing(url_without_tables: str) -> None:
     run(url_without_tables, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
     async with opened(url_without_tables) as store:
         with pytest.raises(StoreUnavailable, match="already exists"):
@@ -105,7 +105,7 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(url_without_tables
         assert db.execute(tables).fetchall() == [("leases",)]
 
 
-async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, url_without_tables: str) -> None:
+async def test_the_printed_statements_create_the_same_tables_as_a_migration(url: str, url_without_tables: str) -> None:
     async with opened(url_without_tables) as store:
         await store.admin.migrate()
     printed = databases.new_database(schema=False)
@@ -129,7 +129,7 @@ BACK_TO_1 = (
 
 
 @pytest.mark.parametrize("partitions", [0, 3])
-async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(partitions: int) -> None:
+async def test_a_database_of_schema_1_keeps_its_rows_and_gains_the_missing_tables(partitions: int) -> None:
     """Its new tables are spread as those that it has."""
     url, first = databases.new_database(partitions=partitions), databases.new_database(schema=False)
     new = described(url)
@@ -177,7 +177,7 @@ async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
         assert [one.name for one in await store.sessions()] == ["old", "early", "late", "between"]
 
 
-async def test_what_an_old_database_lacks_can_be_printed_alone(url: str) -> None:
+async def test_the_missing_migrations_of_an_old_database_can_be_printed_alone(url: str) -> None:
     new = described(url)
     run(url, *BACK_TO_1, connection.schema_sql(after_migration=1))
 
@@ -201,7 +201,7 @@ def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -
     assert others == {("convo.migrations", "number"), ("convo.secrets", "name")}
 
 
-def test_tables_can_be_spread_over_as_many_partitions_as_are_asked_for() -> None:
+def test_tables_can_be_partitioned_into_any_number() -> None:
     made = databases.new_database(partitions=3)
     with psycopg.connect(made) as db:
         tables = "SELECT count(*) FILTER (WHERE relkind = 'p'), count(*) FILTER (WHERE relispartition) FROM pg_class"
@@ -213,7 +213,7 @@ def test_tables_can_be_spread_over_as_many_partitions_as_are_asked_for() -> None
     assert row[1] == 3 * row[0]
 
 
-async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url: str, url_without_tables: str) -> None:
+async def test_a_role_with_rights_to_rows_only_can_do_everything_but_migrate(url: str, url_without_tables: str) -> None:
     role = f"app_{databases.database_name(url)}"
     run(
         url,

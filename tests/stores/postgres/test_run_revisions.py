@@ -46,7 +46,7 @@ async def rewritten(postgres: PostgresStore, revisions: range, characters: int) 
 
 
 @pytest.mark.parametrize("characters", [5_000, 50_000])
-async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_turns(
+async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turns(
     postgres: PostgresStore, url: str, characters: int
 ) -> None:
     """What four times fifty revisions leave is taken by the vacuum that comes each minute, and used again."""
@@ -59,9 +59,7 @@ async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_t
     assert sizes[-1] < sizes[0] + 10 * characters
 
 
-async def test_a_document_that_fits_its_page_is_written_anew_without_waiting_for_a_vacuum(
-    postgres: PostgresStore, url: str
-) -> None:
+async def test_rewriting_a_document_within_its_page_needs_no_vacuum(postgres: PostgresStore, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("ALTER TABLE convo.agent_runs SET (autovacuum_enabled = off)")
     await rewritten(postgres, range(1, 201), 5000)

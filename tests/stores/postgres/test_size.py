@@ -47,19 +47,19 @@ async def grown(postgres: PostgresStore, url: str, strategy: Strategy, turns: in
     return (stored(url) - before) / new
 
 
-async def test_turns_cost_at_most_1_6_times_what_is_new_in_them(postgres: PostgresStore, url: str) -> None:
+async def test_turns_take_at_most_1_6_times_the_bytes_of_their_new_items(postgres: PostgresStore, url: str) -> None:
     assert await grown(postgres, url, Strategy.SESSION, 250) <= MOST
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_thousand_turns_of_any_owner_cost_no_more(
+async def test_a_thousand_turns_of_any_strategy_take_no_more(
     postgres: PostgresStore, url: str, strategy: Strategy
 ) -> None:
     assert await grown(postgres, url, strategy, 1000) <= MOST
 
 
-async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStore, url: str) -> None:
+async def test_a_resent_history_takes_no_space(postgres: PostgresStore, url: str) -> None:
     path = Path(TOP).append(item for turn in long_chat(Strategy.SESSION, 30) for item in turn.new)
     again = Transaction((AppendItems(TOP, path.items),), session=session(head=path.head))
     await postgres.commit(again)
@@ -73,7 +73,7 @@ async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStor
         assert db.execute(count).fetchall() == before == [(61, 60)]
 
 
-async def test_a_long_path_is_walked_by_its_index_before_the_tables_were_ever_analysed(
+async def test_a_long_path_is_read_by_index_before_any_analyze(
     postgres: PostgresStore,
 ) -> None:
     path = Path(TOP).append(user_message(f"number {number}") for number in range(2000))

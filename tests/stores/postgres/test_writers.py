@@ -75,7 +75,7 @@ async def test_of_writers_from_one_head_one_succeeds(url: str, begun: bool) -> N
 
 
 @pytest.mark.parametrize("kind", ["conversation", "name", "run"])
-async def test_of_writers_of_one_thing_one_succeeds(url: str, kind: str) -> None:
+async def test_of_writers_of_one_record_one_succeeds(url: str, kind: str) -> None:
     async with replicas(url, 6) as stores:
         await stores[0].commit(
             Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), started_run_id="resp_1")
@@ -93,7 +93,7 @@ async def test_of_writers_of_one_thing_one_succeeds(url: str, kind: str) -> None
         assert await counted(commits, Conflict) == 1
 
 
-async def test_of_two_that_append_the_same_event_one_succeeds(url: str) -> None:
+async def test_of_two_appends_of_the_same_event_one_succeeds(url: str) -> None:
     async with replicas(url, 6) as stores:
         await stores[0].commit(
             Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), started_run_id="resp_1")
@@ -103,7 +103,7 @@ async def test_of_two_that_append_the_same_event_one_succeeds(url: str) -> None:
         assert list(await stores[3].events("resp_1")) == events
 
 
-async def test_of_those_that_want_a_lease_one_has_it(url: str) -> None:
+async def test_of_concurrent_requests_for_a_lease_one_succeeds(url: str) -> None:
     async with replicas(url, 8) as stores:
         taken = await asyncio.gather(
             *(store.acquire_lease("chat", f"holder {n}", 60) for n, store in enumerate(stores)), return_exceptions=True
@@ -111,7 +111,7 @@ async def test_of_those_that_want_a_lease_one_has_it(url: str) -> None:
     assert sum(isinstance(one, Busy) for one in taken) == 7
 
 
-async def test_writers_who_share_items_in_any_order_wait_for_nobody_in_a_circle(url: str) -> None:
+async def test_writers_that_share_items_in_any_order_do_not_deadlock(url: str) -> None:
     dice = random.Random(3)
     items = [user_message(f"item {number}") for number in range(20)]
 
@@ -129,7 +129,7 @@ async def test_writers_who_share_items_in_any_order_wait_for_nobody_in_a_circle(
     assert rows(url)[1] == 20
 
 
-async def test_nothing_is_collected_that_another_builds_on_and_all_else_is(url: str) -> None:
+async def test_garbage_collection_keeps_the_nodes_that_another_writer_builds_on(url: str) -> None:
     """Some go on from shared places while others undo, remove and erase them."""
     dice = random.Random(5)
 
@@ -156,7 +156,7 @@ async def test_nothing_is_collected_that_another_builds_on_and_all_else_is(url: 
     assert rows(url) == [0, 0]
 
 
-async def test_a_place_that_two_let_go_of_at_once_is_collected(url: str) -> None:
+async def test_a_node_that_two_writers_release_at_once_is_collected(url: str) -> None:
     async with replicas(url, 2) as stores:
         for round_ in range(10):
             path = Path(TOP).append([user_message("both stand here"), user_message(f"in round {round_}")])
@@ -169,7 +169,7 @@ async def test_a_place_that_two_let_go_of_at_once_is_collected(url: str) -> None
     assert rows(url) == [0, 0]
 
 
-async def test_a_pruning_lets_others_write(url: str) -> None:
+async def test_pruning_does_not_block_writers(url: str) -> None:
     async with replicas(url, 2) as (one, two):
         for number in range(30):
             path = Path(TOP).append([user_message(f"old {number}")])

@@ -35,7 +35,7 @@ MOUNTS = r"""
         ("/homely", "ext4"),
     ],
 )
-def test_the_file_system_is_the_one_mounted_nearest(folder: str, kind: str) -> None:
+def test_the_file_system_is_that_of_the_nearest_mount(folder: str, kind: str) -> None:
     assert filesystem_type(Path(folder), MOUNTS) == kind
     assert filesystem_type(Path(folder), "") == ""
 
@@ -69,14 +69,14 @@ def sign(file: Path, number: int) -> bytes:
     return file.read_bytes()
 
 
-def test_a_file_tells_its_schema_and_its_room(file: Path) -> None:
+def test_a_check_reports_the_schema_and_the_free_space(file: Path) -> None:
     found = seen(file)
 
     assert (found.schema_version, found.latest_schema_version) == (SCHEMA_VERSION, SCHEMA_VERSION)
     assert [path.name for path in file.parent.iterdir()] == ["convo.db"]
 
 
-def test_an_older_schema_stays_as_it_is(file: Path) -> None:
+def test_a_check_does_not_migrate_an_older_schema(file: Path) -> None:
     before = sign(file, SCHEMA_VERSION - 1)
     found = seen(file)
 
@@ -90,7 +90,7 @@ def test_a_newer_schema_is_refused(file: Path) -> None:
         seen(file)
 
 
-def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
+def test_a_check_creates_no_file(tmp_path: Path) -> None:
     found = seen(tmp_path / "not/yet/convo.db")
 
     assert found.schema_version is None
@@ -98,14 +98,14 @@ def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [("folder", "is a folder, not a database"), ("words", "is not a database")])
-def test_what_is_no_database_is_named(name: str, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_reported(name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "words").write_text("not a database at all " * 100)
     with pytest.raises(StoreUnavailable, match=said):
         seen(tmp_path / name)
 
 
-def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> None:
+def test_a_read_only_file_is_distinguished_from_a_writable_one() -> None:
     """In a folder that takes files: there the folder tells nothing."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
@@ -118,5 +118,5 @@ def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> 
             assert seen(file).schema_version == SCHEMA_VERSION
 
 
-def test_what_is_kept_nowhere_has_no_place() -> None:
+def test_a_store_in_memory_has_no_path() -> None:
     assert asyncio.run(probe_store("memory")) is None

@@ -91,7 +91,7 @@ async def chatter(store: SqliteStore, marks: list[str], turns: int, dice: random
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_nothing_of_removed_sessions_is_left_in_any_file(file: File, seed: int) -> None:
+async def test_no_text_of_removed_sessions_remains_in_any_file(file: File, seed: int) -> None:
     """Enough rows of many sizes come and go that SQLite moves some of them between its pages."""
     dice = random.Random(seed)
     marks = [mark(number, dice) for number in range(30)]
@@ -108,7 +108,7 @@ async def test_nothing_of_removed_sessions_is_left_in_any_file(file: File, seed:
             assert {hit.session.name for hit in await store.search_items(one)} == {one}
 
 
-async def test_nothing_is_left_when_the_remover_is_killed_and_another_comes(file: File) -> None:
+async def test_no_text_remains_when_the_removing_process_is_killed_and_another_opens_the_file(file: File) -> None:
     dice = random.Random(4)
     gone = mark(0, dice)
     async with opened(file) as store:
@@ -136,7 +136,7 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_is_left_when_another_has_the_file_open_and_closes_later(file: File) -> None:
+async def test_no_text_remains_when_another_process_closes_the_file_later(file: File) -> None:
     dice = random.Random(8)
     marks = [mark(0, dice), mark(1, dice)]
     async with opened(file) as other:
@@ -149,7 +149,7 @@ async def test_nothing_is_left_when_another_has_the_file_open_and_closes_later(f
 
 
 @pytest.mark.parametrize("hold", ["BEGIN", "BEGIN IMMEDIATE"])
-async def test_nothing_is_left_when_another_reads_or_writes_at_the_time(file: File, hold: str) -> None:
+async def test_no_text_remains_when_another_process_reads_or_writes_meanwhile(file: File, hold: str) -> None:
     """What the remover cannot do while another holds the file, the next one to close it does."""
     dice = random.Random(9)
     gone = mark(0, dice)
@@ -167,7 +167,7 @@ async def test_nothing_is_left_when_another_reads_or_writes_at_the_time(file: Fi
     assert left(file, gone) == []
 
 
-async def test_a_removed_response_and_a_removed_conversation_leave_nothing(file: File) -> None:
+async def test_a_removed_response_or_conversation_leaves_no_text(file: File) -> None:
     dice = random.Random(10)
     first, second = mark(0, dice), mark(1, dice)
     one, two = (SHARED.append(items(said, dice)) for said in (first, second))
@@ -187,7 +187,7 @@ async def test_a_removed_response_and_a_removed_conversation_leave_nothing(file:
     assert left(file, first) == left(file, second) == []
 
 
-async def test_an_erased_item_leaves_nothing(file: File) -> None:
+async def test_an_erased_item_leaves_no_text(file: File) -> None:
     dice = random.Random(11)
     erased, kept = mark(0, dice), mark(1, dice)
     path = SHARED.append(items(erased, dice)[1:2])
@@ -199,7 +199,7 @@ async def test_an_erased_item_leaves_nothing(file: File) -> None:
     assert left(file, erased) == []
 
 
-async def test_what_was_taken_back_leaves_nothing_once_something_is_removed(file: File) -> None:
+async def test_undone_turns_leave_no_text_after_the_next_removal(file: File) -> None:
     dice = random.Random(12)
     undone, removed = mark(0, dice), mark(1, dice)
     path = SHARED.append(items(undone, dice))

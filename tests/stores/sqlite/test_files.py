@@ -57,7 +57,7 @@ def mode(file: File) -> int:
 # -- when it is made ------------------------------------------------------------------------------
 
 
-async def test_nothing_is_made_before_something_is_written(sqlite: SqliteStore, file: File) -> None:
+async def test_no_file_is_created_before_the_first_write(sqlite: SqliteStore, file: File) -> None:
     for found in (
         await sqlite.sessions(),
         await sqlite.find_handles(""),
@@ -75,7 +75,7 @@ async def test_nothing_is_made_before_something_is_written(sqlite: SqliteStore, 
     assert not file.parent.exists()
 
 
-async def test_a_reader_sees_a_file_that_another_made_meanwhile(sqlite: SqliteStore, file: File) -> None:
+async def test_a_reader_sees_a_file_that_another_process_creates(sqlite: SqliteStore, file: File) -> None:
     assert await sqlite.session("one") is None
     async with opened(file) as other:
         await other.commit(SAY)
@@ -83,14 +83,14 @@ async def test_a_reader_sees_a_file_that_another_made_meanwhile(sqlite: SqliteSt
     assert await sqlite.session("one") == SAY.session
 
 
-async def test_what_is_written_is_there_when_the_file_is_opened_again(file: File) -> None:
+async def test_data_persists_when_the_file_is_opened_again(file: File) -> None:
     async with opened(file) as store:
         await store.commit(SAY)
     async with opened(file) as store:
         assert await store.path(PATH.head) == PATH
 
 
-async def test_only_its_owner_can_read_it(file: File, sqlite: SqliteStore) -> None:
+async def test_only_the_owner_can_read_the_file(file: File, sqlite: SqliteStore) -> None:
     deep = file.parent / "a" / "b" / "convo.db"
     old = os.umask(0)
     try:
@@ -108,7 +108,7 @@ def nothing(file: File) -> None:
     file.touch(mode=0o666)
 
 
-async def test_an_empty_file_is_taken_and_closed_to_others(file: File, sqlite: SqliteStore) -> None:
+async def test_an_empty_file_is_used_and_made_private(file: File, sqlite: SqliteStore) -> None:
     nothing(file)
     await sqlite.commit(SAY)
 
@@ -116,7 +116,7 @@ async def test_an_empty_file_is_taken_and_closed_to_others(file: File, sqlite: S
 
 
 @pytest.mark.parametrize(("chosen", "synchronous"), [({}, 2), ({"synchronous": "OFF"}, 0)], ids=["FULL", "OFF"])
-async def test_a_commit_is_on_the_disk_when_it_returns_unless_that_is_turned_off(
+async def test_a_commit_is_synced_to_disk_unless_that_is_disabled(
     chosen: Any, synchronous: int, sqlite: SqliteStore, file: File
 ) -> None:
     """WAL with synchronous FULL is what SQLite calls durable; 2 is FULL."""
@@ -129,7 +129,7 @@ async def test_a_commit_is_on_the_disk_when_it_returns_unless_that_is_turned_off
     assert found == ["wal", synchronous, 1, 1]
 
 
-async def test_a_closed_store_says_so_and_closes_twice(file: File) -> None:
+async def test_a_closed_store_refuses_work_and_can_be_closed_twice(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file))
     await store.for_tenant("guest").aclose()
     await store.aclose()
@@ -144,7 +144,7 @@ def test_the_last_migration_is_the_schema() -> None:
     assert numbers == list(range(1, SCHEMA_VERSION + 1))
 
 
-async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(file: File) -> None:
+async def test_a_migration_that_fails_half_way_leaves_the_file_unchanged(file: File) -> None:
     nothing(file)
     with closing(sqlite3.connect(file)) as db:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -158,7 +158,7 @@ async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(file: F
         assert db.execute("PRAGMA user_version").fetchone() == (0,)
 
 
-async def test_a_change_whose_caller_has_left_is_made_whole_or_not_at_all(sqlite: SqliteStore) -> None:
+async def test_a_commit_of_a_cancelled_caller_is_complete_or_absent(sqlite: SqliteStore) -> None:
     await sqlite.sessions()
     leaving = [create_task(sqlite.commit(replace(SAY, expected_session_head=None))) for _ in range(5)]
     await sleep(0)
@@ -249,7 +249,7 @@ UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
 }
 
 
-def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_nobody_elses(file: File) -> None:
+def test_a_file_that_becomes_a_store_during_the_check_is_accepted(file: File) -> None:
     file.parent.mkdir()
     connected = closing(sqlite3.connect(file, isolation_level=None))
     with connected as one, closing(sqlite3.connect(file, isolation_level=None)) as another:
@@ -267,7 +267,7 @@ def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_nobody_elses(file:
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize(("make", "error", "sentence"), UNUSABLE.values(), ids=UNUSABLE)
-async def test_what_is_not_ours_is_said_and_left_as_it_is(
+async def test_a_foreign_file_is_reported_and_unchanged(
     file: File,
     make: Callable[[File], None],
     error: type[StoreFault],
@@ -293,7 +293,7 @@ def contents(folder: File) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("call", WRITES.values(), ids=WRITES)
-async def test_a_writer_that_waits_too_long_is_told_who_holds_it_up(
+async def test_a_writer_that_times_out_gets_the_name_of_the_blocking_process(
     file: File, sqlite: SqliteStore, call: Callable[[Store], Awaitable[object]]
 ) -> None:
     await sqlite.commit(SAY)
@@ -308,7 +308,7 @@ async def test_a_writer_that_waits_too_long_is_told_who_holds_it_up(
     await call(sqlite)
 
 
-async def test_a_file_that_another_process_is_making_is_waited_for(file: File) -> None:
+async def test_a_file_that_another_process_creates_is_waited_for(file: File) -> None:
     """SQLite itself refuses this at once, and asks no busy timeout."""
     nothing(file)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -320,7 +320,7 @@ async def test_a_file_that_another_process_is_making_is_waited_for(file: File) -
         assert monotonic() - begun >= 0.3
 
 
-async def test_a_database_without_room_says_so_and_keeps_what_it_has(file: File, sqlite: SqliteStore) -> None:
+async def test_a_full_disk_is_reported_and_the_stored_data_is_kept(file: File, sqlite: SqliteStore) -> None:
     await sqlite.commit(SAY)
     pages = await sqlite.database.read(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
     await sqlite.database.read(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
@@ -368,7 +368,7 @@ asyncio.run(main())
 
 
 @pytest.mark.needs("posix")
-async def test_a_limit_on_the_file_is_said_and_all_that_was_confirmed_is_kept(file: File) -> None:
+async def test_a_file_size_limit_is_reported_and_confirmed_data_is_kept(file: File) -> None:
     *heads, told = ran(LIMITED, file)
 
     assert told == f"StoreFull {file} could not be written: the disk is full, or a size limit is reached"
@@ -384,7 +384,7 @@ async def test_a_limit_on_the_file_is_said_and_all_that_was_confirmed_is_kept(fi
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_a_file_that_was_deleted_in_use_takes_nothing_more_until_one_is_there_again(
+async def test_a_file_deleted_while_open_refuses_writes_until_it_exists_again(
     call: Callable[[Store], Awaitable[object]], tmp_path: File
 ) -> None:
     """What is written to a file without a name is gone when it is closed; nobody is told that it was kept."""
@@ -401,7 +401,7 @@ async def test_a_file_that_was_deleted_in_use_takes_nothing_more_until_one_is_th
         await call(store)
 
 
-async def test_a_file_that_comes_back_has_all_that_was_confirmed(tmp_path: File) -> None:
+async def test_a_restored_file_contains_all_confirmed_data(tmp_path: File) -> None:
     file, aside = tmp_path / "convo.db", tmp_path / "aside.db"
     async with opened(file) as store:
         await store.commit(SAY)
@@ -414,7 +414,7 @@ async def test_a_file_that_comes_back_has_all_that_was_confirmed(tmp_path: File)
         assert {one.name for one in await store.sessions()} == {"one", "two"}
 
 
-async def test_a_file_that_was_replaced_in_use_is_opened_anew(tmp_path: File) -> None:
+async def test_a_file_replaced_while_open_is_reopened(tmp_path: File) -> None:
     file, other = tmp_path / "convo.db", tmp_path / "other.db"
     async with opened(other) as store:
         await store.commit(replace(SAY, session=session(id="ses_2", name="two", head=PATH.head)))
@@ -434,7 +434,7 @@ async def test_a_file_that_was_replaced_in_use_is_opened_anew(tmp_path: File) ->
         assert {one.name for one in await store.sessions()} == {"two", "three"}
 
 
-async def test_the_log_of_a_replaced_file_is_not_taken_for_the_new_ones(tmp_path: File) -> None:
+async def test_the_log_of_a_replaced_file_is_not_applied_to_the_new_file(tmp_path: File) -> None:
     """SQLite would write the old file's pages into the new one."""
     file, other = tmp_path / "convo.db", tmp_path / "other.db"
     async with opened(other) as store:
@@ -449,7 +449,7 @@ async def test_the_log_of_a_replaced_file_is_not_taken_for_the_new_ones(tmp_path
     assert check_whole(file)
 
 
-async def test_what_was_confirmed_outlives_the_deletion_of_the_log(tmp_path: File) -> None:
+async def test_confirmed_data_survives_the_deletion_of_the_log(tmp_path: File) -> None:
     file = tmp_path / "convo.db"
     async with opened(file) as store:
         await store.commit(SAY)
@@ -469,7 +469,7 @@ def check_whole(file: File) -> bool:
     return not check_database(file, lambda *_: None).problems
 
 
-async def test_a_migration_begins_an_empty_database_in_the_place_of_a_deleted_one(tmp_path: File) -> None:
+async def test_a_migration_creates_an_empty_database_in_place_of_a_deleted_one(tmp_path: File) -> None:
     file = tmp_path / "convo.db"
     async with opened(file) as store:
         await store.commit(SAY)

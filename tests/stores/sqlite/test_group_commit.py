@@ -50,7 +50,7 @@ async def at_once(database: SqliteDatabase, *jobs: Callable[[sqlite3.Connection]
     return await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_jobs_that_wait_at_the_same_time_are_durable_together(database: SqliteDatabase) -> None:
+async def test_writes_that_wait_at_the_same_time_share_one_commit(database: SqliteDatabase) -> None:
     seen: list[set[int]] = []
 
     assert await at_once(database, noting(1), noting(2), lambda db: seen.append(kept(database))) == [1, 2, None]
@@ -58,7 +58,7 @@ async def test_jobs_that_wait_at_the_same_time_are_durable_together(database: Sq
     assert kept(database) == {1, 2}
 
 
-async def test_a_job_that_fails_takes_nobody_with_it(database: SqliteDatabase) -> None:
+async def test_a_failed_write_does_not_roll_back_the_others(database: SqliteDatabase) -> None:
     def fail(db: sqlite3.Connection) -> int:
         return noting(3)(db) // 0
 
@@ -68,7 +68,7 @@ async def test_a_job_that_fails_takes_nobody_with_it(database: SqliteDatabase) -
     assert kept(database) == {1, 2}
 
 
-async def test_a_job_that_ends_the_transaction_takes_nobody_with_it(database: SqliteDatabase) -> None:
+async def test_a_write_that_ends_the_transaction_does_not_affect_the_others(database: SqliteDatabase) -> None:
     """As SQLite does itself when a disk is full."""
 
     def ruin(db: sqlite3.Connection) -> None:
@@ -81,7 +81,7 @@ async def test_a_job_that_ends_the_transaction_takes_nobody_with_it(database: Sq
     assert kept(database) == {1, 2}
 
 
-async def test_a_job_that_nobody_waits_for_any_more_is_not_done(database: SqliteDatabase) -> None:
+async def test_a_cancelled_write_is_not_executed(database: SqliteDatabase) -> None:
     free = threading.Event()
     first = asyncio.create_task(database.write(lambda db: free.wait()))
     left, stayed = (asyncio.create_task(database.write(noting(n))) for n in (1, 2))
@@ -94,7 +94,7 @@ async def test_a_job_that_nobody_waits_for_any_more_is_not_done(database: Sqlite
     assert kept(database) == {2}
 
 
-async def test_who_only_looks_does_not_wait_for_those_who_write(database: SqliteDatabase) -> None:
+async def test_a_reader_does_not_wait_for_writers(database: SqliteDatabase) -> None:
     free, told = threading.Event(), list[str]()
     first = asyncio.create_task(database.write(lambda db: free.wait()))
 

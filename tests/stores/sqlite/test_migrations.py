@@ -74,14 +74,14 @@ def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").fetchall()
 
 
-async def test_the_old_file_has_the_shape_that_the_first_migration_gave_it(old: File) -> None:
+async def test_the_old_file_has_the_schema_of_the_first_migration(old: File) -> None:
     """So that what the tests below bring up is what an older convo left."""
     with closing(sqlite3.connect(old)) as there, closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(first())
         assert shape(there) == shape(fresh)
 
 
-async def test_an_old_file_is_brought_up_once_and_keeps_everything(old: File) -> None:
+async def test_an_old_file_is_migrated_once_and_keeps_its_rows(old: File) -> None:
     store = SqliteStore(SqliteDatabase(old))
     assert list(await store.admin.migrate()) == list(range(2, SCHEMA_VERSION + 1))
     assert list(await store.admin.migrate()) == []
@@ -92,7 +92,7 @@ async def test_an_old_file_is_brought_up_once_and_keeps_everything(old: File) ->
     await store.aclose()
 
 
-async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
+async def test_records_from_before_a_migration_are_found_by_their_names(old: File) -> None:
     store = SqliteStore(SqliteDatabase(old))
     assert await store.item("fc_1") == CALL
     assert [await store.item(name) for name in ("msg_a", "msg_b")] == [user_message("hi"), assistant_message("hello")]
@@ -104,7 +104,7 @@ async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
     await store.aclose()
 
 
-async def test_what_is_said_again_is_still_stored_once(old: File) -> None:
+async def test_a_repeated_item_is_still_stored_once_after_a_migration(old: File) -> None:
     store = SqliteStore(SqliteDatabase(old))
     again = Path(TOP).append([CALL, user_message("hi"), assistant_message("hello")])
     await store.commit(
@@ -116,14 +116,14 @@ async def test_what_is_said_again_is_still_stored_once(old: File) -> None:
     await store.aclose()
 
 
-async def test_what_nobody_needed_any_more_goes(old: File) -> None:
+async def test_a_migration_removes_unused_tables(old: File) -> None:
     store = SqliteStore(SqliteDatabase(old))
 
     assert await store.database.read(lambda db: db.execute("SELECT n FROM repeated WHERE body = '{}'").fetchall()) == []
     await store.aclose()
 
 
-async def test_a_file_of_schema_2_keeps_everything_and_gets_runs_of_agents(file: File) -> None:
+async def test_a_file_of_schema_2_keeps_its_rows_and_gains_agent_runs(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file))
     await store.commit(SAY)
     await store.aclose()
@@ -167,7 +167,7 @@ async def test_a_new_file_goes_through_every_migration(sqlite: SqliteStore) -> N
     assert list(await sqlite.admin.migrate()) == list(range(1, SCHEMA_VERSION + 1))
 
 
-async def test_the_statements_that_are_printed_make_a_store(file: File) -> None:
+async def test_the_printed_statements_create_a_store(file: File) -> None:
     file.parent.mkdir()
     with closing(sqlite3.connect(file)) as db:
         db.executescript(schema_sql())
@@ -180,7 +180,7 @@ async def test_the_statements_that_are_printed_make_a_store(file: File) -> None:
     await store.aclose()
 
 
-async def test_a_check_makes_nothing(sqlite: SqliteStore, file: File) -> None:
+async def test_a_check_creates_nothing(sqlite: SqliteStore, file: File) -> None:
     await sqlite.admin.check_ready()
     assert list(await sqlite.admin.tenant_stats()) == []
     assert list(await sqlite.admin.abandoned_runs()) == []
@@ -209,7 +209,7 @@ async def test_the_secret_stays_when_the_file_is_opened_again(file: File) -> Non
         await store.aclose()
 
 
-async def test_a_lease_that_ran_out_leaves_no_row_once_it_is_forgotten(sqlite: SqliteStore) -> None:
+async def test_an_expired_lease_leaves_no_row_after_cleanup(sqlite: SqliteStore) -> None:
     for name, ttl_s in (("dead", -10.0), ("alive", 60.0)):
         await sqlite.acquire_lease(name, "me", ttl_s)
     await sqlite.admin.prune_events(5)

@@ -39,7 +39,7 @@ def sound(file: File) -> None:
         assert items == bodies == hashes
 
 
-async def test_eight_processes_write_one_new_file_at_once_and_lose_nothing(file: File) -> None:
+async def test_eight_processes_write_one_new_file_concurrently_and_lose_nothing(file: File) -> None:
     """They all find no file, make it together, and wait for each other at every commit."""
     writers = [chatting(file, f"w{number}", TURNS) for number in range(WRITERS)]
     said = [writer.communicate()[0] for writer in writers]
@@ -92,10 +92,10 @@ def one_commit_before(path: Path) -> list[str]:
     return [path.first(len(path) - 2).head, with_answer(path).head]
 
 
-async def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_it_told(file: File) -> None:
+async def test_a_writer_killed_at_any_moment_loses_no_confirmed_commit(file: File) -> None:
     await kill_again_and_again(file, KILLS, random.Random(1))
 
 
 @pytest.mark.full
-async def test_a_writer_that_is_killed_two_hundred_times_loses_nothing_that_it_told(file: File) -> None:
+async def test_a_writer_killed_two_hundred_times_loses_no_confirmed_commit(file: File) -> None:
     await kill_again_and_again(file, MORE_KILLS, random.Random(2))

@@ -79,20 +79,20 @@ def tried(file: File) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_a_file_that_may_not_be_written_is_read_and_the_writer_is_told(file: File) -> None:
+def test_a_read_only_file_can_be_read_and_a_write_is_refused(file: File) -> None:
     file.chmod(0o400)
 
     assert tried(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
 
 
-def test_a_folder_that_may_not_be_written_is_read_and_the_writer_is_told(file: File) -> None:
+def test_a_read_only_folder_can_be_read_and_a_write_is_refused(file: File) -> None:
     file.parent.chmod(0o500)
 
     assert tried(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_folder_that_takes_no_file_is_an_empty_store_and_the_writer_is_told(place: File) -> None:
+def test_a_folder_without_write_access_is_an_empty_store_and_a_write_is_refused(place: File) -> None:
     place.chmod(0o500)
     file, deeper = place / "convo.db", place / "deeper"
 
@@ -100,7 +100,7 @@ def test_a_folder_that_takes_no_file_is_an_empty_store_and_the_writer_is_told(pl
     assert tried(deeper / "convo.db") == ["done 0", f"StoreReadOnly {deeper} cannot be written"]
 
 
-def test_a_file_that_may_not_be_read_is_said(file: File) -> None:
+def test_an_unreadable_file_is_reported(file: File) -> None:
     file.chmod(0)
 
     assert tried(file) == [f"StoreUnavailable {file} cannot be used: unable to open database file"] * 2

@@ -88,7 +88,7 @@ def recovered(file: Path, target: Path) -> RecoveryReport:
 # -- what is saved --------------------------------------------------------------------------------
 
 
-def test_a_whole_file_is_copied_whole(file: Path, said: Histories, tmp_path: Path) -> None:
+def test_an_intact_file_is_copied_completely(file: Path, said: Histories, tmp_path: Path) -> None:
     found = recovered(file, tmp_path / "new.db")
 
     assert (len(found.complete_sessions), found.truncated_sessions, found.lost_sessions, found.recreated_sessions) == (
@@ -110,7 +110,7 @@ def dump(file: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_is_whole_is_as_it_was_and_what_is_cut_is_a_beginning_of_it(
+def test_intact_histories_are_unchanged_and_damaged_ones_become_prefixes(
     name: str, file: Path, said: Histories, tmp_path: Path
 ) -> None:
     DAMAGES[name](file, random.Random(1))
@@ -144,7 +144,9 @@ def is_part(some: Sequence[Item], items: Sequence[Item]) -> bool:
 @pytest.mark.parametrize(
     "name", ["a zeroed header", "all interior pages zeroed", "all pages of nodes zeroed", "a zeroed page of links"]
 )
-def test_what_another_part_of_the_file_proves_is_saved(name: str, file: Path, said: Histories, tmp_path: Path) -> None:
+def test_rows_that_another_part_of_the_file_confirms_are_recovered(
+    name: str, file: Path, said: Histories, tmp_path: Path
+) -> None:
     """Without the header, the schema or the upper pages; a node whose row is lost follows from its indexes."""
     DAMAGES[name](file, random.Random(1))
     found = recovered(file, tmp_path / "new.db")
@@ -153,9 +155,7 @@ def test_what_another_part_of_the_file_proves_is_saved(name: str, file: Path, sa
     assert histories(tmp_path / "new.db") == said
 
 
-def test_a_history_whose_middle_is_lost_is_cut_and_its_rest_stays_readable(
-    file: Path, said: Histories, tmp_path: Path
-) -> None:
+def test_a_history_with_a_lost_middle_keeps_both_readable_parts(file: Path, said: Histories, tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA foreign_keys = OFF")
         session = "SELECT head FROM sessions WHERE name = 'chat 2'"
@@ -175,7 +175,7 @@ def test_a_history_whose_middle_is_lost_is_cut_and_its_rest_stays_readable(
     assert len(found.complete_sessions) == len(said) - 1
 
 
-def test_an_item_that_was_changed_is_not_shown_as_what_was_said(file: Path, said: Histories, tmp_path: Path) -> None:
+def test_a_changed_item_is_not_shown_as_the_original(file: Path, said: Histories, tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         (item,) = db.execute(
             "SELECT min(nodes.item) FROM sessions JOIN nodes ON nodes.n = head WHERE name = 'chat 4'"
@@ -190,7 +190,7 @@ def test_an_item_that_was_changed_is_not_shown_as_what_was_said(file: Path, said
     assert len(left["local", "chat 4-rest"]) == 1
 
 
-def test_a_deleted_session_is_not_brought_back(file: Path, tmp_path: Path) -> None:
+def test_a_deleted_session_is_not_restored(file: Path, tmp_path: Path) -> None:
     DAMAGES["a zeroed header"](file, random.Random(1))
     recovered(file, tmp_path / "new.db")
 
@@ -214,7 +214,7 @@ NOT_OURS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", NOT_OURS)
-def test_a_file_without_any_row_of_convo_is_refused_and_nothing_is_written(
+def test_a_file_without_rows_of_convo_is_refused_and_nothing_is_written(
     kind: str, tmp_path: Path, convo: Convo
 ) -> None:
     place, target = tmp_path / "odd.db", tmp_path / "new.db"
@@ -228,7 +228,7 @@ def test_a_file_without_any_row_of_convo_is_refused_and_nothing_is_written(
     assert not target.exists()
 
 
-def test_a_store_that_nothing_was_written_into_is_recovered_empty(tmp_path: Path) -> None:
+def test_an_empty_store_is_recovered_empty(tmp_path: Path) -> None:
     place, target = tmp_path / "empty.db", tmp_path / "new.db"
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
         connection.migrate_schema(db)
@@ -263,7 +263,7 @@ def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp
 
 @pytest.mark.needs("sqlite3")
 @pytest.mark.parametrize("name", DAMAGES)
-def test_no_fewer_rows_are_saved_than_by_the_shell_of_sqlite(name: str, file: Path, tmp_path: Path) -> None:
+def test_at_least_as_many_rows_are_recovered_as_by_the_sqlite_shell(name: str, file: Path, tmp_path: Path) -> None:
     DAMAGES[name](file, random.Random(1))
     recovered(file, tmp_path / "new.db")
 
@@ -274,7 +274,9 @@ def test_no_fewer_rows_are_saved_than_by_the_shell_of_sqlite(name: str, file: Pa
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(2, 12))
 @pytest.mark.parametrize("name", DAMAGES)
-def test_any_damage_leaves_a_database_that_passes_every_check(name: str, seed: int, file: Path, tmp_path: Path) -> None:
+def test_recovery_from_any_damage_creates_a_database_that_passes_every_check(
+    name: str, seed: int, file: Path, tmp_path: Path
+) -> None:
     DAMAGES[name](file, random.Random(seed))
     recovered(file, tmp_path / "new.db")
 
@@ -282,7 +284,7 @@ def test_any_damage_leaves_a_database_that_passes_every_check(name: str, seed: i
 # -- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_names_each_session_and_writes_one_private_file(file: Path, tmp_path: Path, convo: Convo) -> None:
+def test_the_command_lists_each_session_and_writes_one_private_file(file: Path, tmp_path: Path, convo: Convo) -> None:
     zero(file, pages_of(file)["items"][1])
     got = convo("store", "recover", "new.db", "--store", f"sqlite:{file}")
 
@@ -295,7 +297,7 @@ def test_the_command_names_each_session_and_writes_one_private_file(file: Path, 
     assert (again["ok"], len(again["sessions"]["cut"])) == (False, words.count("truncated"))
 
 
-def test_a_whole_database_is_recovered_with_exit_0_and_no_file_is_overwritten(
+def test_an_intact_database_is_recovered_with_exit_0_and_no_file_is_overwritten(
     file: Path, tmp_path: Path, convo: Convo
 ) -> None:
     assert convo("store", "recover", "new.db", "--store", f"sqlite:{file}").exit == 0
@@ -306,7 +308,7 @@ def test_a_whole_database_is_recovered_with_exit_0_and_no_file_is_overwritten(
     assert (tmp_path / "new.db").read_bytes() == before
 
 
-def test_a_server_is_not_read_page_by_page(convo: Convo) -> None:
+def test_recovery_of_a_server_is_refused(convo: Convo) -> None:
     got = convo("store", "recover", "new.db", "--store", "postgresql://me:hush@host/db")
 
     assert (got.exit, got.out, "hush" in got.err) == (2, "", False)
@@ -342,7 +344,7 @@ def killed(file: Path, target: Path, after_s: float) -> bool:
 
 
 @pytest.mark.needs("linux")
-def test_a_recovery_that_is_killed_leaves_nothing_or_a_whole_file(file: Path, tmp_path: Path) -> None:
+def test_a_killed_recovery_leaves_no_file_or_a_complete_one(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     for after_s in (0.02, 0.15):
         killed(file, tmp_path / "out" / "new.db", after_s)
@@ -350,7 +352,7 @@ def test_a_recovery_that_is_killed_leaves_nothing_or_a_whole_file(file: Path, tm
 
 @pytest.mark.full
 @pytest.mark.needs("linux")
-def test_a_recovery_that_is_killed_at_any_moment_leaves_nothing_or_a_whole_file(file: Path, tmp_path: Path) -> None:
+def test_a_recovery_killed_at_any_moment_leaves_no_file_or_a_complete_one(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     begun = time.monotonic()
     assert killed(file, tmp_path / "out" / "new.db", 60)

@@ -26,7 +26,9 @@ MOST = 1.6
         pytest.param(Strategy.CONVERSATION, marks=pytest.mark.full(every_commit=True)),
     ],
 )
-async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file: File, strategy: Strategy) -> None:
+async def test_a_thousand_turns_take_at_most_1_6_times_the_bytes_of_their_new_items(
+    file: File, strategy: Strategy
+) -> None:
     """Turns of 1 KB and 1 KB. Without fsync, which changes no byte."""
     store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     new = 0
@@ -39,7 +41,7 @@ async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file:
     assert measure_file(file).histories <= MOST * new
 
 
-async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:
+async def test_a_resent_history_takes_no_space(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     turns = list(long_chat(Strategy.SESSION, 20))
     for turn in turns:
@@ -55,7 +57,7 @@ async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:
     await store.aclose()
 
 
-async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_turn(file: File) -> None:
+async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turn(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     await store.commit(Transaction(session=session()))
     for revision in range(1, 201):

@@ -73,12 +73,12 @@ async def pages(store: SqliteStore, change: Transaction) -> int:
     return (log.stat().st_size - before) // FRAME
 
 
-async def test_a_turn_of_a_run_takes_few_statements(store: SqliteStore) -> None:
+async def test_a_turn_of_a_run_executes_few_statements(store: SqliteStore) -> None:
     assert await statements(store, ANSWER) <= 24
     assert await statements(store, RESULT) <= 16
 
 
-async def test_what_stays_as_it_was_is_not_written_again(store: SqliteStore) -> None:
+async def test_unchanged_rows_are_not_written_again(store: SqliteStore) -> None:
     """A page for each column that others are found by, and that changed; the row itself is one more."""
     await store.commit(ANSWER)
 
