@@ -55,7 +55,7 @@ PATHS = [
         ({"authorization": "Bearer"}, "invalid_api_key"),
     ],
 )
-def test_nothing_is_told_without_a_key(
+def test_without_a_key_every_route_is_refused(
     guarded: tuple[RunningGateway, str, str], method: str, path: str, headers: dict[str, str], code: str
 ) -> None:
     got = guarded[0].http.request(method, path, headers=headers)
@@ -92,7 +92,7 @@ def test_two_authorization_headers_open_no_websocket(guarded: tuple[RunningGatew
     assert refused.value.response.status_code == 400
 
 
-def test_whether_the_server_runs_is_told_to_everybody(guarded: tuple[RunningGateway, str, str]) -> None:
+def test_the_health_route_needs_no_key(guarded: tuple[RunningGateway, str, str]) -> None:
     assert {guarded[0].http.get(path).status_code for path in OPEN} == {200}
 
 
@@ -136,7 +136,7 @@ def test_the_file_is_read_again_when_it_changes(guarded: tuple[RunningGateway, s
     assert served.http.get(KNOWN_TO_NOBODY, headers=bearer(bob)).status_code == 404
 
 
-def test_a_line_that_was_spoiled_opens_nothing_and_the_others_stay(file: Path) -> None:
+def test_a_damaged_line_grants_no_access_and_the_others_stay_valid(file: Path) -> None:
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     keys = KeysFile(file)
     file.write_text(file.read_text().replace("alice ", "alice"))
@@ -145,7 +145,7 @@ def test_a_line_that_was_spoiled_opens_nothing_and_the_others_stay(file: Path) -
     assert keys.authenticate(f"Bearer {bob}") == "bob"
 
 
-def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
+def test_a_deleted_file_grants_no_access(file: Path) -> None:
     key = create_api_key(file, "alice")
     keys = KeysFile(file)
     file.unlink()
@@ -153,7 +153,7 @@ def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
         keys.authenticate(f"Bearer {key}")
 
 
-def test_a_key_under_two_names_is_refused_at_the_start_and_opens_nothing_later(file: Path) -> None:
+def test_a_key_under_two_names_is_refused_at_the_start_and_grants_no_access_later(file: Path) -> None:
     key = create_api_key(file, "alice")
     keys = KeysFile(file)
     with file.open("a", encoding="utf-8") as more:
@@ -172,39 +172,39 @@ def test_a_name_may_have_several_keys(file: Path) -> None:
     assert [keys.authenticate(f"bearer {key}") for key in (old, new)] == ["alice", "alice"]
 
 
-def test_the_file_holds_names_and_hashes_for_this_user_alone(file: Path) -> None:
+def test_the_file_contains_names_and_hashes_and_is_private(file: Path) -> None:
     key = create_api_key(file, "alice")
     assert file.read_text() == f"alice {sha256(key.encode()).hexdigest()}\n"
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_comments_empty_lines_and_a_missing_line_end_are_no_fault(file: Path) -> None:
+def test_comments_empty_lines_and_a_missing_newline_are_valid(file: Path) -> None:
     file.write_text(f"# who\n\nold {'0' * 64}  # leaves in May")
     key = create_api_key(file, "alice")
     assert KeysFile(file).authenticate(f"Bearer {key}") == "alice"
 
 
 @pytest.mark.parametrize("line", ["alice", f"alice {'0' * 63}", f"a b {'0' * 64}", "alice sk-secret", f"-a {'0' * 64}"])
-def test_a_file_that_says_something_else_is_refused_at_the_start(file: Path, line: str) -> None:
+def test_an_invalid_file_is_refused_at_the_start(file: Path, line: str) -> None:
     file.write_text(f"ok {'0' * 64}\n{line}\n")
     with pytest.raises(InvalidSettings, match="line 2: is not a name and the SHA-256 of a key") as refused:
         KeysFile(file)
     assert "secret" not in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_refused_at_the_start(file: Path) -> None:
+def test_a_missing_file_is_refused_at_the_start(file: Path) -> None:
     with pytest.raises(InvalidSettings, match="no such keys file"):
         KeysFile(file)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a#b", "-a", "x" * 65, "a/b"])
-def test_what_cannot_be_a_name_makes_no_key(file: Path, name: str) -> None:
+def test_an_invalid_name_creates_no_key(file: Path, name: str) -> None:
     with pytest.raises(InvalidSettings):
         create_api_key(file, name)
     assert not file.exists()
 
 
-def test_a_file_that_cannot_be_written_makes_no_key(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_creates_no_key(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     with pytest.raises(StoreFault, match="cannot be written"):
         create_api_key(tmp_path / "keys", "alice")
@@ -214,7 +214,7 @@ def test_without_keys_any_key_or_none_is_the_tenant_local() -> None:
     assert {SingleTenant().authenticate(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
 
 
-def test_a_stamp_tells_a_file_that_was_put_in_place_of_another(file: Path) -> None:
+def test_the_file_stamp_detects_a_replaced_file(file: Path) -> None:
     """As editors and deployments do it, within the same tick of the clock and with the same size."""
     alice = create_api_key(file, "alice")
     keys, seen = KeysFile(file), file.stat()

@@ -62,7 +62,7 @@ EVERYTHING: list[Item] = [
 
 
 @pytest.mark.parametrize("data", [True, False])
-def test_no_words_become_markup(data: bool) -> None:
+def test_no_text_becomes_markup(data: bool) -> None:
     read = Read(render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data))
     assert read.open == []
     assert read.all("script") == ([{"type": "application/json", "id": "convo"}] if data else [])
@@ -74,12 +74,12 @@ def test_no_words_become_markup(data: bool) -> None:
     render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data).encode("utf-8")
 
 
-def test_an_image_in_the_page_itself_is_shown() -> None:
+def test_an_embedded_image_is_shown() -> None:
     read = Read(render_conversation_page(document(user_message("look", {"type": "input_image", "image_url": PNG}))))
     assert read.all("img") == [{"src": PNG, "alt": "the image of item 1"}]
 
 
-def test_nothing_is_fetched_and_nothing_runs() -> None:
+def test_the_page_fetches_nothing_and_runs_no_script() -> None:
     read = Read(render_conversation_page(document(user_message("see https://example.com/a.png"))))
     policy = next(one["content"] for one in read.all("meta") if one.get("http-equiv"))
     assert policy
@@ -88,7 +88,7 @@ def test_nothing_is_fetched_and_nothing_runs() -> None:
     assert not [attributes for _, attributes in read.elements if "src" in attributes or "href" in attributes]
 
 
-def test_it_can_be_read_with_a_screen_reader() -> None:
+def test_the_page_can_be_read_with_a_screen_reader() -> None:
     read = Read(
         render_conversation_page(
             document(
@@ -103,7 +103,7 @@ def test_it_can_be_read_with_a_screen_reader() -> None:
     assert read.all("pre") == [{"tabindex": "0", "role": "region", "aria-label": "text of item 3"}]
 
 
-def test_it_follows_the_light_and_the_dark() -> None:
+def test_the_page_follows_the_light_and_the_dark_color_scheme() -> None:
     text = render_conversation_page(document(user_message("hi")))
     assert "color-scheme: light dark" in text
     assert "prefers-color-scheme: dark" in text

@@ -164,7 +164,7 @@ def kept(served: RunningGateway, response_id: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("leave", CLOSINGS)
-def test_a_client_that_leaves_a_stream_cancels_it_at_once(
+def test_a_client_that_closes_a_stream_cancels_it_at_once(
     shop: RunningGateway, upstream: PacedUpstream, leave: Callable[[Client], float]
 ) -> None:
     client = Client(shop, "hold-3").read(3)
@@ -175,7 +175,7 @@ def test_a_client_that_leaves_a_stream_cancels_it_at_once(
     assert not shop.unexpected_errors
 
 
-def test_the_stored_output_is_exactly_what_was_sent(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_the_stored_output_equals_the_sent_output(shop: RunningGateway, upstream: PacedUpstream) -> None:
     """The client closes its sending half and reads on, so it knows all that was sent."""
     client = Client(shop, "words-400-1").read(5)
     client.half_close()
@@ -183,7 +183,7 @@ def test_the_stored_output_is_exactly_what_was_sent(shop: RunningGateway, upstre
     assert 0 < len(client.seen.split()) < 400
 
 
-def test_a_conversation_gets_the_input_and_what_was_sent_and_is_free_at_once(
+def test_a_conversation_stores_the_input_and_the_sent_output_and_is_unlocked_at_once(
     shop: RunningGateway, upstream: PacedUpstream
 ) -> None:
     made = conversation(shop)
@@ -196,7 +196,7 @@ def test_a_conversation_gets_the_input_and_what_was_sent_and_is_free_at_once(
     assert items(shop, made) == said
 
 
-def test_a_chain_goes_on_from_a_cancelled_response_at_once(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_a_chain_continues_from_a_cancelled_response_at_once(shop: RunningGateway, upstream: PacedUpstream) -> None:
     client = Client(shop, "hold-1").read(1)
     client.close()
     text = f"and then {next(numbers)}"
@@ -207,7 +207,7 @@ def test_a_chain_goes_on_from_a_cancelled_response_at_once(shop: RunningGateway,
     assert messages == [("user", client.text), ("assistant", "w0 "), ("user", text)]
 
 
-def test_a_client_that_leaves_before_the_first_event_cancels_the_request(
+def test_a_client_that_disconnects_before_the_first_event_cancels_the_request(
     shop: RunningGateway, upstream: PacedUpstream
 ) -> None:
     made = conversation(shop)
@@ -220,21 +220,23 @@ def test_a_client_that_leaves_before_the_first_event_cancels_the_request(
     assert shop.ask({"model": "echo", "input": "go on", "conversation": made}).status_code == 200
 
 
-def test_without_store_it_is_cancelled_and_nothing_is_kept(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_without_store_a_disconnect_cancels_the_request_and_stores_nothing(
+    shop: RunningGateway, upstream: PacedUpstream
+) -> None:
     client = Client(shop, "hold-1", store=False).read(1)
     left = client.close()
     assert closed_after(upstream.call(client.text), left) < CLOSED_WITHIN_S
     assert shop.http.get(f"/v1/responses/{client.id}").status_code == 404
 
 
-def test_without_store_a_conversation_gets_its_turn_all_the_same(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_without_store_a_conversation_still_gets_its_turn(shop: RunningGateway, upstream: PacedUpstream) -> None:
     made = conversation(shop)
     client = Client(shop, "hold-1", store=False, conversation=made).read(1)
     client.close()
     assert items(shop, made) == [("user", client.text), ("assistant", "w0 ")]
 
 
-def test_a_function_call_that_came_in_part_is_not_appended(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_a_partial_function_call_is_not_appended(shop: RunningGateway, upstream: PacedUpstream) -> None:
     made = conversation(shop)
     tools = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
     client = Client(shop, "call", conversation=made, tools=tools).read(0)
@@ -244,7 +246,7 @@ def test_a_function_call_that_came_in_part_is_not_appended(shop: RunningGateway,
     assert shop.ask({"model": "echo", "input": "go on", "conversation": made}).status_code == 200
 
 
-def test_an_answer_that_the_model_had_finished_is_kept_whole(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_an_answer_that_the_model_finished_is_stored_completely(shop: RunningGateway, upstream: PacedUpstream) -> None:
     """The client stops reading after the first bytes; all of the answer had come by then."""
     made = conversation(shop)
     client = Client(shop, "burst-40", conversation=made)
@@ -280,7 +282,7 @@ def test_a_client_whose_connection_closes_late_cancels_late(shop: RunningGateway
 
 
 @pytest.mark.parametrize("size", [10, 300_000])
-def test_a_client_that_has_pipelined_another_request_is_seen_to_leave(
+def test_a_disconnect_is_noticed_after_a_pipelined_request(
     shop: RunningGateway, upstream: PacedUpstream, size: int
 ) -> None:
     client = Client(shop, "hold-1").read(1)
@@ -294,7 +296,7 @@ def test_a_client_that_has_pipelined_another_request_is_seen_to_leave(
 
 @pytest.mark.parametrize("api", ["responses", "anthropic"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_model_of_any_api_is_cancelled_before_it_says_anything(
+def test_a_model_of_any_api_is_cancelled_before_its_first_event(
     upstream: PacedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, stream: bool
 ) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-test")
@@ -312,7 +314,7 @@ def test_a_model_of_any_api_is_cancelled_before_it_says_anything(
 
 
 @pytest.mark.parametrize("leave", [Client.close, Client.reset])
-def test_a_client_that_waits_for_the_whole_answer_and_leaves_has_seen_nothing(
+def test_a_client_that_disconnects_from_an_unstreamed_request_cancels_it(
     shop: RunningGateway, upstream: PacedUpstream, leave: Callable[[Client], float]
 ) -> None:
     made = conversation(shop)
@@ -329,9 +331,7 @@ def test_a_client_that_waits_for_the_whole_answer_and_leaves_has_seen_nothing(
 
 
 @pytest.mark.parametrize("politely", [True, False])
-def test_a_websocket_that_closes_cancels_its_turn(
-    shop: RunningGateway, upstream: PacedUpstream, politely: bool
-) -> None:
+def test_closing_a_websocket_cancels_its_turn(shop: RunningGateway, upstream: PacedUpstream, politely: bool) -> None:
     made, text = conversation(shop), f"ask {next(numbers)}"
     with connect_client(shop) as client:
         client.send(model="up/hold-2", input=text, conversation=made)
@@ -350,7 +350,7 @@ def test_a_websocket_that_closes_cancels_its_turn(
 # -- what runs on ---------------------------------------------------------------------------------
 
 
-def test_a_background_response_runs_on_when_the_reader_of_its_stream_leaves(
+def test_a_background_response_continues_when_the_reader_of_its_stream_disconnects(
     shop: RunningGateway, upstream: PacedUpstream
 ) -> None:
     client = Client(shop, "words-20-5", background=True).read(1)
@@ -375,7 +375,9 @@ def test_a_server_that_stops_appends_no_partial_answer(upstream: PacedUpstream, 
     assert client.events[-1]["error"]["code"] == "server_shutting_down"
 
 
-def test_a_client_that_leaves_a_compaction_cancels_its_model(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_a_client_that_disconnects_during_a_compaction_cancels_its_model(
+    shop: RunningGateway, upstream: PacedUpstream
+) -> None:
     client = Client(shop, "silent", path="/v1/responses/compact", stream=None)
     with upstream.arrived:
         assert upstream.arrived.wait_for(lambda: any(client.text in str(one.body) for one in upstream.calls), 30)
@@ -457,11 +459,13 @@ def abort_at_random(served: RunningGateway, upstream: PacedUpstream, count: int,
     return slowest[0]
 
 
-def test_some_aborts_under_load_leave_no_lock_and_nothing_unseen(shop: RunningGateway, upstream: PacedUpstream) -> None:
+def test_some_aborts_under_load_leave_no_lock_and_store_sent_output_only(
+    shop: RunningGateway, upstream: PacedUpstream
+) -> None:
     assert abort_at_random(shop, upstream, 12, 4) < CLOSED_WITHIN_S
 
 
-def test_aborts_leave_a_store_whose_rules_hold(upstream: PacedUpstream, tmp_path: Path, convo: Convo) -> None:
+def test_aborts_leave_a_store_that_passes_its_check(upstream: PacedUpstream, tmp_path: Path, convo: Convo) -> None:
     url = f"sqlite:{tmp_path / 'convo.db'}"
     with run_gateway(tmp_path / "served", url, toml=upstream.settings) as served:
         abort_at_random(served, upstream, 6, 3)
@@ -473,7 +477,7 @@ def test_aborts_leave_a_store_whose_rules_hold(upstream: PacedUpstream, tmp_path
 @pytest.mark.parametrize(
     "kind", ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))]
 )
-def test_a_hundred_random_aborts_under_load_leave_no_lock_and_nothing_unseen(
+def test_a_hundred_random_aborts_under_load_leave_no_lock_and_store_sent_output_only(
     kind: str, upstream: PacedUpstream, tmp_path: Path, convo: Convo
 ) -> None:
     with ExitStack() as stack:

@@ -225,7 +225,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
 @pytest.mark.parametrize(
     ("method", "path", "more", "status", "expected"), REFUSED, ids=[f"{row[0]} {row[1]} {row[3]}" for row in REFUSED]
 )
-def test_what_is_wrong_is_told_by_status_and_error_object(
+def test_an_error_has_its_status_and_error_object(
     shared_gateway: RunningGateway, method: str, path: str, more: dict[str, Any], status: int, expected: Any
 ) -> None:
     got = shared_gateway.http.request(method, path, **more)
@@ -234,11 +234,11 @@ def test_what_is_wrong_is_told_by_status_and_error_object(
     assert got.headers["openai-processing-ms"].isdigit()
 
 
-def test_a_wrong_method_is_told_which_ones_are_allowed(shared_gateway: RunningGateway) -> None:
+def test_a_wrong_method_gets_the_allowed_ones(shared_gateway: RunningGateway) -> None:
     assert shared_gateway.http.put("/v1/conversations").headers["allow"] == "POST"
 
 
-def test_what_may_be_tried_again_says_when(served: RunningGateway) -> None:
+def test_a_retryable_error_has_a_retry_after_header(served: RunningGateway) -> None:
     """The endpoint's Retry-After, in the seconds that HTTP knows and the milliseconds that clients read first."""
     served.script(
         "refused", {"error": {"code": "rate_limit_exceeded", "message": "Slow", "status": 429, "retry_after_s": 1.5}}
@@ -260,28 +260,26 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("value", "why"), UNREADABLE, ids=[row[1] for row in UNREADABLE])
-def test_json_that_two_readers_could_read_differently_is_refused(
-    shared_gateway: RunningGateway, value: bytes, why: str
-) -> None:
+def test_ambiguous_json_is_refused(shared_gateway: RunningGateway, value: bytes, why: str) -> None:
     body = b'{"model": "echo", "input": "hi", "tool_choice": {"x": ' + value + b"}}"
     got = shared_gateway.http.post("/v1/responses", content=body, headers=JSON)
     assert got.status_code == 400
     assert got.json()["error"]["message"] == f"We could not parse the JSON body of your request: {why}."
 
 
-def test_more_values_than_anybody_means_are_refused_before_they_are_made(shared_gateway: RunningGateway) -> None:
+def test_a_body_with_too_many_values_is_refused_before_it_is_parsed(shared_gateway: RunningGateway) -> None:
     body = b'{"model": "echo", "input": "hi", "tools": [' + b"[]," * 250_001 + b"[]]}"
     got = shared_gateway.http.post("/v1/responses", content=body, headers=JSON)
     assert got.json()["error"]["message"].endswith("it contains more than 500,000 values.")
 
 
-def test_signs_in_a_text_are_no_values(served: RunningGateway) -> None:
+def test_brackets_and_commas_in_strings_do_not_count_as_values(served: RunningGateway) -> None:
     served.script("one", {"text": "Read."})
     got = served.ask({"model": "one", "input": '\\",[{' * 200_000})
     assert got.json()["output"][0]["content"][0]["text"] == "Read."
 
 
-def test_numbers_and_broken_characters_come_back_as_they_were(stored_gateway: RunningGateway) -> None:
+def test_numbers_and_lone_surrogates_round_trip(stored_gateway: RunningGateway) -> None:
     """What another server would round or refuse is stored and told as it travelled."""
     numbers = "[9007199254740993, 18446744073709551617, 1.0, 1]"
     odd = f'{{"type": "message", "role": "user", "content": "\\ud83d", "x": {numbers}}}'
@@ -303,20 +301,20 @@ def served_json(served: RunningGateway, method: str, path: str, body: bytes | No
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_body_that_is_too_large_is_refused_by_its_announced_size(serve: Serve) -> None:
+def test_a_body_that_is_too_large_is_refused_by_its_content_length(serve: Serve) -> None:
     got = serve(max_body_bytes=1024).ask({"model": "echo", "input": "x" * 2000})
     assert got.status_code == 413
     assert got.json() == error("The body of your request is larger than 1,024 bytes.", "request_too_large")
     assert got.headers["connection"] == "close"
 
 
-def test_a_body_that_does_not_announce_its_size_is_counted(serve: Serve) -> None:
+def test_a_body_without_a_content_length_is_counted(serve: Serve) -> None:
     pieces = iter([b'{"model": "echo", "input": "', *[b"x" * 300] * 5, b'"}'])
     got = serve(max_body_bytes=1024).http.post("/v1/responses", content=pieces, headers=JSON)
     assert (got.status_code, got.json()["error"]["code"]) == (413, "request_too_large")
 
 
-def test_more_items_than_allowed_are_refused_by_the_name_of_their_field(serve: Serve) -> None:
+def test_too_many_items_are_refused_with_the_name_of_their_field(serve: Serve) -> None:
     got = serve(max_items=2).ask({"model": "echo", "input": [{"role": "user", "content": "x"}] * 3})
     assert got.status_code == 400
     assert got.json() == error(
@@ -327,7 +325,7 @@ def test_more_items_than_allowed_are_refused_by_the_name_of_their_field(serve: S
     )
 
 
-def test_more_requests_at_once_than_allowed_are_sent_away_for_a_while(serve: Serve) -> None:
+def test_too_many_concurrent_requests_are_refused_with_a_retry_time(serve: Serve) -> None:
     served = serve(max_requests=1)
     served.script("slow", {"text": "word " * 100}, delay_s=0.02)
     with served.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as first:

@@ -33,12 +33,12 @@ def code(body: Any) -> str:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"])
-def test_a_head_that_does_not_come_is_not_waited_for(serve: Serve, said: bytes) -> None:
+def test_an_incomplete_request_head_times_out(serve: Serve, said: bytes) -> None:
     status, body = say(serve(read_s=0.1), said)
     assert (status, code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(serve: Serve) -> None:
+def test_an_incomplete_request_body_times_out(serve: Serve) -> None:
     head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
     status, body = say(serve(read_s=0.1), head)
     assert (status, code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
@@ -53,7 +53,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("pieces", LARGE.values(), ids=LARGE)
-def test_a_head_that_is_too_large_is_refused(serve: Serve, pieces: list[bytes]) -> None:
+def test_a_request_head_that_is_too_large_is_refused(serve: Serve, pieces: list[bytes]) -> None:
     status, body = say(serve(max_header_bytes=1024), *pieces)
     assert (status, code(body)) == (b"HTTP/1.1 431 Request Header Fields Too Large", "headers_too_large")
 
@@ -71,12 +71,12 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
-def test_what_is_no_request_is_answered_with_the_error_object(shared_gateway: RunningGateway, said: bytes) -> None:
+def test_an_invalid_request_gets_the_error_object(shared_gateway: RunningGateway, said: bytes) -> None:
     status, body = say(shared_gateway, said)
     assert (status, code(body)) == (b"HTTP/1.1 400 Bad Request", "invalid_request")
 
 
-def test_requests_on_one_connection_are_answered_in_their_order(shared_gateway: RunningGateway) -> None:
+def test_requests_on_one_connection_are_answered_in_order(shared_gateway: RunningGateway) -> None:
     one = b"GET /v1/models/echo HTTP/1.1\r\nhost: localhost\r\n\r\n"
     two = b"GET /v1/models/nope HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", shared_gateway.port)) as client:
@@ -87,24 +87,24 @@ def test_requests_on_one_connection_are_answered_in_their_order(shared_gateway: 
     assert got.index(b"200 OK") < got.index(b"404 Not Found")
 
 
-def test_a_head_is_answered_without_a_body(shared_gateway: RunningGateway) -> None:
+def test_a_head_request_gets_no_body(shared_gateway: RunningGateway) -> None:
     got = shared_gateway.http.head("/healthz")
     assert (got.status_code, got.content, int(got.headers["content-length"]) > 0) == (200, b"", True)
 
 
-def test_an_idle_connection_stays_longer_than_clients_keep_theirs(served: RunningGateway) -> None:
+def test_an_idle_connection_outlives_the_keep_alive_of_clients(served: RunningGateway) -> None:
     """Node's agents keep one for up to a minute; a server that closes first makes them send into a closed socket."""
     config = server.build_uvicorn_config(served.gateway, make_settings().serve)
     assert config.timeout_keep_alive > 60
 
 
-def test_a_socket_names_its_protocol() -> None:
+def test_a_websocket_names_its_protocol() -> None:
     """Only then does asyncio switch Nagle's algorithm off; a body would wait 40 ms behind its headers."""
     with open_listening_socket("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 
-def test_a_client_that_takes_nothing_is_left(serve: Serve) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(serve: Serve) -> None:
     """Its place is free again, though it never closes."""
     served = serve(write_s=0.1, max_requests=1)
     served.script("slow", {"text": "x" * 8_000_000}, chunk=8_000)  # more than the socket's buffers take

@@ -89,7 +89,7 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
     assert (len(widths), widths[2], min(widths[0], widths[1], widths[3]) > 0) == (4, 0, True)
 
 
-def test_a_request_stands_beside_what_its_model_saw_and_can_be_compared(page: Page) -> None:
+def test_a_request_is_shown_beside_the_input_of_its_model_and_can_be_compared(page: Page) -> None:
     page.goto(page.url + "#/monads/resp_2")
     expect(page.locator("nav [aria-current=page]")).to_have_text("monads")
     sent, saw = (page.get_by_role("region", name=name) for name in ("Sent", "Model input"))
@@ -110,7 +110,7 @@ def test_a_request_stands_beside_what_its_model_saw_and_can_be_compared(page: Pa
 # -- by whom it can be used -----------------------------------------------------------------------
 
 
-def test_everything_can_be_reached_with_the_keyboard(page: Page) -> None:
+def test_every_control_can_be_reached_with_the_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the conversation")).to_be_focused()
     monads = page.get_by_role("link", name="monads")
@@ -152,7 +152,7 @@ SEEN: list[tuple[Literal["light", "dark"], int, str, str]] = [
 
 
 @pytest.mark.parametrize(("scheme", "wide", "ink", "ring"), SEEN)
-def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
+def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
     browser: Browser, served: RunningGateway, scheme: Literal["light", "dark"], wide: int, ink: str, ring: str
 ) -> None:
     with open_page(browser, scheme=scheme, wide=wide) as page:
@@ -182,7 +182,7 @@ def in_pieces(served: RunningGateway, words: str) -> str:
     return str(served.ask({"model": "echo", "input": "hi"}).json()["id"])
 
 
-def test_a_streamed_answer_grows_while_it_is_given_and_then_stands_in_the_tree(
+def test_a_streamed_answer_grows_while_it_arrives_and_then_appears_in_the_tree(
     browser: Browser, tmp_path: Path
 ) -> None:
     with run_gateway(tmp_path / "live") as served, open_page(browser) as page:
@@ -201,7 +201,7 @@ def test_a_streamed_answer_grows_while_it_is_given_and_then_stands_in_the_tree(
         expect(page.get_by_role("status")).to_contain_text("Up to date")
 
 
-def test_a_background_answer_is_shown_as_far_as_it_is_kept_until_it_ends(browser: Browser, tmp_path: Path) -> None:
+def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(browser: Browser, tmp_path: Path) -> None:
     with run_gateway(tmp_path / "live") as served, open_page(browser) as page:
         first = in_pieces(served, WORDS)
         page.goto(f"{served.root}/#/{first}")
@@ -217,7 +217,7 @@ def test_a_background_answer_is_shown_as_far_as_it_is_kept_until_it_ends(browser
 # -- nothing that somebody said is obeyed ---------------------------------------------------------
 
 
-def test_words_stay_words_before_a_server(browser: Browser, served: RunningGateway) -> None:
+def test_hostile_text_stays_text_on_a_server(browser: Browser, served: RunningGateway) -> None:
     tool = {"type": "function", "name": "f", "description": HOSTILE_TEXT, "parameters": {}}
     asked = {
         "model": "echo",
@@ -273,7 +273,7 @@ def everything_evil() -> dict[str, Any]:
     return build_inspector_data({HOSTILE_TEXT: known})
 
 
-def test_words_stay_words_in_a_file(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_text_stays_text_in_a_file(browser: Browser, tmp_path: Path) -> None:
     with open_page(browser) as page:
         as_file(tmp_path, everything_evil(), page)
         expect(page.locator("main article")).to_have_count(7)
@@ -298,7 +298,7 @@ TRIED = """([how, markup]) => {
 
 
 @pytest.mark.parametrize("whose", ["server", "file"])
-def test_the_policy_forbids_what_the_page_itself_never_does(
+def test_the_content_security_policy_forbids_other_scripts_and_requests(
     browser: Browser, served: RunningGateway, tmp_path: Path, whose: str
 ) -> None:
     with open_page(browser, forbidden=True) as page:
@@ -327,9 +327,7 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
         assert {url.partition("#")[0] for url in asked} == {(tmp_path / "page.html").as_uri()}
 
 
-def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of_them(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser, tmp_path: Path) -> None:
     known = build_chain(3).view("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
     with open_page(browser) as page:
         as_file(tmp_path, build_inspector_data({"talk": known}), page)
@@ -343,7 +341,7 @@ def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of
         expect(page.locator("section dl")).to_contain_text("$0.0027")
 
 
-def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Browser, tmp_path: Path) -> None:
+def test_with_keys_the_page_asks_for_a_key_and_shows_the_data_of_that_key(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as served, open_page(browser) as page:
@@ -381,7 +379,7 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
         assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -> None:
+def test_deleted_items_are_shown_as_deleted(browser: Browser, tmp_path: Path) -> None:
     client = build_chain(2)
     client.turn("resp_3", "lost", "lost", after="resp_2", input_head="0" * 64, head="1" * 64)
     with open_page(browser) as page:
@@ -396,7 +394,7 @@ def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("turns", [250, pytest.param(5_000, marks=pytest.mark.full)])
-def test_a_long_conversation_is_drawn_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
+def test_a_long_conversation_is_rendered_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
     with open_page(browser) as page:
         as_file(tmp_path, build_inspector_data({"long": build_chain(turns).view(f"resp_{turns}")}), page)
         expect(page.locator("tbody tr")).to_have_count(100)

@@ -59,7 +59,7 @@ class Inline(HTMLParser):
             self.found[-1] = (tag, given, words + data)
 
 
-def test_every_file_is_served_and_every_module_stands_behind_those_that_it_imports() -> None:
+def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None:
     assert {path.name for path in STATIC.iterdir()} == {*SCRIPT_FILES, STYLE_FILE, PAGE_FILE}
     for at, name in enumerate(SCRIPT_FILES):
         lines = [line for line in static(name).splitlines() if line.startswith("import")]
@@ -73,7 +73,7 @@ def test_every_file_is_served_and_every_module_stands_behind_those_that_it_impor
             assert set(names.split(", ")) <= exported
 
 
-def test_one_name_stands_for_one_thing_in_all_modules() -> None:
+def test_a_name_means_one_thing_in_all_modules() -> None:
     """In one file they share a scope."""
     *_, (_, _, code) = Inline(render_inspector_page(build_inspector_data({}))).found
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", code, re.MULTILINE)
@@ -81,7 +81,7 @@ def test_one_name_stands_for_one_thing_in_all_modules() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-def test_no_module_makes_markup_out_of_words() -> None:
+def test_no_module_creates_markup_from_text() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|\.srcdoc|https?://(?!www\.w3\.org/2000/svg)"
     )
@@ -90,7 +90,7 @@ def test_no_module_makes_markup_out_of_words() -> None:
 
 
 @pytest.mark.parametrize("words", ["</script><script>", "<!--<script>", "]]>", "\u2028\ud800", "&lt;"])
-def test_the_one_file_runs_its_own_script_alone_whatever_was_said(words: str) -> None:
+def test_the_single_file_runs_its_own_script_only(words: str) -> None:
     client = ConversationBuilder()
     client.turn("resp_1", words, words)
     data = build_inspector_data({words: client.view("resp_1")})
@@ -120,7 +120,7 @@ def test_a_version_is_the_same_until_something_changes() -> None:
     assert len({data_of(known)["version"], *(data_of(view)["version"] for view in others)}) == 5
 
 
-def test_requests_that_were_alike_stand_once() -> None:
+def test_equal_request_settings_are_stored_once() -> None:
     client = ConversationBuilder(Strategy.CONVERSATION)
     tools = {"instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
     for number, parameters in enumerate((tools, tools, {}), 1):
@@ -131,7 +131,7 @@ def test_requests_that_were_alike_stand_once() -> None:
     assert found["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
 
 
-def test_what_waits_is_marked_and_a_path_leads_back_to_its_beginning() -> None:
+def test_unconfirmed_items_are_marked_and_a_path_leads_to_its_root() -> None:
     client = build_chain(1)
     path = client.paths["resp_1"]
     grown = path.append([user_message("and now?")])

@@ -22,7 +22,7 @@ def conversation(served: RunningGateway, handle: str, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_every_file_of_the_page_says_what_it_is_and_what_a_browser_may_do_with_it(
+def test_every_file_of_the_page_has_its_content_type_and_security_headers(
     shared_gateway: RunningGateway, path: str
 ) -> None:
     got = shared_gateway.http.get(path)
@@ -36,17 +36,17 @@ def test_every_file_of_the_page_says_what_it_is_and_what_a_browser_may_do_with_i
     assert got.headers["referrer-policy"] == "no-referrer"
 
 
-def test_a_browser_that_wants_an_icon_is_told_that_there_is_none(shared_gateway: RunningGateway) -> None:
+def test_a_request_for_an_icon_is_answered_with_no_content(shared_gateway: RunningGateway) -> None:
     got = shared_gateway.http.get("/favicon.ico")
     assert (got.status_code, got.content) == (204, b"")
 
 
 @pytest.mark.parametrize("name", ["index.html", "nothing.js", "..%2f__init__.py", "%2e%2e/inspector.py"])
-def test_nothing_else_lies_beside_the_files_of_the_page(shared_gateway: RunningGateway, name: str) -> None:
+def test_no_other_file_is_served(shared_gateway: RunningGateway, name: str) -> None:
     assert shared_gateway.http.get(f"/inspector/{name}").status_code == 404
 
 
-def test_the_page_is_read_only_and_no_part_of_the_described_api(shared_gateway: RunningGateway) -> None:
+def test_the_page_is_read_only_and_not_in_the_openapi_document(shared_gateway: RunningGateway) -> None:
     for path in ("/", LIST, CONVERSATION.format("x")):
         assert shared_gateway.http.post(path, json={}).status_code == 405
     assert not [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
@@ -57,14 +57,14 @@ def test_the_page_is_read_only_and_no_part_of_the_described_api(shared_gateway: 
     ("headers", "code"),
     [({"host": "evil.example"}, "host_not_allowed"), ({"origin": "https://evil.example"}, "origin_not_allowed")],
 )
-def test_without_keys_no_other_page_is_told_anything(
+def test_without_keys_other_web_pages_get_no_data(
     shared_gateway: RunningGateway, path: str, headers: dict[str, str], code: str
 ) -> None:
     got = shared_gateway.http.get(path, headers=headers)
     assert (got.status_code, got.json()["error"]["code"]) == (403, code)
 
 
-def test_with_keys_each_sees_their_own_and_the_page_itself_is_anybodys(serve: Serve, tmp_path: Path) -> None:
+def test_with_keys_each_key_sees_its_own_data_and_the_page_itself_is_public(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))
     served = serve(keys=KeysFile(file))
@@ -78,7 +78,7 @@ def test_with_keys_each_sees_their_own_and_the_page_itself_is_anybodys(serve: Se
     assert served.http.get(CONVERSATION.format(made), headers=bob).status_code == 404
 
 
-def test_what_other_clients_asked_for_is_listed_by_its_end(served: RunningGateway) -> None:
+def test_chains_of_other_clients_are_listed_by_their_last_response(served: RunningGateway) -> None:
     first = served.ask({"model": "echo", "input": "one"}).json()["id"]
     left, right = (
         served.ask({"model": "echo", "input": words, "previous_response_id": first}).json()["id"]
@@ -95,7 +95,7 @@ def test_what_other_clients_asked_for_is_listed_by_its_end(served: RunningGatewa
     assert served.http.get(LIST, params={"limit": 1}).json()["more"] is True
 
 
-def test_a_conversation_is_what_inspect_prints_and_more(served: RunningGateway) -> None:
+def test_a_conversation_contains_the_output_of_inspect_and_more(served: RunningGateway) -> None:
     asked = {"model": "echo", "instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
     first = served.ask({**asked, "input": "one"}).json()["id"]
     second = served.ask({**asked, "input": "two", "previous_response_id": first}).json()["id"]
@@ -107,7 +107,7 @@ def test_a_conversation_is_what_inspect_prints_and_more(served: RunningGateway) 
     assert found["requests"] == [{"model": "echo", "instructions": "Be brief.", "tools": asked["tools"]}]
 
 
-def test_who_has_a_version_is_told_only_that_it_is_the_last(served: RunningGateway) -> None:
+def test_a_client_with_the_current_version_gets_only_that_it_is_current(served: RunningGateway) -> None:
     first = served.ask({"model": "echo", "input": "one"}).json()["id"]
     version = conversation(served, first)["version"]
     assert conversation(served, first, params={"seen": version}) == {"version": version, "running": []}
@@ -118,7 +118,7 @@ def test_who_has_a_version_is_told_only_that_it_is_the_last(served: RunningGatew
 
 
 @pytest.mark.parametrize("stored_gateway", ["foreground", "background", "not stored"])
-def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(
+def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
     served: RunningGateway, stored_gateway: str
 ) -> None:
     served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
@@ -139,7 +139,7 @@ def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(
         assert any(told)
 
 
-def test_a_turn_over_a_websocket_is_told_as_well(served: RunningGateway) -> None:
+def test_a_turn_over_a_websocket_can_be_followed_too(served: RunningGateway) -> None:
     served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
     told: list[list[str]] = []
     with connect_client(served) as client:

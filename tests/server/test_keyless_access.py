@@ -21,31 +21,31 @@ KNOWN_TO_NOBODY = "/v1/responses/resp_1"
         "localhost.", "127.0.0.1.", "127.1", "0.0.0.0", "[::1%25lo]", "[127.0.0.1]", "[localhost]",
     ],
 )  # fmt: skip
-def test_a_name_that_somebody_else_points_here_is_refused(shared_gateway: RunningGateway, host: str) -> None:
+def test_a_foreign_host_name_that_resolves_here_is_refused(shared_gateway: RunningGateway, host: str) -> None:
     """A browser sends the name that the page was loaded from: DNS rebinding ends here."""
     got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "host_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.8.8:1", "[::1]:8788"])
-def test_a_name_of_this_machine_is_served(shared_gateway: RunningGateway, host: str) -> None:
+def test_a_host_name_of_this_machine_is_served(shared_gateway: RunningGateway, host: str) -> None:
     assert shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host}).status_code == 404
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "chrome-extension://abc"])
-def test_a_web_page_from_elsewhere_is_refused(shared_gateway: RunningGateway, origin: str) -> None:
+def test_a_web_page_of_another_origin_is_refused(shared_gateway: RunningGateway, origin: str) -> None:
     got = shared_gateway.http.post("/v1/conversations", headers={"origin": origin})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "origin_not_allowed")
 
 
-def test_a_page_of_its_own_is_served_and_no_other_is_ever_let_in(shared_gateway: RunningGateway) -> None:
+def test_a_page_of_the_same_origin_is_served_and_no_other_origin_is_allowed(shared_gateway: RunningGateway) -> None:
     got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"origin": shared_gateway.root})
     asked = shared_gateway.http.options("/v1/responses", headers={"origin": shared_gateway.root})
     assert (got.status_code, asked.status_code) == (404, 405)
     assert not [name for answer in (got, asked) for name in answer.headers if name.startswith("access-control")]
 
 
-def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_with_keys_any_host_name_is_accepted(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("keys") / "keys"
     key = create_api_key(file, "alice")
     headers = {"host": "api.example.com", "origin": "https://example.com", "authorization": f"Bearer {key}"}
@@ -53,7 +53,7 @@ def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_fact
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "", "a.localhost", "localhost.", "127.1", "::1%lo"])
-def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
+def test_other_machines_are_served_only_with_keys(host: str) -> None:
     serve = make_settings().serve._replace(host=host)
     with pytest.raises(
         InvalidSettings, match="can be reached from other machines, and no API keys are set up"
@@ -68,7 +68,7 @@ def test_a_server_on_loopback_needs_no_keys(host: str) -> None:
     check_keys_required(make_settings().serve._replace(host=host))
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     with open_listening_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidSettings, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
@@ -76,6 +76,6 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 300])
-def test_a_host_that_is_none_is_named(host: str) -> None:
+def test_an_invalid_host_is_named(host: str) -> None:
     with pytest.raises(InvalidSettings, match="cannot listen on"):
         open_listening_socket(host, 0)

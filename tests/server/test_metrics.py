@@ -68,7 +68,7 @@ def read(served: RunningGateway, key: str) -> str:
     return got.text
 
 
-def test_a_key_sees_the_figures_of_its_own_name_alone(serve: Serve, tmp_path: Path) -> None:
+def test_a_key_sees_the_metrics_of_its_own_name_only(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob, root = (create_api_key(file, name) for name in ("alice", "bob", "root"))
     file.write_text(file.read_text().replace(key_hash(root), f"{key_hash(root)} admin  # monitoring"))
@@ -86,7 +86,7 @@ def test_a_key_sees_the_figures_of_its_own_name_alone(serve: Serve, tmp_path: Pa
     assert "alice" not in read(served, root)
 
 
-def test_an_admins_key_is_one_as_long_as_its_line_says_so(serve: Serve, tmp_path: Path) -> None:
+def test_an_admin_key_is_one_as_long_as_its_line_in_the_file_says_so(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     root = create_api_key(file, "root")
     file.write_text(f"root {key_hash(root)} admin\n")
@@ -96,7 +96,7 @@ def test_an_admins_key_is_one_as_long_as_its_line_says_so(serve: Serve, tmp_path
     assert "process_" not in read(served, root)
 
 
-def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
+def test_requests_that_failed_on_the_store_are_counted(serve: Serve) -> None:
     served = serve(wrap=odd(has_no_store))
     served.ask({"model": "m", "input": "hi"})
     assert figures(served)["convo_store_errors_total"] == 1
@@ -105,7 +105,7 @@ def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
     assert figures(served)["convo_store_errors_total"] == 2
 
 
-def test_the_stores_size_and_the_time_of_its_transactions_are_shown(serve: Serve, tmp_path: Path) -> None:
+def test_the_size_of_the_store_and_the_duration_of_its_transactions_are_shown(serve: Serve, tmp_path: Path) -> None:
     served = serve(f"sqlite:{tmp_path / 'convo.db'}")
     served.ask({"model": "echo", "input": "hi"})
     first = figures(served)
@@ -116,7 +116,7 @@ def test_the_stores_size_and_the_time_of_its_transactions_are_shown(serve: Serve
     assert second["convo_store_bytes"] == first["convo_store_bytes"] > 4096
 
 
-def test_the_size_of_the_store_is_asked_for_once_a_minute(serve: Serve, tmp_path: Path) -> None:
+def test_the_size_of_the_store_is_measured_once_a_minute(serve: Serve, tmp_path: Path) -> None:
     clock = FixedClock()
     served = serve(f"sqlite:{tmp_path / 'convo.db'}", clock=clock)
     before = figures(served)["convo_store_bytes"]
@@ -130,7 +130,7 @@ def test_a_store_without_a_disk_has_no_size(served: RunningGateway) -> None:
     assert "convo_store_bytes" not in figures(served)
 
 
-def test_a_key_does_not_see_the_size_of_a_store_that_it_shares(serve: Serve, tmp_path: Path) -> None:
+def test_a_key_does_not_see_the_size_of_a_shared_store(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice = create_api_key(file, "alice")
     served = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
@@ -138,7 +138,7 @@ def test_a_key_does_not_see_the_size_of_a_store_that_it_shares(serve: Serve, tmp
     assert "convo_store_" not in read(served, alice).replace("convo_store_errors", "")
 
 
-def test_models_are_told_apart_up_to_a_bound() -> None:
+def test_the_number_of_model_labels_is_limited() -> None:
     metrics = Metrics()
     usage = {"input_tokens": 1, "output_tokens": 1}
     for at in range(MAX_MODEL_LABELS + 5):
@@ -155,14 +155,14 @@ def test_a_response_without_usage_counts_nothing(usage: object) -> None:
     assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.render().decode())
 
 
-def test_no_id_and_no_word_is_ever_a_label(served: RunningGateway) -> None:
+def test_no_id_and_no_text_is_a_label(served: RunningGateway) -> None:
     made = served.ask({"model": "echo", "input": "a secret word", "user": "somebody"}).json()
     served.http.get(f"/v1/responses/{made['id']}?include=secret")
     text = served.http.get("/metrics").text
     assert not [word for word in (made["id"], "secret", "somebody", "local", "req_") if word in text]
 
 
-def test_every_exchange_is_told_once_with_its_status_and_id(served: RunningGateway) -> None:
+def test_every_request_is_logged_once_with_its_status_and_id(served: RunningGateway) -> None:
     got = [served.http.get("/healthz"), served.http.get("/nope"), served.ask({"model": "echo", "input": "hi"})]
     served.http.get("/healthz")  # on the same connection, so that the one before has been told
     told = served.exchanges[:3]

@@ -49,7 +49,7 @@ USAGES = [
 
 
 @pytest.mark.parametrize("usage", USAGES)
-def test_figures_that_are_no_numbers_of_tokens_count_as_nothing(
+def test_invalid_token_counts_count_as_zero(
     gateway: RunningGateway, server: HostileServer, usage: dict[str, Any]
 ) -> None:
     answers(server, usage=usage)
@@ -64,7 +64,7 @@ def test_figures_that_are_no_numbers_of_tokens_count_as_nothing(
 
 
 @pytest.mark.parametrize("limit", ["mine", "a\r\nx-evil: 1\r\n\r\n", {"name": "x"}])
-def test_a_server_cannot_say_that_a_limit_of_ours_was_reached(
+def test_a_provider_cannot_claim_that_a_limit_of_convo_was_reached(
     gateway: RunningGateway, server: HostileServer, limit: Any
 ) -> None:
     answers(server, "failed", error={"code": "server_error", "message": "no", "limit": limit})
@@ -77,7 +77,7 @@ def test_a_server_cannot_say_that_a_limit_of_ours_was_reached(
     assert "x-evil" not in answer.headers
 
 
-def test_an_odd_reason_of_an_incomplete_answer_is_replaced(gateway: RunningGateway, server: HostileServer) -> None:
+def test_an_invalid_reason_of_an_incomplete_answer_is_replaced(gateway: RunningGateway, server: HostileServer) -> None:
     answers(server, "incomplete", incomplete_details={"reason": [1]})
 
     answer = ask(gateway)
@@ -86,7 +86,9 @@ def test_an_odd_reason_of_an_incomplete_answer_is_replaced(gateway: RunningGatew
     assert answer.json()["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: RunningGateway, server: HostileServer) -> None:
+def test_an_invalid_error_and_model_of_a_failed_answer_are_replaced(
+    gateway: RunningGateway, server: HostileServer
+) -> None:
     answers(server, "failed", error={"code": 5, "message": {"x": 1}}, model={"x": 1})
 
     answer = ask(gateway)
@@ -96,7 +98,7 @@ def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: Running
 
 
 @pytest.mark.parametrize("output", [[5], ["x", None], "x"])
-def test_an_output_that_holds_no_items_is_an_error_of_the_server(
+def test_an_output_without_items_is_an_error_of_the_provider(
     gateway: RunningGateway, server: HostileServer, output: Any
 ) -> None:
     answers(server, output=output)
@@ -106,7 +108,7 @@ def test_an_output_that_holds_no_items_is_an_error_of_the_server(
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
-def test_a_number_that_is_not_json_is_an_error_of_the_server_and_not_of_the_client(
+def test_a_number_that_is_not_json_is_an_error_of_the_provider_and_not_of_the_client(
     gateway: RunningGateway, server: HostileServer, number: str
 ) -> None:
     answers(server, output=[{**MESSAGE, "score": "@"}])
@@ -119,7 +121,7 @@ def test_a_number_that_is_not_json_is_an_error_of_the_server_and_not_of_the_clie
     assert "not an event stream" in answer.json()["error"]["message"]
 
 
-def test_a_model_name_with_half_a_character_is_unknown(gateway: RunningGateway) -> None:
+def test_a_model_name_with_a_lone_surrogate_is_unknown(gateway: RunningGateway) -> None:
     body = b'{"model": "far/\\ud800", "input": "hi"}'
     answer = gateway.http.post("/v1/responses", content=body, headers={"content-type": "application/json"})
 

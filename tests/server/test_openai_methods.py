@@ -23,7 +23,7 @@ def talking(stored_gateway: RunningGateway) -> RunningGateway:
 
 @pytest.mark.parametrize("call", ALL_CALLS, ids=lambda call: call.__name__)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-async def test_what_the_openai_package_asks_is_answered(talking: RunningGateway, kind: Any, call: Call) -> None:
+async def test_each_method_of_the_openai_package_is_answered(talking: RunningGateway, kind: Any, call: Call) -> None:
     strict = (
         call is not client_calls.compact
     )  # its window holds users' messages, which the package's own type does not know
@@ -48,7 +48,7 @@ def methods(resource: Any, name: str) -> Iterator[str]:
             yield f"{name}.{member}"
 
 
-def test_no_method_of_the_package_is_left_out() -> None:
+def test_no_method_of_the_openai_package_is_left_out() -> None:
     """A method that a new version brings fails here, until it is tried or has a reason."""
     client = openai.OpenAI(api_key="any", base_url="http://127.0.0.1:1")
     there = {

@@ -31,15 +31,15 @@ def accepted(check: Callable[[str, Json], None], name: str, value: Json) -> bool
     return True
 
 
-def test_it_is_a_document_of_openapi() -> None:
+def test_the_document_is_valid_openapi() -> None:
     validate(DOCUMENT)
 
 
-def test_it_is_served_to_whoever_asks(shared_gateway: RunningGateway) -> None:
+def test_the_document_is_served_without_a_key(shared_gateway: RunningGateway) -> None:
     assert shared_gateway.http.get("/openapi.json").json() == DOCUMENT
 
 
-def test_every_route_stands_in_it_with_both_kinds_of_refusal() -> None:
+def test_every_route_is_documented_with_both_kinds_of_refusal() -> None:
     described_routes = {
         (method.upper(), path)
         for path, operations in DOCUMENT["paths"].items()
@@ -52,7 +52,7 @@ def test_every_route_stands_in_it_with_both_kinds_of_refusal() -> None:
         assert {"200", "4XX", "5XX"} == set(path[route.method.lower()]["responses"])
 
 
-def test_an_operation_is_named_once() -> None:
+def test_an_operation_id_is_unique() -> None:
     names = [
         operation["operationId"]
         for operations in DOCUMENT["paths"].values()
@@ -62,7 +62,7 @@ def test_an_operation_is_named_once() -> None:
     assert len(set(names)) == len(names) == len(API_ROUTES)
 
 
-def test_the_names_of_operations_never_change() -> None:
+def test_operation_ids_are_stable() -> None:
     """Clients are generated from them."""
     found = {
         (method, path): (operation["operationId"], operation["tags"])
@@ -98,7 +98,7 @@ def test_the_names_of_operations_never_change() -> None:
     }
 
 
-def test_no_schema_stands_in_it_for_nothing() -> None:
+def test_every_schema_is_used() -> None:
     text = json.dumps(DOCUMENT)
     assert [name for name in SCHEMAS if f'"#/components/schemas/{name}"' not in text] == []
 
@@ -122,14 +122,14 @@ VALUES: tuple[Json, ...] = (
 
 
 @pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
-def test_a_field_takes_what_the_document_says_and_nothing_else(name: str) -> None:
+def test_a_field_accepts_exactly_the_documented_values(name: str) -> None:
     """`input` is left to the model in most of its kinds, and so is what a tool is."""
     taken = [value for value in VALUES if accepted(validation.REQUEST_FIELDS[name], name, value)]
     assert taken == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
 
 
 @pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
-def test_null_is_the_same_as_leaving_a_field_out(name: str) -> None:
+def test_null_means_that_a_field_is_absent(name: str) -> None:
     asked = {"model": "m", "input": "hi"}
     assert fits(SCHEMAS["CreateResponseBody"], {**asked, name: None})
     assert validation.parse_response_request({**asked, name: None}) == validation.parse_response_request(asked)

@@ -65,7 +65,7 @@ def test_input_tokens_need_no_model(gateway: RunningGateway) -> None:
     assert int(str(instructed[1])) > 7
 
 
-def test_a_keyless_responses_server_is_asked_without_a_key(gateway: RunningGateway, upstream: ChatServer) -> None:
+def test_a_responses_server_without_a_key_gets_no_key(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.refuse(400, {"error": {"message": "Reached.", "code": "reached"}})
 
     answer = gateway.ask({"model": "native/any", "input": "hi"})
@@ -73,7 +73,7 @@ def test_a_keyless_responses_server_is_asked_without_a_key(gateway: RunningGatew
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "reached")
 
 
-def test_padding_of_events_may_be_asked_for(gateway: RunningGateway) -> None:
+def test_padding_of_events_may_be_requested(gateway: RunningGateway) -> None:
     events = gateway.events({"model": "echo", "input": "hi", "stream_options": {"include_obfuscation": True}})
 
     assert events[-1]["type"] == "response.completed"
@@ -86,7 +86,7 @@ NO_MODEL = {"type": "invalid_request_error", "param": "model", "code": "model_no
 
 
 @pytest.mark.parametrize("model", ["nope", "gpt-5", "claude-sonnet-5", "nobody/m", "nobody/", "stale"])
-def test_a_model_that_is_not_there_is_400_and_not_retried(serve: Serve, model: str) -> None:
+def test_an_unknown_model_is_400_and_not_retried(serve: Serve, model: str) -> None:
     gateway = serve(toml='stale = "nobody/secret-model"\n')
 
     answer = gateway.ask({"model": model, "input": "hi"})
@@ -106,7 +106,7 @@ def test_a_model_that_is_not_there_is_400_and_not_retried(serve: Serve, model: s
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_providers_unknown_model_is_400_under_the_name_that_was_asked_for(
+def test_the_unknown_model_of_a_provider_is_400_under_the_requested_name(
     gateway: RunningGateway, upstream: ChatServer, model: str, status: int, body: dict[str, object], stream: bool
 ) -> None:
     upstream.refuse(status, body)
@@ -117,7 +117,7 @@ def test_a_providers_unknown_model_is_400_under_the_name_that_was_asked_for(
     assert (answer.status_code, answer.json()["error"]) == (400, {"message": message, **NO_MODEL})
 
 
-def test_another_404_of_a_provider_stays_what_it_is(gateway: RunningGateway, upstream: ChatServer) -> None:
+def test_another_404_of_a_provider_is_passed_on(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.refuse(404, {"error": {"message": "File file-1 not found", "param": "input"}})
 
     answer = gateway.ask({"model": "native/m", "input": "hi"})
@@ -135,7 +135,7 @@ def test_a_refusal_names_the_alias_and_not_the_model_behind_it(
     assert message.startswith("fast does not support ")
 
 
-def test_a_bare_name_goes_to_the_provider_whose_list_was_asked_for(
+def test_a_bare_name_goes_to_the_provider_whose_model_list_was_fetched(
     gateway: RunningGateway, upstream: ChatServer
 ) -> None:
     before = gateway.ask({"model": "llama-4", "input": "hi"})
@@ -160,7 +160,7 @@ HINTS = {"service_tier": "priority", "prompt_cache_key": "k", "user": "u", "top_
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_hints_that_a_provider_does_not_know_are_left_out_and_named(
+def test_unsupported_hints_are_omitted_and_reported(
     gateway: RunningGateway, upstream: ChatServer, stream: bool
 ) -> None:
     upstream.stream(chunk("hello", "stop"))
@@ -180,7 +180,7 @@ SUMMARY = "response.reasoning_summary_text"
 
 
 @pytest.mark.parametrize("field", ["summary", "generate_summary"])
-def test_the_reasoning_of_a_chat_model_is_the_summary_that_was_asked_for(
+def test_the_reasoning_of_a_chat_model_is_the_requested_summary(
     gateway: RunningGateway, upstream: ChatServer, field: str
 ) -> None:
     thought = [{"choices": [{"index": 0, "delta": {"reasoning_content": piece}}]} for piece in ("15 * 37 ", "is 555.")]
@@ -198,7 +198,7 @@ def test_the_reasoning_of_a_chat_model_is_the_summary_that_was_asked_for(
     assert response["reasoning"][field] == "auto"
 
 
-def test_reasoning_stays_in_the_content_when_no_summary_is_asked_for(
+def test_reasoning_stays_in_the_content_without_a_requested_summary(
     gateway: RunningGateway, upstream: ChatServer
 ) -> None:
     upstream.stream({"choices": [{"index": 0, "delta": {"reasoning_content": "15 * 37"}}]}, chunk("555", "stop"))
@@ -208,7 +208,7 @@ def test_reasoning_stays_in_the_content_when_no_summary_is_asked_for(
     assert (reasoning["content"], reasoning["summary"]) == ([{"type": "reasoning_text", "text": "15 * 37"}], [])
 
 
-def test_a_summary_that_a_model_does_not_know_is_not_echoed_as_set(serve: Serve, upstream: ChatServer) -> None:
+def test_an_unsupported_summary_setting_is_not_echoed(serve: Serve, upstream: ChatServer) -> None:
     gateway = serve(toml=f'[providers.old]\napi = "anthropic"\nbase_url = "{upstream.url}"\n')
     upstream.stream(*whole_answer(text(0, "555")), end=b"")
 
@@ -218,7 +218,7 @@ def test_a_summary_that_a_model_does_not_know_is_not_echoed_as_set(serve: Serve,
     assert answer.json()["reasoning"]["summary"] is None
 
 
-def test_what_was_left_out_is_not_echoed_as_set(gateway: RunningGateway, upstream: ChatServer) -> None:
+def test_ignored_parameters_are_not_echoed(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(chunk("hello", "stop"))
 
     body = {"model": "chat/m", "input": "hi", "reasoning": {"effort": "low", "mode": "pro"}, **HINTS}
@@ -233,21 +233,19 @@ def test_what_was_left_out_is_not_echoed_as_set(gateway: RunningGateway, upstrea
         assert "ignored" not in response
 
 
-def test_an_answer_to_which_nothing_was_left_out_has_no_such_header(
-    gateway: RunningGateway, upstream: ChatServer
-) -> None:
+def test_an_answer_without_ignored_parameters_has_no_such_header(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(chunk("hello", "stop"))
 
     assert "x-convo-ignored" not in gateway.ask({"model": "chat/m", "input": "hi", "user": "u"}).headers
 
 
-def test_padding_that_was_asked_for_is_reported_as_ignored(gateway: RunningGateway) -> None:
+def test_requested_padding_is_reported_as_ignored(gateway: RunningGateway) -> None:
     asked = {"model": "echo", "input": "hi", "stream": True, "stream_options": {"include_obfuscation": True}}
 
     assert gateway.ask(asked).headers["x-convo-ignored"] == "stream_options.include_obfuscation"
 
 
-def test_a_background_response_names_what_was_left_out(gateway: RunningGateway, upstream: ChatServer) -> None:
+def test_a_background_response_names_ignored_parameters(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(chunk("hello", "stop"))
 
     answer = gateway.ask({"model": "chat/m", "input": "hi", "background": True, "service_tier": "flex"})
@@ -272,7 +270,7 @@ LIKELIEST = [{"token": "yo", "bytes": [], "logprob": -1}]
 LOGPROB = {"token": "hi", "bytes": [104, 105], "logprob": -0.5, "top_logprobs": LIKELIEST}
 
 
-def test_log_probabilities_are_asked_for_and_passed_on(gateway: RunningGateway, upstream: ChatServer) -> None:
+def test_log_probabilities_are_requested_and_passed_on(gateway: RunningGateway, upstream: ChatServer) -> None:
     for _ in range(2):
         upstream.stream(chunk("hi", logprobs={"content": [LOGPROB]}), chunk("!", "stop", logprobs=None))
     asked = {"model": "chat/m", "input": "x", "include": ["message.output_text.logprobs"], "top_logprobs": 1}
@@ -301,7 +299,7 @@ def sealed(upstream: ChatServer) -> None:
     )
 
 
-def test_a_seal_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: ChatServer) -> None:
+def test_encrypted_content_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: ChatServer) -> None:
     aliases = 'hidden = "native/secret-model"\n'
     gateway = serve(toml=aliases + PROVIDERS.format(url=upstream.url))
     sealed(upstream)
@@ -319,7 +317,9 @@ def test_a_seal_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: 
     assert "encrypted_content" not in json.dumps(upstream.requests[2].json["input"])
 
 
-def test_a_seal_of_before_is_still_opened(gateway: RunningGateway, upstream: ChatServer) -> None:
+def test_encrypted_content_of_an_older_release_is_still_decrypted(
+    gateway: RunningGateway, upstream: ChatServer
+) -> None:
     """The tag as version 0 of the tags wrote it."""
     from convo.models.base import make_issuer_tag
 

@@ -190,7 +190,7 @@ def named(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=named)
-def test_the_server_keeps_what_its_document_promises(
+def test_the_server_conforms_to_its_openapi_document(
     shared_gateway: RunningGateway, route: ApiRoute, mode: GenerationMode
 ) -> None:
     assert by_the_document(shared_gateway, route, mode, 6)
@@ -222,12 +222,12 @@ def tasks(served: RunningGateway) -> int:
     return served.run(count())
 
 
-def test_a_mutated_request_is_answered_by_the_api(narrow: RunningGateway) -> None:
+def test_a_mutated_request_gets_an_api_response(narrow: RunningGateway) -> None:
     statuses = raw_requests(narrow, 150)
     assert {200, 400} <= set(statuses)
 
 
-def test_a_mutated_message_is_answered_on_a_connection_that_stays(narrow: RunningGateway) -> None:
+def test_a_mutated_message_gets_an_answer_and_the_connection_stays(narrow: RunningGateway) -> None:
     with connect_client(narrow) as client:
         say_all(client, 100)
         assert client.turn(input="still there")["status"] == "completed"
@@ -279,7 +279,7 @@ def spawned(folder: Path) -> Iterator[Spawned]:
 
 
 @pytest.mark.full(every_commit=True)
-def test_ten_thousand_mutated_requests_leave_nothing_behind(tmp_path: Path) -> None:
+def test_ten_thousand_mutated_requests_leave_no_tasks_or_locks(tmp_path: Path) -> None:
     """Memory and open files are those of the beginning, once everything has been asked for."""
     with spawned(tmp_path) as server:
         statuses = raw_requests(server, WARM_UP)

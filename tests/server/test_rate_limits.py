@@ -38,7 +38,7 @@ def refused(got: Any) -> tuple[int, str, str]:
     return got.status_code, error["type"], error["code"]
 
 
-def test_more_requests_than_a_key_may_have_at_once_are_refused(serve: Serve, tmp_path: Path) -> None:
+def test_too_many_concurrent_requests_of_a_key_are_refused(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     served = serve(keys=KeysFile(file), limits=ServeLimits(concurrent=1))
@@ -51,7 +51,7 @@ def test_more_requests_than_a_key_may_have_at_once_are_refused(serve: Serve, tmp
     assert (got.headers["retry-after"], other.status_code, health) == ("1", 200, [200, 200])
 
 
-def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute_is_over(
+def test_too_many_requests_of_a_key_in_a_minute_are_refused_until_the_minute_is_over(
     serve: Serve, tmp_path: Path
 ) -> None:
     """Retry-After is right to the second: a request after it is answered, one a second earlier is not."""
@@ -78,7 +78,7 @@ def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute
     assert [ask(alice).status_code, ask(alice).status_code] == [200, 429]
 
 
-def test_a_name_may_have_limits_of_its_own(serve: Serve, tmp_path: Path) -> None:
+def test_a_key_name_may_have_its_own_limits(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     limits = ServeLimits(per_minute=1, keys={"alice": KeyLimits(per_minute=0)})
@@ -87,14 +87,14 @@ def test_a_name_may_have_limits_of_its_own(serve: Serve, tmp_path: Path) -> None
     assert asked == {alice: [200, 200, 200], bob: [200, 429, 429]}
 
 
-def test_all_keys_together_have_a_limit_a_minute(serve: Serve, tmp_path: Path) -> None:
+def test_all_keys_together_have_a_limit_per_minute(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     keys = [create_api_key(file, name) for name in ("alice", "bob", "carol")]
     served = serve(keys=KeysFile(file), clock=ManualClock(), limits=ServeLimits(process_per_minute=2))
     assert [served.ask(ECHO, headers=bearer(key)).status_code for key in keys] == [200, 200, 429]
 
 
-def test_without_keys_the_limits_are_those_of_this_machine(serve: Serve) -> None:
+def test_without_keys_the_limits_apply_to_this_machine(serve: Serve) -> None:
     served = serve(clock=ManualClock(), limits=ServeLimits(per_minute=1))
     assert [served.ask(ECHO).status_code for _ in range(2)] == [200, 429]
     assert served.http.get("/healthz").status_code == 200
@@ -108,13 +108,13 @@ def test_turns_over_a_websocket_are_counted_one_by_one(serve: Serve) -> None:
     assert (came[2]["error"]["code"], came[2]["error"]["type"]) == ("rate_limit_exceeded", "requests")
 
 
-def test_turns_over_a_websocket_count_among_those_that_run_at_once(serve: Serve) -> None:
+def test_turns_over_a_websocket_count_as_concurrent_requests(serve: Serve) -> None:
     served = serve(limits=ServeLimits(concurrent=1))
     with running(served), connect_client(served) as client:
         assert client.turn(input="hi")["status"] == 429
 
 
-def test_a_request_that_ended_makes_room_also_when_its_client_left(serve: Serve) -> None:
+def test_a_finished_request_frees_its_slot_also_when_its_client_disconnected(serve: Serve) -> None:
     served = serve(limits=ServeLimits(concurrent=1))
     with running(served):
         pass

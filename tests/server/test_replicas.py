@@ -86,7 +86,7 @@ async def check(held: Sequence[ConfirmedTurns], url: str) -> None:
 
 
 @pytest.mark.parametrize(("clients", "turns"), SIZES)
-async def test_no_confirmed_turn_is_lost_or_doubled_when_a_replica_is_killed_in_mid_stream(
+async def test_no_confirmed_turn_is_lost_or_duplicated_when_a_replica_is_killed_during_a_stream(
     clients: int, turns: int, tmp_path: Path
 ) -> None:
     url, held = databases.new_database(), accounts(clients)
@@ -98,9 +98,7 @@ async def test_no_confirmed_turn_is_lost_or_doubled_when_a_replica_is_killed_in_
 
 
 @pytest.mark.parametrize(("clients", "turns"), SIZES)
-async def test_nothing_is_lost_when_the_database_restarts_and_service_is_full_after(
-    clients: int, turns: int, tmp_path: Path
-) -> None:
+async def test_no_turn_is_lost_when_the_database_restarts(clients: int, turns: int, tmp_path: Path) -> None:
     held = accounts(clients)
     with databases.start_server() as postgres, replicas(tmp_path, postgres.url()) as (one, other):
         urls = [str(server.http.base_url).rstrip("/") for server in (one, other)]

@@ -10,19 +10,19 @@ from convo.server.http import INCLUDE_PARAMETER, LIST_PARAMETERS, STREAM_PARAMET
 from convo.server.routes import API_ROUTES, group_by_path
 
 
-def test_a_method_of_a_path_stands_once() -> None:
+def test_a_method_of_a_path_has_one_route() -> None:
     rows = [(route.method, route.path) for route in API_ROUTES]
     assert sorted(set(rows)) == sorted(rows)
     assert [path for path, _ in group_by_path()] == list(dict.fromkeys(path for _, path in rows))
 
 
-def test_a_fixed_path_is_tried_before_the_variable_one_that_would_take_it() -> None:
+def test_a_fixed_path_is_matched_before_a_variable_one() -> None:
     paths = [path for path, _ in group_by_path()]
     assert paths.index("/v1/responses/compact") < paths.index("/v1/responses/{response_id}")
     assert paths.index("/v1/models") < paths.index("/v1/models/{model:path}")
 
 
-def test_what_may_be_included_is_the_same_in_a_body_and_behind_a_path() -> None:
+def test_include_accepts_the_same_values_in_a_body_and_in_a_query() -> None:
     for one in INCLUDABLE:
         validation.REQUEST_FIELDS["include"]("include", [one])
         assert http.parse_query(f"include={one}".encode(), [INCLUDE_PARAMETER]) == {"include": [one]}
@@ -49,7 +49,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("raw", "expected"), READ)
-def test_a_query_is_read_by_the_names_that_its_route_takes(raw: bytes, expected: dict[str, object]) -> None:
+def test_a_query_is_read_by_the_parameter_names_of_its_route(raw: bytes, expected: dict[str, object]) -> None:
     assert http.parse_query(raw, LIST_PARAMETERS) == expected
 
 
@@ -67,7 +67,7 @@ def test_a_query_is_read_by_the_names_that_its_route_takes(raw: bytes, expected:
         (b"%ff=1", "\ufffd"),
     ],
 )
-def test_a_query_that_says_something_else_is_refused_by_name(raw: bytes, param: str) -> None:
+def test_an_invalid_query_value_is_refused_by_name(raw: bytes, param: str) -> None:
     with pytest.raises(RequestRefused) as refused:
         http.parse_query(raw, LIST_PARAMETERS)
     assert refused.value.param == param

@@ -155,9 +155,7 @@ async def talk_while_killed(held: Sequence[ConfirmedTurns], background: Backgrou
 
 
 @pytest.mark.parametrize(("replicas", "kills"), SIZES)
-async def test_servers_that_are_killed_lose_and_double_nothing_that_was_confirmed(
-    replicas: int, kills: int, tmp_path: Path
-) -> None:
+async def test_killed_servers_lose_and_duplicate_no_confirmed_turn(replicas: int, kills: int, tmp_path: Path) -> None:
     url = databases.new_database()
     held = [ConfirmedTurns(f"client {n}", conversation="" if n % 2 else None) for n in range(4)]
     background = Background()

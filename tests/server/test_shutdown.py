@@ -18,7 +18,7 @@ def begun(served: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[s
     return first["response"], lines
 
 
-def test_a_turn_that_runs_comes_to_its_end(serve: Serve) -> None:
+def test_a_running_turn_completes(serve: Serve) -> None:
     served = serve(grace_s=20.0)
     served.script("slow", {"text": "word " * 30}, delay_s=0.02)
     with ExitStack() as stack:
@@ -29,7 +29,7 @@ def test_a_turn_that_runs_comes_to_its_end(serve: Serve) -> None:
     assert rest[-1] == "data: [DONE]"
 
 
-def test_nothing_new_is_begun_meanwhile(serve: Serve) -> None:
+def test_no_new_turn_starts_meanwhile(serve: Serve) -> None:
     """A connection that was open already is told to try again; a new one is not taken."""
     served = serve(grace_s=20.0)
     served.script("slow", {"text": "word " * 60}, delay_s=0.02)

@@ -27,13 +27,13 @@ def test_events_are_named_numbered_and_closed_by_done(shared_gateway: RunningGat
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == "hello there"
 
 
-def test_nothing_on_the_way_is_told_to_hold_a_stream_back(shared_gateway: RunningGateway) -> None:
+def test_a_stream_disables_buffering_in_proxies(shared_gateway: RunningGateway) -> None:
     headers = shared_gateway.ask({"model": "echo", "input": "hi", "stream": True}).headers
     assert headers["content-type"] == "text/event-stream; charset=utf-8"
     assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-cache, no-transform", "no")
 
 
-def test_without_stream_the_last_events_response_is_the_answer(served: RunningGateway) -> None:
+def test_without_stream_the_response_of_the_last_event_is_returned(served: RunningGateway) -> None:
     """One loop carries out both: what one tells at its end, the other tells at once."""
     served.script("one", {"text": "one two three"})
     streamed = served.events({"model": "one", "input": "hi", "max_output_tokens": 2})[-1]
@@ -45,14 +45,14 @@ def test_without_stream_the_last_events_response_is_the_answer(served: RunningGa
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_goes_wrong_before_the_first_event_is_a_plain_error(served: RunningGateway, stream: bool) -> None:
+def test_an_error_before_the_first_event_is_a_plain_http_error(served: RunningGateway, stream: bool) -> None:
     served.script("refused", {"error": {"code": "overloaded", "message": "Busy", "status": 503}})
     got = served.ask({"model": "refused", "input": "hi", "stream": stream})
     assert (got.status_code, got.headers["content-type"]) == (503, "application/json")
     assert got.json()["error"]["code"] == "overloaded"
 
 
-def test_an_answer_that_breaks_off_ends_in_the_stream(served: RunningGateway) -> None:
+def test_an_answer_that_breaks_off_ends_with_an_error_event(served: RunningGateway) -> None:
     served.script("broken", {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy"}})
     got = served.ask({"model": "broken", "input": "hi", "stream": True})
     *_, last, done, _ = got.text.split("\n\n")
@@ -97,7 +97,7 @@ async def begins_and_breaks() -> AsyncGenerator[StreamEvent, None]:
     raise StreamBroken("The upstream went away", code="stream_broken")
 
 
-def test_an_error_behind_the_first_event_is_one_event_in_both_forms(serve: Serve) -> None:
+def test_an_error_after_the_first_event_is_one_event_in_both_forms(serve: Serve) -> None:
     """The specification nests the error, the openai package reads it flat: one object is both."""
     events = serve(wrap=odd(begins_and_breaks)).events({"model": "m", "input": "hi"})
     inner = {"message": "The upstream went away.", "type": "server_error", "param": None, "code": None}
@@ -118,7 +118,7 @@ async def says_nothing() -> AsyncGenerator[StreamEvent, None]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_endpoint_that_says_nothing_is_a_bad_gateway(serve: Serve, stream: bool) -> None:
+def test_an_endpoint_without_events_is_a_bad_gateway(serve: Serve, stream: bool) -> None:
     got = serve(wrap=odd(says_nothing)).ask({"model": "m", "input": "hi", "stream": stream})
     assert (got.status_code, got.json()["error"]["message"]) == (502, "The response ended before its first event.")
 
@@ -129,14 +129,14 @@ async def has_no_store() -> AsyncGenerator[StreamEvent, None]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_store_that_is_away_is_a_503_and_never_an_answer(serve: Serve, stream: bool) -> None:
+def test_an_unreachable_store_is_a_503(serve: Serve, stream: bool) -> None:
     served = serve(wrap=odd(has_no_store))
     got = served.ask({"model": "m", "input": "hi", "stream": stream})
     assert (got.status_code, got.json()["error"]["code"]) == (503, "store_unavailable")
     assert [fault.message for fault in served.store_faults] == ["the database cannot be reached"]
 
 
-def test_a_server_whose_store_is_away_is_alive_and_not_ready(serve: Serve) -> None:
+def test_a_server_with_an_unreachable_store_is_alive_and_not_ready(serve: Serve) -> None:
     served = serve(wrap=odd(has_no_store))
     ready = served.http.get("/readyz")
     assert (ready.status_code, ready.headers["retry-after"]) == (503, "1")
@@ -154,7 +154,7 @@ async def stumbles() -> AsyncGenerator[StreamEvent, None]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_nobody_foresaw_is_a_500_without_its_words(serve: Serve, stream: bool) -> None:
+def test_an_unexpected_error_is_a_500_without_its_message(serve: Serve, stream: bool) -> None:
     served = serve(wrap=odd(stumbles))
     got = served.ask({"model": "m", "input": "hi", "stream": stream})
     alive = served.http.get("/healthz")
@@ -175,7 +175,7 @@ async def waits() -> AsyncGenerator[StreamEvent, None]:
     yield {}
 
 
-def test_a_quiet_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serve) -> None:
+def test_a_silent_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serve) -> None:
     """Once a comment has been sent there is a status already, so the error comes as an event."""
     got = serve(wrap=odd(waits), keepalive_s=0.02).ask({"model": "m", "input": "hi", "stream": True})
     comment, *_, last, done, _ = got.text.split("\n\n")
@@ -183,7 +183,7 @@ def test_a_quiet_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serve
     assert json.loads(last.partition("\ndata: ")[2])["error"]["code"] == "overloaded"
 
 
-def test_a_stream_that_is_not_quiet_has_no_comments(serve: Serve) -> None:
+def test_a_stream_with_regular_events_has_no_comments(serve: Serve) -> None:
     served = serve(keepalive_s=0.2)
     served.script("slow", {"text": "word " * 40}, delay_s=0.02)
     assert ": still here" not in served.ask({"model": "slow", "input": "hi", "stream": True}).text
@@ -203,7 +203,7 @@ def leave(served: RunningGateway, body: dict[str, Any], *, after: bytes) -> None
             got += client.recv(65536)
 
 
-def test_a_client_that_goes_away_frees_its_place(serve: Serve) -> None:
+def test_a_disconnected_client_frees_its_request_slot(serve: Serve) -> None:
     served = serve(max_requests=1)
     served.script("slow", {"text": "word " * 500}, delay_s=0.05)
     leave(served, {"model": "slow", "input": "hi", "store": False, "stream": True}, after=b"response.created")
@@ -218,7 +218,9 @@ def test_a_client_that_goes_away_frees_its_place(serve: Serve) -> None:
 # -- in the background ----------------------------------------------------------------------------
 
 
-def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(stored_gateway: RunningGateway) -> None:
+def test_a_background_response_returns_at_once_and_can_be_followed_from_any_event(
+    stored_gateway: RunningGateway,
+) -> None:
     stored_gateway.script("slow", {"text": "one two three"}, delay_s=0.02, chunk=4)
     made = stored_gateway.ask({"model": "slow", "input": "hi", "background": True}).json()
     path = f"/v1/responses/{made['id']}?stream=true"
@@ -231,9 +233,7 @@ def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(st
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 10**15])
-def test_whoever_has_heard_the_end_and_asks_again_is_told_that_it_is_over(
-    stored_gateway: RunningGateway, beyond: int
-) -> None:
+def test_following_a_response_after_its_last_event_ends_at_once(stored_gateway: RunningGateway, beyond: int) -> None:
     """A client whose connection broke between the last event and `[DONE]` asks so."""
     made = stored_gateway.ask({"model": "echo", "input": "hi", "background": True}).json()
     path = f"/v1/responses/{made['id']}?stream=true"

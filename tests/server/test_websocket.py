@@ -55,7 +55,7 @@ def keys(tmp_path: Path) -> Path:
 # -- who may ---------------------------------------------------------------------------------------
 
 
-def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path) -> None:
+def test_a_connection_needs_a_key_like_a_request(serve: Serve, keys: Path) -> None:
     key = create_api_key(keys, "alice")
     served = serve(keys=KeysFile(keys))
 
@@ -65,7 +65,7 @@ def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path)
         assert response_text(client.turn(input="hi")) == "hi"
 
 
-def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
+def test_state_of_another_key_is_not_found(serve: Serve, keys: Path) -> None:
     alice, bob = create_api_key(keys, "alice"), create_api_key(keys, "bob")
     served = serve(keys=KeysFile(keys))
     with connect_client(served, key=alice) as mine, connect_client(served, key=bob) as theirs:
@@ -74,7 +74,7 @@ def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
         assert came["error"]["code"] == "previous_response_not_found"
 
 
-def test_a_key_that_was_taken_away_begins_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
+def test_a_revoked_key_starts_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
     alice, _ = create_api_key(keys, "alice"), create_api_key(keys, "bob")
     served = serve(keys=KeysFile(keys))
     with connect_client(served, key=alice) as client:
@@ -85,13 +85,13 @@ def test_a_key_that_was_taken_away_begins_no_turn_on_an_open_connection(serve: S
     assert (came["status"], came["error"]["code"]) == (401, "invalid_api_key")
 
 
-def test_a_web_page_opens_no_connection(shared_gateway: RunningGateway) -> None:
+def test_a_web_page_cannot_open_a_connection(shared_gateway: RunningGateway) -> None:
     """A browser lets any page open a socket to this machine, and names the page in Origin."""
     assert refused(shared_gateway, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
     assert refused(shared_gateway, headers={"host": "evil.example"}) == (403, "host_not_allowed")
 
 
-def test_there_is_no_socket_on_another_path(shared_gateway: RunningGateway) -> None:
+def test_no_other_path_accepts_a_websocket(shared_gateway: RunningGateway) -> None:
     assert refused(shared_gateway, path="/v1/conversations") == (404, None)
 
 
@@ -112,7 +112,7 @@ NO_HANDSHAKE = {
 
 
 @pytest.mark.parametrize(("begin", "headers"), NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
-def test_a_handshake_that_opens_nothing_is_refused_in_words(
+def test_an_invalid_handshake_is_refused_with_a_message(
     shared_gateway: RunningGateway, begin: bytes, headers: bytes
 ) -> None:
     upgrade = b"host: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
@@ -128,7 +128,7 @@ def test_a_handshake_that_opens_nothing_is_refused_in_words(
     )  # whichever parser saw it first
 
 
-def test_a_parameter_behind_the_path_is_refused_as_over_http(shared_gateway: RunningGateway) -> None:
+def test_a_query_parameter_is_refused_as_over_http(shared_gateway: RunningGateway) -> None:
     assert refused(shared_gateway, path="/v1/responses?stream=true") == (400, "unknown_parameter")
 
 
@@ -157,13 +157,13 @@ def test_a_message_beyond_the_limits_is_refused_and_the_connection_stays(serve: 
         assert response_text(client.turn(input="still there")) == "still there"
 
 
-def test_a_message_that_is_far_too_large_ends_the_connection(serve: Serve) -> None:
+def test_a_message_that_is_far_too_large_closes_the_connection(serve: Serve) -> None:
     with connect_client(serve(max_body_bytes=4096)) as client:
         client.send(input="x" * 10_000)
         assert closed(client) == 1009
 
 
-def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
+def test_the_number_of_queued_messages_is_limited(serve: Serve) -> None:
     served = serve(bounds=WebSocketLimits(max_queued=2))
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
     with connect_client(served) as client:
@@ -176,7 +176,7 @@ def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
         assert [response_text(client.receive_response()) for _ in range(3)] == [SLOW["text"], "one", "two"]
 
 
-def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) -> None:
+def test_a_turn_counts_as_a_concurrent_request(serve: Serve) -> None:
     served = serve(max_requests=1)
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
     with connect_client(served) as client:
@@ -188,7 +188,7 @@ def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) 
         assert refused(served) == (503, "overloaded")
 
 
-def test_a_client_that_takes_nothing_is_let_go(serve: Serve) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(serve: Serve) -> None:
     served = serve(max_requests=1, write_s=0.05)
     served.script("slow", {"text": "for ever " * 700_000}, chunk=100_000)
     line = socket.socket()
@@ -200,7 +200,7 @@ def test_a_client_that_takes_nothing_is_let_go(serve: Serve) -> None:
         assert response_text(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
 
 
-def test_nothing_is_compressed(shared_gateway: RunningGateway) -> None:
+def test_messages_are_not_compressed(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway, compression="deflate") as client:
         assert client.socket.protocol.extensions == []
 
@@ -214,7 +214,7 @@ def test_a_ping_is_answered_while_a_turn_runs(served: RunningGateway) -> None:
         assert response_text(client.receive_response()) == SLOW["text"]
 
 
-def test_words_of_any_kind_come_back_as_they_were(shared_gateway: RunningGateway) -> None:
+def test_any_text_round_trips(shared_gateway: RunningGateway) -> None:
     said = 'é 漢字 🙂 \u2028 " \\ \ud800'
     with connect_client(shared_gateway) as client:
         client.send('{"type": "response.create", "model": "echo", "input": ' + json.dumps(said) + "}")
@@ -224,7 +224,7 @@ def test_words_of_any_kind_come_back_as_they_were(shared_gateway: RunningGateway
 # -- its end ---------------------------------------------------------------------------------------
 
 
-def test_a_client_that_leaves_cancels_its_turn(served: RunningGateway) -> None:
+def test_a_client_that_disconnects_cancels_its_turn(served: RunningGateway) -> None:
     served.script("slow", SLOW, chunk=1, delay_s=0.005)
     with connect_client(served) as client:
         client.send(model="slow", input="hi")
@@ -235,7 +235,7 @@ def test_a_client_that_leaves_cancels_its_turn(served: RunningGateway) -> None:
     assert SLOW["text"].startswith(response_text(kept))
 
 
-def test_a_client_that_leaves_stops_what_is_not_stored(serve: Serve) -> None:
+def test_a_client_that_disconnects_stops_a_turn_that_is_not_stored(serve: Serve) -> None:
     """A model that answers for ever is let go of, and its place is free again."""
     served = serve(max_requests=1)
     served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
@@ -246,7 +246,7 @@ def test_a_client_that_leaves_stops_what_is_not_stored(serve: Serve) -> None:
     assert response_text(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
 
 
-def test_a_server_that_stops_lets_the_running_turn_end_and_says_that_it_goes(served: RunningGateway) -> None:
+def test_a_stopping_server_finishes_the_running_turn_and_announces_its_end(served: RunningGateway) -> None:
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
     with connect_client(served) as client, connect_client(served) as idle:
         client.send(model="slow", input="hi")
@@ -258,7 +258,7 @@ def test_a_server_that_stops_lets_the_running_turn_end_and_says_that_it_goes(ser
     assert served.unexpected_errors == []
 
 
-def test_a_server_that_stops_waits_for_a_turn_no_longer_than_its_grace(serve: Serve) -> None:
+def test_a_stopping_server_waits_for_a_turn_no_longer_than_its_grace_period(serve: Serve) -> None:
     served = serve(grace_s=0.05)
     served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
     with connect_client(served) as client:
@@ -272,7 +272,7 @@ def test_a_server_that_stops_waits_for_a_turn_no_longer_than_its_grace(serve: Se
 # -- figures and clients ---------------------------------------------------------------------------
 
 
-def test_turns_are_counted_as_requests_are(served: RunningGateway) -> None:
+def test_turns_are_counted_like_requests(served: RunningGateway) -> None:
     began = time.monotonic()
     with connect_client(served) as client:
         client.turn(input="hi")
@@ -294,7 +294,7 @@ async def two_events_and_a_fault() -> AsyncGenerator[StreamEvent, None]:
     raise StreamBroken("The upstream went away")
 
 
-def test_an_error_in_a_turn_has_the_next_number_and_its_first_event_is_timed_once(serve: Serve) -> None:
+def test_an_error_in_a_turn_has_the_next_sequence_number_and_its_first_event_is_timed_once(serve: Serve) -> None:
     served = serve(wrap=odd(two_events_and_a_fault))
     with connect_client(served) as client:
         client.send(input="hi")
@@ -311,7 +311,7 @@ def test_a_refused_connection_is_counted_by_its_status(served: RunningGateway) -
     assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="403"} 1.0' in figures
 
 
-def test_the_openai_package_talks_turn_after_turn(shared_gateway: RunningGateway) -> None:
+def test_the_openai_package_takes_several_turns(shared_gateway: RunningGateway) -> None:
     client = OpenAI(
         base_url=shared_gateway.url, api_key="any", max_retries=0, http_client=httpx2.Client(trust_env=False)
     )

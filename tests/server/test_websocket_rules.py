@@ -28,7 +28,7 @@ def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared_gateway: Ru
     assert shared_gateway.http.get(f"/v1/responses/{came['id']}").json() == came
 
 
-def test_the_events_are_those_of_a_stream_over_http(shared_gateway: RunningGateway) -> None:
+def test_the_events_equal_those_of_a_stream_over_http(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
         client.send(input="one two three four five six seven")
         over_socket = client.receive_response_events()
@@ -55,7 +55,7 @@ def test_the_last_event_ends_the_turn_and_not_the_connection(shared_gateway: Run
         ("background", True),
     ],
 )
-def test_a_field_of_http_alone_is_refused_by_name(shared_gateway: RunningGateway, field: str, value: Any) -> None:
+def test_a_field_of_http_only_is_refused_by_name(shared_gateway: RunningGateway, field: str, value: Any) -> None:
     with connect_client(shared_gateway) as client:
         came = client.turn(input="hi", **{field: value})
         assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "unsupported_parameter", field)
@@ -63,7 +63,7 @@ def test_a_field_of_http_alone_is_refused_by_name(shared_gateway: RunningGateway
 
 
 @pytest.mark.parametrize("fields", [{"stream": True}, {"stream": None, "background": False}, {"stream_options": None}])
-def test_a_field_of_http_that_asks_for_nothing_else_is_taken(
+def test_a_field_of_http_with_its_default_value_is_accepted(
     shared_gateway: RunningGateway, fields: dict[str, Any]
 ) -> None:
     """The Agents SDK sends `stream: true` with every turn."""
@@ -71,7 +71,7 @@ def test_a_field_of_http_that_asks_for_nothing_else_is_taken(
         assert response_text(client.turn(input="hi", **fields)) == "hi"
 
 
-def test_turns_that_come_at_once_are_answered_one_after_the_other(served: RunningGateway) -> None:
+def test_concurrent_turns_are_answered_one_after_the_other(served: RunningGateway) -> None:
     served.script("slow", {"text": "a b c d e f g h i j"}, chunk=1, delay_s=0.001)
     with connect_client(served) as client:
         client.send(model="slow", input="first")
@@ -91,7 +91,7 @@ def test_turns_that_come_at_once_are_answered_one_after_the_other(served: Runnin
     assert third[0]["error"]["param"] == "model"
 
 
-def test_a_chain_that_is_not_stored_goes_on_over_its_connection(served: RunningGateway) -> None:
+def test_an_unstored_chain_continues_on_its_connection(served: RunningGateway) -> None:
     served.script("one", {"text": "Yes?"}, {"text": "You said something before."})
     with connect_client(served) as client:
         first = client.turn(model="one", input="hello", store=False)
@@ -102,7 +102,7 @@ def test_a_chain_that_is_not_stored_goes_on_over_its_connection(served: RunningG
     assert served.http.get(f"/v1/responses/{first['id']}").status_code == 404
 
 
-def test_what_is_not_stored_goes_on_over_no_other_connection(shared_gateway: RunningGateway) -> None:
+def test_an_unstored_response_continues_on_no_other_connection(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as one, connect_client(shared_gateway) as other:
         first = one.turn(input="hello", store=False)
         came = other.turn(input="again", previous_response_id=first["id"])
@@ -124,14 +124,14 @@ def test_what_is_not_stored_goes_on_over_no_other_connection(shared_gateway: Run
     }
 
 
-def test_only_the_last_response_is_held(shared_gateway: RunningGateway) -> None:
+def test_only_the_last_unstored_response_is_kept(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
         first = client.turn(input="one", store=False)
         client.turn(input="two", store=False)
         assert client.turn(input="three", previous_response_id=first["id"])["error"]["code"] == NOT_FOUND
 
 
-def test_a_stored_response_goes_on_over_any_connection_from_any_id(shared_gateway: RunningGateway) -> None:
+def test_a_stored_response_continues_on_any_connection_from_any_id(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
         first = client.turn(input="one")
         client.turn(input="two", previous_response_id=first["id"])
@@ -139,7 +139,7 @@ def test_a_stored_response_goes_on_over_any_connection_from_any_id(shared_gatewa
         assert later.turn(input="three", previous_response_id=first["id"])["status"] == "completed"
 
 
-def test_a_continuation_that_fails_lets_go_of_what_it_named(shared_gateway: RunningGateway) -> None:
+def test_a_failed_continuation_drops_the_response_that_it_named(shared_gateway: RunningGateway) -> None:
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
     with connect_client(shared_gateway) as client:
         first = client.turn(input="one", store=False)
@@ -150,7 +150,7 @@ def test_a_continuation_that_fails_lets_go_of_what_it_named(shared_gateway: Runn
     assert again["error"]["code"] == NOT_FOUND
 
 
-def test_a_stored_response_outlives_a_continuation_that_fails(shared_gateway: RunningGateway) -> None:
+def test_a_stored_response_survives_a_failed_continuation(shared_gateway: RunningGateway) -> None:
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
     with connect_client(shared_gateway) as client:
         first = client.turn(input="one")
@@ -158,7 +158,7 @@ def test_a_stored_response_outlives_a_continuation_that_fails(shared_gateway: Ru
         assert client.turn(input="two", previous_response_id=first["id"])["status"] == "completed"
 
 
-def test_generate_false_asks_no_model_and_can_be_gone_on_from(served: RunningGateway) -> None:
+def test_generate_false_requests_no_model_and_can_be_continued(served: RunningGateway) -> None:
     served.script("one", {"text": "never"}, {"text": "The second user message."})
     with connect_client(served) as client:
         warm = client.turn(model="one", input="prepare", store=False, generate=False)
@@ -168,7 +168,7 @@ def test_generate_false_asks_no_model_and_can_be_gone_on_from(served: RunningGat
     assert response_text(then) == "The second user message."
 
 
-def test_a_compacted_window_begins_a_new_chain_on_the_same_connection(shared_gateway: RunningGateway) -> None:
+def test_a_compacted_window_starts_a_new_chain_on_the_same_connection(shared_gateway: RunningGateway) -> None:
     """/responses/compact gives an input and no id."""
     asked = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
     window = shared_gateway.http.post("/v1/responses/compact", json=asked).json()["output"]
@@ -202,7 +202,7 @@ def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> No
     assert closed.value.rcvd.code == 1001
 
 
-def test_a_turn_that_runs_when_the_connection_is_too_old_comes_to_its_end(serve: Serve) -> None:
+def test_a_turn_that_runs_when_the_connection_expires_completes(serve: Serve) -> None:
     clock = ManualClock()
     served = serve(clock=clock, bounds=WebSocketLimits(max_age_s=10))
     served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
@@ -215,7 +215,7 @@ def test_a_turn_that_runs_when_the_connection_is_too_old_comes_to_its_end(serve:
         assert client.receive()["error"]["code"] == "websocket_connection_limit_reached"
 
 
-def test_steering_is_told_not_to_be_supported_and_gives_the_input_back(served: RunningGateway) -> None:
+def test_steering_is_reported_as_unsupported_and_returns_the_input(served: RunningGateway) -> None:
     served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
     with connect_client(served) as client:
         client.send(model="slow", input="hi")
@@ -228,7 +228,7 @@ def test_steering_is_told_not_to_be_supported_and_gives_the_input_back(served: R
     assert failed["steer"] == {"previous_response_id": begun, "input": "Shorter."}
 
 
-def test_a_message_of_another_type_is_named(shared_gateway: RunningGateway) -> None:
+def test_a_message_of_an_unknown_type_is_named(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
         came = client.turn({"type": "response.processed", "response_id": "resp_1"})
         assert response_text(client.turn(input="next")) == "next"
@@ -237,7 +237,7 @@ def test_a_message_of_another_type_is_named(shared_gateway: RunningGateway) -> N
     assert "'response.processed'" in came["error"]["message"]
 
 
-def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(shared_gateway: RunningGateway) -> None:
+def test_each_stream_id_has_its_own_chain_and_is_on_every_event(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
         client.send(input="a", store=False, stream_id="left")
         left = client.receive_response_events()
@@ -251,12 +251,12 @@ def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(shared_gat
 
 
 @pytest.mark.parametrize("lane", ["", "with space", "x" * 257, 7])
-def test_the_name_of_a_lane_is_checked(shared_gateway: RunningGateway, lane: Any) -> None:
+def test_a_stream_id_is_validated(shared_gateway: RunningGateway, lane: Any) -> None:
     with connect_client(shared_gateway) as client:
         assert client.turn(input="hi", stream_id=lane)["error"]["code"] == "invalid_stream_id"
 
 
-def test_a_connection_has_a_bounded_number_of_lanes(serve: Serve) -> None:
+def test_the_number_of_stream_ids_of_a_connection_is_limited(serve: Serve) -> None:
     with connect_client(serve(bounds=WebSocketLimits(max_streams=2))) as client:
         came = [client.turn(input="hi", stream_id=lane) for lane in ("a", "b", "c", "a")]
 
