@@ -20,19 +20,19 @@ SAID = "# Title\n\n- **one**\n- `two`\n\n```py\nx = 1\n```\n\n[a](http://b.c)"
 SHOWN = ["# Title", "", "• one", "• two", "", "── py", "x = 1", "──", "", "a (http://b.c)"]
 
 
-def test_a_pipe_gets_the_words_of_the_model_byte_for_byte(convo: Convo) -> None:
+def test_a_pipe_gets_the_text_of_the_model_unchanged(convo: Convo) -> None:
     for more in ((), ("--no-stream",), ("--plain",)):
         assert convo("chat", *scripted_flags({"text": SAID}, chunk=3), "hi", *more).out == SAID + "\n"
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", None])
-def test_a_terminal_that_cannot_be_drawn_on_has_no_sheet(term: str | None) -> None:
+def test_a_dumb_terminal_gets_no_markdown_rendering(term: str | None) -> None:
     assert make_answer_renderer(terminal(), {"TERM": term} if term else {}) is None
     assert make_answer_renderer(terminal(), {"TERM": "xterm"}) is not None
     assert make_answer_renderer(io.StringIO(), {"TERM": "xterm"}) is None
 
 
-def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_messages_and_calls_start_on_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out, err = terminal(), io.StringIO()
     sheet = make_answer_renderer(out, {"TERM": "xterm", "NO_COLOR": "1"})
@@ -51,7 +51,7 @@ def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.
     assert err.getvalue() == "[function_call] f {}\n"
 
 
-def test_in_a_chat_answers_are_laid_out_unless_somebody_says_otherwise(home: Path) -> None:
+def test_in_a_chat_answers_are_rendered_unless_disabled(home: Path) -> None:
     model = scripted_flags({"text": SAID}, chunk=7)
     one_shot = f"convo chat {' '.join(model)} -q hi"
     with at_terminal(command=f"{one_shot}; CONVO_ANSWERS=plain {one_shot}; CONVO_EDITING=plain {one_shot}") as person:
@@ -59,7 +59,7 @@ def test_in_a_chat_answers_are_laid_out_unless_somebody_says_otherwise(home: Pat
         assert displayed_lines(person.child.before, 80) == [*SHOWN, *SAID.split("\n"), *SAID.split("\n")]
 
 
-def test_at_the_prompt_an_answer_is_laid_out_while_it_comes(home: Path) -> None:
+def test_at_the_prompt_an_answer_is_rendered_while_it_arrives(home: Path) -> None:
     with at_terminal("chat", *scripted_flags({"text": SAID}, {"text": "**b**"}, chunk=3), "-q") as person:
         person.is_asked()
         person.says("hi")
@@ -69,7 +69,7 @@ def test_at_the_prompt_an_answer_is_laid_out_while_it_comes(home: Path) -> None:
         assert person.leaves() == 0
 
 
-def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
+def test_the_renderer_is_not_imported_before_the_first_text() -> None:
     code = (
         "import sys, convo.cli.commands.chat, convo.cli.chat, convo.terminal.repl, convo.terminal.answer\n"
         "print([name for name in ('markdown_it', 'pygments') if name in sys.modules])"
@@ -93,7 +93,7 @@ def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
         ({"TMUX": "/tmp/x", "TERM_PROGRAM": "iTerm.app"}, False),
     ],
 )
-def test_words_are_clickable_in_terminals_that_are_known_for_it(environ: dict[str, str], can: bool) -> None:
+def test_links_are_clickable_in_terminals_that_support_them(environ: dict[str, str], can: bool) -> None:
     out = terminal()
     renderer = make_answer_renderer(out, {"TERM": "xterm-256color", **environ})
     printer = AnswerPrinter(out, io.StringIO(), is_streamed=True, renderer=renderer)

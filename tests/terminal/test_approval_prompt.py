@@ -43,7 +43,7 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
     assert paused_files(home) == []
 
 
-def test_each_call_is_put_by_itself_and_a_reason_reaches_the_model(home: Path) -> None:
+def test_each_call_is_asked_separately_and_a_reason_reaches_the_model(home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine") as person:
         asked(person)
         answers(person, "y", QUESTION)
@@ -56,7 +56,7 @@ def test_each_call_is_put_by_itself_and_a_reason_reaches_the_model(home: Path) -
 
 
 @pytest.mark.parametrize(("word", "done"), [("always", ["refund A1 100", "refund A2 200"]), ("never", [])])
-def test_a_decision_for_good_covers_the_others(word: str, done: list[str], home: Path) -> None:
+def test_a_sticky_decision_applies_to_the_other_calls(word: str, done: list[str], home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *two_refund_calls(), "-n", "mine") as person:
         asked(person)
         answers(person, word, "Paid back.")
@@ -65,7 +65,7 @@ def test_a_decision_for_good_covers_the_others(word: str, done: list[str], home:
     assert sorted(tool_runs()) == done
 
 
-def test_arguments_are_edited_in_the_persons_editor(tmp_path: Path, home: Path) -> None:
+def test_arguments_are_edited_in_the_editor(tmp_path: Path, home: Path) -> None:
     (tmp_path / "editor.py").write_text(
         "import sys\nplace = sys.argv[1]\nold = open(place).read()\nopen(place, 'w').write(old.replace('500', '1'))\n"
     )
@@ -78,7 +78,7 @@ def test_arguments_are_edited_in_the_persons_editor(tmp_path: Path, home: Path) 
     assert tool_runs() == ["refund A1 1"]
 
 
-def test_an_answer_that_is_none_is_asked_again(home: Path) -> None:
+def test_an_invalid_answer_is_asked_again(home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK)) as person:
         asked(person)
         answers(person, "perhaps", "enter approve, reject, edit, always, never or leave (no decision)")
@@ -92,7 +92,7 @@ def test_an_answer_that_is_none_is_asked_again(home: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["leave\r", "\x03", "\x04"], ids=["leave", "Ctrl-C", "Ctrl-D"])
-def test_leaving_decides_nothing_and_says_how_it_goes_on(key: str, home: Path) -> None:
+def test_leaving_the_prompt_decides_nothing_and_shows_how_to_continue(key: str, home: Path) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     with at_terminal("chat", *agent_flags(), *model, "-n", "mine") as person:
         asked(person)
@@ -110,7 +110,7 @@ def test_leaving_decides_nothing_and_says_how_it_goes_on(key: str, home: Path) -
     assert tool_runs() == ["refund A1 500"]
 
 
-def test_a_decision_that_was_made_before_leaving_stays(home: Path) -> None:
+def test_a_decision_made_before_leaving_is_kept(home: Path) -> None:
     model = two_refund_calls()
     with at_terminal("chat", *agent_flags(), *model, "-n", "mine") as person:
         asked(person)
@@ -126,7 +126,7 @@ def test_a_decision_that_was_made_before_leaving_stays(home: Path) -> None:
     assert tool_runs() == ["refund A2 200"]
 
 
-def test_commands_that_would_move_the_conversation_are_refused_and_the_run_can_be_ended(home: Path) -> None:
+def test_commands_that_would_move_the_head_are_refused_and_the_run_can_be_cancelled(home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "-n", "mine") as person:
         asked(person)
         person.types("leave\r")
@@ -143,7 +143,7 @@ def test_commands_that_would_move_the_conversation_are_refused_and_the_run_can_b
     assert (tool_runs(), stored_runs(home)[0].status) == ([], "stopped")
 
 
-def test_a_terminal_without_a_cursor_gets_the_same_questions_as_plain_lines(home: Path) -> None:
+def test_a_dumb_terminal_gets_the_same_questions_as_plain_lines(home: Path) -> None:
     with at_terminal("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), term="dumb") as person:
         asked(person)
         after = answers(person, "approve", "Paid back.")
@@ -153,7 +153,7 @@ def test_a_terminal_without_a_cursor_gets_the_same_questions_as_plain_lines(home
     assert tool_runs() == ["refund A1 500"]
 
 
-def test_resume_asks_the_same_at_a_terminal(home: Path) -> None:
+def test_resume_asks_the_same_questions_at_a_terminal(home: Path) -> None:
     model = two_refund_calls()
     with at_terminal("chat", *agent_flags(), *model, "-n", "mine", "pay it back") as person:
         assert person.ends() == 3
@@ -166,7 +166,7 @@ def test_resume_asks_the_same_at_a_terminal(home: Path) -> None:
     assert tool_runs() == ["refund A1 100"]
 
 
-def test_ctrl_c_in_a_run_leaves_one_that_goes_on(home: Path) -> None:
+def test_ctrl_c_in_a_run_leaves_it_resumable(home: Path) -> None:
     slow = scripted_flags(
         {"text": "one two three four five six seven eight " * 10}, {"text": "Fine."}, chunk=4, delay_s=0.25
     )

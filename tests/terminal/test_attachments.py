@@ -35,17 +35,17 @@ def mentioned(folder: Path, words: str, pasted: Sequence[str] = (), files: Seque
         ("a line\n@app", ["app"]),
     ],
 )
-def test_an_at_names_a_file_that_is_there(words: str, files: list[str], tmp_path: Path) -> None:
+def test_an_at_sign_names_an_existing_file(words: str, files: list[str], tmp_path: Path) -> None:
     assert mentioned(tmp_path, words) == files
 
 
-def test_an_at_that_was_pasted_names_none(tmp_path: Path) -> None:
+def test_a_pasted_at_sign_names_no_file(tmp_path: Path) -> None:
     pasted = ["@app.command\ndef f(): ...", "notes.md"]
     assert mentioned(tmp_path, "what does @app.command\ndef f(): ...", pasted, ["app.command"]) == []
     assert mentioned(tmp_path, "read @notes.md", pasted) == ["notes.md"]
 
 
-def test_a_text_goes_as_text_and_a_picture_as_a_picture(tmp_path: Path) -> None:
+def test_a_text_file_is_sent_as_text_and_an_image_as_an_image(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes")
     (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2_000))
     (name, text), (_, image) = load_mentioned_files("@notes.md @dot.png", [])
@@ -57,7 +57,7 @@ def test_a_text_goes_as_text_and_a_picture_as_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "refused"), [("deepseek/x", True), ("openai/gpt-5", False)])
 @pytest.mark.needs("posix")
-def test_a_picture_is_refused_before_it_is_said_to_a_model_that_knows_words_alone(
+def test_an_image_is_refused_before_it_is_sent_to_a_text_model(
     model: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "DEEPSEEK_API_KEY"):
@@ -68,7 +68,7 @@ def test_a_picture_is_refused_before_it_is_said_to_a_model_that_knows_words_alon
 
 
 @pytest.mark.needs("posix")
-def test_a_text_that_is_longer_than_the_window_is_refused_before_it_is_said(home: Path) -> None:
+def test_a_text_longer_than_the_context_window_is_refused_before_it_is_sent(home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "config.toml").write_text('[windows."scripted/echo"]\ncontext = 1000\n')
     Path("short.txt").write_text("word " * 100)
@@ -81,7 +81,7 @@ def test_a_text_that_is_longer_than_the_window_is_refused_before_it_is_said(home
 
 
 @pytest.mark.needs("posix")
-def test_names_with_blanks_stand_in_quotes() -> None:
+def test_names_with_spaces_are_quoted() -> None:
     for name in ("a.md", "my notes.md"):
         Path(name).write_text("text")
     got = run_repl(*ECHO, lines=["/attach a.md 'my notes.md'", "/attach 'a.md", "/detach 'my notes.md'"])
@@ -99,7 +99,7 @@ def attached_texts(home: Path, *commands: str) -> list[str]:
 
 
 @pytest.mark.needs("posix")
-def test_what_a_command_said_goes_with_its_name_and_how_it_ended(home: Path) -> None:
+def test_the_output_of_a_command_is_attached_with_its_name_and_exit_code(home: Path) -> None:
     printed, failed, killed = attached_texts(home, r"printf 'a\nb\n'", "false", "kill -9 $$")
     assert printed == "$ printf 'a\\nb\\n'\na\nb"
     assert failed == "$ false\n\n(exit code 1)"
@@ -107,7 +107,7 @@ def test_what_a_command_said_goes_with_its_name_and_how_it_ended(home: Path) -> 
 
 
 @pytest.mark.needs("posix")
-def test_of_a_long_output_both_ends_go(home: Path) -> None:
+def test_a_long_output_keeps_its_beginning_and_its_end(home: Path) -> None:
     Path("long.txt").write_text("a" * MAX_OUTPUT_CHARS + "b" * MAX_OUTPUT_CHARS)
     Path("longest.txt").write_text("a" * MAX_OUTPUT_CHARS)
     shortened, whole = attached_texts(home, "cat long.txt", "cat longest.txt")

@@ -35,27 +35,27 @@ def test_a_pipe_has_no_width_and_no_colour() -> None:
     )
 
 
-def test_a_terminal_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_width_and_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "93")
     assert detect_display(terminal(), {"TERM": "xterm"}) == DisplayOptions(93, has_color=True, has_box_chars=True)
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colour_can_be_declined(environ: dict[str, str]) -> None:
+def test_colour_can_be_disabled(environ: dict[str, str]) -> None:
     assert not detect_display(terminal(), environ).has_color
 
 
-def test_an_empty_no_color_declines_nothing() -> None:
+def test_an_empty_no_color_disables_nothing() -> None:
     assert detect_display(terminal(), {"NO_COLOR": ""}).has_color
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
-def test_without_the_characters_to_draw_with_plain_ones_are_used(encoding: str) -> None:
+def test_without_unicode_plain_characters_are_used(encoding: str) -> None:
     medium = detect_display(terminal(encoding), {})
     assert medium.translate_box_chars("├─● a → b…") == "|-* a > b~"
 
 
-def test_painting_is_seen_only_in_colour() -> None:
+def test_styles_are_written_only_in_colour() -> None:
     assert DisplayOptions(80, has_color=True).apply_style("x", "bold") == "\x1b[1mx\x1b[0m"
     assert DisplayOptions(80).apply_style("x", "bold") == "x"
     assert DisplayOptions(80, has_color=True).apply_style("", "bold") == ""
@@ -68,14 +68,14 @@ def test_width_counts_columns_and_not_characters(words: str, columns: int) -> No
     assert text_width(words) == columns
 
 
-def test_what_is_taken_for_one_column_without_a_look_is_one() -> None:
+def test_characters_with_a_fast_path_are_one_column_wide() -> None:
     taken = [sign for sign in map(chr, range(0x3000)) if not VARIABLE_WIDTH_CHAR.match(sign)]
     assert len(taken) > 800
     assert not [sign for sign in taken if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Mn")]
     assert not [sign for sign in taken if unicodedata.east_asian_width(sign) in "WF"]
 
 
-def test_what_is_cut_off_is_marked() -> None:
+def test_truncated_text_is_marked() -> None:
     assert truncate_text("abcdef", 6) == "abcdef"
     assert truncate_text("abcdef", 5) == "abcd…"
     assert truncate_text("abcdef", 1) == "…"
@@ -86,7 +86,7 @@ def test_what_is_cut_off_is_marked() -> None:
 
 
 @given(some.text(), some.integers(0, 40))
-def test_a_cut_is_never_wider_than_its_room(words: str, room: int) -> None:
+def test_truncated_text_is_never_wider_than_its_column(words: str, room: int) -> None:
     assert text_width(truncate_text(words, room)) <= room
 
 
@@ -104,5 +104,5 @@ def test_padding_is_counted_in_columns() -> None:
         (4, ["one", "  two", "  ·", "  resp_0000", "three"]),
     ],
 )
-def test_a_sentence_breaks_between_words_and_never_in_one(columns: int | None, lines: list[str]) -> None:
+def test_a_sentence_wraps_between_words(columns: int | None, lines: list[str]) -> None:
     assert wrap_text("one two · resp_0000\nthree", columns).split("\n") == lines

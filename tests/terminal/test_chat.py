@@ -38,7 +38,7 @@ def test_each_turn_shows_the_answer_and_a_receipt(home: Path) -> None:
     ]
 
 
-def test_quiet_shows_answers_alone(home: Path) -> None:
+def test_quiet_shows_answers_only(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-q") as person:
         person.is_asked()
         assert person.says("hello").splitlines()[-1] == "hello"
@@ -46,7 +46,7 @@ def test_quiet_shows_answers_alone(home: Path) -> None:
         assert "come back" not in person.shown
 
 
-def test_the_last_line_says_how_to_come_back_and_works_as_it_stands(home: Path) -> None:
+def test_the_last_line_shows_the_command_that_continues_the_chat(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "it's mine") as person:
         person.is_asked()
         person.says("hello")
@@ -60,7 +60,7 @@ def test_the_last_line_says_how_to_come_back_and_works_as_it_stands(home: Path) 
     assert len(stored_messages(home, "it's mine")) == 4
 
 
-def test_the_way_back_names_the_settings_that_know_the_store(tmp_path: Path) -> None:
+def test_the_continue_command_names_the_settings_file_of_the_store(tmp_path: Path) -> None:
     (tmp_path / "my settings.toml").write_text('[state_storage]\ntype = "sqlite"\nconnection_string = "other.db"\n')
     with at_terminal("--config", "my settings.toml", "chat", *ECHO) as person:
         person.is_asked()
@@ -73,14 +73,14 @@ def test_the_way_back_names_the_settings_that_know_the_store(tmp_path: Path) -> 
         assert "session hello" in unwrapped(person.shown)
 
 
-def test_nothing_said_is_nothing_to_come_back_to(home: Path) -> None:
+def test_without_messages_no_continue_command_is_shown(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         assert person.leaves() == 0
         assert "come back" not in person.shown
 
 
-def test_files_of_the_command_line_go_with_the_first_message(tmp_path: Path, home: Path) -> None:
+def test_files_of_the_command_line_are_attached_to_the_first_message(tmp_path: Path, home: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes")
     with at_terminal("chat", *ECHO, "-n", "mine", "-a", "notes.md") as person:
         person.is_asked()
@@ -92,7 +92,7 @@ def test_files_of_the_command_line_go_with_the_first_message(tmp_path: Path, hom
 
 
 @pytest.mark.parametrize("columns", [40, 200])
-def test_a_terminal_of_any_width_will_do(columns: int, home: Path) -> None:
+def test_a_chat_works_in_a_terminal_of_any_width(columns: int, home: Path) -> None:
     words = " ".join(f"word{number}" for number in range(30))
     with at_terminal("chat", *ECHO, "-n", "mine", columns=columns) as person:
         person.is_asked()
@@ -119,7 +119,7 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(home: Path) -> None:
     assert len(stored_messages(home, "mine")) == 4
 
 
-def test_without_a_terminal_on_stderr_nothing_is_drawn_into_the_file(home: Path) -> None:
+def test_without_a_terminal_on_stderr_no_control_sequences_are_written(home: Path) -> None:
     with at_terminal(command="convo chat -m scripted/echo 2>log") as person:
         person.types("hello\r")
         person.sees("hello\r\nhello\r\n")
@@ -143,7 +143,7 @@ def test_help_lists_every_command() -> None:
         assert re.search(r"^  /cost +show the cost of the session$", shown, re.MULTILINE)
 
 
-def test_exit_leaves() -> None:
+def test_exit_ends_the_chat() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.types("/exit\r")
@@ -173,7 +173,7 @@ def test_an_unknown_command_is_never_sent(home: Path) -> None:
     assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
-def test_two_slashes_say_one(home: Path) -> None:
+def test_two_slashes_start_a_message_with_one(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         assert "\n/x y\n" in person.says("//x y")
@@ -199,7 +199,7 @@ def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
     assert len(stored_messages(home, "mine")) == 2
 
 
-def test_model_shows_and_changes_who_answers(home: Path) -> None:
+def test_model_shows_and_changes_the_model(home: Path) -> None:
     _, other = scripted_flags({"text": "I am the other one."})
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
@@ -213,7 +213,7 @@ def test_model_shows_and_changes_who_answers(home: Path) -> None:
     assert [link.model for link in links] == [other]
 
 
-def test_a_model_that_would_leave_the_owner_is_refused(home: Path) -> None:
+def test_a_model_that_contradicts_the_strategy_is_refused(home: Path) -> None:
     with at_terminal("chat", *ECHO, "--chain", "-n", "mine", env={"OPENAI_API_KEY": "test-key"}) as person:
         person.is_asked()
         person.says("hello")
@@ -222,7 +222,7 @@ def test_a_model_that_would_leave_the_owner_is_refused(home: Path) -> None:
         assert person.leaves() == 0
 
 
-def test_retry_asks_the_same_again_and_undo_takes_it_back(home: Path) -> None:
+def test_retry_sends_the_same_again_and_undo_removes_it(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         person.says("one")
@@ -233,7 +233,7 @@ def test_retry_asks_the_same_again_and_undo_takes_it_back(home: Path) -> None:
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
 
 
-def test_retry_of_nothing_is_told_without_a_receipt() -> None:
+def test_retry_without_messages_is_reported_without_a_receipt() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         shown = person.says("/retry")
@@ -245,7 +245,7 @@ def test_retry_of_nothing_is_told_without_a_receipt() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--session", "--chain", "--replay"])
-def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> None:
+def test_an_undone_turn_can_be_redone(flag: str, home: Path) -> None:
     with at_terminal("chat", *ECHO, flag, "-n", "mine") as person:
         person.is_asked()
         for words in ("one", "two"):
@@ -262,7 +262,7 @@ def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> Non
     ]
 
 
-def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
+def test_a_fork_continues_in_its_own_session(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         assert "the conversation is empty, so it cannot be forked" in person.says("/fork")
@@ -278,7 +278,7 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
     assert len(stored_messages(home, "mine")) == 4
 
 
-def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
+def test_a_fork_of_a_fork_has_its_own_file(home: Path) -> None:
     with at_terminal("chat", *ECHO, "--replay", "-n", "mine") as person:
         person.is_asked()
         for words in ("one", "two"):
@@ -292,7 +292,7 @@ def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
     assert len({session.handle for session in stored_sessions(home)}) == 3
 
 
-def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path) -> None:
+def test_the_last_message_can_be_edited_and_sent_again(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         person.says("hello")
@@ -305,7 +305,7 @@ def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path)
     assert stored_messages(home, "mine") == ["user: goodbye", "assistant: goodbye"]
 
 
-def test_a_message_that_is_not_changed_stays(home: Path) -> None:
+def test_an_unchanged_message_is_not_sent_again(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         person.says("hello")
@@ -318,7 +318,7 @@ def test_a_message_that_is_not_changed_stays(home: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [["/edit\r"], ["\x1b", "\x1b"]])
-def test_ctrl_d_at_the_prompt_that_changes_a_message_does_not_leave_the_chat(keys: list[str], home: Path) -> None:
+def test_ctrl_d_at_the_edit_prompt_does_not_end_the_chat(keys: list[str], home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         person.says("hello")
@@ -333,7 +333,7 @@ def test_ctrl_d_at_the_prompt_that_changes_a_message_does_not_leave_the_chat(key
     assert stored_messages(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
 
 
-def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:
+def test_turns_of_a_conversation_cannot_be_undone() -> None:
     with at_terminal("chat", *ECHO, "--conversation", "-n", "mine") as person:
         person.is_asked()
         person.says("hello")
@@ -342,7 +342,7 @@ def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:
         assert person.leaves() == 0
 
 
-def test_context_shows_what_fills_the_window_by_part(home: Path) -> None:
+def test_context_shows_the_use_of_the_window_by_part(home: Path) -> None:
     with at_terminal("chat", *ECHO, "--chain", "-n", "mine", "-s", "Be brief.") as person:
         person.is_asked()
         assert "instructions" in person.says("/context")

@@ -34,7 +34,7 @@ def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: Loopback
     assert stored_messages(home, "mine") == ["user: hello", "assistant: Fine now."]
 
 
-def test_a_server_that_is_down_costs_nothing_but_the_answer(home: Path) -> None:
+def test_an_unreachable_server_fails_only_the_answer(home: Path) -> None:
     down = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "test-key"}
     with at_terminal("chat", "-n", "mine", env=down) as person:
         person.is_asked()
@@ -68,7 +68,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: LoopbackServer
 
 
 @pytest.mark.parametrize("yes", [True, False])
-def test_a_session_that_is_open_elsewhere_is_offered_as_a_fork(yes: bool, home: Path) -> None:
+def test_a_session_that_another_process_has_open_is_offered_as_a_fork(yes: bool, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine") as first:
         first.is_asked()
@@ -90,7 +90,7 @@ def test_a_session_that_is_open_elsewhere_is_offered_as_a_fork(yes: bool, home: 
         assert stored_messages(home, "mine-2")[2:] == ["user: mine too", "assistant: mine too"]
 
 
-def test_ctrl_c_at_the_offer_changes_nothing(home: Path) -> None:
+def test_ctrl_c_at_the_fork_question_changes_nothing(home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine") as first:
         first.is_asked()
@@ -100,7 +100,7 @@ def test_ctrl_c_at_the_offer_changes_nothing(home: Path) -> None:
             assert second.ends() == 130
 
 
-def test_a_script_is_told_and_not_asked(home: Path, convo: Convo) -> None:
+def test_without_a_terminal_a_fork_is_suggested_and_not_asked(home: Path, convo: Convo) -> None:
     write_chats(home, chat_of("mine", Strategy.CONVERSATION, "one"))
     with at_terminal("chat", "--from", "mine") as first:
         first.is_asked()
@@ -109,7 +109,7 @@ def test_a_script_is_told_and_not_asked(home: Path, convo: Convo) -> None:
         assert got.err.endswith("  try: close that chat first\n")
 
 
-def test_json_without_a_question_is_refused_at_a_terminal() -> None:
+def test_json_without_a_message_is_refused_at_a_terminal() -> None:
     with at_terminal("chat", *ECHO, "--json") as person:
         assert person.ends() == 2
         assert '"code": "usage"' in person.shown

@@ -34,7 +34,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
     assert after == ["user: go on", "assistant: fine"]
 
 
-def test_ctrl_c_at_an_empty_prompt_hints_and_the_second_one_leaves() -> None:
+def test_ctrl_c_at_an_empty_prompt_shows_a_hint_and_the_second_one_ends_the_chat() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.presses("c")
@@ -43,7 +43,7 @@ def test_ctrl_c_at_an_empty_prompt_hints_and_the_second_one_leaves() -> None:
         assert person.ends() == 130
 
 
-def test_two_quick_ctrl_c_leave_as_well() -> None:
+def test_two_quick_ctrl_c_end_the_chat_too() -> None:
     """The second one comes before the prompt stands again."""
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
@@ -53,7 +53,7 @@ def test_two_quick_ctrl_c_leave_as_well() -> None:
         assert person.ends() == 130
 
 
-def test_an_interrupt_from_elsewhere_is_a_ctrl_c() -> None:
+def test_a_sigint_from_another_process_is_a_ctrl_c() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.child.kill(signal.SIGINT)
@@ -62,7 +62,7 @@ def test_an_interrupt_from_elsewhere_is_a_ctrl_c() -> None:
         assert person.ends() == 130
 
 
-def test_a_message_between_them_makes_the_second_ctrl_c_a_first() -> None:
+def test_a_message_resets_the_count_of_ctrl_c() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_message_between_them_makes_the_second_ctrl_c_a_first() -> None:
         assert person.leaves() == 0
 
 
-def test_ctrl_c_throws_away_what_was_typed(home: Path) -> None:
+def test_ctrl_c_discards_the_typed_line(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         person.types("never mind")
@@ -84,7 +84,7 @@ def test_ctrl_c_throws_away_what_was_typed(home: Path) -> None:
     assert stored_messages(home, "mine") == ["user: hello", "assistant: hello"]
 
 
-def test_being_told_to_end_at_the_prompt_gives_the_terminal_back() -> None:
+def test_sigterm_at_the_prompt_restores_the_terminal() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.child.kill(signal.SIGTERM)
@@ -92,7 +92,7 @@ def test_being_told_to_end_at_the_prompt_gives_the_terminal_back() -> None:
         assert "\x1b[?2004l" in person.child.before
 
 
-def test_a_terminal_that_goes_away_leaves_the_partial_answer(home: Path) -> None:
+def test_closing_the_terminal_keeps_the_partial_answer(home: Path) -> None:
     with at_terminal("chat", *slow_model_flags(), "-n", "mine") as person:
         person.is_asked()
         person.types("count\r")
@@ -117,7 +117,7 @@ def test_a_paste_with_line_breaks_is_one_message(home: Path) -> None:
     assert stored_messages(home, "mine") == [f"user: {MEANT}", f"assistant: {MEANT}"]
 
 
-def test_a_paste_while_an_answer_comes_waits_for_enter(home: Path) -> None:
+def test_a_paste_during_an_answer_waits_for_enter(home: Path) -> None:
     model = scripted_flags({"text": "one two three four five six"}, {"text": "fine"}, chunk=4, delay_s=0.2)
     with at_terminal("chat", *model, "-n", "mine") as person:
         person.is_asked()
@@ -131,7 +131,7 @@ def test_a_paste_while_an_answer_comes_waits_for_enter(home: Path) -> None:
     assert stored_messages(home, "mine")[2:] == ["user: line one\nline two", "assistant: fine"]
 
 
-def test_bytes_that_are_no_text_are_replaced(home: Path) -> None:
+def test_invalid_utf_8_is_replaced(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         os.write(person.child.child_fd, b"caf\xe9 noir\r")
@@ -143,7 +143,7 @@ def test_bytes_that_are_no_text_are_replaced(home: Path) -> None:
 # -- history ---------------------------------------------------------------------------------------
 
 
-def test_what_was_typed_is_remembered_for_this_user_alone(home: Path) -> None:
+def test_the_prompt_history_is_private(home: Path) -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.says("remember me")
@@ -160,7 +160,7 @@ def test_what_was_typed_is_remembered_for_this_user_alone(home: Path) -> None:
     assert stored_messages(home, "next")[0] == "user: remember me"
 
 
-def test_a_history_that_cannot_be_kept_costs_nothing_else(home: Path) -> None:
+def test_a_history_that_cannot_be_written_affects_nothing_else(home: Path) -> None:
     (home / "state" / "prompts").mkdir(parents=True)
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()

@@ -15,7 +15,7 @@ from tests.terminal.screen import open_screen
 pytestmark = pytest.mark.needs("terminal")
 
 
-def test_vi_keys_come_by_a_setting(home: Path) -> None:
+def test_a_setting_enables_vi_keys(home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "config.toml").write_text('editing = "vi"\n')
     with open_screen("chat", *ECHO, "-n", "mine") as screen:
@@ -34,7 +34,7 @@ def test_vi_keys_come_by_a_setting(home: Path) -> None:
     assert stored_messages(home, "mine")[0] == "user: hello there"
 
 
-def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Path) -> None:
+def test_a_screen_reader_gets_plain_lines_without_redrawing(home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine", env={"CONVO_EDITING": "plain", "NO_COLOR": "1"}, term="xterm") as person:
         person.sees("  one\r\n> ")
@@ -48,7 +48,7 @@ def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Pa
         assert "\x1b" not in person.child.before.replace("\x1b]52;c;dHdv\x07", "")
 
 
-def test_without_colours_none_is_written(home: Path) -> None:
+def test_without_colours_no_colour_is_written(home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     shown = {}
     for colours in ("", "1"):
@@ -65,7 +65,7 @@ def test_without_colours_none_is_written(home: Path) -> None:
 
 
 @pytest.mark.parametrize("term", ["screen.xterm-256color", "linux", "vt100", "of-tomorrow"])
-def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: str, home: Path) -> None:
+def test_an_unknown_terminal_gets_only_common_sequences(term: str, home: Path) -> None:
     with open_screen("chat", *ECHO, columns=40, env={"TERM": term}) as screen:
         screen.shows_prompt("/help")
         screen.types("**bold** [a link](https://x.y)\r")
@@ -76,7 +76,7 @@ def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: st
         assert not re.search(r"\x1b\[\?(?!(?:1|7|12|25|2004)[lh])", screen.raw)
 
 
-def test_two_terminals_share_what_was_typed(home: Path) -> None:
+def test_two_terminals_share_the_prompt_history(home: Path) -> None:
     with open_screen("chat", *ECHO, "-n", "a") as first, open_screen("chat", *ECHO, "-n", "b") as second:
         for screen, words in ((first, "from the first"), (second, "from the second")):
             screen.shows_prompt("/help")
@@ -90,7 +90,7 @@ def test_two_terminals_share_what_was_typed(home: Path) -> None:
     assert typed == ["from the first", "from the second", "once more"]
 
 
-def test_what_is_pasted_neither_runs_nor_attaches_anything(tmp_path: Path, home: Path) -> None:
+def test_pasted_text_runs_no_command_and_attaches_no_file(tmp_path: Path, home: Path) -> None:
     (tmp_path / "secret.txt").write_text("the secret")
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
@@ -107,7 +107,7 @@ def test_what_is_pasted_neither_runs_nor_attaches_anything(tmp_path: Path, home:
     assert [len(item["content"]) for item in items if item["role"] == "user"] == [1, 2]
 
 
-def test_a_conversation_that_was_left_is_free_for_another_terminal(home: Path) -> None:
+def test_a_conversation_that_was_left_can_be_opened_in_another_terminal(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as first:
         first.is_asked()
         first.says("one")
@@ -122,7 +122,7 @@ def test_a_conversation_that_was_left_is_free_for_another_terminal(home: Path) -
     assert stored_messages(home, "other") == ["user: two", "assistant: two"]
 
 
-def test_instructions_go_with_the_next_message_and_stay_when_the_model_changes(home: Path) -> None:
+def test_instructions_apply_to_the_next_message_and_stay_when_the_model_changes(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         person.says("/system Be brief.")
@@ -136,7 +136,7 @@ def test_instructions_go_with_the_next_message_and_stay_when_the_model_changes(h
     assert link.parameters["instructions"] == "Be brief."
 
 
-def test_an_export_goes_into_the_form_that_its_name_says(tmp_path: Path) -> None:
+def test_an_export_has_the_format_of_its_suffix(tmp_path: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         assert "the conversation is empty, so it cannot be exported" in person.says("/export talk.json")
@@ -146,7 +146,7 @@ def test_an_export_goes_into_the_form_that_its_name_says(tmp_path: Path) -> None
     assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
 
 
-def test_a_picture_for_a_model_of_words_alone_is_refused_as_it_is_attached(tmp_path: Path) -> None:
+def test_an_image_for_a_text_model_is_refused_when_it_is_attached(tmp_path: Path) -> None:
     Path("dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
     with at_terminal("chat", "-m", "local/smollm2-135m", "-n", "mine") as person:
         person.is_asked()

@@ -10,7 +10,7 @@ from tests.terminal.pty_session import at_terminal
 
 
 @pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
-def test_a_chat_goes_on_with_another_owner(
+def test_a_chat_continues_with_another_strategy(
     home: Path, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -30,7 +30,7 @@ def test_a_chat_goes_on_with_another_owner(
     assert len(stored_conversation(home, "mine-2")[1]) == 2
 
 
-def test_no_owner_and_an_owner_that_is_none_change_nothing(home: Path) -> None:
+def test_a_missing_or_unknown_strategy_changes_nothing(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
         assert "the conversation has no message yet" in person.says("/owner chain")

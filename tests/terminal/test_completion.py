@@ -39,11 +39,11 @@ from tests.cli.stored_chats import DATABASE, chat_of, write_chats
         ("plain words", CompletionTarget("", "")),
     ],
 )
-def test_what_is_completed_depends_on_what_stands_before_the_cursor(before: str, meant: CompletionTarget) -> None:
+def test_completion_depends_on_the_text_before_the_cursor(before: str, meant: CompletionTarget) -> None:
     assert find_completion_target(before, get_argument_kind) == meant
 
 
-def test_files_are_offered_with_folders_marked_and_blanks_quoted(tmp_path: Path) -> None:
+def test_files_are_offered_with_folders_marked_and_spaces_quoted(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("notes.md", "my notes.md", ".hidden", "docs/deep.md"):
         (tmp_path / name).write_text("x")
@@ -54,13 +54,13 @@ def test_files_are_offered_with_folders_marked_and_blanks_quoted(tmp_path: Path)
     assert suggest_files("nowhere/x") == []
 
 
-def test_what_begins_alike_comes_before_what_only_has_it_in_it() -> None:
+def test_prefix_matches_come_before_other_matches() -> None:
     offers = [Suggestion("openai/gpt-5"), Suggestion("groq/gpt-oss")]
     assert filter_suggestions(offers, "open") == offers[:1]
     assert filter_suggestions(offers, "GPT") == offers
 
 
-async def test_handles_owners_and_models_are_the_ones_that_are_known_here(home: Path) -> None:
+async def test_the_handles_strategies_and_models_known_here_are_offered(home: Path) -> None:
     await held_here(home)
     store = open_store(f"sqlite:{home / DATABASE}")
     try:

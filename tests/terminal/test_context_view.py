@@ -21,14 +21,14 @@ def test_estimates_are_marked_and_counts_are_not() -> None:
     ]
 
 
-def test_a_meter_shows_the_share_of_each_part_and_what_is_free() -> None:
+def test_a_meter_shows_the_share_of_each_part_and_the_free_space() -> None:
     lines = list(context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions()))
     assert [line.count("█") for line in lines] == [METER_COLUMNS // 4, METER_COLUMNS // 2, 0, 0]
     assert lines[2].split() == ["free", "250", "25.0%"]
     assert len({line.rindex("%") for line in lines[:3]}) == 1
 
 
-def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
+def test_without_a_known_window_the_parts_are_shares_of_the_total() -> None:
     lines = list(context_meter_lines(sum_context_usage(PARTS, None), "x/m", DisplayOptions()))
     assert [line.split()[-1] for line in lines[:2]] == ["33.3%", "66.7%"]
     assert not any("free" in line for line in lines)
@@ -38,7 +38,7 @@ def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
     ]
 
 
-def test_a_sum_that_somebody_else_counted_makes_no_part_more_than_the_whole() -> None:
+def test_a_total_of_the_endpoint_makes_no_part_larger_than_the_whole() -> None:
     counted = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), counted_by=COUNTED_BY_ENDPOINT)
     assert [line.split()[-1] for line in list(context_meter_lines(counted, "x/m", DisplayOptions()))[:2]] == [
         "33.3%",
@@ -59,7 +59,7 @@ def test_a_meter_fits_and_shows_its_bars(columns: int) -> None:
     assert all("█" in line for line in small[:2])
 
 
-def test_more_than_the_window_is_a_full_bar_and_nothing_is_free() -> None:
+def test_more_than_the_window_is_a_full_bar_without_free_space() -> None:
     lines = list(
         context_meter_lines(
             sum_context_usage((ContextPart("input", 1, TokenCount(5_000, False)),), ModelWindow(1_000)),
@@ -83,5 +83,5 @@ def test_an_ascii_terminal_gets_a_meter_too() -> None:
 @pytest.mark.parametrize(
     ("tokens", "whole", "said"), [(0, 10, "0.0%"), (1, 1_000_000, "<0.1%"), (1, 1_000, "0.1%"), (5, 10, "50.0%")]
 )
-def test_a_share_is_never_none_when_it_is_something(tokens: int, whole: int, said: str) -> None:
+def test_a_small_share_is_not_shown_as_zero(tokens: int, whole: int, said: str) -> None:
     assert format_share(tokens, whole) == said

@@ -23,7 +23,7 @@ FOR_AN_ANSWER = HEAVY - NEEDED | {"markdown_it", "pygments", "tomlkit", "aiohttp
 
 
 @pytest.mark.parametrize("model", ["local", "openai/gpt-5-mini"])
-def test_nothing_that_an_answer_needs_is_loaded_before_the_first_prompt(model: str, home: Path) -> None:
+def test_no_module_of_the_answer_is_imported_before_the_first_prompt(model: str, home: Path) -> None:
     import pexpect
 
     environ = {**os.environ, "TERM": "xterm", "OPENAI_API_KEY": "test-key"}

@@ -59,7 +59,7 @@ response  owner  input  cached  ~sent  context
     █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
 
 
-def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:
+def test_a_session_shows_its_strategy_its_head_and_its_unconfirmed_items() -> None:
     known = build_chain(2).view("resp_2")
     path = known.path.append([user_message("and then?")])
     known = replace(known, path=path, handle="monads", session=session(known, handle="resp_2", head=path.head))
@@ -67,14 +67,14 @@ def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> No
     assert max(map(text_width, SCREEN.splitlines())) <= 80
 
 
-def test_a_response_offers_to_go_on_from_it_only_where_it_is_kept() -> None:
+def test_a_response_suggests_to_continue_only_where_it_is_stored() -> None:
     talk = build_chain(1)
     assert "continue " in render_conversation(talk.view("resp_1"), DisplayOptions())
     talk.links[0] = replace(talk.links[0], is_stored=False)
     assert "continue " not in render_conversation(talk.view("resp_1"), DisplayOptions())
 
 
-def test_many_waiting_items_are_counted() -> None:
+def test_many_unconfirmed_items_are_counted() -> None:
     known = build_chain(1).view("resp_1")
     path = known.path.append([user_message(f"more {number}") for number in range(1, 6)])
     shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
@@ -83,12 +83,12 @@ def test_many_waiting_items_are_counted() -> None:
     assert "more 4" not in shown
 
 
-def test_a_confirmed_session_says_that_nothing_waits() -> None:
+def test_a_confirmed_session_has_no_unconfirmed_items() -> None:
     known = build_chain(1).view("resp_1")
     assert "unconfirmed  none" in render_conversation(replace(known, session=session(known)), DisplayOptions())
 
 
-def test_what_an_endpoint_cannot_tell_is_said() -> None:
+def test_missing_information_of_an_endpoint_is_stated() -> None:
     known = build_chain(1).view(
         "resp_1", has_all_forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1")
     )
@@ -109,7 +109,7 @@ ITEMS = """\
    2  message assistant: a box"""
 
 
-def test_where_no_links_are_known_the_items_are_listed() -> None:
+def test_without_links_the_items_are_listed() -> None:
     path = Path(ROOT).append(alternating_messages("what is a monad?", "a box"))
     known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), path_index_of([path]))
     assert render_conversation(known, DisplayOptions(80)) == ITEMS
@@ -131,7 +131,7 @@ TRANSCRIPT = """\
    {"type": "strange_kind", "payload": [1, 2]}"""
 
 
-def test_items_are_shown_whole_with_kind_role_and_id() -> None:
+def test_items_are_shown_completely_with_type_role_and_id() -> None:
     items = [
         user_message("what is a monad?\nreally"),
         {"type": "message", "role": "assistant", "id": "msg_1", "status": "incomplete", "content": "a bo"},
@@ -143,7 +143,7 @@ def test_items_are_shown_whole_with_kind_role_and_id() -> None:
     assert render_path_items(known, DisplayOptions()) == TRANSCRIPT
 
 
-def test_nothing_that_was_said_can_reach_the_terminal_as_a_command() -> None:
+def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence() -> None:
     talk = ConversationBuilder()
     talk.turn("resp_1", "\x1b[2J clear", "\x9b31m and red")
     known = talk.view("resp_1", handle="a\x07b", notes=("n\x1b",))
@@ -151,7 +151,7 @@ def test_nothing_that_was_said_can_reach_the_terminal_as_a_command() -> None:
     assert "\x9b" not in render_path_items(known, DisplayOptions())
 
 
-def test_an_empty_conversation_has_a_screen() -> None:
+def test_an_empty_conversation_can_be_shown() -> None:
     known = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), path_index_of([]))
     assert "head      0 items" in render_conversation(known, DisplayOptions())
     assert render_path_items(known, DisplayOptions()) == ""

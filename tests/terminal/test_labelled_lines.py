@@ -6,7 +6,7 @@ from convo.terminal.terminal import DisplayOptions, format_count, key_value_line
 ROWS = [("owner", "the local store"), ("note", "one two three four five six seven"), ("", "eight")]
 
 
-def test_words_stand_below_each_other() -> None:
+def test_values_are_aligned() -> None:
     assert "\n".join(key_value_lines(ROWS, DisplayOptions())) == (
         "  owner  the local store\n"  #
         "  note   one two three four five six seven\n"
@@ -14,7 +14,7 @@ def test_words_stand_below_each_other() -> None:
     )
 
 
-def test_a_terminal_wraps_between_words() -> None:
+def test_lines_wrap_between_words() -> None:
     assert "\n".join(key_value_lines(ROWS, DisplayOptions(30))) == (
         "  owner  the local store\n"  #
         "  note   one two three four\n"
@@ -23,22 +23,22 @@ def test_a_terminal_wraps_between_words() -> None:
     )
 
 
-def test_a_handle_is_never_cut() -> None:
+def test_a_handle_is_never_truncated() -> None:
     assert "\n".join(key_value_lines([("at", "see " + "x" * 40)], DisplayOptions(20))) == f"  at  see\n      {'x' * 40}"
 
 
-def test_only_the_label_is_painted() -> None:
+def test_only_the_label_is_coloured() -> None:
     assert list(key_value_lines([("a", "b")], DisplayOptions(80, has_color=True))) == ["  \x1b[2ma\x1b[0m  b"]
 
 
-def test_control_characters_are_spelled_out() -> None:
+def test_control_characters_are_escaped() -> None:
     assert list(key_value_lines([("a", "\x1b[2J")], DisplayOptions())) == ["  a  \\x1b[2J"]
 
 
-def test_counting_knows_one_from_many() -> None:
+def test_counts_distinguish_singular_and_plural() -> None:
     assert [format_count(0), format_count(1), format_count(1_024, "link")] == ["0 items", "1 item", "1,024 links"]
 
 
-def test_nothing_waiting_is_said_as_well() -> None:
+def test_no_unconfirmed_items_is_stated() -> None:
     assert list(unconfirmed_rows([])) == [("unconfirmed", "none")]
     assert list(unconfirmed_rows([user_message("hi")])) == [("unconfirmed", "1 item"), ("", "user: hi")]

@@ -22,7 +22,7 @@ def shown_turns(items: Sequence[Item], *, terminal: bool = False) -> list[str]:
     return err.partition(" commands.\n")[2].partition("continue: ")[0].removesuffix("> \n").splitlines()
 
 
-def test_the_last_turns_are_shown_with_who_said_them() -> None:
+def test_the_last_turns_are_shown_with_their_roles() -> None:
     items = [
         user_message("one"),
         assistant_message("1"),
@@ -34,11 +34,11 @@ def test_the_last_turns_are_shown_with_who_said_them() -> None:
     assert shown_turns(items) == ["… 2 earlier messages", "> two", "  2", "  or so", "> three", "  3"]
 
 
-def test_they_are_dim_where_there_are_colours() -> None:
+def test_the_last_turns_are_dim_in_colour() -> None:
     assert shown_turns([user_message("hi")], terminal=True) == ["\x1b[2m> hi\x1b[0m"]
 
 
-def test_what_is_long_is_cut_to_the_terminal_and_to_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_messages_are_truncated_to_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("NO_COLOR", "1")
     long = assistant_message("\n".join(["word " * 50] * (MAX_PREVIEW_LINES + 3)))
@@ -48,11 +48,11 @@ def test_what_is_long_is_cut_to_the_terminal_and_to_a_few_lines(monkeypatch: pyt
     assert len(lines) == MAX_PREVIEW_LINES + 2
 
 
-def test_files_that_went_along_are_not_shown_and_nothing_is_nothing() -> None:
+def test_attachments_are_not_shown_and_no_turns_show_nothing() -> None:
     said = user_message("read it", {"type": "input_text", "text": "notes.md:\n# Notes"})
     assert shown_turns([said]) == ["> read it"]
     assert shown_turns([]) == []
 
 
-def test_control_characters_are_spelled_out() -> None:
+def test_control_characters_are_escaped() -> None:
     assert shown_turns([user_message("a\x1b[2Jb")]) == ["> a\\x1b[2Jb"]

@@ -36,12 +36,12 @@ async def loaded(history: History) -> list[str]:
 
 
 @pytest.mark.parametrize("typed", ["a", "hello\r", "\r", "\r\r", "\n", "a\n", "\x1b[A\r", "a\x1b[Db\r", "x\r\x04"])
-def test_what_is_typed_stays_typing(typed: str) -> None:
+def test_typed_keys_are_not_a_paste(typed: str) -> None:
     assert merge_paste(pressed(typed)) == pressed(typed)
 
 
 @pytest.mark.parametrize("pasted", ["one\rtwo", "one\r\ntwo\r\n", "\tdef f():\r\t\tpass\r", "é\n日本"])
-def test_lines_that_come_at_once_are_a_paste(pasted: str) -> None:
+def test_lines_that_arrive_together_are_a_paste(pasted: str) -> None:
     (press,) = merge_paste(pressed(pasted))
     assert (press.key, press.data) == ("<bracketed-paste>", pasted)
 
@@ -50,14 +50,14 @@ def test_lines_that_come_at_once_are_a_paste(pasted: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["one", "two\nlines", "", "+plus\n\n# hash", "日本語"])
-async def test_an_entry_comes_back_as_it_was(words: str, tmp_path: Path) -> None:
+async def test_a_history_entry_round_trips(words: str, tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     for entry in ("before", words):
         PromptHistory(place).store_string(entry)
     assert await loaded(PromptHistory(place)) == [words, "before"]
 
 
-async def test_the_file_is_the_one_that_the_library_writes(tmp_path: Path) -> None:
+async def test_the_history_file_has_the_format_of_prompt_toolkit(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     FileHistory(str(place)).store_string("theirs\nof two lines")
     open_prompt_history(place).append_string("ours")
@@ -65,7 +65,7 @@ async def test_the_file_is_the_one_that_the_library_writes(tmp_path: Path) -> No
     assert list(FileHistory(str(place)).load_history_strings()) == ["ours", "theirs\nof two lines"]
 
 
-async def test_what_another_terminal_adds_is_there_at_the_next_prompt(tmp_path: Path) -> None:
+async def test_entries_of_another_terminal_appear_at_the_next_prompt(tmp_path: Path) -> None:
     mine, other = open_prompt_history(tmp_path / "prompts"), open_prompt_history(tmp_path / "prompts")
     assert (await loaded(mine), await loaded(other)) == ([], [])
     mine.append_string("one")
@@ -74,14 +74,14 @@ async def test_what_another_terminal_adds_is_there_at_the_next_prompt(tmp_path: 
     assert await loaded(mine) == await loaded(other) == ["three", "two", "one"]
 
 
-def test_many_that_write_at_once_lose_no_entry_and_mix_none(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_entry_and_mix_none(tmp_path: Path) -> None:
     said = [f"{number} " + "long words\n" * 3_000 for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda words: PromptHistory(tmp_path / "prompts").store_string(words), said))
     assert sorted(FileHistory(str(tmp_path / "prompts")).load_history_strings()) == sorted(said)
 
 
-def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
+def test_a_writer_waits_for_another_writer(tmp_path: Path) -> None:
     """A disk that is shared by machines writes long entries in several pieces."""
     place = tmp_path / "prompts"
     with ThreadPoolExecutor() as pool, place.open("a") as file:
@@ -94,7 +94,7 @@ def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
     assert list(FileHistory(str(place)).load_history_strings()) == ["mine"]
 
 
-async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: Path) -> None:
+async def test_of_a_long_history_file_the_last_complete_entries_are_read(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     theirs = FileHistory(str(place))
     for number in range(1_200):
@@ -105,14 +105,14 @@ async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: P
     assert all(words.split(" ")[0].isdigit() and words.count("\n") == 500 for words in found)
 
 
-def test_the_file_is_for_this_user_alone_also_when_it_was_not(tmp_path: Path) -> None:
+def test_the_history_file_is_made_private(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     place.touch(mode=0o644)
     open_prompt_history(place)
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
 
 
-def test_a_place_that_cannot_be_had_costs_the_memory_alone(tmp_path: Path) -> None:
+def test_a_history_file_that_cannot_be_opened_disables_only_the_history(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     history = open_prompt_history(tmp_path / "prompts")
     history.append_string("one")

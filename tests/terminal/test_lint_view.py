@@ -17,7 +17,7 @@ REPORTS = [
 ]
 
 
-def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
+def test_a_finding_shows_its_fix_below_it() -> None:
     assert render_checks(REPORTS, DisplayOptions()).splitlines() == [
         "  store  error: it is away",
         "         try: start it",
@@ -27,7 +27,7 @@ def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
     ]
 
 
-def test_in_colour_a_fault_stands_out() -> None:
+def test_an_error_is_highlighted_in_colour() -> None:
     shown = render_checks(REPORTS, DisplayOptions(80, has_color=True))
 
     assert "\x1b[31mstore\x1b[0m  error: it is away" in shown
@@ -35,13 +35,13 @@ def test_in_colour_a_fault_stands_out() -> None:
     assert "\x1b[2mkeys \x1b[0m  one is set" in shown
 
 
-def test_control_characters_in_what_was_found_are_spelled_out() -> None:
+def test_control_characters_in_findings_are_escaped() -> None:
     assert render_checks(
         [CheckReport("store", make_error_result("it says \x1b[2J", "do"))], DisplayOptions()
     ).splitlines()[0] == ("  store  error: it says \\x1b[2J")
 
 
-def test_the_summary_counts() -> None:
+def test_the_summary_counts_findings() -> None:
     assert summarize_checks(REPORTS) == "1 error and 1 warning"
     assert summarize_checks(REPORTS[:1] * 2) == "2 errors"
     assert summarize_checks(REPORTS[2:]) == "all checks passed"

@@ -27,7 +27,7 @@ def test_every_window_and_every_price_has_a_line_with_its_source() -> None:
     assert "as of 20" in shown[-1]
 
 
-def test_what_a_person_said_goes_first_and_says_whose_it_is() -> None:
+def test_user_settings_come_first_with_their_source() -> None:
     rows = {row["model"]: row for row in known_models_to_json(OWN)["models"]}
     assert rows["openai/gpt-5-mini"]["price"] == {
         "input": 9.0,
@@ -42,7 +42,7 @@ def test_what_a_person_said_goes_first_and_says_whose_it_is() -> None:
     assert rows["openai/gpt-5-mini"]["window"]["context"] == 400_000
 
 
-def test_a_price_that_nobody_knows_is_a_dash_and_null() -> None:
+def test_an_unknown_price_is_a_dash_or_null() -> None:
     rows = {row["model"]: row for row in known_models_to_json(NOTHING)["models"]}
     assert rows["o1"]["price"] is None
     line = next(line for line in render_known_models(NOTHING, DisplayOptions()).splitlines() if line.startswith("o1 "))

@@ -36,17 +36,17 @@ ollama/a:1b
 ollama/b"""
 
 
-def test_a_pipe_gets_every_column_and_every_name_that_a_server_gave() -> None:
+def test_a_pipe_gets_every_column_and_every_model_name() -> None:
     assert render_models(make_settings(), MISSING, ENTRIES, DisplayOptions()) == SCREEN
 
 
-def test_the_settings_files_that_said_something_are_named_the_stronger_first() -> None:
+def test_settings_files_are_named_in_order_of_precedence() -> None:
     said = make_settings(project='model = "local"', user='[aliases]\nfast = "local"')
     shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in shown
 
 
-def test_an_alias_that_leads_to_no_model_says_why() -> None:
+def test_an_alias_without_a_model_states_the_reason() -> None:
     said = make_settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
     shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in shown
@@ -55,23 +55,23 @@ def test_an_alias_that_leads_to_no_model_says_why() -> None:
     )
 
 
-def test_a_narrow_terminal_gets_no_line_that_is_longer_than_it_is_wide() -> None:
+def test_in_a_narrow_terminal_no_line_is_too_long() -> None:
     shown = render_models(make_settings(), MISSING, ENTRIES, DisplayOptions(60)).splitlines()
     assert all(text_width(line) <= 60 for line in shown)
     assert "endpoint" not in "".join(shown)
     assert shown[-2:] == ["ollama/a:1b", "ollama/b"]
 
 
-def test_a_list_for_which_nobody_was_asked_ends_with_the_table() -> None:
+def test_a_list_without_requested_servers_ends_with_the_table() -> None:
     assert render_models(make_settings(), MISSING, ENTRIES[:2], DisplayOptions()).endswith("none needed           -")
 
 
-def test_a_name_that_a_terminal_would_obey_is_spelled_out() -> None:
+def test_control_characters_in_a_name_are_escaped() -> None:
     hostile = ProviderStatus(GROQ, "set", "GROQ_API_KEY", models=["\x1b[2Jgone"])
     assert render_models(make_settings(), MISSING, [hostile], DisplayOptions()).endswith("\n\ngroq/\\x1b[2Jgone")
 
 
-def test_weights_that_are_here_are_named_with_their_size() -> None:
+def test_present_weights_are_named_with_their_size() -> None:
     here = BuiltInModel("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
     assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in render_models(
         make_settings(), here, ENTRIES, DisplayOptions()

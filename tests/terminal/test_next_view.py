@@ -34,7 +34,7 @@ COMING = NextRequest(
 )
 
 
-def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do() -> None:
+def test_items_that_the_server_prepends_are_shown_separately_and_truncated() -> None:
     lines = render_next_request(COMING, DisplayOptions(), max_prepended=2).splitlines()
     assert lines[:6] == [
         "4 items of resp_1 prepended by the server",
@@ -46,32 +46,32 @@ def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do
     ]
 
 
-def test_the_sum_says_who_counted_and_what_of_the_window_it_takes() -> None:
+def test_the_total_names_its_source_and_its_share_of_the_window() -> None:
     assert render_next_request(COMING, DisplayOptions()).splitlines()[-1] == (
         "51 tokens, counted by the endpoint; 0.5% of the context window of 10,000"
     )
 
 
-def test_nothing_that_was_said_moves_the_cursor() -> None:
+def test_no_text_of_the_conversation_moves_the_cursor() -> None:
     shown = render_next_request(COMING, DisplayOptions(width=60))
     assert "\x1b" not in shown
     assert "größer" in shown
 
 
-def test_nothing_before_it_is_said_in_words() -> None:
+def test_no_server_side_context_is_stated() -> None:
     assert render_next_request(replace(COMING, prepended_nodes=()), DisplayOptions()).startswith(
         "no server-side context\nPOST "
     )
 
 
-def test_a_command_is_ascii_and_names_the_variable_alone() -> None:
+def test_the_curl_command_is_ascii_and_names_only_the_variable_of_the_key() -> None:
     command = build_curl_command(COMING)
     assert command.isascii()
     assert '-H "api-key: ${MY_KEY}"' in command
     assert "\x1b" not in command
 
 
-def test_a_long_input_has_an_item_a_line_and_is_the_same_json() -> None:
+def test_a_long_input_has_one_item_per_line_and_is_the_same_json() -> None:
     body = {**BODY, "input": [user_message(f"größer {number}") for number in range(200)]}
     lines = render_next_request(replace(COMING, body=body, prepended_nodes=()), DisplayOptions()).splitlines()
     shown = lines[lines.index("{") : lines.index("}") + 1]

@@ -53,12 +53,14 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
         ("no-such-pager", ""),
     ],
 )
-def test_pager_names_the_command_and_its_words(pager: str | None, command: str, page: Page, tmp_path: Path) -> None:
+def test_pager_variable_names_the_command_and_its_arguments(
+    pager: str | None, command: str, page: Page, tmp_path: Path
+) -> None:
     said = {} if pager is None else {"PAGER": pager.format(folder=tmp_path)}
     assert page(**said) == command
 
 
-def test_lines_are_counted_as_the_terminal_breaks_them_and_a_row_is_left_for_the_prompt(page: Page) -> None:
+def test_lines_are_counted_as_wrapped_and_a_row_is_reserved_for_the_prompt(page: Page) -> None:
     assert not page("a\nb\n", 80, 3)
     assert page("a\nb\nc\n", 80, 3)
     assert page("x" * 161, 80, 3)
@@ -66,10 +68,10 @@ def test_lines_are_counted_as_the_terminal_breaks_them_and_a_row_is_left_for_the
     assert page("宽" * 41, 80, 2)
 
 
-def test_a_terminal_that_cannot_be_drawn_on_has_no_pager(page: Page) -> None:
+def test_a_dumb_terminal_has_no_pager(page: Page) -> None:
     assert not page(TERM="dumb")
 
 
-def test_what_goes_into_a_pipe_is_written_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_is_written_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     print_paged("a\n" * 500, {"PAGER": "false"})
     assert capsys.readouterr().out == "a\n" * 500

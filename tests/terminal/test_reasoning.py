@@ -11,7 +11,7 @@ from tests.terminal.pty_session import at_terminal
 THOUGHT = "The sky scatters blue light more than red. " * 4
 
 
-def test_the_text_of_a_thought_is_told_and_its_summary_where_that_is_all() -> None:
+def test_the_text_of_reasoning_is_shown_or_its_summary_if_there_is_no_text() -> None:
     summary = [{"type": "summary_text", "text": "In short."}]
     content = [{"type": "reasoning_text", "text": "One."}, {"type": "reasoning_text", "text": "Two."}]
     assert reasoning_text({"type": "reasoning", "summary": summary, "content": content}) == "One.\n\nTwo."
@@ -19,7 +19,7 @@ def test_the_text_of_a_thought_is_told_and_its_summary_where_that_is_all() -> No
     assert reasoning_text({"type": "reasoning", "summary": [], "encrypted_content": "x"}) == ""
 
 
-def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
+def test_reasoning_is_collapsed_into_one_row_with_its_length() -> None:
     assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "reasoning: Hm. Yes\\x1b."
     row = format_reasoning_line(THOUGHT, DisplayOptions(60))
     assert row == "reasoning: The sky scatters blue li… (32 words; /reasoning)"
@@ -28,12 +28,12 @@ def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
     assert format_reasoning_line(" ", DisplayOptions(40)) == ""
 
 
-def test_a_pipe_hears_nothing_of_a_thought(convo: Convo) -> None:
+def test_a_pipe_gets_no_reasoning(convo: Convo) -> None:
     got = convo("chat", *scripted_flags({"reasoning": "Hm.", "text": "Rain."}), "weather?")
     assert (got.out, "thought" in got.err) == ("Rain.\n", False)
 
 
-def test_in_a_chat_a_thought_stands_folded_before_the_answer_and_can_be_unfolded(home: Path) -> None:
+def test_in_a_chat_reasoning_is_collapsed_before_the_answer_and_can_be_expanded(home: Path) -> None:
     with at_terminal("chat", *scripted_flags({"reasoning": THOUGHT.strip(), "text": "Rain."}, {"text": "x"})) as person:
         person.is_asked()
         rows = person.says("weather?").split("\n")

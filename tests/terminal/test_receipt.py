@@ -34,11 +34,11 @@ def used(into: int, out: int, *, cached: int = 0, reasoning: int = 0, written: b
     return {"input_tokens": into, "output_tokens": out, **(details if written else {})}
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_figures_are_omitted() -> None:
     assert format_receipt(replace(LINK, id="try_1", duration_s=None), SESSION) == "session mine"
 
 
-def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
+def test_cached_and_reasoning_tokens_are_shown_if_there_are_any() -> None:
     link = replace(LINK, usage=used(12_345, 67, cached=12_288, reasoning=64))
     assert (
         format_receipt(link, SESSION)
@@ -58,7 +58,7 @@ def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
         (Price(input=0.0, output=0.0, cached=0.0), "$0.0000"),
     ],
 )
-def test_a_cost_is_never_shown_as_nothing_when_it_is_something(price: Price, cost: str) -> None:
+def test_a_small_cost_is_not_shown_as_zero(price: Price, cost: str) -> None:
     link = replace(LINK, usage=used(600, 200, cached=200))
     assert f" output · {cost} · 1.2 s" in format_receipt(link, SESSION, price)
 
@@ -68,7 +68,7 @@ def test_without_usage_no_cost_is_guessed() -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
-def test_an_end_that_is_not_whole_comes_first(status: LinkStatus) -> None:
+def test_a_status_other_than_completed_comes_first(status: LinkStatus) -> None:
     link = replace(LINK, status=status)
     assert format_receipt(link, SESSION).startswith(f"{status} · ")
 
@@ -83,5 +83,5 @@ def test_an_end_that_is_not_whole_comes_first(status: LinkStatus) -> None:
         (Strategy.CONVERSATION, "conv_1", "conversation conv_1"),
     ],
 )
-def test_the_owner_is_named_with_the_handle_to_come_back_by(strategy: Strategy, handle: str | None, words: str) -> None:
+def test_the_strategy_is_named_with_the_handle_to_continue(strategy: Strategy, handle: str | None, words: str) -> None:
     assert format_owner_handle(replace(SESSION, strategy=strategy, handle=handle)) == words

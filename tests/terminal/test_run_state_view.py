@@ -17,7 +17,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
         assert any("charge_order5" in line for line in lines)
 
 
-def test_what_a_terminal_would_obey_is_spelled_out() -> None:
+def test_control_characters_are_escaped() -> None:
     document = snapshots.document("single_approval", "1.6")
     for shown in (
         document["current_step"]["data"]["interruptions"][0]["raw_item"],
@@ -29,7 +29,7 @@ def test_what_a_terminal_would_obey_is_spelled_out() -> None:
     assert "\\x1b[2J" in screen
 
 
-def test_a_decision_stands_beside_its_call() -> None:
+def test_a_decision_is_shown_beside_its_call() -> None:
     state = snapshots.newest_state("single_approval", "1.21")
     said = apply_verdict(state, state.pending, ApprovalVerdict(approve=False, always=True))
     assert "rejected always" in render_paused_state(said, "state.json", DisplayOptions()).splitlines()[-1]

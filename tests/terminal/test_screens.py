@@ -14,10 +14,10 @@ pytestmark = pytest.mark.needs("terminal")
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_every_key_and_command_leaves_the_screen_that_is_written_down(columns: int, tmp_path: Path) -> None:
+def test_every_key_and_command_shows_the_recorded_screen(columns: int, tmp_path: Path) -> None:
     assert record_screens(columns, tmp_path) == screens_file(columns).read_text(encoding="utf-8")
 
 
-def test_the_walk_leaves_no_command_out() -> None:
+def test_the_recorded_screens_cover_every_command() -> None:
     typed = " ".join(step.keys for step in STEPS)
     assert [name for name in SLASH_COMMANDS if f"/{name}" not in typed] == ["exit"]  # by which it ends

@@ -9,7 +9,7 @@ from convo.terminal.signals import on_signal
 
 
 @pytest.mark.needs("posix")
-async def test_the_third_time_ends_what_holds_the_loop_up() -> None:
+async def test_the_third_interrupt_ends_a_blocked_event_loop() -> None:
     heard: list[str] = []
     with on_signal(signal.SIGINT, lambda: heard.append("one")):
         for _ in range(2):

@@ -32,7 +32,7 @@ from tests.terminal.plain_repl import run_repl
         ("/ help", ("help", "")),
     ],
 )
-def test_a_command_gets_its_words(line: str, meant: tuple[str, str]) -> None:
+def test_a_command_gets_its_arguments(line: str, meant: tuple[str, str]) -> None:
     assert parse_slash_command(line) == meant
 
 
@@ -46,7 +46,7 @@ def test_a_command_gets_its_words(line: str, meant: tuple[str, str]) -> None:
         ("/", "/help, or // for a message"),
     ],
 )
-def test_what_is_no_command_is_an_error_with_a_suggestion(line: str, hint: str) -> None:
+def test_an_unknown_command_is_an_error_with_a_suggestion(line: str, hint: str) -> None:
     with pytest.raises(InvalidUsage, match="nothing was sent") as refused:
         parse_slash_command(line)
     assert refused.value.hint == hint
@@ -66,7 +66,7 @@ def test_a_line_that_begins_with_one_slash_is_never_a_message(home: Path) -> Non
     assert stored_sessions(home) == []
 
 
-def test_an_alias_stands_for_a_command_and_hides_none() -> None:
+def test_an_alias_names_a_command_and_hides_none() -> None:
     assert set(SLASH_COMMAND_ALIASES.values()) <= set(SLASH_COMMANDS)
     assert not set(SLASH_COMMAND_ALIASES) & set(SLASH_COMMANDS)
 

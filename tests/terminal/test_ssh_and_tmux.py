@@ -85,7 +85,7 @@ def ssh(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.needs("terminal", "ssh")
-def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home: Path) -> None:
+def test_over_ssh_editing_stopping_and_copying_work(ssh: list[str], home: Path) -> None:
     model = slow_model_flags({"text": "日本語 and e\u0301"})
     with looked_at([*ssh, chat(home, *model, "-n", "mine")]) as screen:
         screen.shows_prompt("/help")
@@ -112,7 +112,7 @@ def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home:
 
 
 @pytest.mark.needs("terminal", "ssh")
-def test_a_connection_that_breaks_keeps_what_came_of_the_answer(ssh: list[str], home: Path) -> None:
+def test_a_broken_connection_keeps_the_partial_answer(ssh: list[str], home: Path) -> None:
     with looked_at([*ssh, chat(home, *slow_model_flags(), "-n", "mine")]) as screen:
         screen.shows_prompt("/help")
         screen.types("count\r")
@@ -137,7 +137,7 @@ TMUX = "set -g status off\nset -s set-clipboard on\n"
 
 
 @pytest.mark.needs("terminal", "tmux")
-def test_in_tmux_a_chat_is_edited_stopped_copied_and_come_back_to(tmux: list[str], home: Path) -> None:
+def test_in_tmux_editing_stopping_copying_and_reattaching_work(tmux: list[str], home: Path) -> None:
     model = slow_model_flags({"text": "日本語 and e\u0301"}, {"text": "[x](https://x.y)"})
     with looked_at([*tmux, "new-session", chat(home, *model, "-n", "mine")]) as screen:
         screen.shows_prompt("/help")

@@ -32,7 +32,7 @@ def test_a_new_chat_has_no_name_and_no_handle_yet() -> None:
     }
 
 
-def test_what_is_unacknowledged_is_counted() -> None:
+def test_unconfirmed_items_are_counted() -> None:
     held = ConversationState(Strategy.SESSION, ASKED, ASKED.first(2).head)
     shown = rows(format_status(replace(SESSION, scope=Scope("https://x/v1", "org")), held, "openai/gpt-5"))
     assert shown["items"] == "3, 1 unconfirmed"

@@ -28,11 +28,11 @@ def line(state: StatusLineState, columns: int) -> str:
         (10, "session w…"),
     ],
 )
-def test_it_says_what_fits_and_begins_with_the_owner(columns: int, said: str) -> None:
+def test_the_status_line_shows_what_fits_starting_with_the_strategy(columns: int, said: str) -> None:
     assert line(FULL, columns) == said
 
 
-def test_it_is_never_wider_than_the_terminal() -> None:
+def test_the_status_line_is_never_wider_than_the_terminal() -> None:
     wide = FULL._replace(owner="session 日本語のお話をしましょう")
     over = [
         columns
@@ -42,7 +42,7 @@ def test_it_is_never_wider_than_the_terminal() -> None:
     assert over == []
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_figures_are_omitted() -> None:
     assert line(StatusLineState("session", "scripted/echo"), 80) == "session · scripted/echo"
     assert (
         line(StatusLineState("session x", "scripted/echo", used_tokens=7), 80) == "session x · scripted/echo · 7 tokens"

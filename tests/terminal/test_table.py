@@ -17,7 +17,7 @@ def shown(medium: DisplayOptions) -> str:
     return "\n".join(table_lines(fit_columns(COLUMNS, medium), medium))
 
 
-def test_in_a_pipe_everything_stands_in_every_line() -> None:
+def test_in_a_pipe_every_row_has_every_column() -> None:
     assert shown(DisplayOptions()) == (
         "id   owner     in  words\n"  #
         "one  chain      7  what is a monad\n"
@@ -25,7 +25,7 @@ def test_in_a_pipe_everything_stands_in_every_line() -> None:
     )
 
 
-def test_in_a_narrow_terminal_what_says_the_same_everywhere_goes_and_is_said_once() -> None:
+def test_in_a_narrow_terminal_constant_columns_are_shown_once() -> None:
     table = fit_columns(COLUMNS, DisplayOptions(26))
     assert table.common_cells == (("owner", "chain"),)
     assert "\n".join(table_lines(table, DisplayOptions(26))) == (
@@ -35,13 +35,13 @@ def test_in_a_narrow_terminal_what_says_the_same_everywhere_goes_and_is_said_onc
     )
 
 
-def test_in_a_narrower_one_other_columns_go_as_they_were_told_to() -> None:
+def test_in_a_narrower_terminal_columns_are_omitted_by_priority() -> None:
     table = fit_columns(COLUMNS, DisplayOptions(20))
     assert [column.heading for column in table.columns] == ["id", "words"]
     assert table.common_cells == (("owner", "chain"),)
 
 
-def test_one_line_alone_says_nothing_twice() -> None:
+def test_a_table_of_one_row_keeps_its_columns() -> None:
     only = [Column("id", ["one"]), Column("owner", ["chain"], drop_order=1), Column("words", ["w" * 40])]
     assert fit_columns(only, DisplayOptions(60)).common_cells == ()
 
@@ -56,7 +56,7 @@ def test_colours_do_not_move_the_columns() -> None:
     ]
 
 
-def test_what_a_terminal_would_obey_is_spelled_out() -> None:
+def test_control_characters_are_escaped() -> None:
     hostile = [Column("id", ["a"]), Column("words", ["\x1b[2Jgone"])]
     assert list(table_lines(fit_columns(hostile, DisplayOptions()), DisplayOptions()))[1] == "a   \\x1b[2Jgone"
 

@@ -40,12 +40,12 @@ response    input  cached  context
     ░ prepended, cached"""
 
 
-def test_a_bar_says_what_was_sent_what_was_put_before_it_and_what_was_cached() -> None:
+def test_a_bar_shows_sent_prepended_and_cached_tokens() -> None:
     assert render_token_chart(growing(), DisplayOptions(80)) == IN_80
     assert render_token_chart(growing(), DisplayOptions(40)) == IN_40
 
 
-def test_the_chart_fits_and_stands_under_the_tree_of_a_terminal_alone() -> None:
+def test_the_chart_fits_and_is_shown_only_in_a_terminal_below_the_tree() -> None:
     for columns in (40, 80, 120):
         shown = render_conversation(growing(), DisplayOptions(columns)).split("\n")
         assert max(map(text_width, shown)) <= columns
@@ -53,26 +53,26 @@ def test_the_chart_fits_and_stands_under_the_tree_of_a_terminal_alone() -> None:
     assert "░" not in render_conversation(growing(), DisplayOptions())
 
 
-def test_the_longest_bar_has_at_least_twelve_cells_and_is_not_cut_where_they_just_fit() -> None:
+def test_the_longest_bar_has_at_least_twelve_cells() -> None:
     assert (
         render_token_chart(growing(), DisplayOptions(39)).splitlines()[3] == "@ resp_3      160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
     )
 
 
-def test_without_unicode_the_signs_are_letters_and_still_differ() -> None:
+def test_without_unicode_the_signs_are_distinct_letters() -> None:
     shown = render_token_chart(growing(), DisplayOptions(80, has_box_chars=False))
     assert shown.isascii()
     assert "|-* resp_2  chain     80      40      8  ----------++++++++##" in shown
     assert len(set(ASCII_BARS.values())) == len(ASCII_BARS)
 
 
-def test_without_colours_a_bar_says_the_same() -> None:
+def test_without_colours_a_bar_shows_the_same() -> None:
     coloured = render_token_chart(growing(), DisplayOptions(80, has_color=True))
     assert "\x1b[" in coloured
     assert all(bar in coloured for bar in ("█████", "░░░░░░░░░░▒▒▒▒▒▒▒▒██"))
 
 
-def test_the_owner_stands_in_every_line_where_links_of_several_owners_meet() -> None:
+def test_each_row_names_its_strategy_if_there_are_several() -> None:
     mixed = growing(strategy=Strategy.SESSION)
     assert "├─● resp_2  session     80" in render_token_chart(mixed, DisplayOptions(40))
     (line,) = [
@@ -83,7 +83,7 @@ def test_the_owner_stands_in_every_line_where_links_of_several_owners_meet() -> 
     assert line.split()[2] == "session"
 
 
-def test_nothing_is_drawn_where_no_endpoint_told_what_was_seen() -> None:
+def test_no_chart_is_drawn_without_usage() -> None:
     talk = ConversationBuilder()
     talk.turn("resp_1", "hi", "hello", usage=None)
     assert render_token_chart(talk.view("resp_1"), DisplayOptions(80)) == "no request reported its input tokens"

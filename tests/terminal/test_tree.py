@@ -63,7 +63,7 @@ completed      1.2  Show me some. → Maybe, list, IO."""
 GONE = ["reasoning", "model", "cached", "seconds", "~tokens", "output", "input", "time", "context"]
 
 
-def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
+def test_a_narrower_terminal_omits_one_column_after_the_other() -> None:
     """The reasoning tokens are the same on every line here, so only their order decides."""
     talk = build_chain(3)
     lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
@@ -71,11 +71,11 @@ def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
     assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
 
 
-def test_in_a_pipe_every_line_says_everything() -> None:
+def test_in_a_pipe_every_line_has_every_column() -> None:
     assert drawn(forked(), "resp_5", DisplayOptions()) == WIDE
 
 
-def test_the_head_is_marked_wherever_it_stands() -> None:
+def test_the_head_is_marked_on_any_line() -> None:
     lines = drawn(forked(), "resp_3b", DisplayOptions()).splitlines()
     assert [line[:11].rstrip() for line in lines[1:]] == [
         "┌─○ try_0a",
@@ -87,13 +87,13 @@ def test_the_head_is_marked_wherever_it_stands() -> None:
     ]
 
 
-def test_a_long_chain_does_not_move_to_the_right() -> None:
+def test_a_long_chain_is_not_indented() -> None:
     lines = drawn(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
     assert [line[:2] for line in lines[1:]] == ["● "] * 1_999 + ["@ "]
     assert max(map(text_width, lines)) <= 80
 
 
-def test_forks_within_forks_still_fit_into_a_terminal() -> None:
+def test_nested_forks_fit_into_a_terminal() -> None:
     talk = build_chain(1)
     for depth in range(60):
         before = "resp_1" if depth == 0 else f"resp_d{depth - 1}"
@@ -104,7 +104,7 @@ def test_forks_within_forks_still_fit_into_a_terminal() -> None:
     assert max(map(text_width, lines)) <= 80
 
 
-def test_a_session_that_resends_everything_says_full() -> None:
+def test_a_session_that_resends_the_history_shows_full() -> None:
     talk = ConversationBuilder(Strategy.SESSION)
     talk.turn("resp_1", "one", "two")
     talk.turn("resp_2", "three", "four", after="resp_1")
@@ -112,7 +112,7 @@ def test_a_session_that_resends_everything_says_full() -> None:
     assert [line.split()[2:5] for line in lines[1:]] == [["session", "full", "1"], ["session", "full", "3"]]
 
 
-def test_responses_of_several_clients_say_whose_they_are() -> None:
+def test_responses_of_several_clients_name_their_owner() -> None:
     talk = ConversationBuilder()
     talk.turn("resp_1", "mine", "yes", session_id="ses_1")
     talk.turn("resp_2", "yours", "no", after="resp_1")
@@ -131,7 +131,7 @@ def test_responses_of_several_clients_say_whose_they_are() -> None:
         (["resp_aaaaaaaaaa"], ["resp_aaaaaaaa"]),
     ],
 )
-def test_ids_are_cut_where_they_still_differ(ids: list[str], short: list[str]) -> None:
+def test_ids_are_shortened_to_a_unique_prefix(ids: list[str], short: list[str]) -> None:
     talk = ConversationBuilder()
     for before, id_ in zip([None, *ids], ids, strict=False):
         talk.turn(id_, "hi", "ho", after=before)

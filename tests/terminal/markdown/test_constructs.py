@@ -56,7 +56,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("source", "rows"), SHAPES.values(), ids=SHAPES)
-def test_without_colour_the_structure_is_there(source: str, rows: list[str]) -> None:
+def test_without_colour_the_structure_is_visible(source: str, rows: list[str]) -> None:
     assert render_whole(source, BARE) == render_streamed([source], BARE) == rows
 
 
@@ -69,11 +69,11 @@ COLOURED = {
 
 
 @pytest.mark.parametrize(("source", "row"), COLOURED.items())
-def test_with_colour_marks_become_styles_and_none_is_left_on(source: str, row: str) -> None:
+def test_with_colour_markup_becomes_styles_that_are_reset(source: str, row: str) -> None:
     assert render_whole(source, MarkdownOptions(has_color=True)) == [row]
 
 
-def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
+def test_a_link_is_clickable_where_the_terminal_supports_it() -> None:
     options = MarkdownOptions(has_links=True)
     assert render_whole("[a](http://b.c/d)", options) == ["\x1b]8;;http://b.c/d\x1b\\a\x1b]8;;\x1b\\"]
 
@@ -81,17 +81,17 @@ def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
 @pytest.mark.parametrize(
     "link", ["[http://good.com](http://bad.com)", "[good.com](http://bad.com)", "[a](file:///etc)"]
 )
-def test_an_address_is_shown_where_the_words_would_hide_it(link: str) -> None:
+def test_a_url_is_shown_where_the_link_text_would_hide_it(link: str) -> None:
     assert link.rpartition("(")[2] in render_whole(link, MarkdownOptions(has_links=True))[0]
 
 
-def test_without_the_characters_to_draw_with_plain_ones_are_used() -> None:
+def test_without_unicode_plain_characters_are_used() -> None:
     text = "- a\n\n> b\n\n***\n\n```\nc\n```\n\n|d|e|\n|-|-|\n|f|g|"
     rows = render_whole(text, MarkdownOptions(39, has_box_chars=False))
     assert rows == ["- a", "", "> b", "", "-" * 39, "", "--", "c", "--", "", "d | e", "--+--", "f | g"]
 
 
-def test_a_list_however_deep_leaves_room_for_words() -> None:
+def test_a_deeply_nested_list_leaves_space_for_text() -> None:
     text = "\n".join(f"{'  ' * depth}- item {depth}" for depth in range(18))
     assert all(f"item {depth}" in row for depth, row in enumerate(render_whole(text, MarkdownOptions(20))))
 
@@ -104,7 +104,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
-def test_what_stands_too_deep_for_a_structure_is_still_there(text: str) -> None:
+def test_text_nested_too_deeply_for_its_structure_is_still_shown(text: str) -> None:
     rows = render_streamed([text], BARE)
     assert any("deep" in row for row in rows)
     assert rows[-1] == "next"

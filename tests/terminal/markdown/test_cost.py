@@ -21,17 +21,17 @@ def check(small: Cost, large: Cost) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_longer_answer_costs_no_more_a_character(kind: str) -> None:
+def test_a_longer_answer_costs_no_more_per_character(kind: str) -> None:
     check(*costs(kind, 3_000, 9_000))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_megabyte_costs_no_more_a_character_than_ten_kilobytes(kind: str) -> None:
+def test_a_megabyte_costs_no_more_per_character_than_ten_kilobytes(kind: str) -> None:
     check(*costs(kind, 10_000, 1_000_000))
 
 
-def test_drawing_everything_again_costs_the_square() -> None:
+def test_redrawing_everything_has_quadratic_cost() -> None:
     """What the bench stands beside: twice the answer, twice the cost of each character."""
     small, large = (naive(of_length("answer", length), 250) for length in (3_000, 6_000))
     assert large.written_per > 1.6 * small.written_per

@@ -27,26 +27,26 @@ def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
         ("haskell", "a = 1 {- one\ntwo\nthree -} "),
     ],
 )
-def test_a_comment_goes_on_over_lines(language: str, code: str) -> None:
+def test_a_comment_may_span_lines(language: str, code: str) -> None:
     first, second, third = styles(language, code)
     assert first[-1][1] == second[0][1] == third[0][1] == TOKEN_STYLES[Comment]
     assert second == [("two", TOKEN_STYLES[Comment])]
     assert len(third) > 1
 
 
-def test_a_string_goes_on_over_lines() -> None:
+def test_a_string_may_span_lines() -> None:
     lines = styles("python", 'a = """one\ntwo\n"""\nb = 1')
     assert lines[1] == [("two", TOKEN_STYLES[String])]
     assert ("1", "36") in lines[3]
 
 
-def test_what_only_looks_like_a_comment_is_none() -> None:
+def test_text_that_resembles_a_comment_is_not_highlighted() -> None:
     lines = styles("js", 'let a = "/*"\nlet b = 1')
     assert ("let", "35") in lines[1]
 
 
 @pytest.mark.parametrize("language", ["", "nosuchlanguage", "text", "mcschema"])
-def test_an_unknown_language_has_no_colours(language: str) -> None:
+def test_an_unknown_language_is_not_highlighted(language: str) -> None:
     assert highlight_line("if x: pass", make_lexer_state(language))[0] == [Span("if x: pass")]
 
 
@@ -70,5 +70,5 @@ MORE = (
 
 
 @pytest.mark.parametrize("language", [*LEXERS, *MORE])
-def test_no_language_loses_a_character(language: str) -> None:
+def test_highlighting_keeps_every_character(language: str) -> None:
     styles(language, "a = 'b' # c\n  if (x) { /* y\n```\n<!-- z -->\n\n*/ \"unclosed\n$ ls -l | `x` \\\n- k: v é日")

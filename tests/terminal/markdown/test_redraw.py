@@ -32,7 +32,7 @@ async def everybody_had_a_turn() -> None:
         await turn
 
 
-async def test_pieces_that_come_at_once_are_drawn_once() -> None:
+async def test_pieces_that_arrive_together_are_drawn_once() -> None:
     out = io.StringIO()
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for piece in ("**o", "ne", "**"):
@@ -44,7 +44,7 @@ async def test_pieces_that_come_at_once_are_drawn_once() -> None:
     assert out.getvalue() == "**one**\n"
 
 
-async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_text_is_drawn_at_most_once_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     now, frames = [100.0], []
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
     often = Throttle(lambda: frames.append(now[0]))
@@ -57,7 +57,7 @@ async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(mon
     assert frames == [100.0, 100.0 + FRAME_INTERVAL_S]
 
 
-async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:
+async def test_a_closed_terminal_is_reported_with_the_next_text() -> None:
     page = MarkdownRenderer(Gone(), MarkdownOptions(), lambda: 80)
     page.write("a")
     await drawn_by_now()
@@ -65,7 +65,7 @@ async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:
         page.write("b")
 
 
-def test_one_page_takes_one_text_after_the_other() -> None:
+def test_a_renderer_can_be_used_for_several_texts() -> None:
     out = io.StringIO()
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for text in ("```\nnot closed", "", "- a"):

@@ -12,7 +12,7 @@ rows = some.lists(some.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m
 
 
 @given(finished=some.lists(some.tuples(rows, rows), min_size=1, max_size=6))
-def test_the_terminal_shows_what_is_finished_and_what_is_open(finished: list[tuple[list[str], list[str]]]) -> None:
+def test_the_terminal_shows_finished_and_open_rows(finished: list[tuple[list[str], list[str]]]) -> None:
     out = io.StringIO()
     painter = RowPainter(out)
     for done, still_open in finished:
@@ -21,7 +21,7 @@ def test_the_terminal_shows_what_is_finished_and_what_is_open(finished: list[tup
     assert displayed_lines(out.getvalue(), 20) == displayed_lines("\n".join(every), 20)
 
 
-def test_words_that_are_added_at_the_end_are_all_that_is_written() -> None:
+def test_appended_text_is_written_alone() -> None:
     assert build_screen_update(["one", "two"], ["one", "two thr"]) == " thr"
     assert build_screen_update(["one", "two"], ["one", "two three", "four"]) == " three\nfour"
     assert build_screen_update(["one"], ["one"]) == ""

@@ -57,7 +57,7 @@ papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119))
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=4)
 @given(sizes=piece_sizes, options=papers)
-def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(
+def test_a_text_of_the_corpus_is_rendered_the_same_in_any_pieces(
     name: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
     assert render_streamed(split_by_sizes(CORPUS[name], sizes), options) == render_whole(CORPUS[name], options)
@@ -65,14 +65,14 @@ def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(
 
 @settings(max_examples=40)
 @given(text=texts(), sizes=piece_sizes, options=papers)
-def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
+def test_random_blocks_are_rendered_the_same_in_any_pieces(
     text: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
     assert render_streamed(split_by_sizes(text, sizes), options) == render_whole(text, options)
 
 
 @pytest.mark.parametrize(("before", "inside"), [("", ""), ("Some words.\n", ""), ("> ", "> "), ("- ", "  ")])
-def test_heads_that_take_several_rows_stay_those_of_a_table(before: str, inside: str) -> None:
+def test_table_headings_of_several_rows_stay_in_the_table(before: str, inside: str) -> None:
     rows = [f"| {' | '.join(['a head of many words'] * 5)} |", f"|{'---|' * 5}", "| 1 | 2 | 3 | 4 | 5 |"]
     text = before + f"\n{inside}".join(rows)
     laid_out = render_whole(text, MarkdownOptions(39))
@@ -84,14 +84,14 @@ def test_heads_that_take_several_rows_stay_those_of_a_table(before: str, inside:
 @pytest.mark.full
 @settings(max_examples=1_000)
 @given(text=texts(), sizes=piece_sizes, options=papers)
-def test_a_thousand_texts_are_laid_out_the_same_in_any_pieces(
+def test_a_thousand_texts_are_rendered_the_same_in_any_pieces(
     text: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
     assert render_streamed(split_by_sizes(text, sizes), options) == render_whole(text, options)
 
 
 @pytest.mark.full
-def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() -> None:
+def test_package_descriptions_are_rendered_the_same_in_any_pieces() -> None:
     """A hundred documents that nobody wrote for this, a megabyte in all."""
     said = {one.name: one.read_text("METADATA") or "" for one in distributions()}
     marked_down = {name: text.partition("\n\n")[2] for name, text in said.items() if "text/markdown" in text}
@@ -109,7 +109,7 @@ def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() ->
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=30)
 @given(sizes=piece_sizes, options=papers)
-def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(
+def test_the_corpus_is_rendered_the_same_in_many_more_pieces(
     name: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
     text = CORPUS[name] * 3
@@ -123,7 +123,7 @@ def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(
     columns=some.sampled_from(COLUMNS),
     colour=some.booleans(),
 )
-def test_the_screen_at_the_end_is_that_of_the_whole_text(
+def test_the_final_screen_equals_that_of_the_complete_text(
     name: str, sizes: list[int], columns: int, colour: bool
 ) -> None:
     rows = render_whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
@@ -132,7 +132,7 @@ def test_the_screen_at_the_end_is_that_of_the_whole_text(
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
-def test_a_screen_is_the_one_that_was_looked_at(columns: int) -> None:
+def test_the_rendered_screen_equals_the_recorded_one(columns: int) -> None:
     """Written by `python -m tests.terminal.markdown.markdown_layout`, to be read before it is kept."""
     assert (
         displayed_lines(terminal_output([CORPUS["everything"]], columns), columns)
@@ -140,13 +140,13 @@ def test_a_screen_is_the_one_that_was_looked_at(columns: int) -> None:
     )
 
 
-def test_no_row_above_the_last_few_is_ever_drawn_again() -> None:
+def test_no_row_above_the_open_rows_is_drawn_again() -> None:
     drawn = terminal_output(split_by_sizes(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
     ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", drawn)]
     assert 0 < max(ups) < MAX_REDRAWN_ROWS
 
 
-def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
+def test_after_a_resize_no_row_above_is_redrawn() -> None:
     out, columns = io.StringIO(), 80
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     page.write("short words " * 10)
@@ -157,7 +157,7 @@ def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
     assert "\x1b" not in out.getvalue().removeprefix(kept)
 
 
-def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
+def test_after_a_resize_printed_rows_stay_and_the_rest_fits() -> None:
     """The terminal is made narrower, then wider; what was open is drawn anew below."""
     out, columns = io.StringIO(), 80
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
