@@ -56,7 +56,7 @@ def spaced() -> str:
         ),
     ],
 )
-def test_a_part_of_another_kind_is_refused_with_what_belongs_there(parts: dict[str, Any], words: str) -> None:
+def test_a_field_of_another_type_is_refused_with_the_expected_type(parts: dict[str, Any], words: str) -> None:
     with pytest.raises(InputFault) as told:
         Agent("desk", **parts)
     assert told.value.message == words
@@ -64,13 +64,13 @@ def test_a_part_of_another_kind_is_refused_with_what_belongs_there(parts: dict[s
 
 
 @pytest.mark.parametrize("part", ["tool_name", "description", "parameters"])
-def test_a_handoffs_parts_are_looked_at_too(part: str) -> None:
+def test_the_fields_of_a_handoff_are_validated_too(part: str) -> None:
     with pytest.raises(InputFault, match=f"a handoff has {part} of type int"):
         Handoff(OTHER, **{part: 5})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["", "x y é", "a.b", "n" * 129, "pay\n"])
-def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
+def test_a_name_that_no_server_accepts_is_refused(name: str) -> None:
     with pytest.raises(InputFault) as told:
         Handoff(OTHER, tool_name=name)
     assert told.value.message == f"a handoff has tool_name {name!r}"
@@ -79,14 +79,14 @@ def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [date(2020, 1, 1), math.nan, {"deep": [object()]}])
-def test_a_hosted_tool_that_could_not_be_sent_is_refused_by_its_field(value: object) -> None:
+def test_an_unsendable_hosted_tool_is_refused_with_its_field(value: object) -> None:
     with pytest.raises(InputFault) as told:
         Agent("desk", tools=({"type": "web_search", "size": "high", "since": value},))
     assert told.value.message.startswith("agent 'desk' has a tool 'web_search' whose 'since' is not JSON: ")
     assert told.value.hint == "use only JSON values: it becomes a field of a request"
 
 
-def test_an_agent_stops_after_tools_of_its_own_by_either_name() -> None:
+def test_an_agent_stops_after_its_own_tools_by_either_name() -> None:
     made = Agent("desk", tools=(look, find), after_tools=frozenset({"look", "crm.find"}))
     assert made.after_tools == frozenset({"look", "crm.find"})
     with pytest.raises(InputFault, match="stops after 'nope'") as told:
@@ -94,12 +94,12 @@ def test_an_agent_stops_after_tools_of_its_own_by_either_name() -> None:
     assert told.value.hint == "use one of crm.find, find, look"
 
 
-def test_a_name_is_words() -> None:
+def test_a_tool_name_is_text() -> None:
     with pytest.raises(InputFault, match="an agent's name must be a string, not int"):
         Agent(5)  # type: ignore[arg-type]
 
 
-def test_what_belongs_there_is_taken_in_every_form() -> None:
+def test_valid_fields_are_accepted_in_every_form() -> None:
     guard = Guardrail("g", lambda context, said: None)
     made = Agent("desk", lambda context: "Help.", handoffs=[OTHER, "other", Handoff("other")], input_guardrails=[guard])  # type: ignore[arg-type]
     assert [way.to for way in made.ways] == [OTHER, "other", "other"]

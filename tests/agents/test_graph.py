@@ -14,7 +14,7 @@ def ways(found: Graph) -> dict[str, list[object]]:
     return {identity: [way.to for way in agent.ways] for identity, agent in found.agents.items()}
 
 
-def test_agents_are_reached_by_value_and_by_name_and_may_lead_back() -> None:
+def test_agents_are_found_by_value_and_by_name_and_may_form_a_cycle() -> None:
     billing = Agent("billing", handoffs=("triage",))
     returns = Agent("returns", handoffs=(Handoff("billing", tool_name="pay"),))
     triage = Agent("triage", handoffs=(billing, "returns"))
@@ -24,7 +24,7 @@ def test_agents_are_reached_by_value_and_by_name_and_may_lead_back() -> None:
     assert found["returns"].ways[0].tool_name == "pay"
 
 
-def test_two_agents_of_one_name_are_two() -> None:
+def test_two_agents_of_one_name_are_distinct() -> None:
     deep = Agent("desk", "the second")
     start = Agent("desk", "the first", handoffs=(deep, Agent("desk", "the third", handoffs=(deep,))))
     found = graph(start)
@@ -33,22 +33,22 @@ def test_two_agents_of_one_name_are_two() -> None:
     assert found.duplicates == ("desk",)
 
 
-def test_an_agent_that_is_really_called_with_a_number_keeps_it() -> None:
+def test_an_agent_with_a_number_in_its_name_keeps_it() -> None:
     start = Agent("a", handoffs=(Agent("a#2"), Agent("a", "other")))
     assert list(graph(start).agents) == ["a", "a#2", "a#3"]
 
 
-def test_the_same_agent_twice_is_one() -> None:
+def test_a_repeated_agent_is_one_node() -> None:
     assert list(graph(Agent("a", handoffs=(Agent("b"), Agent("b")))).agents) == ["a", "b"]
 
 
-def test_a_handoff_to_nobody_is_refused_with_those_who_are_there() -> None:
+def test_a_handoff_to_an_unknown_agent_is_refused_with_the_known_ones() -> None:
     with pytest.raises(NotFound, match="no agent 'lost'") as refused:
         graph(Agent("a", handoffs=("lost",)))
     assert "known agents: a" in refused.value.hint
 
 
-def test_a_name_that_several_agents_have_says_none_of_them() -> None:
+def test_an_ambiguous_name_finds_no_agent() -> None:
     with pytest.raises(InputFault, match="the name of 2 agents"):
         graph(Agent("a", handoffs=("b",)), Agent("b"), Agent("b", "other"))
 
@@ -59,7 +59,7 @@ def test_an_unknown_identity_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("kind", ["by name", "by value", "foreign"])
-def test_finding_agents_takes_work_in_proportion_to_how_many_there_are(kind: str) -> None:
+def test_finding_agents_takes_linear_time(kind: str) -> None:
     def steps(count: int) -> int:
         with CallCount() as taken:
             found = from_object(circle(count)) if kind == "foreign" else many(kind, count)

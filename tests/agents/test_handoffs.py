@@ -23,13 +23,13 @@ from convo.tools.tool import tool
 
 
 @pytest.mark.parametrize("name", ["billing", "Billing agent", "Zürich/2", "a-b", ""])
-def test_a_handoff_is_called_what_the_agents_sdk_calls_it(name: str) -> None:
+def test_a_handoff_has_the_name_of_the_agents_sdk(name: str) -> None:
     target = sdk.Agent(name=name)
     (offer,) = build_handoff_tools(from_object(sdk.Agent(name="a", handoffs=[target])), "a")
     assert offer.name == sdk.Handoff.default_tool_name(target)
 
 
-def test_a_handoff_says_in_a_request_what_it_says_there() -> None:
+def test_a_handoff_is_sent_as_the_agents_sdk_sends_it() -> None:
     target = sdk.Agent(name="Billing agent", handoff_description="Pays.")
     ways = [sdk.handoff(target)]
     found = from_object(sdk.Agent(name="a", handoffs=[*ways]))
@@ -39,7 +39,7 @@ def test_a_handoff_says_in_a_request_what_it_says_there() -> None:
     assert offer.target == "Billing agent"
 
 
-def test_an_agent_is_offered_as_the_agents_sdk_offers_a_handoff_to_it() -> None:
+def test_a_handoff_to_an_agent_is_offered_as_in_the_agents_sdk() -> None:
     target = sdk.Agent(name="b", handoff_description="Pays.")
     (offer,) = build_handoff_tools(graph(Agent("a", handoffs=(Agent("b", description="Pays."),))), "a")
     assert [offer.definition] == Converter.convert_tools([], [sdk.handoff(target)]).tools
@@ -50,7 +50,7 @@ def test_when_a_handoff_happens_its_output_is_json_with_the_agents_name() -> Non
     assert format_handoff_output("Ä") == sdk.handoff(sdk.Agent(name="Ä")).get_transfer_message(sdk.Agent(name="Ä"))
 
 
-def test_an_agent_that_is_off_now_is_not_offered() -> None:
+def test_a_disabled_agent_is_not_offered() -> None:
     found = graph(Agent("a", handoffs=(Agent("b"), Agent("c"))))
     assert [offer.target for offer in build_handoff_tools(found, "a", disabled={"b"})] == ["c"]
 
@@ -85,13 +85,13 @@ def planned(way: Handoff, habits: HandoffDefaults, *, remembers: bool = False) -
     return plan_handoff(way, habits, is_server_history=remembers, agent_names=("a", "b"))
 
 
-def test_when_nothing_is_configured_nesting_is_off_and_the_raw_transcript_goes_on() -> None:
+def test_when_nothing_is_configured_nesting_is_off_and_the_raw_transcript_is_passed_on() -> None:
     assert planned(Handoff("b"), HandoffDefaults()) == HandoffPlan()
     one, two, three = ({"role": "user", "content": words} for words in "123")
     assert build_handoff_input(HandoffTranscript((one,), (two,), (three,))) == (one, two, three)
 
 
-def test_a_handoffs_own_word_comes_before_the_runs() -> None:
+def test_a_setting_of_the_handoff_overrides_that_of_the_run() -> None:
     both = HandoffDefaults(nest=True, filter=filter_all)
     assert planned(Handoff("b", filter=filter_none), both).filter is filter_none
     assert planned(Handoff("b"), both).filter is filter_all
@@ -99,19 +99,19 @@ def test_a_handoffs_own_word_comes_before_the_runs() -> None:
     assert planned(Handoff("b", nest=True), HandoffDefaults()) == HandoffPlan(nest=True)
 
 
-def test_a_filter_decides_alone_what_goes_on() -> None:
+def test_a_filter_alone_decides_the_input_of_the_next_agent() -> None:
     assert not planned(Handoff("b", filter=filter_none, nest=True), HandoffDefaults()).nest
     item = {"role": "user", "content": "x"}
     assert build_handoff_input(filter_all(HandoffTranscript((item,), (), (item,)))) == (item,)
 
 
 @pytest.mark.parametrize("returned", [None, [], "text"])
-def test_a_filter_that_returns_something_else_is_refused(returned: Any) -> None:
+def test_a_filter_that_returns_another_type_is_refused(returned: Any) -> None:
     with pytest.raises(InputFault, match="an input filter returned"):
         build_handoff_input(returned)
 
 
-def test_when_nesting_is_on_under_an_owner_that_remembers_it_is_disabled_with_a_warning() -> None:
+def test_when_nesting_is_on_and_the_server_owns_the_history_it_is_disabled_with_a_warning() -> None:
     got = planned(Handoff("b"), HandoffDefaults(nest=True), remembers=True)
     assert (got.nest, got.filter) == (False, None)
     assert got.warning
@@ -122,7 +122,7 @@ def test_when_nesting_is_on_under_an_owner_that_remembers_it_is_disabled_with_a_
     ("way", "habits"),
     [(Handoff("b", filter=filter_none), HandoffDefaults()), (Handoff("b"), HandoffDefaults(filter=filter_none))],
 )
-def test_when_a_handoff_input_filter_meets_an_owner_that_remembers_it_is_refused(
+def test_when_a_handoff_input_filter_is_set_and_the_server_owns_the_history_it_is_refused(
     way: Handoff, habits: HandoffDefaults
 ) -> None:
     with pytest.raises(WrongOwner, match="a -> b has an input filter"):

@@ -27,7 +27,7 @@ def test_plain_text_has_no_schema() -> None:
     assert output(str) is None
 
 
-def test_a_record_is_the_root_and_anything_else_stands_under_response_as_in_the_agents_sdk() -> None:
+def test_an_object_is_the_root_and_other_types_are_below_response_as_in_the_agents_sdk() -> None:
     assert made(Paid).read('{"cents": 3}') == Paid(3)
     assert made(list[int]).read('{"response": [1]}') == [1]
     theirs = AgentOutputSchema(list[int]).json_schema()
@@ -45,19 +45,19 @@ def test_a_record_is_the_root_and_anything_else_stands_under_response_as_in_the_
         ({"type": "object"}, "[" * 100_000, "the output is not JSON"),
     ],
 )
-def test_words_that_do_not_fit_are_told_why(kind: object, words: str, told: str) -> None:
+def test_text_that_does_not_fit_is_refused_with_the_reason(kind: object, words: str, told: str) -> None:
     with pytest.raises(Mismatch) as refused:
         made(kind).read(words)
     assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("kind", [bytes, {"type": "array"}])
-def test_what_is_no_schema_is_refused(kind: object) -> None:
+def test_an_invalid_schema_is_refused(kind: object) -> None:
     with pytest.raises(InputFault):
         output(kind)
 
 
-def test_whatever_reads_an_answer_raises_is_why_it_does_not_fit() -> None:
+def test_an_error_of_the_output_type_is_the_reason() -> None:
     with pytest.raises(Mismatch, match=r"it: KeyError\('cents'\)"):
         Output({"type": "object"}, lambda words: json.loads(words)["cents"]).value("{}")
     with pytest.raises(Mismatch, match=r"cents: must be an integer"):

@@ -48,7 +48,7 @@ async def settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def test_a_graph_with_a_cycle_and_two_agents_of_one_name_is_taken_whole() -> None:
+def test_a_graph_with_a_cycle_and_two_agents_of_one_name_is_converted() -> None:
     second = sdk.Agent(name="desk", instructions="second")
     first = sdk.Agent(name="desk", instructions="first", handoffs=[sdk.handoff(second, tool_name_override="go")])
     second.handoffs.append(first)
@@ -61,7 +61,7 @@ def test_a_graph_with_a_cycle_and_two_agents_of_one_name_is_taken_whole() -> Non
     assert found["desk#2"].instructions == "second"
 
 
-def test_function_tools_and_hosted_tools_say_in_a_request_what_they_say_there() -> None:
+def test_tools_are_sent_as_the_agents_sdk_sends_them() -> None:
     (grouped,) = sdk.tool_namespace(name="crm", description="customers", tools=[slow])
     tools: list[sdk.Tool] = [
         add,
@@ -82,23 +82,23 @@ def with_nothing_empty(value: Any) -> Any:
     return [with_nothing_empty(below) for below in value] if isinstance(value, list) else value
 
 
-async def test_a_function_tool_runs_with_the_arguments_as_the_model_wrote_them() -> None:
+async def test_a_function_tool_gets_the_arguments_unchanged() -> None:
     (tool,) = taken(tools=[add]).tools
     assert isinstance(tool, Tool)
     assert await settled(tool.run(CONTEXT, '{"a": 1, "b": 2}')) == 3
 
 
-def test_approval_and_time_come_along() -> None:
+def test_approval_and_timeout_are_converted() -> None:
     (tool,) = taken(tools=[slow]).tools
     assert isinstance(tool, Tool)
     assert (tool.needs_approval, tool.timeout_s, tool.on_timeout) == (True, 2.0, "tell")
 
 
-def test_a_disabled_tool_stays_behind() -> None:
+def test_a_disabled_tool_is_omitted() -> None:
     assert taken(tools=[sdk.function_tool(lambda: 1, name_override="off", is_enabled=False)]).tools == ()
 
 
-async def test_instructions_and_guardrails_are_called_with_what_they_look_for() -> None:
+async def test_instructions_and_guardrails_get_the_context_that_they_expect() -> None:
     @sdk.input_guardrail(run_in_parallel=False)
     async def polite(context: Any, agent: Any, said: Any) -> sdk.GuardrailFunctionOutput:
         return sdk.GuardrailFunctionOutput(output_info=said, tripwire_triggered=context.context["user"] == "kim")
@@ -121,7 +121,7 @@ async def test_instructions_and_guardrails_are_called_with_what_they_look_for() 
     assert await settled(after.check(CONTEXT, "much too long")) == "no reason was given"
 
 
-def test_an_output_type_reads_what_it_read_there() -> None:
+def test_an_output_type_parses_as_in_the_agents_sdk() -> None:
     found = taken(output_type=Paid).output
     assert found is not None
     assert found.strict
@@ -155,7 +155,7 @@ def test_settings_become_fields_of_a_request() -> None:
     }
 
 
-def test_what_follows_tools_comes_along() -> None:
+def test_tool_use_behavior_is_converted() -> None:
     to = sdk.Agent(name="b")
     found = taken(
         tools=[add],
@@ -191,7 +191,7 @@ def loose() -> SdkHandoff[Any, Any]:
         ({"handoffs": [loose()]}, InputFault, "does not have its agent"),
     ],
 )
-def test_what_would_change_a_run_and_cannot_be_taken_is_refused_by_name(
+def test_an_unsupported_setting_is_refused_by_name(
     settings: dict[str, Any], error: type[ConvoError], words: str
 ) -> None:
     with pytest.raises(error) as refused:
@@ -206,7 +206,7 @@ def behind(**settings: Any) -> sdk.FunctionTool:
     return sdk.Agent(name="Clerk", instructions="Look.", tools=[slow]).as_tool("ask", "Ask the clerk.", **settings)
 
 
-def test_an_agent_that_is_a_tool_is_taken_with_what_stands_behind_it() -> None:
+def test_an_agent_as_a_tool_is_converted_with_its_graph() -> None:
     theirs = behind(needs_approval=True, max_turns=3)
     (tool,) = taken(tools=[theirs]).functions
     assert isinstance(tool, AgentTool)
@@ -241,15 +241,13 @@ async def extracted(result: Any) -> str:
         ({"failure_error_function": lambda context, error: "no"}, "a custom failure message"),
     ],
 )
-def test_an_agent_that_is_run_in_a_way_of_its_own_behind_its_tool_is_refused_by_name(
-    settings: dict[str, Any], words: str
-) -> None:
+def test_an_agent_tool_with_a_custom_runner_is_refused_by_name(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(Unsupported, match="tool 'ask'") as refused:
         taken(tools=[behind(**settings)])
     assert words in refused.value.message
 
 
-def test_an_agent_behind_a_tool_of_its_own_and_one_that_keeps_its_ways_to_itself_are_refused() -> None:
+def test_recursive_agent_tools_and_hidden_handoffs_are_refused() -> None:
     first = sdk.Agent(name="a")
     first.tools.append(first.as_tool("again", "ask again"))
     with pytest.raises(Unsupported, match="agent 'a' as a tool of itself"):
@@ -261,10 +259,10 @@ def test_an_agent_behind_a_tool_of_its_own_and_one_that_keeps_its_ways_to_itself
 
 
 @pytest.mark.parametrize("thing", [1, sdk.Agent, add, None])
-def test_what_is_no_agent_is_refused(thing: object) -> None:
+def test_an_object_that_is_no_agent_is_refused(thing: object) -> None:
     with pytest.raises(InputFault, match="is not an agent"):
         from_object(thing)
 
 
-def test_our_own_agent_is_its_graph() -> None:
+def test_an_agent_of_convo_becomes_its_graph() -> None:
     assert list(from_object(Agent("a", handoffs=(Agent("b"),))).agents) == ["a", "b"]

@@ -89,7 +89,7 @@ AS_TOOL = {
 """How an agent becomes a tool: what is honoured and what is refused, `foreign_behind` says."""
 
 
-def test_the_ways_in_which_an_agent_becomes_a_tool_are_known() -> None:
+def test_the_parameters_of_as_tool_are_known() -> None:
     assert set(inspect.signature(sdk.Agent.as_tool).parameters) == AS_TOOL
 
 
@@ -111,7 +111,7 @@ def refused(fields: Mapping[str, str | None]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_AGENT_FIELDS))
-def test_a_field_of_an_agent_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
+def test_an_unsupported_field_of_an_agent_is_refused_by_name(field: str, words: str) -> None:
     agent = sdk.Agent(name="a")
     object.__setattr__(agent, field, Odd())
     with pytest.raises(Unsupported, match=f"{words} .*agent 'a'") as told:
@@ -120,13 +120,13 @@ def test_a_field_of_an_agent_that_is_not_honoured_is_refused_by_name(field: str,
 
 
 @pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_TOOL_FIELDS["FunctionTool"]))
-def test_a_field_of_a_function_tool_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
+def test_an_unsupported_field_of_a_function_tool_is_refused_by_name(field: str, words: str) -> None:
     with pytest.raises(Unsupported, match=f"{words} .*tool 'add'"):
         from_object(sdk.Agent(name="a", tools=[changed(add, field)]))
 
 
 @pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_HANDOFF_FIELDS))
-def test_a_field_of_a_handoff_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
+def test_an_unsupported_field_of_a_handoff_is_refused_by_name(field: str, words: str) -> None:
     way = sdk.handoff(sdk.Agent(name="b"))
     setattr(way, field, Odd())
     with pytest.raises(Unsupported, match=f"{words} .*handoff 'transfer_to_b' of agent 'a'"):
@@ -156,7 +156,7 @@ def changed(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
     ],
     ids=lambda tool: type(tool).__name__,
 )
-def test_a_tool_whose_calls_nobody_here_would_perform_is_refused_by_name(tool: Any) -> None:
+def test_a_tool_whose_calls_cannot_be_run_is_refused_by_name(tool: Any) -> None:
     with pytest.raises(Unsupported) as told:
         from_object(sdk.Agent(name="a", tools=[tool]))
     assert told.value.hint
@@ -183,7 +183,7 @@ class NewerAgent(sdk.Agent[Any]):
 NewerAgent.__module__, NewerAgent.__name__ = "agents.agent", "Agent"
 
 
-def test_a_field_that_a_newer_sdk_has_is_refused_once_it_has_a_value() -> None:
+def test_a_field_of_a_newer_sdk_is_refused_once_it_has_a_value() -> None:
     said = {field: getattr(add, field) for field in public(sdk.FunctionTool)}
     (taken,) = from_object(sdk.Agent(name="a", tools=[Newer(**said)]))["a"].tools
     assert isinstance(taken, Tool)
@@ -230,10 +230,10 @@ class Prompted(sdk.Agent[Any]):
         ),
     ],
 )
-def test_an_agent_of_another_class_is_refused_by_name_wherever_it_is(agent: object, words: str) -> None:
+def test_an_agent_of_another_class_is_refused_by_name_at_any_depth(agent: object, words: str) -> None:
     with pytest.raises(Unsupported, match=words):
         from_object(agent)
 
 
-def test_a_subclass_that_changes_nothing_is_an_agent() -> None:
+def test_a_subclass_without_changes_is_an_agent() -> None:
     assert from_object(Renamed(name="r", instructions="Be brief."))["r"].instructions == "Be brief."

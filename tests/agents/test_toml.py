@@ -27,7 +27,7 @@ def read(text: str) -> Graph:
     return from_tables(tomllib.loads(text), NAMED.__getitem__)
 
 
-def test_a_file_of_agents_is_their_graph() -> None:
+def test_a_file_of_agents_becomes_their_graph() -> None:
     found = read("""
         start = "triage"
 
@@ -64,7 +64,7 @@ def test_a_file_of_agents_is_their_graph() -> None:
     assert found == graph(triage, billing)
 
 
-def test_the_first_agent_starts_where_nothing_else_is_said_and_a_schema_may_stand_in_the_file() -> None:
+def test_the_first_agent_starts_by_default_and_a_schema_may_be_in_the_file() -> None:
     found = read("""
         [agents.a]
         output = {type = "object", properties = {ok = {type = "boolean"}}, required = ["ok"]}
@@ -116,7 +116,7 @@ def test_the_first_agent_starts_where_nothing_else_is_said_and_a_schema_may_stan
         ),
     ],
 )
-def test_a_word_that_means_nothing_is_refused_with_its_place(text: str, error: type[ConvoError], words: str) -> None:
+def test_an_unknown_key_is_refused_with_its_location(text: str, error: type[ConvoError], words: str) -> None:
     with pytest.raises(error) as refused:
         read(text)
     assert words in refused.value.message
@@ -133,11 +133,11 @@ def test_a_word_that_means_nothing_is_refused_with_its_place(text: str, error: t
         ("[agents.a]\nafter_tools = [1]", 'use "ask again", "first output", or a list of tool names'),
     ],
 )
-def test_what_belongs_there_is_said_in_words_of_toml(text: str, hint: str) -> None:
+def test_the_expected_type_is_named_in_terms_of_toml(text: str, hint: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         read(text)
     assert refused.value.hint == hint
 
 
-def test_tools_of_a_file_are_tools() -> None:
+def test_tools_of_a_file_are_loaded() -> None:
     assert [one for one in read("[agents.a]\ntools=['desk.py:refund']")["a"].functions if isinstance(one, Tool)]

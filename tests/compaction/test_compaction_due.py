@@ -18,7 +18,7 @@ from convo.usage.counting import Usage
         (0.8, None, 1000, None),
     ],
 )
-def test_it_is_time_when_the_last_answer_came_near_the_bound(
+def test_compaction_is_due_when_the_last_response_approached_the_limit(
     at: float, used: Usage | None, window: int | None, tokens: int | None
 ) -> None:
     assert tokens_if_over_threshold(at, used, window) == tokens

@@ -41,12 +41,12 @@ class Drawer:
         return self._sealed.get(item["encrypted_content"])
 
 
-def test_a_history_without_a_compaction_is_seen_as_it_is() -> None:
+def test_a_history_without_a_compaction_item_is_unchanged() -> None:
     assert items_shown_to_model([ASK, ANSWER], Drawer()) == (ASK, ANSWER)
     assert last_compaction_index([ASK, ANSWER]) is None
 
 
-def test_a_compaction_stands_for_everything_before_it() -> None:
+def test_a_compaction_item_replaces_all_items_before_it() -> None:
     history = [ASK, ANSWER, ours(), MORE]
     sealed = CompactionContent(
         "local", (RULE,), "They looked.", (ANSWER,), covered_message_digests([ASK, ANSWER], Drawer())
@@ -54,7 +54,7 @@ def test_a_compaction_stands_for_everything_before_it() -> None:
     assert items_shown_to_model(history, Drawer(sealed)) == (RULE, summary_message("They looked."), ANSWER, MORE)
 
 
-def test_a_client_may_leave_out_what_came_before() -> None:
+def test_a_client_may_omit_the_items_before_a_compaction_item() -> None:
     sealed = CompactionContent(
         "local", (RULE,), "They looked.", (), covered_message_digests([RULE, ASK, ANSWER], Drawer())
     )
@@ -63,31 +63,31 @@ def test_a_client_may_leave_out_what_came_before() -> None:
     )
 
 
-def test_messages_that_a_client_puts_before_it_afterwards_are_seen() -> None:
+def test_messages_that_a_client_puts_before_a_compaction_item_later_are_visible() -> None:
     """An agent writes its instructions anew at the top of every request."""
     sealed = CompactionContent("local", (), "They looked.", (), covered_message_digests([ASK, ANSWER], Drawer()))
     assert items_shown_to_model([RULE, MORE, ours()], Drawer(sealed)) == (RULE, MORE, summary_message("They looked."))
 
 
-def test_words_of_the_user_that_stay_beside_it_are_seen_once() -> None:
+def test_user_messages_kept_beside_a_compaction_item_are_included_once() -> None:
     sealed = CompactionContent(
         "local", (), "They looked.", (), covered_message_digests([ASK, ANSWER, MORE], Drawer(), kept_messages=[MORE])
     )
     assert items_shown_to_model([ASK, MORE, ours()], Drawer(sealed)) == (MORE, summary_message("They looked."))
 
 
-def test_a_second_compaction_stands_for_the_first_one_too() -> None:
+def test_a_second_compaction_item_replaces_the_first() -> None:
     history = [ASK, ANSWER, ours(1), MORE, ANSWER]
     first = CompactionContent("local", (), "They looked.", (), covered_message_digests([ASK, ANSWER], Drawer()))
     second = CompactionContent("local", (), "They looked twice.", (), covered_message_digests(history, Drawer(first)))
     assert items_shown_to_model([*history, ours(2)], Drawer(first, second)) == (summary_message("They looked twice."),)
 
 
-def test_what_a_provider_sealed_is_left_to_it_behind_the_messages_before() -> None:
+def test_a_compaction_item_of_a_provider_stays_after_the_messages_before_it() -> None:
     assert items_shown_to_model([RULE, ASK, ANSWER, THEIRS, MORE], Drawer()) == (RULE, ASK, THEIRS, MORE)
 
 
-def test_what_cannot_be_opened_is_said_by_whoever_opens_it() -> None:
+def test_an_error_of_decryption_is_passed_on() -> None:
     def refuse(item: Item) -> CompactionContent | None:
         raise InputFault("damaged")
 
@@ -95,21 +95,21 @@ def test_what_cannot_be_opened_is_said_by_whoever_opens_it() -> None:
         items_shown_to_model([ours()], refuse)
 
 
-def test_an_older_convo_refuses_a_newer_form() -> None:
+def test_a_newer_form_is_refused() -> None:
     newer = json.dumps({**json.loads(encode_compaction(CompactionContent("local"))), "v": 2}).encode()
     with pytest.raises(InputFault, match="unsupported compaction version 2"):
         decode_compaction(newer)
 
 
 @given(ITEMS, ITEMS)
-def test_what_is_sealed_comes_out_as_it_went_in(before: Item, after: Item) -> None:
+def test_encrypted_content_round_trips(before: Item, after: Item) -> None:
     """Half surrogate pairs, large integers and unknown kinds too."""
     sealed = CompactionContent("acme", (before,), "Summary \ud83d", (after,), frozenset({digest(after)}))
     assert decode_compaction(encode_compaction(sealed)) == sealed
 
 
 @given(histories(), histories())
-def test_no_pair_is_torn_and_no_instruction_lost_by_a_compaction(items: list[Item], later: list[Item]) -> None:
+def test_no_pair_is_split_and_no_instruction_lost_by_a_compaction(items: list[Item], later: list[Item]) -> None:
     made = split_for_summary(items, [1] * len(items), keep_tokens=3)
     sealed = CompactionContent(
         "local",

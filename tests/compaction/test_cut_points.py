@@ -12,49 +12,49 @@ ASK, ANSWER = message("user", "Look."), message("assistant", "I looked.")
 
 
 @given(histories())
-def test_no_cut_has_half_of_a_pair_on_either_side(items: list[Item]) -> None:
+def test_no_cut_splits_a_pair(items: list[Item]) -> None:
     assert all(has_complete_pairs(items[:place]) and has_complete_pairs(items[place:]) for place in cut_points(items))
 
 
 @given(histories())
-def test_a_history_may_be_cut_at_both_its_ends(items: list[Item]) -> None:
+def test_a_history_may_be_cut_at_both_ends(items: list[Item]) -> None:
     assert {0, len(items)} <= set(cut_points(items))
 
 
 @given(histories())
-def test_a_turn_begins_at_a_cut_where_a_person_speaks(items: list[Item]) -> None:
+def test_a_turn_starts_at_a_cut_before_a_user_message(items: list[Item]) -> None:
     begins = turn_starts(items)
     assert set(begins) <= set(cut_points(items))
     assert all(is_user_message(items[place]) for place in begins[1:])
 
 
-def test_calls_in_parallel_and_their_outputs_are_cut_nowhere() -> None:
+def test_parallel_calls_and_their_outputs_are_not_cut() -> None:
     items = [ASK, call(1), call(2), output(1), output(2), ANSWER]
     assert cut_points(items) == (0, 1, 5, 6)
 
 
-def test_a_thought_is_not_cut_off_from_what_it_led_to() -> None:
+def test_reasoning_is_not_separated_from_the_next_item() -> None:
     assert cut_points([ASK, THOUGHT, call(1), output(1), THOUGHT, ANSWER]) == (0, 1, 4, 6)
 
 
-def test_what_a_person_says_before_an_output_begins_no_turn() -> None:
+def test_a_user_message_before_an_output_starts_no_turn() -> None:
     """The call stands before it and its output behind: a cut there would tear them apart."""
     assert turn_starts([ASK, call(1), message("user", "Are you there?"), output(1), ANSWER, ASK]) == (0, 5)
 
 
-def test_an_approval_and_what_it_was_asked_for_stay_together() -> None:
+def test_an_approval_request_and_its_response_stay_together() -> None:
     asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "rm", "arguments": "{}"}
     given_ = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     assert cut_points([ASK, asked, given_, ANSWER]) == (0, 1, 3, 4)
 
 
-def test_the_output_of_a_local_shell_is_tied_by_its_id() -> None:
+def test_the_output_of_a_local_shell_is_paired_by_its_id() -> None:
     ran = {"type": "local_shell_call", "call_id": "call_1", "action": {}}
     printed = {"type": "local_shell_call_output", "id": "call_1", "output": "ok"}
     assert cut_points([ASK, ran, printed]) == (0, 1, 3)
 
 
-def test_a_call_that_is_made_again_under_the_same_id_is_another_one() -> None:
+def test_a_repeated_call_id_is_another_call() -> None:
     assert cut_points([call(1), output(1), call(1), output(1)]) == (0, 2, 4)
 
 
@@ -69,5 +69,5 @@ def test_a_call_that_is_made_again_under_the_same_id_is_another_one() -> None:
     ],
     ids=["nothing", "a greeting", "two messages in a row", "instructions first", "instructions in between"],
 )
-def test_a_turn_begins_where_a_person_speaks_after_somebody_else(items: list[Item], begins: tuple[int, ...]) -> None:
+def test_a_turn_starts_at_the_first_of_several_user_messages(items: list[Item], begins: tuple[int, ...]) -> None:
     assert turn_starts(items) == begins

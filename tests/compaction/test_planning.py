@@ -50,32 +50,32 @@ def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool =
         (Strategy.CONVERSATION, CompactionMode.INPUT, False, False, CompactionMethod.INPUT),
     ],
 )
-def test_the_way_follows_from_the_owner_and_what_can_be_looked_up(
+def test_the_method_follows_from_the_strategy_and_the_available_history(
     strategy: Strategy, mode: CompactionMode, here: bool, stored: bool, way: CompactionMethod
 ) -> None:
     assert plan_compaction(standing(strategy, here=here, stored=stored), CompactionOptions(mode)).method is way
 
 
-def test_what_is_sealed_is_left_to_whoever_can_open_it() -> None:
+def test_encrypted_items_are_left_to_the_endpoint_that_can_decrypt_them() -> None:
     there = standing(Strategy.SESSION, SEALED, *TALK)
     assert plan_compaction(there, CompactionOptions()).method is CompactionMethod.INPUT
     with pytest.raises(InvalidUsage, match="encrypted"):
         plan_compaction(there, CompactionOptions(focus="names"))
 
 
-def test_turns_that_stay_are_counted_from_the_end() -> None:
+def test_remaining_turns_are_counted_from_the_end() -> None:
     made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=1))
     assert [item_text(item) for item in made.kept_items] == ["two", "second"]
     assert [item_text(item) for item in made.compacted_items] == ["Be brief.", "one", "first"]
 
 
 @pytest.mark.parametrize("keep", [2, 3])
-def test_where_every_turn_stays_there_is_nothing_to_fold(keep: int) -> None:
+def test_when_every_turn_remains_there_is_nothing_to_compact(keep: int) -> None:
     with pytest.raises(InvalidUsage, match="nothing to compact"):
         plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=keep))
 
 
-def test_an_earlier_response_of_the_chain_is_named_where_turns_stay() -> None:
+def test_an_earlier_response_of_the_chain_is_used_where_turns_remain() -> None:
     path = START.append(TALK)
     there = HistorySnapshot(
         Strategy.CHAIN, path, is_embedded=False, stored_responses={path.first(3).head: "resp_1", path.head: "resp_2"}
@@ -85,7 +85,7 @@ def test_an_earlier_response_of_the_chain_is_named_where_turns_stay() -> None:
 
 
 @pytest.mark.parametrize("kind", ["function_call", "custom_tool_call", "shell_call"])
-def test_a_call_without_its_output_defers_it(kind: str) -> None:
+def test_a_call_without_its_output_postpones_the_compaction(kind: str) -> None:
     call: Item = {"type": kind, "call_id": "call_1", "name": "look"}
     with pytest.raises(StateFault, match="call_1"):
         plan_compaction(standing(Strategy.SESSION, *TALK, call), CompactionOptions())
@@ -93,7 +93,7 @@ def test_a_call_without_its_output_defers_it(kind: str) -> None:
     assert plan_compaction(standing(Strategy.SESSION, *TALK, call, output), CompactionOptions()).compacted_items
 
 
-def test_a_summary_alone_is_as_short_as_it_gets() -> None:
+def test_a_summary_alone_cannot_be_compacted() -> None:
     made = plan_compaction(standing(Strategy.SESSION), CompactionOptions())
     (fuller, bare) = build_replacements(made, [1] * len(TALK), "They counted.")
     assert [item_text(item).split("\n")[-1] for item in fuller] == ["Be brief.", "one", "two", "They counted."]
@@ -102,7 +102,7 @@ def test_a_summary_alone_is_as_short_as_it_gets() -> None:
         plan_compaction(standing(Strategy.SESSION, *fuller), CompactionOptions())
 
 
-def test_a_chain_that_is_gone_is_folded_from_the_items() -> None:
+def test_a_deleted_chain_is_compacted_from_the_items() -> None:
     made = plan_compaction(standing(Strategy.CHAIN, stored=True), CompactionOptions())
     assert plan_from_items(made, is_embedded=True).method is CompactionMethod.SUMMARY
     assert plan_from_items(made, is_embedded=False).method is CompactionMethod.INPUT

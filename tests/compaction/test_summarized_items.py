@@ -18,7 +18,7 @@ def sized(items: Sequence[Item]) -> list[int]:
     return [1] * len(items)
 
 
-def test_without_anything_to_answer_everything_is_folded() -> None:
+def test_without_a_question_everything_is_summarized() -> None:
     made = split_for_summary([RULE, ASK, ANSWER], [1, 1, 1])
     assert (made.instructions, made.summarized_items, made.user_messages, made.kept_items) == (
         (RULE,),
@@ -28,39 +28,39 @@ def test_without_anything_to_answer_everything_is_folded() -> None:
     )
 
 
-def test_the_turn_that_is_to_be_answered_is_kept_as_it_is() -> None:
+def test_the_turn_to_be_answered_is_kept() -> None:
     made = split_for_summary([ASK, ANSWER, MORE], [1, 1, 1], keep_tokens=10)
     assert (made.summarized_items, made.kept_items) == ((ASK, ANSWER), (MORE,))
 
 
-def test_a_turn_that_is_too_long_itself_is_cut_between_its_steps() -> None:
+def test_a_turn_that_is_too_long_is_cut_between_its_steps() -> None:
     """An agent's work of an hour is one turn: its last step is kept, and the question stays word for word."""
     work = [ASK, call(1), output(1), call(2), output(2), call(3), output(3)]
     made = split_for_summary(work, sized(work), keep_tokens=4)
     assert (made.user_messages, made.kept_items) == ((ASK,), (call(2), output(2), call(3), output(3)))
 
 
-def test_a_last_step_longer_than_its_room_is_kept_all_the_same() -> None:
+def test_a_last_step_that_exceeds_the_limit_is_kept() -> None:
     work = [ASK, call(1), call(2), output(1), output(2)]
     assert split_for_summary(work, sized(work), keep_tokens=1).kept_items == tuple(work[1:])
 
 
-def test_the_newest_words_of_the_user_stay_and_the_older_ones_are_folded() -> None:
+def test_the_newest_user_messages_are_kept_and_the_older_ones_summarized() -> None:
     assert split_for_summary([ASK, ANSWER, MORE, ANSWER], [5, 5, 5, 5], user_message_tokens=9).user_messages == (MORE,)
 
 
-def test_an_earlier_summary_is_folded_again_and_is_nobodys_own_words() -> None:
+def test_an_earlier_summary_is_summarized_again_and_is_no_user_message() -> None:
     earlier = summary_message("They looked once.")
     made = split_for_summary([earlier, MORE, ANSWER], [1, 1, 1])
     assert (made.summarized_items, made.user_messages) == ((earlier, MORE, ANSWER), (MORE,))
 
 
-def test_of_nothing_nothing_is_folded() -> None:
+def test_an_empty_history_has_nothing_to_summarize() -> None:
     assert split_for_summary([], [], keep_tokens=5).kept_items == split_for_summary([], []).summarized_items == ()
 
 
 @given(histories(), some.none() | some.integers(0, 12), some.integers(0, 12))
-def test_every_item_is_folded_or_stands_and_no_pair_is_torn(items: list[Item], keep: int | None, said: int) -> None:
+def test_every_item_is_summarized_or_kept_and_no_pair_is_split(items: list[Item], keep: int | None, said: int) -> None:
     made = split_for_summary(items, sized(items), keep_tokens=keep, user_message_tokens=said)
 
     early = items[: len(items) - len(made.kept_items)]

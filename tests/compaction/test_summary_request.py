@@ -13,49 +13,49 @@ def transcript(*items: Any, **more: Any) -> str:
     return item_text(build_summary_request(items, **more).items[0])
 
 
-def test_the_transcript_names_who_spoke_and_shows_calls_with_their_outputs() -> None:
+def test_the_transcript_contains_roles_and_calls_with_their_outputs() -> None:
     shown = transcript(message("user", "Look."), call(1), output(1), message("assistant", "I looked."))
     assert "User: Look.\n\nFunction call: look\n{}\n\nFunction call output: seen\n\nAssistant: I looked." in shown
 
 
-def test_what_the_summary_should_look_at_is_part_of_the_request() -> None:
+def test_the_focus_of_the_summary_is_part_of_the_request() -> None:
     assert build_summary_request([], focus="the prices").instructions.endswith("Look most closely at this: the prices")
 
 
-def test_the_instructions_of_the_conversation_are_told_and_not_given() -> None:
+def test_the_instructions_of_the_conversation_are_quoted_and_not_set() -> None:
     asked = build_summary_request([message("user", "Hi.")], context="Speak like a pirate.")
     assert "pirate" not in asked.instructions
     assert "held under these instructions:\nSpeak like a pirate." in item_text(asked.items[0])
 
 
-def test_an_image_is_named_where_it_stood() -> None:
+def test_an_image_is_replaced_by_a_placeholder() -> None:
     seen = user_message("What is this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
     assert "User: What is this?\n[an image]" in transcript(seen)
     assert "AAAA" not in transcript(seen)
 
 
-def test_a_long_output_is_shown_from_both_its_ends() -> None:
+def test_a_long_output_keeps_its_beginning_and_its_end() -> None:
     shown = transcript({**output(1), "output": "a" * 50_000 + "z" * 50_000})
     assert "a\n[60,000 characters left out]\nz" in shown
     assert len(shown) < 41_000
 
 
-def test_a_thought_without_words_is_no_line() -> None:
+def test_reasoning_without_text_has_no_line() -> None:
     assert "Reasoning" not in transcript({"type": "reasoning", "summary": [], "encrypted_content": "AAAA"})
 
 
-def test_an_earlier_summary_is_told_apart_from_what_the_user_said() -> None:
+def test_an_earlier_summary_is_distinguished_from_user_messages() -> None:
     assert "Earlier summary: Summary of" in transcript(summary_message("They looked."))
 
 
-def test_a_summary_stands_as_one_message_that_says_what_it_is() -> None:
+def test_a_summary_is_one_message_with_a_heading() -> None:
     stood = summary_message("  They looked.\n")
     assert is_summary(stood)
     assert item_text(stood).endswith(":\n\nThey looked.")
     assert not is_summary(message("user", "They looked."))
 
 
-def test_what_a_model_says_beside_a_refusal_counts_and_the_refusal_does_not() -> None:
+def test_text_beside_a_refusal_counts_and_the_refusal_does_not() -> None:
     refused = {"type": "refusal", "refusal": "I will not."}
     said = {"type": "output_text", "text": " They counted. "}
     call = {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}
@@ -66,7 +66,7 @@ def test_what_a_model_says_beside_a_refusal_counts_and_the_refusal_does_not() ->
 
 
 @given(histories())
-def test_any_history_becomes_one_message_of_words(items: list[Item]) -> None:
+def test_any_history_becomes_one_text_message(items: list[Item]) -> None:
     """So a model without tools or eyes can be asked."""
     asked = build_summary_request(items)
     assert len(asked.items) == 1

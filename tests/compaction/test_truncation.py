@@ -15,33 +15,33 @@ HISTORY: list[Item] = [
 ONE_EACH = [1] * len(HISTORY)
 
 
-def test_the_oldest_turns_go_first_and_instructions_stay() -> None:
+def test_the_oldest_turns_are_dropped_first_and_instructions_stay() -> None:
     assert truncate_to_fit(HISTORY, ONE_EACH, 5) == (HISTORY[0], *HISTORY[3:])
 
 
-def test_what_fits_is_left_as_it_is() -> None:
+def test_a_history_that_fits_is_unchanged() -> None:
     assert truncate_to_fit(HISTORY, ONE_EACH, 7) == tuple(HISTORY)
 
 
-def test_half_a_turn_of_room_holds_no_half_a_turn() -> None:
+def test_a_turn_that_does_not_fit_completely_is_dropped() -> None:
     assert truncate_to_fit(HISTORY, ONE_EACH, 4) == (HISTORY[0], *HISTORY[5:])
 
 
-def test_a_last_turn_that_does_not_fit_is_not_cut() -> None:
+def test_a_last_turn_that_does_not_fit_is_not_truncated() -> None:
     assert truncate_to_fit(HISTORY, ONE_EACH, 2) is None
 
 
-def test_the_last_turn_alone_has_the_instructions_of_all() -> None:
+def test_the_last_turn_keeps_the_instructions_of_all_turns() -> None:
     assert keep_last_turn(HISTORY) == (HISTORY[0], *HISTORY[5:])
     assert keep_last_turn([]) == ()
 
 
-def test_nothing_fits_everywhere() -> None:
+def test_an_empty_history_always_fits() -> None:
     assert truncate_to_fit([], [], 0) == ()
 
 
 @given(histories(), some.integers(0, 40))
-def test_only_whole_turns_go_from_the_front_and_what_stays_fits(items: list[Item], room: int) -> None:
+def test_only_complete_turns_are_dropped_from_the_front_and_the_rest_fits(items: list[Item], room: int) -> None:
     sizes = [1 + at % 3 for at in range(len(items))]
     left = truncate_to_fit(items, sizes, room)
     if left is None:

@@ -19,7 +19,7 @@ def ring() -> Iterator[MemoryKeyring]:
         yield one
 
 
-def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: Path, ring: MemoryKeyring) -> None:
+def test_a_variable_overrides_a_file_and_a_file_the_keyring(tmp_path: Path, ring: MemoryKeyring) -> None:
     place = tmp_path / "key"
     place.write_text("  from-file\n")
     ring.passwords["convo", "OPENAI_API_KEY"] = "from-keyring"
@@ -31,27 +31,27 @@ def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: P
     assert find_provider_key(openai._replace(key_file=None), {}) == (Secret("from-keyring"), "the keyring")
 
 
-def test_a_keyring_is_asked_only_where_the_settings_say_so(ring: MemoryKeyring) -> None:
+def test_a_keyring_is_read_only_where_the_settings_require_it(ring: MemoryKeyring) -> None:
     ring.passwords["convo", "OPENAI_API_KEY"] = "sk-1"
     assert load_provider_key(make_settings().providers["openai"], {}) is None
     assert ring.reads == 0
 
 
-def test_a_provider_without_a_variable_is_known_to_a_keyring_by_its_name(ring: MemoryKeyring) -> None:
+def test_a_provider_without_a_variable_has_its_name_in_a_keyring(ring: MemoryKeyring) -> None:
     mine = make_settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers["mine"]
     assert load_provider_key(mine, {}) is None
     ring.passwords["convo", "mine"] = "sk-1"
     assert load_provider_key(mine, {}) == Secret("sk-1")
 
 
-def test_what_goes_into_a_keyring_comes_out_of_it(ring: MemoryKeyring) -> None:
+def test_a_key_round_trips_through_a_keyring(ring: MemoryKeyring) -> None:
     write_keyring("NAME", Secret("sk-1"))
     assert ring.passwords == {("convo", "NAME"): "sk-1"}
     assert (delete_from_keyring("NAME"), delete_from_keyring("NAME")) == (True, False)
     assert ring.passwords == {}
 
 
-def test_a_locked_keyring_is_an_error_without_its_words(ring: MemoryKeyring) -> None:
+def test_a_locked_keyring_is_an_error_without_its_message(ring: MemoryKeyring) -> None:
     ring.locked = True
     openai = make_settings(user="[providers.openai]\nkeyring = true").providers["openai"]
     with pytest.raises(InvalidSettings) as refused:
@@ -82,12 +82,12 @@ def test_a_file_without_a_key_is_an_error_with_its_name(content: bytes | None, m
     assert refused.value.hint == "convo config key set openai --file"
 
 
-def test_the_path_of_a_key_begins_where_its_settings_file_lies() -> None:
+def test_the_path_of_a_key_is_relative_to_its_settings_file() -> None:
     openai = make_settings(user='[providers.openai]\nkey_file = "keys/openai"').providers["openai"]
     assert openai.key_file == USER / "keys" / "openai"
 
 
 @pytest.mark.parametrize("where", ['key_file = "k"', "keyring = true"])
-def test_openai_answers_where_its_key_was_put_away(where: str) -> None:
+def test_a_stored_key_selects_openai(where: str) -> None:
     assert make_settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-5-mini"
     assert make_settings(user="[providers.openai]\nkeyring = false").model == BUILT_IN_MODEL

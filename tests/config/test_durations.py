@@ -9,7 +9,7 @@ from convo.config.values import InvalidValue, parse_duration, parse_durations
     ("written", "seconds"),
     [("1s", 1), ("90m", 5_400), ("2h", 7_200), ("30d", 2_592_000), ("1w", 604_800), (" 007d ", 604_800)],
 )
-def test_a_number_and_a_unit_are_seconds(written: str, seconds: float) -> None:
+def test_a_number_with_a_unit_becomes_seconds(written: str, seconds: float) -> None:
     assert parse_duration(written) == seconds
 
 
@@ -20,10 +20,10 @@ def test_anything_else_is_refused(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["0s", "5300w", "999999999w"])
-def test_nothing_and_for_ever_are_refused(written: str) -> None:
+def test_zero_and_infinite_durations_are_refused(written: str) -> None:
     with pytest.raises(InvalidValue, match="more than 0"):
         parse_duration(written)
 
 
-def test_one_of_several_may_be_never() -> None:
+def test_some_settings_accept_never() -> None:
     assert parse_durations({"a": "1m", "b": "never"}) == {"a": 60.0, "b": None}

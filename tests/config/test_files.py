@@ -45,7 +45,7 @@ def test_without_any_file_everything_is_built_in_or_from_the_environment(work: P
     assert {setting.source.layer for setting in load_settings().entries} == {Layer.DEFAULT}
 
 
-def test_the_users_file_lies_in_the_config_folder(work: Path, user: Path) -> None:
+def test_the_user_file_is_in_the_config_folder(work: Path, user: Path) -> None:
     user.write_text('model = "mine"')
 
     got = load_settings()
@@ -53,7 +53,7 @@ def test_the_users_file_lies_in_the_config_folder(work: Path, user: Path) -> Non
 
 
 @pytest.mark.parametrize("up", [0, 1, 2, 3])
-def test_the_projects_file_is_found_from_the_working_folder_upwards(work: Path, up: int) -> None:
+def test_the_project_file_is_found_from_the_working_folder_upwards(work: Path, up: int) -> None:
     folder = (work, *work.parents)[up]
     (folder / ".convo.toml").write_text('model = "openai/project"')
 
@@ -61,7 +61,7 @@ def test_the_projects_file_is_found_from_the_working_folder_upwards(work: Path, 
     assert (got.model, got.get_source("model").folder) == ("openai/project", folder)
 
 
-def test_the_nearest_project_file_is_the_only_one(work: Path) -> None:
+def test_only_the_nearest_project_file_is_read(work: Path) -> None:
     (work.parent / ".convo.toml").write_text('model = "openai/near"')
     (work.parent.parent / ".convo.toml").write_text('model = "openai/far"\nediting = "vi"')
 
@@ -76,7 +76,7 @@ def test_the_search_ends_at_the_home_folder(work: Path, monkeypatch: pytest.Monk
     assert load_settings().get_source("model").layer is Layer.DEFAULT
 
 
-def test_a_home_folder_behind_a_link_still_ends_the_search(
+def test_a_linked_home_folder_still_ends_the_search(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "linked").symlink_to(work.parent)
@@ -94,13 +94,13 @@ def test_the_search_ends_at_the_root_of_the_repository(work: Path, tmp_path: Pat
     assert load_settings().model == "openai/root"
 
 
-def test_a_worktrees_file_named_git_ends_the_search(work: Path) -> None:
+def test_the_git_file_of_a_worktree_ends_the_search(work: Path) -> None:
     (work / ".git").write_text("gitdir: elsewhere")
     (work.parent / ".convo.toml").write_text('model = "openai/outside"')
     assert read_settings_inputs().files == ()
 
 
-def test_outside_home_and_repositories_only_the_working_folder_counts(
+def test_outside_home_and_repositories_only_the_working_folder_is_searched(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(work / "elsewhere"))
@@ -127,7 +127,7 @@ def test_a_home_folder_at_the_root_of_the_file_system_does_not_widen_the_search(
     assert read_settings_inputs().files == ()
 
 
-def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_file_replaces_the_user_file(work: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user.write_text('model = "mine"\n[aliases]\nfast = "groq/x"')
     (work / "by-flag.toml").write_text('model = "by-flag"')
     (work / "by-variable.toml").write_text('model = "by-variable"')
@@ -138,7 +138,7 @@ def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, mo
     assert (got.model, got.get_source("model").location) == ("by-flag", str(work / "by-flag.toml"))
 
 
-def test_a_project_file_wins_over_the_file_that_is_named(work: Path) -> None:
+def test_a_project_file_overrides_the_named_file(work: Path) -> None:
     (work / ".convo.toml").write_text('model = "openai/project"')
     (work / "named.toml").write_text('model = "named"')
 
@@ -146,20 +146,20 @@ def test_a_project_file_wins_over_the_file_that_is_named(work: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["~/settings.toml", "../settings.toml"])
-def test_a_named_file_may_be_written_as_a_path_usually_is(named: str, work: Path, tmp_path: Path) -> None:
+def test_a_named_file_may_start_with_a_tilde(named: str, work: Path, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text('model = "named"')
     (work.parent / "settings.toml").write_text('model = "named"')
 
     assert load_settings(Path(named)).model == "named"
 
 
-def test_a_named_file_has_to_be_there(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_file_must_exist(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(Path("gone.toml")) == f"{work}/gone.toml: no such settings file"
     monkeypatch.setenv("CONVO_CONFIG", "/gone/too.toml")
     assert refused() == "/gone/too.toml: no such settings file"
 
 
-def test_the_hint_about_a_missing_file_names_who_named_it(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_about_a_missing_file_names_its_source(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_CONFIG", "gone.toml")
     for config, said in ((None, "CONVO_CONFIG"), (Path("gone.toml"), "--config")):
         with pytest.raises(InvalidSettings) as bad:
@@ -167,7 +167,7 @@ def test_the_hint_about_a_missing_file_names_who_named_it(work: Path, monkeypatc
         assert bad.value.hint == f"set another file with {said}"
 
 
-def test_flags_and_variables_of_this_process_are_heard(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_and_environment_variables_are_read(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "by-variable")
 
     assert load_settings().model == "by-variable"
@@ -177,12 +177,12 @@ def test_flags_and_variables_of_this_process_are_heard(work: Path, monkeypatch: 
 # -- files that cannot be read ----------------------------------------------------------------------
 
 
-def test_a_folder_instead_of_a_file_is_named(user: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_named(user: Path) -> None:
     user.mkdir()
     assert refused() == f"{user}: is a folder, not a settings file"
 
 
-def test_a_file_that_may_not_be_read_is_named(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_named(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     user.write_text('model = "mine"')
     user.chmod(0)
@@ -196,7 +196,7 @@ def test_a_link_to_itself_is_named(work: Path, user: Path) -> None:
     assert refused() == f"{user}: cannot be read (Too many levels of symbolic links)"
 
 
-def test_a_name_that_is_too_long_for_the_disk_is_named(work: Path) -> None:
+def test_a_path_that_is_too_long_is_named(work: Path) -> None:
     assert refused(Path("x" * 300)) == f"{work}/{'x' * 300}: cannot be read (File name too long)"
 
 
@@ -212,21 +212,21 @@ def test_a_name_that_is_too_long_for_the_disk_is_named(work: Path) -> None:
         (b"x = " + b"[" * 100_000, ": is nested too deeply"),
     ],
 )
-def test_a_file_that_is_not_toml_is_named_with_its_line(raw: bytes, message: str, work: Path, user: Path) -> None:
+def test_an_invalid_toml_file_is_named_with_its_line(raw: bytes, message: str, work: Path, user: Path) -> None:
     user.write_bytes(raw)
     assert refused() == f"{user}{message}"
 
 
-def test_a_number_that_python_does_not_read_is_refused_like_other_syntax(work: Path, user: Path) -> None:
+def test_a_number_that_python_cannot_parse_is_refused_like_other_syntax_errors(work: Path, user: Path) -> None:
     user.write_text(f"x = {'9' * 5000}")
     assert refused().startswith(f"{user}: is not TOML: ")
 
 
-def test_the_mark_that_some_editors_put_first_does_no_harm() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert parse_settings_toml(b'\xef\xbb\xbfmodel = "x"\r\n', "x.toml") == {"model": "x"}
 
 
-def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_working_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -247,16 +247,14 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_reading_settings_loads_nothing_that_it_does_not_need(work: Path) -> None:
+def test_loading_settings_imports_no_unneeded_modules(work: Path) -> None:
     loaded = modules_after("from convo.config.loader import load_settings; load_settings()")
 
     assert "convo.config.loader" in loaded
     assert loaded & {"tomllib", "platformdirs", "difflib", "dataclasses", "openai", "pydantic", "typer"} == set()
 
 
-def test_the_platform_is_asked_where_things_are_only_without_convo_home(
-    work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_platform_folders_are_resolved_only_without_convo_home(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONVO_HOME")
     assert "platformdirs" not in modules_after("import convo.config.loader")
     assert "platformdirs" in modules_after("from convo.config.loader import load_settings; load_settings()")

@@ -92,12 +92,12 @@ def test_the_stronger_of_two_layers_names_the_store(stronger: Layer, weaker: Lay
     assert got.get_source("state_storage").layer is stronger
 
 
-def test_all_six_layers_together_leave_the_flag() -> None:
+def test_of_all_six_layers_the_option_wins() -> None:
     everything = {name: value for said in MODEL.values() for name, value in said.items()}
     assert make_settings(**everything).model == "by-flag"
 
 
-def test_layers_meet_value_by_value() -> None:
+def test_layers_are_merged_value_by_value() -> None:
     """The project moves a provider that the user described, and changes nothing else about it."""
     got = make_settings(
         project='[providers.groq]\nbase_url = "http://127.0.0.1:9000/v1"',
@@ -111,7 +111,7 @@ def test_layers_meet_value_by_value() -> None:
     assert got.get_source("providers", "groq", "key_env").location == "/home/me/.config/convo/config.toml"
 
 
-def test_the_storage_of_a_layer_is_taken_whole() -> None:
+def test_the_storage_of_a_layer_is_not_merged() -> None:
     """A path of one layer never meets the type of another."""
     got = make_settings(
         project='[state_storage]\ntype = "sqlite"',
@@ -120,7 +120,7 @@ def test_the_storage_of_a_layer_is_taken_whole() -> None:
     assert got.storage.path == PATHS.database
 
 
-def test_a_price_of_a_layer_is_taken_whole() -> None:
+def test_a_price_of_a_layer_is_not_merged() -> None:
     got = make_settings(
         project='[prices]\n"groq/x" = {input = 1, output = 2}',
         user='[prices]\n"groq/x" = {input = 5, cached = 0.5, output = 9}',
@@ -128,7 +128,7 @@ def test_a_price_of_a_layer_is_taken_whole() -> None:
     assert got.prices["groq/x"] == Price(1.0, 2.0, cached=1.0, written=1.0)
 
 
-def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
+def test_an_empty_variable_is_ignored() -> None:
     got = make_settings(environ={"CONVO_MODEL": "", "OPENAI_BASE_URL": "  ", "CONVO_STORE": ""}, user='model = "mine"')
 
     assert got.model == "mine"
@@ -144,19 +144,19 @@ def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
         ({}, BUILT_IN_MODEL, "built in; no key found"),
     ],
 )
-def test_without_a_word_the_key_decides_which_model_answers(environ: dict[str, str], model: str, why: str) -> None:
+def test_by_default_the_available_key_decides_the_model(environ: dict[str, str], model: str, why: str) -> None:
     got = make_settings(environ=environ)
     assert (got.model, str(got.get_source("model"))) == (model, why)
 
 
-def test_the_key_that_decides_is_the_one_that_openai_is_set_to_use() -> None:
+def test_the_key_variable_of_openai_in_the_settings_decides() -> None:
     moved = '[providers.openai]\nkey_env = "WORK_KEY"'
 
     assert make_settings(environ={"WORK_KEY": "sk-1"}, user=moved).model == "openai/gpt-5-mini"
     assert make_settings(environ={"OPENAI_API_KEY": "sk-1"}, user=moved).model == BUILT_IN_MODEL
 
 
-def test_a_setting_prints_as_a_line_with_its_origin() -> None:
+def test_a_setting_is_printed_with_its_source() -> None:
     got = make_settings(
         project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}'
     )
@@ -169,14 +169,14 @@ def test_a_setting_prints_as_a_line_with_its_origin() -> None:
     ]
 
 
-def test_everything_that_holds_is_listed_once_in_order() -> None:
+def test_every_effective_setting_is_listed_once_in_order() -> None:
     keys = [setting.key for setting in make_settings(SettingFlags(port=9000)).entries]
 
     assert keys == sorted(set(keys))
     assert {("model",), ("state_storage",), ("serve", "port"), ("providers", "openai", "key_env")} <= set(keys)
 
 
-def test_the_address_of_serve_comes_from_flags_and_files() -> None:
+def test_the_address_of_serve_comes_from_options_and_files() -> None:
     got = make_settings(
         SettingFlags(port=0), user='[serve]\nhost = "0.0.0.0"\nport = 80\nkeys_file = "keys"\nseal_key_env = "SEAL"'
     )
@@ -187,13 +187,13 @@ def test_serve_is_loopback_without_keys_by_default() -> None:
     assert make_settings().serve == ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
 
 
-def test_the_limits_of_serve_are_set_one_by_one_and_every_other_one_holds() -> None:
+def test_the_limits_of_serve_are_set_individually() -> None:
     got = make_settings(user="[serve]\nmax_body_bytes = 2048\nmax_depth = 20\nread_s = 5\ngrace_s = 0.5").serve
     assert (got.max_body_bytes, got.max_depth, got.read_s, got.grace_s) == (2048, 20, 5.0, 0.5)
     assert (got.max_items, got.keepalive_s) == (ServeSettings._field_defaults["max_items"], 15.0)
 
 
-def test_the_keys_of_serve_may_be_named_by_a_flag() -> None:
+def test_an_option_names_the_keys_of_serve() -> None:
     assert (
         make_settings(SettingFlags(keys="keys"), user='[serve]\nkeys_file = "other"').serve.keys_file == WORK / "keys"
     )
@@ -203,7 +203,7 @@ def test_the_keys_of_serve_may_be_named_by_a_flag() -> None:
     ("written", "path"),
     [("~/keys", Path("/home/me/keys")), ("/etc/keys", Path("/etc/keys")), ("../keys", WORK / "../keys")],
 )
-def test_a_path_in_a_file_begins_in_the_folder_of_that_file(written: str, path: Path) -> None:
+def test_a_path_in_a_file_is_relative_to_the_folder_of_the_file(written: str, path: Path) -> None:
     assert make_settings(project=f'[serve]\nkeys_file = "{written}"').serve.keys_file == path
 
 
@@ -215,7 +215,7 @@ def test_resolved_settings_cannot_be_changed() -> None:
         got.providers["mine"] = got.providers["openai"]  # type: ignore[index]
 
 
-def test_sources_do_not_show_the_environment() -> None:
+def test_printing_the_sources_does_not_show_the_environment() -> None:
     shown = repr(settings_inputs(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
     assert shown == (
         "SettingsInputs(folder='/home/me/work', "
@@ -243,13 +243,13 @@ def test_sources_do_not_show_the_environment() -> None:
         ({"environ": {"OLLAMA_HOST": "host:port"}}, "OLLAMA_HOST must be a host, host:port or URL"),
     ],
 )
-def test_a_flag_or_variable_that_cannot_be_used_is_named(said: dict[str, Any], message: str) -> None:
+def test_an_invalid_option_or_variable_is_named(said: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(**said)
     assert (refused.value.message, refused.value.exit) == (message, 2)
 
 
-def test_a_new_provider_has_to_say_what_it_speaks() -> None:
+def test_a_new_provider_must_declare_its_api() -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(project='[providers.groq]\nbase_url = "https://api.groq.com/openai/v1"')
     assert refused.value.message == (
@@ -257,18 +257,18 @@ def test_a_new_provider_has_to_say_what_it_speaks() -> None:
     )
 
 
-def test_a_tenant_is_named_by_a_variable_or_a_file_and_is_this_machines_else() -> None:
+def test_the_tenant_comes_from_a_variable_or_a_file_and_defaults_to_local() -> None:
     assert make_settings().tenant == "local"
     assert make_settings(user='tenant = "bob"').tenant == "bob"
     assert make_settings(user='tenant = "bob"', environ={"CONVO_TENANT": "alice"}).tenant == "alice"
 
 
-def test_what_no_key_could_be_called_is_no_tenant() -> None:
+def test_a_tenant_must_be_a_valid_key_name() -> None:
     with pytest.raises(InvalidSettings, match="CONVO_TENANT must be a key name"):
         make_settings(environ={"CONVO_TENANT": "a b"})
 
 
-def test_settings_keys_and_words_of_layers_never_change() -> None:
+def test_settings_keys_and_layer_names_are_stable() -> None:
     """Settings files and scripts name them."""
     rows = settings_to_json(make_settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
     words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}

@@ -37,7 +37,7 @@ def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: 
     assert str(choice.source) == "from -m"
 
 
-def test_a_model_name_prints_as_it_is_written() -> None:
+def test_a_model_name_is_printed_as_it_is_written() -> None:
     assert str(ModelName("local", "path/to/x.gguf")) == "local/path/to/x.gguf"
 
 
@@ -45,24 +45,24 @@ def test_a_model_name_prints_as_it_is_written() -> None:
     ("written", "full"),
     [("fast", "groq/llama"), ("faster", "groq/llama"), ("fastest", "groq/llama"), ("mini", "openai/gpt-5-mini")],
 )
-def test_an_alias_stands_for_a_model_or_for_another_alias(written: str, full: str) -> None:
+def test_an_alias_names_a_model_or_another_alias(written: str, full: str) -> None:
     aliases = '[aliases]\nfast = "groq/llama"\nfaster = "fast"\nfastest = "faster"\nmini = "gpt-5-mini"'
     assert str(choose_model(make_settings(user=GROQ + aliases, environ=KEYED), written).name) == full
 
 
-def test_an_alias_of_the_settings_is_followed_too() -> None:
+def test_an_alias_of_the_settings_is_resolved_too() -> None:
     choice = choose_model(make_settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
 
     assert str(choice.name) == "groq/llama"
     assert str(choice.source) == "from .convo.toml, /home/me/work"
 
 
-def test_an_alias_may_take_the_place_of_the_built_in_models_short_name() -> None:
+def test_an_alias_may_replace_the_short_name_of_the_built_in_model() -> None:
     choice = choose_model(make_settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
     assert str(choice.name) == "local/x.gguf"
 
 
-def test_without_a_word_the_built_in_model_is_chosen() -> None:
+def test_by_default_the_built_in_model_is_chosen() -> None:
     assert str(choose_model(make_settings()).name) == BUILT_IN_MODEL
 
 
@@ -104,7 +104,7 @@ CIRCLES = '[aliases]\none = "two"\ntwo = "three"\nthree = "one"\nself = "self"\n
 
 
 @pytest.mark.parametrize(("written", "message", "hint"), REFUSED)
-def test_a_name_that_means_nothing_is_refused_with_a_next_step(written: str, message: str, hint: str) -> None:
+def test_an_invalid_name_is_refused_with_a_hint(written: str, message: str, hint: str) -> None:
     given = make_settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if written == "mine/x" else ""))
 
     with pytest.raises(InvalidSettings) as refused:
@@ -112,7 +112,7 @@ def test_a_name_that_means_nothing_is_refused_with_a_next_step(written: str, mes
     assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
 
 
-def test_a_refusal_names_the_file_that_chose_the_model() -> None:
+def test_the_error_names_the_file_that_chose_the_model() -> None:
     with pytest.raises(InvalidSettings) as refused:
         choose_model(make_settings(project='model = "grop/x"', user=GROQ))
     assert refused.value.message == (
@@ -120,11 +120,11 @@ def test_a_refusal_names_the_file_that_chose_the_model() -> None:
     )
 
 
-def test_a_model_that_is_named_wrongly_does_not_keep_settings_from_being_read() -> None:
+def test_an_invalid_model_name_does_not_prevent_loading_the_settings() -> None:
     assert make_settings(project='model = "grop/x"').model == "grop/x"
 
 
-def test_a_model_that_is_typed_in_a_chat_says_so() -> None:
+def test_the_error_for_a_model_typed_in_a_chat_names_the_chat() -> None:
     with pytest.raises(InvalidSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
         choose_model(make_settings(), "ollama", source="/model")
 
@@ -157,12 +157,12 @@ def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = 
         ("ft:gpt-4o:me::x", "openai/ft:gpt-4o:me::x"),
     ],
 )
-def test_a_bare_name_goes_by_its_prefix_to_a_provider_with_a_key(written: str, full: str) -> None:
+def test_a_bare_name_selects_a_provider_with_a_key_by_its_prefix(written: str, full: str) -> None:
     assert str(choose_model(make_settings(environ=ALL_KEYS), written).name) == full
 
 
 @pytest.mark.parametrize("written", ["llama-4", "gpt-3", "claude", "nope"])
-def test_a_bare_name_that_no_provider_is_known_for_is_no_model(written: str) -> None:
+def test_a_bare_name_without_a_known_provider_is_refused(written: str) -> None:
     with pytest.raises(UnknownModel, match=f"no model '{written}'") as wrong:
         choose_model(make_settings(environ=ALL_KEYS), written)
     assert wrong.value.code == "model_not_found"
@@ -174,13 +174,13 @@ def test_a_bare_name_of_a_provider_without_a_key_names_the_missing_key() -> None
     assert wrong.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
 
 
-def test_a_bare_name_in_the_kept_list_of_a_provider_with_a_key_goes_there() -> None:
+def test_a_bare_name_in_the_cached_list_of_a_provider_with_a_key_selects_it() -> None:
     given = with_lists(ALL_KEYS, {"groq": ["llama-4", "gpt-5"]})
     assert str(choose_model(given, "llama-4").name) == "groq/llama-4"
     assert str(choose_model(given, "gpt-5").name) == "groq/gpt-5"
 
 
-def test_a_kept_list_counts_for_its_base_url_and_with_a_key_only() -> None:
+def test_a_cached_list_counts_only_for_its_base_url_and_with_a_key() -> None:
     elsewhere = with_lists(ALL_KEYS, {"groq": ["llama-4"]}, url="https://elsewhere.example")
     keyless = with_lists(KEYED, {"groq": ["llama-4"]})
     for given in (elsewhere, keyless):

@@ -15,7 +15,7 @@ def mode(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-def test_convo_home_holds_all_three_folders(tmp_path: Path) -> None:
+def test_convo_home_contains_all_three_folders(tmp_path: Path) -> None:
     places = AppPaths.from_environ({"CONVO_HOME": str(tmp_path)})
 
     assert places == AppPaths(tmp_path / "data", tmp_path / "state", tmp_path / "config")
@@ -23,18 +23,18 @@ def test_convo_home_holds_all_three_folders(tmp_path: Path) -> None:
     assert (places.weights, places.prompt_history) == (tmp_path / "data/models", tmp_path / "state/prompts")
 
 
-def test_a_relative_convo_home_begins_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_convo_home_starts_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert AppPaths.from_environ({"CONVO_HOME": "here/../there"}).data == tmp_path / "there/data"
 
 
-def test_convo_home_may_begin_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convo_home_may_start_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert AppPaths.from_environ({"CONVO_HOME": "~/convo"}).state == tmp_path / "convo/state"
 
 
 @pytest.mark.parametrize("environ", [{}, {"CONVO_HOME": ""}])
-def test_without_convo_home_the_platform_says_where(
+def test_without_convo_home_the_platform_decides(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -47,7 +47,7 @@ def test_without_convo_home_the_platform_says_where(
     assert all(place.is_relative_to(tmp_path) for place in places)
 
 
-def test_a_user_without_a_home_folder_is_told_to_set_convo_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_folder_the_error_suggests_convo_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "nowhere")
     with pytest.raises(InvalidSettings) as refused:
         AppPaths.from_environ({})
@@ -55,19 +55,19 @@ def test_a_user_without_a_home_folder_is_told_to_set_convo_home(monkeypatch: pyt
     assert refused.value.hint == "set CONVO_HOME to a writable folder"
 
 
-def test_naming_a_place_makes_nothing(tmp_path: Path) -> None:
+def test_resolving_a_path_creates_nothing(tmp_path: Path) -> None:
     assert AppPaths.from_environ({"CONVO_HOME": str(tmp_path / "home")}).database.name == "convo.db"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_folder_that_is_made_belongs_to_its_owner_alone(tmp_path: Path) -> None:
+def test_every_created_folder_is_private(tmp_path: Path) -> None:
     made = make_private_folder(tmp_path / "home/data/models")
 
     assert made == tmp_path / "home/data/models"
     assert [mode(folder) for folder in (made, made.parent, made.parent.parent)] == [0o700] * 3
 
 
-def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o755)
@@ -78,7 +78,7 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     assert make_private_folder(shared) == shared
 
 
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
 
     with pytest.raises(StoreUnavailable, match=r"^the folder .*/home cannot be made: not a folder$"):
@@ -87,13 +87,13 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
         make_private_folder(tmp_path / "home/data")
 
 
-def test_a_link_that_leads_nowhere_is_not_a_folder(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "home").symlink_to(tmp_path / "gone")
     with pytest.raises(StoreUnavailable, match=r"/home cannot be made: not a folder$"):
         make_private_folder(tmp_path / "home")
 
 
-def test_a_folder_that_may_not_be_written_is_said_to_be_read_only(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_as_read_only(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     os.chmod(tmp_path / "locked", 0o500)
 

@@ -32,30 +32,30 @@ model = "openai/at-home"
     ],
     ids=["flag", "variable", "file", "a-flag-wins", "a-variable-wins"],
 )
-def test_the_chosen_profile_goes_before_the_files(flags: SettingFlags, environ: dict[str, str], model: str) -> None:
+def test_the_chosen_profile_overrides_the_files(flags: SettingFlags, environ: dict[str, str], model: str) -> None:
     assert make_settings(flags, environ, user=TWO).model == model
 
 
-def test_what_a_profile_does_not_say_the_files_do() -> None:
+def test_settings_that_a_profile_lacks_come_from_the_files() -> None:
     got = make_settings(SettingFlags(profile="home"), project='tenant = "all"', user=TWO)
     assert (got.model, got.tenant) == ("openai/at-home", "all")
     assert "groq" not in got.providers
 
 
-def test_a_value_of_a_profile_says_so() -> None:
+def test_the_source_of_a_profile_value_is_the_profile() -> None:
     origin = make_settings(SettingFlags(profile="work"), user=TWO).get_source("model")
     assert (origin.layer, origin.location) == (Layer.PROFILE, str(USER / "config.toml"))
     assert str(origin) == f"from profile work in config.toml, {USER}"
 
 
-def test_a_profile_may_stand_in_both_files_and_the_projects_wins() -> None:
+def test_a_profile_may_be_in_both_files_and_the_project_wins() -> None:
     project = '[profiles.work]\nmodel = "openai/here"\n'
     got = make_settings(SettingFlags(profile="work"), project=project, user=TWO)
     assert (got.model, got.tenant) == ("openai/here", "office")
     assert got.get_source("model").folder == WORK
 
 
-def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
+def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(SettingFlags(profile="wrok"), user=TWO)
     assert refused.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
@@ -73,7 +73,7 @@ def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
         ("[profiles]\nwork = 1", "'profiles.work' must be a table, not a whole number"),
     ],
 )
-def test_a_profile_is_held_to_the_same_rules_whether_chosen_or_not(text: str, message: str) -> None:
+def test_a_profile_is_validated_whether_chosen_or_not(text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(user=text)
     assert message in refused.value.message

@@ -34,13 +34,13 @@ def test_the_known_providers_are_these() -> None:
         ("scripted", "provider", "embedded"),
     ],
 )
-def test_the_language_and_the_owner_decide_the_endpoint(
+def test_the_api_and_the_strategy_decide_the_endpoint(
     api: ProviderApi, owner: StateOwner, endpoint: EndpointKind
 ) -> None:
     assert Provider("x", api, owner=owner).endpoint == endpoint
 
 
-def test_variables_reach_their_providers_as_the_providers_own_programs_read_them() -> None:
+def test_variables_apply_to_their_providers_as_in_their_own_clients() -> None:
     got = make_settings(
         environ={
             "OPENAI_BASE_URL": "https://openai/v1/",
@@ -84,12 +84,12 @@ def test_a_file_overrides_single_fields_of_a_known_provider() -> None:
         (" box ", "http://box:11434/v1"),
     ],
 )
-def test_ollamas_host_becomes_the_url_that_a_client_reaches(host: str, url: str) -> None:
+def test_the_ollama_host_becomes_a_base_url(host: str, url: str) -> None:
     assert parse_ollama_host(host) == url
 
 
 @pytest.mark.parametrize("host", ["box:port", "http://box:99999", "[::1"])
-def test_a_host_that_ollama_cannot_have_is_refused(host: str) -> None:
+def test_an_invalid_ollama_host_is_refused(host: str) -> None:
     with pytest.raises(InvalidValue, match=r"^must be a host, host:port or URL$"):
         parse_ollama_host(host)
 
@@ -105,7 +105,7 @@ def test_a_host_that_ollama_cannot_have_is_refused(host: str) -> None:
         ({}, None),
     ],
 )
-def test_a_key_comes_from_the_providers_own_variable(environ: dict[str, str], key: Secret | None) -> None:
+def test_a_key_comes_from_the_variable_of_its_provider(environ: dict[str, str], key: Secret | None) -> None:
     assert load_provider_key(make_settings().providers["openai"], environ) == key
 
 
@@ -113,7 +113,7 @@ def test_a_provider_without_a_variable_has_no_key() -> None:
     assert load_provider_key(make_settings().providers["ollama"], {"OPENAI_API_KEY": "sk-1", "": "sk-2"}) is None
 
 
-def test_azure_has_a_token_beside_its_key() -> None:
+def test_azure_has_a_token_besides_its_key() -> None:
     azure = make_settings().providers["azure"]
     environ = {"AZURE_OPENAI_AD_TOKEN": "token", "AZURE_OPENAI_API_KEY": "key"}
 

@@ -115,7 +115,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, message: str) -> None:
+def test_an_invalid_setting_is_refused_with_its_file_and_key(text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(project=text)
 
@@ -124,18 +124,18 @@ def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, 
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])
-def test_no_refusal_repeats_what_may_be_a_secret(text: str) -> None:
+def test_no_error_repeats_a_possible_secret(text: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(user=text)
     assert "ecret" not in refused.value.message + refused.value.hint
 
 
-def test_the_weaker_file_is_checked_as_strictly_as_the_stronger() -> None:
+def test_an_overridden_file_is_validated_too() -> None:
     with pytest.raises(InvalidSettings, match=r"^/home/me/\.config/convo/config\.toml: 'model' must be a string"):
         make_settings(project='model = "fine"', user="model = 5")
 
 
-def test_the_file_of_the_design_is_accepted_whole() -> None:
+def test_the_documented_file_is_accepted() -> None:
     got = make_settings(
         environ={"DB_PASSWORD": "pw"},
         user='trusted = ["/home/me/work"]',
@@ -170,23 +170,23 @@ def test_the_file_of_the_design_is_accepted_whole() -> None:
 
 
 @pytest.mark.parametrize(("value", "words"), [(None, "a date or time"), ({}, "a table"), (False, "a boolean")])
-def test_a_value_is_called_what_toml_calls_it(value: object, words: str) -> None:
+def test_an_error_uses_the_type_names_of_toml(value: object, words: str) -> None:
     assert toml_type_name(value) == words
 
 
-def test_what_a_call_costs_counts_cached_tokens_apart() -> None:
+def test_prices_distinguish_cached_tokens() -> None:
     price = make_settings(user='[prices]\n"a/b" = {input = 2, cached = 0.5, output = 10}').prices["a/b"]
 
     cost = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000).cost_usd(price)
     assert cost == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
 
 
-def test_cached_tokens_cost_what_others_do_when_nothing_else_is_said() -> None:
+def test_cached_tokens_cost_the_same_as_others_by_default() -> None:
     price = make_settings(user='[prices]\n"a/b" = {input = 2, output = 10}').prices["a/b"]
     assert Usage(input_tokens=1_000_000, cached_tokens=400_000).cost_usd(price) == pytest.approx(2)
 
 
-def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own() -> None:
+def test_server_limits_apply_to_every_key_and_a_name_may_have_its_own() -> None:
     text = "[serve.limits]\nper_minute = 60\nkeys.alice.per_minute = 600\nkeys.bob.concurrent = 2"
     limits = make_settings(user=text).serve.limits
     assert [limits.for_key(name) for name in ("alice", "bob", "carol")] == [(500, 600), (2, 60), (500, 60)]
@@ -204,7 +204,7 @@ def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own()
         ("[serve.limits.keys.a]\nprocess_per_minute = 1", "no setting 'serve.limits.keys.a.process_per_minute'"),
     ],
 )
-def test_a_limit_of_a_server_that_is_none_is_refused(line: str, words: str) -> None:
+def test_an_invalid_server_limit_is_refused(line: str, words: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(user=f"[serve.limits]\n{line}")
     assert words in refused.value.message

@@ -11,7 +11,7 @@ from convo.config.values import Secret, is_variable_name
 
 
 @given(st.text(min_size=5))
-def test_a_secret_shows_in_no_form_of_printing(text: str) -> None:
+def test_a_secret_is_not_printed_in_any_form(text: str) -> None:
     secret = Secret(f"<{text}>")
 
     shown = f"{secret} {secret!r} {secret!s} {[secret]} {[secret]!s:>9}"
@@ -19,7 +19,7 @@ def test_a_secret_shows_in_no_form_of_printing(text: str) -> None:
     assert secret.reveal() == f"<{text}>"
 
 
-def test_a_secret_equals_its_like_and_nothing_else() -> None:
+def test_a_secret_equals_only_the_same_secret() -> None:
     assert Secret("a") == copy.copy(Secret("a"))
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
@@ -38,7 +38,7 @@ def test_a_secret_equals_its_like_and_nothing_else() -> None:
         "k1",
     ],
 )
-def test_a_name_is_a_name(name: str) -> None:
+def test_a_variable_name_is_accepted(name: str) -> None:
     assert is_variable_name(name)
 
 
@@ -59,10 +59,10 @@ def test_a_name_is_a_name(name: str) -> None:
         "AKIAIOSFODNN7EXAMPLE",
     ],
 )
-def test_a_key_is_not_taken_for_a_name(key: str) -> None:
+def test_a_key_is_not_accepted_as_a_variable_name(key: str) -> None:
     assert not is_variable_name(key)
 
 
 @given(st.text(string.ascii_uppercase + "_", min_size=1, max_size=60))
-def test_every_name_of_capitals_is_accepted(name: str) -> None:
+def test_every_name_in_capitals_is_accepted(name: str) -> None:
     assert is_variable_name(name)

@@ -67,7 +67,7 @@ def test_settings_that_agree_with_the_record_change_nothing(record: RecordedEndp
         ),
     ],
 )
-def test_what_files_say_loses_against_the_record(
+def test_the_record_overrides_settings_files(
     record: RecordedEndpoint, files: dict[str, str], provider: Provider
 ) -> None:
     assert chosen(record, **files).provider == provider
@@ -84,7 +84,7 @@ def test_another_provider_at_the_same_url_is_no_contradiction() -> None:
     assert chosen(REMOTE, flags=SettingFlags(model="work/gpt-5"), user=work).provider.name == "work"
 
 
-def test_a_server_that_is_moved_by_a_variable_stays_behind_the_embedded_endpoint() -> None:
+def test_a_variable_does_not_move_a_provider_behind_the_embedded_endpoint() -> None:
     assert (
         chosen(RecordedEndpoint("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint
         == "embedded"
@@ -99,7 +99,7 @@ def test_a_variable_that_moves_the_provider_is_no_contradiction_behind_the_embed
     assert (provider.endpoint, provider.base_url) == ("embedded", "https://proxy/v1")
 
 
-def test_a_slash_at_the_end_of_the_recorded_url_makes_no_other_endpoint() -> None:
+def test_a_trailing_slash_of_the_recorded_url_is_ignored() -> None:
     slashed = REMOTE._replace(url=OPENAI + "/")
     assert chosen(slashed, environ={"OPENAI_BASE_URL": OPENAI}).provider.base_url == OPENAI
 
@@ -153,7 +153,7 @@ REFUSED: list[tuple[RecordedEndpoint, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("record", "said", "message", "hint"), REFUSED)
-def test_what_was_said_for_this_run_against_the_record_is_refused(
+def test_an_option_that_contradicts_the_record_is_refused(
     record: RecordedEndpoint, said: dict[str, Any], message: str, hint: str
 ) -> None:
     with pytest.raises(WrongOwner) as refused:
@@ -161,7 +161,7 @@ def test_what_was_said_for_this_run_against_the_record_is_refused(
     assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
 
 
-def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
+def test_a_model_typed_in_the_chat_must_stay_at_the_endpoint() -> None:
     with pytest.raises(WrongOwner) as refused:
         choose_model(make_settings(record=REMOTE), "local", source="/model", record=REMOTE)
     assert refused.value.message == (
@@ -169,7 +169,7 @@ def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
     )
 
 
-def test_a_file_that_moves_a_provider_is_not_blamed_on_the_variable_that_names_its_model() -> None:
+def test_an_error_about_a_moved_provider_names_the_file_and_not_the_model_variable() -> None:
     choice = chosen(
         REMOTE,
         environ={"CONVO_MODEL": "openai/gpt-5"},

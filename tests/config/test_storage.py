@@ -34,7 +34,7 @@ def table(kind: str, connection: str | None = None) -> str:
         ("postgres://me@db/convo", Storage("postgres", url=Secret("postgres://me@db/convo"))),
     ],
 )
-def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
+def test_a_word_selects_a_store(word: str, storage: Storage) -> None:
     assert make_settings(SettingFlags(store=word)).storage == storage
     assert make_settings(environ={"CONVO_STORE": word}).storage == storage
 
@@ -53,7 +53,7 @@ def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
         (table("postgres", "${URL}"), Storage("postgres", url=Secret("postgresql://db/x"))),
     ],
 )
-def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
+def test_a_table_selects_a_store(text: str, storage: Storage) -> None:
     environ = {"FOLDER": "/srv", "PW": "p$w", "URL": "postgresql://db/x"}
     assert make_settings(environ=environ, user=TRUST, project=text).storage == storage
 
@@ -74,12 +74,12 @@ def test_a_connection_string_that_cannot_be_used_is_refused(text: str, message: 
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {message}"
 
 
-def test_a_missing_variable_of_a_file_that_lost_harms_nobody() -> None:
+def test_a_missing_variable_in_an_overridden_file_is_ignored() -> None:
     got = make_settings(SettingFlags(store="memory"), project=table("postgres", "postgresql://$MISSING@db"))
     assert got.storage == Storage("memory")
 
 
-def test_a_dollar_in_a_word_is_left_to_the_shell() -> None:
+def test_a_dollar_sign_on_the_command_line_is_not_expanded() -> None:
     storage = make_settings(environ={"CONVO_STORE": "postgresql://me:a$b@db"}).storage
     assert storage.url == Secret("postgresql://me:a$b@db")
 
@@ -103,7 +103,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(("url", "shown"), PLAIN.items(), ids=PLAIN)
-def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, shown: str) -> None:
+def test_a_url_is_used_unchanged_and_shown_without_its_password(url: str, shown: str) -> None:
     got = make_settings(SettingFlags(store=url))
 
     assert got.storage.url == Secret(url)
@@ -123,7 +123,7 @@ EXPLAINED = (
     "word", ["p@w", "p/w", "p?w", "p#w", "p%w", "p%4", "p[w", "p]w", "p[w]", "12/w", "12?w", "12#w"]
 )
 @pytest.mark.parametrize("host", ["db", "db:5432", "one,two", "[::1]"])
-def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, host: str) -> None:
+def test_an_unencoded_password_is_explained_and_not_shown(word: str, host: str) -> None:
     text = table("postgres", f"postgresql://me:${{PW}}@{host}/convo?sslmode=require")
     with pytest.raises(InvalidSettings) as refused:
         make_settings(environ={"PW": word}, user=TRUST, project=text)
@@ -142,7 +142,7 @@ def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, ho
         ("postgresql://<user>@{{HOST}}/x", "<user> and {{HOST}}"),
     ],
 )
-def test_a_template_that_nobody_filled_in_is_named(url: str, named: str) -> None:
+def test_an_unfilled_template_is_named(url: str, named: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(SettingFlags(store=url))
     assert f"still contains {named} from a template" in refused.value.message
@@ -162,7 +162,7 @@ def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["pw\n", " pw", "p w", "p\tw", "\x00"])
-def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
+def test_a_password_with_a_newline_is_explained(word: str) -> None:
     """As it comes out of a file by a shell; no driver says what is wrong then."""
     with pytest.raises(
         InvalidSettings, match=r"contains a space or a line break, which a URL cannot contain; write a space as %20$"
@@ -170,7 +170,7 @@ def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
         make_settings(environ={"PW": word}, user=TRUST, project=table("postgres", "postgresql://me:$PW@db/convo"))
 
 
-def test_two_dollars_are_one() -> None:
+def test_two_dollar_signs_are_one() -> None:
     got = make_settings(environ={"PW": "no"}, user=TRUST, project=table("postgres", "postgresql://me:a$$PW@db/convo"))
     assert got.storage.url == Secret("postgresql://me:a$PW@db/convo")
 
@@ -183,7 +183,7 @@ def test_a_storage_without_a_server_is_shown_as_it_is_written() -> None:
 # -- how long things stay ----------------------------------------------------------------------------
 
 
-def test_nothing_goes_unless_somebody_says_so() -> None:
+def test_by_default_nothing_expires() -> None:
     for got in (
         make_settings(),
         make_settings(project=table("sqlite")),
@@ -192,7 +192,7 @@ def test_nothing_goes_unless_somebody_says_so() -> None:
         assert got.storage.get_ttl_s("local") is None
 
 
-def test_a_time_holds_for_every_tenant_that_has_none_of_its_own() -> None:
+def test_a_retention_applies_to_every_tenant_without_its_own() -> None:
     text = table("memory") + "ttl = '30d'\n[state_storage.ttls]\nalice = '12h'\narchive = 'never'\n"
     storage = make_settings(project=text).storage
 
@@ -201,13 +201,13 @@ def test_a_time_holds_for_every_tenant_that_has_none_of_its_own() -> None:
     assert storage.get_ttl_s("archive") is None
 
 
-def test_a_time_for_one_tenant_is_none_for_the_others() -> None:
+def test_the_retention_of_one_tenant_does_not_apply_to_others() -> None:
     storage = make_settings(project=table("memory") + "ttls = { alice = '1w' }\n").storage
 
     assert (storage.get_ttl_s("alice"), storage.get_ttl_s("local")) == (7 * 86_400, None)
 
 
-def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
+def test_a_retention_belongs_to_the_store_of_its_file() -> None:
     """Another store that a flag names is not emptied after it."""
     got = make_settings(SettingFlags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
     assert got.storage.get_ttl_s("local") is None
@@ -228,7 +228,7 @@ def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
         ),
     ],
 )
-def test_a_time_that_cannot_be_read_is_refused(line: str, message: str) -> None:
+def test_an_invalid_retention_is_refused(line: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(project=table("memory") + line)
     assert refused.value.message == f"/home/me/work/.convo.toml: {message}"

@@ -36,7 +36,7 @@ def test_every_setting_has_a_row_with_a_reason() -> None:
         " openai/gpt-5 ",
     ],
 )
-def test_a_well_known_providers_model_by_name_is_allowed(model: str) -> None:
+def test_the_model_of_a_well_known_provider_is_allowed_by_name(model: str) -> None:
     document = {"model": model}
     assert filter_untrusted(document, FILE) == (document, ())
 
@@ -84,11 +84,11 @@ def test_no_other_model_is_allowed(model: str) -> None:
         '[profiles.p]\nmodel = "openai/gpt-5"\n[profiles.q.aliases]\n"openai/gpt-5" = "x/y"',
     ],
 )
-def test_a_provider_that_the_file_defines_itself_is_not_well_known(text: str) -> None:
+def test_a_provider_that_the_file_defines_is_not_well_known(text: str) -> None:
     assert any(key.endswith("model") for key in ignored(text))
 
 
-def test_everything_else_is_ignored_by_its_own_key() -> None:
+def test_every_other_setting_is_ignored_by_its_own_key() -> None:
     text = """
         tenant = "alice"
         compact_at = 0.1
@@ -143,14 +143,14 @@ def test_everything_else_is_ignored_by_its_own_key() -> None:
         "trusted = 1979-05-27",
     ],
 )
-def test_an_invalid_value_is_ignored_and_no_error(text: str) -> None:
+def test_an_invalid_value_is_ignored_without_an_error(text: str) -> None:
     got = filter_untrusted(tomllib.loads(text), FILE)
     assert len(got.ignored) == 1
     assert got.ignored[0].value is None
     assert not any(got.allowed.values())
 
 
-def test_an_ignored_value_is_shown_only_where_it_is_valid() -> None:
+def test_an_ignored_value_is_shown_only_if_it_is_valid() -> None:
     text = """
         api_key = "sk-1"
         [serve]
@@ -173,7 +173,7 @@ def test_an_ignored_value_is_shown_only_where_it_is_valid() -> None:
 @pytest.mark.parametrize(
     "connection", ["sqlite", "postgresql://me:hu/sh@host/x", "postgresql://me:hush@ho st", "hush", "mysql://me:hush@x"]
 )
-def test_a_connection_that_cannot_be_read_is_not_shown(connection: str) -> None:
+def test_an_invalid_connection_string_is_not_shown(connection: str) -> None:
     for kind in ("postgres", "sqlite"):
         document = {"state_storage": {"type": kind, "connection_string": connection}}
         (one,) = filter_untrusted(document, FILE).ignored
@@ -196,7 +196,7 @@ def test_a_trusted_file_cannot_trust_folders() -> None:
         make_settings(project=f'trusted = ["{WORK}"]')
 
 
-def test_folders_are_written_whole() -> None:
+def test_trusted_folders_must_be_absolute() -> None:
     for value in ('"/home/me"', '["work"]', "[1]"):
         with pytest.raises(InvalidSettings, match="must be an array of absolute folder paths"):
             make_settings(user=f"trusted = {value}")
@@ -261,9 +261,9 @@ def test_no_other_host_is_loopback(host: str) -> None:
         ("postgresql://db.example/x?require_auth=none", True),
     ],
 )
-def test_a_url_is_judged_as_its_client_reads_it(url: str, leaves: bool) -> None:
+def test_a_url_is_parsed_as_its_client_parses_it(url: str, leaves: bool) -> None:
     assert is_remote_url(url) is leaves
 
 
-def test_the_path_of_a_relative_setting_begins_at_its_file() -> None:
+def test_a_relative_path_setting_starts_at_its_file() -> None:
     assert make_settings(project='[serve]\nkeys_file = "keys"').serve.keys_file == Path("/home/me/work/keys")

@@ -19,7 +19,7 @@ def gathered(*events: StreamEvent) -> list[Json]:
 
 
 @pytest.mark.parametrize("summarized", [False, True])
-def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool) -> None:
+def test_a_complete_answer_is_accumulated_as_the_final_response_has_it(summarized: bool) -> None:
     answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
     events = [
         *answer.write_reasoning("let me "),
@@ -36,7 +36,7 @@ def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-def test_an_answer_that_is_cut_anywhere_has_the_pieces_that_came(cut: int) -> None:
+def test_an_interrupted_answer_contains_the_received_deltas(cut: int) -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
     events = [
         *answer.write_text("one "),
@@ -53,18 +53,18 @@ def test_an_answer_that_is_cut_anywhere_has_the_pieces_that_came(cut: int) -> No
     assert "".join(part.get("text", part.get("refusal", "")) for part in parts) == words
 
 
-def test_pieces_of_a_summary_are_gathered_without_the_item_that_they_belong_to() -> None:
+def test_deltas_of_a_summary_are_accumulated_without_their_item() -> None:
     delta = {"output_index": 0, "summary_index": 0, "item_id": "rs_1", "type": "response.reasoning_summary_text.delta"}
     parts = [{"type": "summary_text", "text": "onetwo"}]
     assert gathered({**delta, "delta": "one"}, {**delta, "delta": "two"}) == [{"type": "reasoning", "summary": parts}]
 
 
-def test_pieces_without_an_item_or_a_part_are_words_of_an_answer_all_the_same() -> None:
+def test_deltas_without_an_item_or_part_are_accumulated_as_text() -> None:
     piece = {"type": "response.output_text.delta", **SAID, "delta": "hi"}
     assert gathered(piece, piece)[0]["content"] == [{"type": "output_text", "text": "hihi"}]
 
 
-def test_a_very_long_answer_in_very_many_pieces_costs_its_length() -> None:
+def test_accumulating_a_very_long_answer_takes_linear_time() -> None:
     piece = {"type": "response.output_text.delta", **SAID, "delta": "x" * 16}
     assert len(gathered(*[piece] * 100_000)[0]["content"][0]["text"]) == 1_600_000
 
@@ -94,19 +94,19 @@ def test_a_very_long_answer_in_very_many_pieces_costs_its_length() -> None:
         {"type": "response.failed", "response": {"error": "boom"}},
     ],
 )
-def test_an_event_that_cannot_be_read_breaks_the_answer_off_in_words(event: StreamEvent) -> None:
+def test_an_invalid_event_ends_the_answer_with_an_error(event: StreamEvent) -> None:
     with pytest.raises(StreamBroken, match=r"^the endpoint"):
         validate_stream_event(event)
 
 
-def test_an_event_of_a_kind_that_nobody_reads_may_hold_anything() -> None:
+def test_an_unknown_event_may_contain_anything() -> None:
     event = {"type": "response.something.new", "item": {"deep": [1]}, "output_index": "odd"}
     assert validate_stream_event(event) == event
     assert gathered(event) == []
 
 
 @pytest.mark.parametrize("content", [None, "words", [], ["odd"], [None]])
-def test_a_message_may_begin_with_content_that_is_no_list_of_parts(content: Json) -> None:
+def test_a_message_may_start_with_content_that_is_no_list(content: Json) -> None:
     begun = {"type": "message", "role": "assistant", "content": content}
 
     (message,) = gathered(
@@ -118,7 +118,7 @@ def test_a_message_may_begin_with_content_that_is_no_list_of_parts(content: Json
     assert message["content"][-1] == {"type": "output_text", "text": "Hello"}
 
 
-def test_a_cancelled_response_has_to_be_an_object() -> None:
+def test_a_cancelled_response_must_be_an_object() -> None:
     with pytest.raises(StreamBroken, match=r"has no valid 'response'"):
         validate_stream_event({"type": "response.cancelled", "response": ["odd"]})
 

@@ -67,13 +67,13 @@ def test_the_four_forms_of_an_answer_have_four_hashes() -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
-def test_items_that_say_different_things_have_different_names(one: Item, other: Item) -> None:
+def test_items_with_different_meanings_have_different_digests(one: Item, other: Item) -> None:
     assert item_hash(one) != item_hash(other)
     assert digest(one) != digest(other)
 
 
 @given(ITEMS, st.randoms(use_true_random=False))
-def test_the_order_of_keys_does_not_count(item: Item, dice: random.Random) -> None:
+def test_key_order_does_not_change_the_digest(item: Item, dice: random.Random) -> None:
     other = shuffled(item, dice)
 
     assert item_hash(other) == item_hash(item)
@@ -81,7 +81,7 @@ def test_the_order_of_keys_does_not_count(item: Item, dice: random.Random) -> No
 
 
 @given(ITEMS, ITEMS)
-def test_a_hash_is_the_same_only_for_the_same_json(one: Item, other: Item) -> None:
+def test_a_hash_is_equal_only_for_equal_json(one: Item, other: Item) -> None:
     """Python finds 1, 1.0 and True equal; their JSON text is what counts."""
     texts = [json.dumps(item, sort_keys=True) for item in (one, other)]
 
@@ -89,18 +89,18 @@ def test_a_hash_is_the_same_only_for_the_same_json(one: Item, other: Item) -> No
 
 
 @given(ITEMS)
-def test_the_same_form_means_the_same_and_normal_forms_stay(item: Item) -> None:
+def test_equal_forms_have_equal_digests_and_normal_forms_are_stable(item: Item) -> None:
     assert digest(normalize_item(item)) == digest(item)
     assert json.dumps(normalize_item(normalize_item(item))) == json.dumps(normalize_item(item))
 
 
 @given(ITEMS, st.sampled_from(["id", "status", "created_at", "created_by"]), JSON)
-def test_what_only_a_server_gives_does_not_count(item: Item, field: str, value: Json) -> None:
+def test_fields_that_only_a_server_sets_do_not_count(item: Item, field: str, value: Json) -> None:
     assert digest({**item, field: value}) == digest(item)
 
 
 @given(ITEMS)
-def test_naming_an_item_leaves_it_as_it_is(item: Item) -> None:
+def test_hashing_an_item_does_not_change_it(item: Item) -> None:
     before = json.dumps(item)
     item_hash(item), digest(item)
 
@@ -108,13 +108,13 @@ def test_naming_an_item_leaves_it_as_it_is(item: Item) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), {1}, b"x", object(), 10**5000], ids=type)
-def test_what_is_not_json_has_no_name(value: object) -> None:
+def test_a_value_that_is_not_json_has_no_digest(value: object) -> None:
     for name in (item_hash, digest):
         with pytest.raises(NotCanonical):
             name({"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]})
 
 
-def test_an_item_that_holds_itself_has_no_name() -> None:
+def test_an_item_that_contains_itself_has_no_digest() -> None:
     item: dict[str, Json] = {"type": "message"}
     item["self"] = item
 

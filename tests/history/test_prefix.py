@@ -15,7 +15,7 @@ MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.lists(st.sam
 
 
 @given(MOVES)
-def test_whatever_grows_on_whatever_part_every_value_stays_as_it_was(moves: list[tuple[int, int, list[str]]]) -> None:
+def test_appending_to_any_prefix_leaves_every_other_value_unchanged(moves: list[tuple[int, int, list[str]]]) -> None:
     made: list[tuple[Prefix[str], tuple[str, ...]]] = [(Prefix(), ())]
     for which, count, more in moves:
         prefix, plain = made[which % len(made)]
@@ -28,7 +28,7 @@ def test_whatever_grows_on_whatever_part_every_value_stays_as_it_was(moves: list
 
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.slices(6))
-def test_a_part_is_what_it_is_of_a_tuple_though_the_list_goes_on(own: list[int], more: list[int], part: slice) -> None:
+def test_a_prefix_stays_the_same_while_its_list_grows(own: list[int], more: list[int], part: slice) -> None:
     prefix = Prefix(own)
     prefix.append(more)
 
@@ -40,7 +40,7 @@ def test_a_part_is_what_it_is_of_a_tuple_though_the_list_goes_on(own: list[int],
             prefix[at]
 
 
-def test_what_was_added_already_is_found_and_not_added_again() -> None:
+def test_an_existing_continuation_is_reused() -> None:
     one, two = object(), object()
     base: Prefix[Any] = Prefix([one])
     longer = base.append([two])
@@ -52,14 +52,14 @@ def test_what_was_added_already_is_found_and_not_added_again() -> None:
     assert [base.shared_element(2), copies[0].shared_element(2), copies[1].shared_element(2)] == [one, one, None]
 
 
-def test_equal_things_are_not_taken_for_each_other() -> None:
+def test_equal_but_distinct_values_are_not_merged() -> None:
     base: Prefix[Any] = Prefix()
     base.append([1])
 
     assert [type(at) for at in base.append([True])] == [bool]
 
 
-def test_threads_that_grow_one_value_at_once_have_their_own_elements() -> None:
+def test_threads_that_append_concurrently_get_their_own_elements() -> None:
     threads, rounds = 4, 200
     ready = Barrier(threads)
     bases = [Prefix[int](range(3)) for _ in range(rounds)]

@@ -9,7 +9,7 @@ HALF = {**assistant_message("half an ans"), "id": "msg_2", "status": "incomplete
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": '{"a'}
 
 
-def test_a_partial_answer_goes_as_the_words_that_were_seen() -> None:
+def test_a_partial_answer_is_sent_as_its_text() -> None:
     assert to_sendable(HALF) == assistant_message("half an ans")
 
 
@@ -21,7 +21,7 @@ def test_a_partial_answer_goes_as_the_words_that_were_seen() -> None:
         {**assistant_message(""), "id": "msg_3", "status": "in_progress"},
     ],
 )
-def test_what_is_half_and_has_no_words_stays_behind(item: Item) -> None:
+def test_an_incomplete_item_without_text_is_omitted(item: Item) -> None:
     assert to_sendable(item) is None
 
 
@@ -37,14 +37,14 @@ def test_what_is_half_and_has_no_words_stays_behind(item: Item) -> None:
         {"type": "something_new", "deep": {"er": [1]}},
     ],
 )
-def test_what_is_whole_goes_as_it_is(item: Item) -> None:
+def test_a_complete_item_is_sent_unchanged(item: Item) -> None:
     assert to_sendable(item) == item
 
 
 @pytest.mark.parametrize(
     "item", [DONE, {**CALL, "status": "completed"}, {"type": "reasoning", "id": "rs_1", "encrypted_content": "gA"}]
 )
-def test_an_item_of_the_clients_own_history_travels_without_its_id(item: Item) -> None:
+def test_an_item_of_the_local_history_is_sent_without_its_id(item: Item) -> None:
     assert to_resendable(item) == {key: value for key, value in item.items() if key != "id"}
 
 
@@ -53,11 +53,11 @@ def test_an_item_that_needs_its_id_keeps_it() -> None:
     assert to_resendable(found) == found
 
 
-def test_reasoning_that_is_not_sealed_stays_with_the_server_that_made_it() -> None:
+def test_unencrypted_reasoning_is_not_sent() -> None:
     assert to_resendable({"type": "reasoning", "id": "rs_1", "summary": []}) is None
 
 
-def test_a_message_has_its_words_and_what_goes_along() -> None:
+def test_a_sent_message_has_its_text_and_its_attachments() -> None:
     image = {"type": "input_image", "image_url": "data:,"}
 
     assert user_message("look", image)["content"] == [{"type": "input_text", "text": "look"}, image]

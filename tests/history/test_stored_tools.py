@@ -14,7 +14,7 @@ TOOL = {
 @pytest.mark.parametrize(
     "way", ["me:hunter2@example.org:8443/mcp", "example.org:8443/s/hunter2/mcp?key=hunter2#hunter2"]
 )
-def test_of_a_tools_server_only_its_place_is_kept(way: str) -> None:
+def test_of_an_mcp_server_only_its_label_and_url_are_stored(way: str) -> None:
     """Many servers let in whoever knows a path or a query; the real API shows neither."""
     kept = strip_tool_secrets(
         {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
@@ -22,7 +22,7 @@ def test_of_a_tools_server_only_its_place_is_kept(way: str) -> None:
     assert kept == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
 
 
-def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
+def test_no_credentials_of_a_tool_are_stored_at_any_depth() -> None:
     tool = {
         "type": "shell",
         "environment": {
@@ -42,5 +42,5 @@ def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 5, "tools", [None, 5, "x", ["authorization"]]])
-def test_what_is_no_tool_is_kept_as_it_is(odd: object) -> None:
+def test_a_value_that_is_no_tool_is_stored_unchanged(odd: object) -> None:
     assert strip_tool_secrets({"tools": odd}) == {"tools": odd}

@@ -21,7 +21,7 @@ READ: dict[str, tuple[Item, str]] = {
 
 
 @pytest.mark.parametrize(("item", "words"), READ.values(), ids=READ)
-def test_the_words_of_an_item_are_read_in_whatever_form_it_is(item: Item, words: str) -> None:
+def test_the_text_of_an_item_is_read_in_every_form(item: Item, words: str) -> None:
     assert item_text(item) == words
 
 
@@ -29,18 +29,18 @@ def test_a_call_is_searched_by_its_name_and_arguments() -> None:
     assert searchable_text(CALL) == 'look_up\n{"city": "Paris"}'
 
 
-def test_an_item_without_words_is_introduced_by_its_kind_and_name() -> None:
+def test_an_item_without_text_is_described_by_its_type_and_name() -> None:
     assert item_preview(CALL) == "[function_call] look_up"
     assert item_preview({}) == "[unknown]"
 
 
-def test_first_words_are_at_most_sixty_characters_unless_another_width_is_asked_for() -> None:
+def test_an_excerpt_has_at_most_sixty_characters_unless_another_width_is_given() -> None:
     assert item_preview(user_message("m" * 60)) == "m" * 60
     assert item_preview(user_message("m" * 61)) == "m" * 59 + "…"
 
 
 @given(ITEMS, st.integers(min_value=1, max_value=80))
-def test_first_words_are_one_short_line_for_any_item(item: Item, width: int) -> None:
+def test_an_excerpt_is_one_short_line_for_any_item(item: Item, width: int) -> None:
     line = item_preview(item, width)
 
     assert 0 < len(line) <= width
@@ -48,5 +48,5 @@ def test_first_words_are_one_short_line_for_any_item(item: Item, width: int) -> 
 
 
 @given(st.text())
-def test_words_that_a_person_typed_are_read_back_as_they_are(words: str) -> None:
+def test_typed_text_is_read_back_unchanged(words: str) -> None:
     assert item_text(user_message(words)) == item_text(assistant_message(words)) == words

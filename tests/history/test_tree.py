@@ -34,7 +34,7 @@ def agreeing(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 @given(HISTORIES)
-def test_the_same_items_have_the_same_keys_whoever_says_them_and_when(items: list[Item]) -> None:
+def test_equal_items_have_equal_keys(items: list[Item]) -> None:
     whole, parts = EMPTY.append(items), EMPTY
     for item in items:
         parts = parts.append([item])
@@ -44,7 +44,7 @@ def test_the_same_items_have_the_same_keys_whoever_says_them_and_when(items: lis
 
 
 @given(FEW, FEW)
-def test_two_histories_share_keys_exactly_as_far_as_their_forms_agree(ours: list[Item], theirs: list[Item]) -> None:
+def test_two_histories_share_keys_as_far_as_their_items_are_equal(ours: list[Item], theirs: list[Item]) -> None:
     one, other = EMPTY.append(ours), EMPTY.append(theirs)
     alike = agreeing([item_hash(item) for item in ours], [item_hash(item) for item in theirs])
 
@@ -53,14 +53,14 @@ def test_two_histories_share_keys_exactly_as_far_as_their_forms_agree(ours: list
 
 
 @given(FEW)
-def test_no_two_places_of_a_history_have_one_key(items: list[Item]) -> None:
+def test_all_nodes_of_a_history_have_distinct_keys(items: list[Item]) -> None:
     keys = (TOP, *EMPTY.append(items).keys)
 
     assert len(set(keys)) == len(keys)
 
 
 @given(HISTORIES, ITEMS, st.integers(min_value=0, max_value=8))
-def test_a_fork_keeps_what_is_before_it_and_touches_nothing_behind(items: list[Item], new: Item, at: int) -> None:
+def test_a_fork_keeps_its_prefix_and_does_not_change_the_source(items: list[Item], new: Item, at: int) -> None:
     path = EMPTY.append(items)
     before = path.nodes
     forked = path.first(at).append([new])
@@ -71,7 +71,7 @@ def test_a_fork_keeps_what_is_before_it_and_touches_nothing_behind(items: list[I
 
 
 @given(HISTORIES, st.integers(min_value=0, max_value=8))
-def test_a_cut_names_its_place(items: list[Item], at: int) -> None:
+def test_an_erased_item_is_reported_with_its_node(items: list[Item], at: int) -> None:
     path = EMPTY.append(items)
     cut = path.first(at)
 
@@ -83,7 +83,7 @@ def test_a_cut_names_its_place(items: list[Item], at: int) -> None:
 
 
 @given(FEW, ITEMS)
-def test_a_place_elsewhere_is_a_conflict(items: list[Item], other: Item) -> None:
+def test_an_unknown_node_is_a_conflict(items: list[Item], other: Item) -> None:
     path = EMPTY.append(items)
     elsewhere = path.append([other]).head
 
@@ -94,13 +94,13 @@ def test_a_place_elsewhere_is_a_conflict(items: list[Item], other: Item) -> None
 
 
 @given(st.text(min_size=1), st.text(min_size=1), HISTORIES)
-def test_tenants_share_no_place(one: str, other: str, items: list[Item]) -> None:
+def test_tenants_share_no_node(one: str, other: str, items: list[Item]) -> None:
     mine, theirs = (Path(root_key(tenant)).append(items) for tenant in (one, other))
 
     assert (set(mine.keys) | {mine.root}).isdisjoint({*theirs.keys, theirs.root}) == (one != other)
 
 
-def test_keys_are_what_they_were_when_the_first_store_was_written() -> None:
+def test_keys_equal_those_of_the_first_release() -> None:
     """A key that changes its form would lose every history that is stored."""
     path = EMPTY.append([user_message("hi"), assistant_message("hello")])
 
@@ -114,9 +114,7 @@ def test_keys_are_what_they_were_when_the_first_store_was_written() -> None:
 
 
 @given(FEW, FEW)
-def test_the_first_difference_is_the_first_place_where_they_mean_different_things(
-    ours: list[Item], theirs: list[Item]
-) -> None:
+def test_the_first_difference_is_the_first_item_with_another_meaning(ours: list[Item], theirs: list[Item]) -> None:
     at = common_prefix_length(ours, theirs)
     told = first_difference(ours, theirs)
 
@@ -131,13 +129,13 @@ def test_the_first_difference_is_the_first_place_where_they_mean_different_thing
 
 
 @given(FEW, FEW)
-def test_a_difference_is_the_same_from_both_sides(ours: list[Item], theirs: list[Item]) -> None:
+def test_a_difference_is_symmetric(ours: list[Item], theirs: list[Item]) -> None:
     one, other = first_difference(ours, theirs), first_difference(theirs, ours)
 
     assert (one and (one.shared_count, one.a, one.b)) == (other and (other.shared_count, other.b, other.a))
 
 
-def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
+def test_an_answer_in_another_form_is_no_difference() -> None:
     sent = [user_message("hi"), {**assistant_message("hello"), "id": "msg_1", "status": "completed"}]
     back = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, user_message("more")]
     told = first_difference(sent, back)
