@@ -30,7 +30,7 @@ def page(*ids: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("ids", [("msg_1", "msg_2"), ("msg_1",)])
-def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
+def test_a_list_that_repeats_a_page_is_not_read_endlessly(
     server: HostileServer, convo: Convo, ids: tuple[str, ...]
 ) -> None:
     server.answers = lambda request: whole(
@@ -44,7 +44,7 @@ def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
     assert len(server.request_lines) <= 4
 
 
-def test_a_chain_that_names_another_response_before_each_is_read_to_a_limit(
+def test_an_endless_chain_of_responses_is_read_up_to_a_limit(
     server: HostileServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_loader, "MAX_CHAIN_RESPONSES", 5)

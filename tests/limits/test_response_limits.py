@@ -108,7 +108,7 @@ def test_a_limit_of_time_makes_an_answer_fail(server: HostileServer, serve: Any,
 
 
 @pytest.mark.parametrize("kind", ["line", "body", "gzip bomb", "slow drip"])
-def test_an_answer_that_never_begins_is_refused_with_the_limits_name(
+def test_an_answer_that_never_starts_is_refused_with_the_name_of_the_limit(
     server: HostileServer, serve: Any, kind: str
 ) -> None:
     if kind == "slow drip":
@@ -134,7 +134,7 @@ def repeated_slowly(server: HostileServer) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("api", FORMS)
-def test_endless_headers_are_no_answer(server: HostileServer, serve: Any, api: str) -> None:
+def test_endless_headers_are_refused(server: HostileServer, serve: Any, api: str) -> None:
     server.answers = lambda _: endless_answers(server, api)["header"]()
 
     answer = serve(api).ask({"model": "far/m", "input": "hi"})
@@ -170,7 +170,7 @@ def test_a_response_in_the_background_ends_at_its_limit(server: HostileServer, s
     assert response["output"][0]["content"][0]["text"].startswith("begun ")
 
 
-def test_a_chain_goes_on_from_an_answer_that_a_limit_ended(server: HostileServer, serve: Any) -> None:
+def test_a_chain_continues_from_a_response_that_a_limit_ended(server: HostileServer, serve: Any) -> None:
     server.answers = lambda _: endless_deltas("chat", arguments=True)
     served = serve("chat")
     first = served.ask({"model": "far/m", "input": "hi"}).json()
@@ -223,7 +223,7 @@ def test_a_chat_names_the_limit_and_ends_with_one(
 
 
 @pytest.mark.parametrize("api", ["chat", "remote"])
-def test_a_chat_that_waits_too_long_fails_with_the_limits_name(
+def test_a_chat_that_exceeds_the_time_limit_fails_with_the_name_of_the_limit(
     server: HostileServer, chat: Any, convo: Convo, api: str
 ) -> None:
     server.answers = lambda _: slow_drip(server, "responses" if api == "remote" else api)
@@ -235,7 +235,7 @@ def test_a_chat_that_waits_too_long_fails_with_the_limits_name(
     assert convo("inspect", "@last", "--json").json()["links"][-1]["status"] == "failed"
 
 
-def test_a_call_that_a_limit_cut_is_never_carried_out(server: HostileServer, chat: Any, tmp_path: Path) -> None:
+def test_a_call_that_a_limit_truncated_is_never_run(server: HostileServer, chat: Any, tmp_path: Path) -> None:
     agent = tmp_path / "agent.py"
     agent.write_text(
         "from pathlib import Path\n"
@@ -256,7 +256,7 @@ def test_a_call_that_a_limit_cut_is_never_carried_out(server: HostileServer, cha
     assert not Path("paid").exists()
 
 
-def test_a_list_of_models_without_end_is_passed_over(server: HostileServer, serve: Any) -> None:
+def test_an_endless_list_of_models_is_skipped(server: HostileServer, serve: Any) -> None:
     server.answers = lambda _: repeat_piece(b'{"id": "m"},', head=b"HTTP/1.1 200 OK\r\n\r\n" + b'{"data": [')
     served = serve("chat", body_bytes=2**20)
 

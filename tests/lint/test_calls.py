@@ -38,7 +38,7 @@ def codes(*items: dict[str, Any]) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)
-def test_half_of_a_pair_is_found_and_mended(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_half_of_a_pair_is_found_and_repaired(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert codes(user(), first, second, answer()) == []
     assert codes(user(), first, answer(), user()) == [("call-without-output", 1)]
     assert codes(user(), second, answer()) == [("output-without-call", 1)]
@@ -46,7 +46,7 @@ def test_half_of_a_pair_is_found_and_mended(first: dict[str, Any], second: dict[
         assert lint_history(repair_for_file(lint_view_of_file(items)).view) == ()
 
 
-def test_a_search_goes_and_an_approval_is_declined() -> None:
+def test_a_search_is_removed_and_an_approval_request_rejected() -> None:
     searched = repair_for_file(lint_view_of_file([user(), SEARCH, answer("x"), user()])).view
     assert [one["type"] for one in searched.items] == ["message", "message", "message"]
     asked = repair_for_file(lint_view_of_file([user(), ASKS, answer("x"), user()])).view
@@ -54,13 +54,13 @@ def test_a_search_goes_and_an_approval_is_declined() -> None:
     assert asked.items[2] == {**declined, "reason": INTERRUPTED_MESSAGE}
 
 
-def test_a_request_for_approval_may_wait_at_the_end() -> None:
+def test_an_approval_request_may_be_pending_at_the_end() -> None:
     assert codes(user(), ASKS) == []
     assert codes(user(), ASKS, {**ASKS, "id": "mcpr_2"}) == []
     assert codes(user(), ASKS, user("well?")) == [("call-without-output", 1)]
 
 
-def test_a_program_goes_with_what_it_called() -> None:
+def test_a_program_is_removed_with_its_calls() -> None:
     assert codes(user(), PROGRAM, *CALLED, ENDED, answer()) == []
     assert codes(user(), PROGRAM, *CALLED, answer()) == [("call-without-output", 1)]
     left = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLED, answer(), user()])).view
@@ -100,5 +100,5 @@ def test_of_several_outputs_of_one_call_the_last_stays() -> None:
     assert [one["type"] for one in mended.items] == ["message", "function_call", "function_call_output", "message"]
 
 
-def test_an_id_may_be_used_again_once_its_call_has_an_output() -> None:
+def test_a_call_id_may_be_reused_once_its_call_has_an_output() -> None:
     assert codes(user(), call("a"), output("a"), answer(), user(), call("a"), output("a"), answer()) == []

@@ -70,7 +70,7 @@ def test_a_broken_history_is_found_with_exactly_these_codes(broken: Broken) -> N
 
 
 @ALL
-async def test_what_a_strict_server_refuses_is_in_the_corpus_as_such(broken: Broken) -> None:
+async def test_the_corpus_marks_histories_that_a_strict_server_refuses(broken: Broken) -> None:
     if broken.refused:
         with pytest.raises(RequestRefused):
             await ask(broken.view)
@@ -79,7 +79,7 @@ async def test_what_a_strict_server_refuses_is_in_the_corpus_as_such(broken: Bro
 
 
 @ALL
-async def test_a_mended_history_is_clean_and_a_strict_server_takes_it(broken: Broken) -> None:
+async def test_a_repaired_history_is_clean_and_a_strict_server_accepts_it(broken: Broken) -> None:
     before = broken.view.items
     mended = repair_for_session(broken.view)
     assert lint_history(mended.view) == ()
@@ -89,7 +89,7 @@ async def test_a_mended_history_is_clean_and_a_strict_server_takes_it(broken: Br
 
 
 @ALL
-async def test_a_history_mended_into_a_file_can_be_sent_by_anybody(broken: Broken) -> None:
+async def test_a_history_repaired_into_a_file_can_be_sent_to_any_server(broken: Broken) -> None:
     mended = repair_for_file(broken.view)
     assert lint_history(mended.view) == ()
     assert mended.view.strategy is Strategy.REPLAY
@@ -97,7 +97,7 @@ async def test_a_history_mended_into_a_file_can_be_sent_by_anybody(broken: Broke
 
 
 @ALL
-def test_mending_twice_gives_the_same(broken: Broken) -> None:
+def test_repairing_twice_gives_the_same(broken: Broken) -> None:
     assert repair_for_session(broken.view) == repair_for_session(broken.view)
     assert repair_for_file(broken.view) == repair_for_file(broken.view)
 

@@ -45,7 +45,7 @@ def done(mended: RepairResult) -> list[tuple[str, str, int | None]]:
     return [(one.code, one.action, one.source_index) for one in mended.changes]
 
 
-def test_interrupted_outputs_stand_behind_the_batch_in_the_order_of_the_calls() -> None:
+def test_interrupted_outputs_come_after_the_batch_in_the_order_of_the_calls() -> None:
     view = lint_view_of_file([user(), call("a"), call("b"), call("c"), output("b"), answer(), user()])
     mended = repair_for_file(view)
     assert shape(mended.view.items)[1:7] == [
@@ -92,7 +92,7 @@ def test_an_interrupted_call_is_closed_by_an_output_of_its_own_type(
     assert mended.view.items[2] == closed
 
 
-def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds() -> None:
+def test_an_open_call_of_a_chain_is_closed_by_new_input() -> None:
     view = make_lint_view(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), unconfirmed=[user("and now?")])
     mended = repair_for_session(view).view
     assert (mended.strategy, mended.server_count, mended.anchor) == (CHAIN, 4, view.anchor)
@@ -102,7 +102,7 @@ def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds(
     ]
 
 
-def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> None:
+def test_a_chain_moves_back_to_the_last_valid_response_and_keeps_unconfirmed_items() -> None:
     view = make_lint_view(
         CHAIN,
         turn([user("1")], [answer("one")]),
@@ -120,14 +120,14 @@ def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> Non
     ]
 
 
-def test_a_chain_without_a_good_anchor_is_owned_here_and_its_items_are_mended_too() -> None:
+def test_a_chain_without_a_valid_response_becomes_local_and_its_items_are_repaired_too() -> None:
     view = make_lint_view(CHAIN, turn([user()], [sealed_reasoning(), call()]), scope=OPENAI, age_s=31 * DAY_S)
     mended = repair_for_session(view)
     assert (mended.view.strategy, mended.view.server_count, mended.view.anchor) == (SESSION, 0, None)
     assert done(mended) == [("anchor-expired", "owner", None), ("call-without-output", "added", 2)]
 
 
-def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
+def test_a_chain_does_not_move_back_to_an_expiring_response() -> None:
     old = {"created_at": 1_700_000_000.0 - 29 * DAY_S}
     view = make_lint_view(
         CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], is_stored=False), scope=OPENAI
@@ -137,7 +137,7 @@ def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
     assert done(mended) == [("store-false-in-chain", "owner", None)]
 
 
-def test_a_response_without_an_answer_is_gone_back_from() -> None:
+def test_a_response_without_an_answer_is_skipped() -> None:
     talk = build_chain(1)
     talk.turn("resp_2", "again", None, after="resp_1")
     known = talk.view("resp_2")
@@ -145,20 +145,20 @@ def test_a_response_without_an_answer_is_gone_back_from() -> None:
     assert (view.handle, view.anchor and view.anchor.id, view.server_count) == ("resp_1", "resp_1", 2)
 
 
-def test_a_conversation_is_left_to_its_endpoint_and_mended_in_the_local_store() -> None:
+def test_a_conversation_is_left_to_its_endpoint_and_repaired_in_the_local_store() -> None:
     view = make_lint_view(CONVERSATION, turn([user()], [sealed_reasoning(), call()]))
     mended = repair_for_session(view)
     assert (mended.view.strategy, mended.view.server_count) == (SESSION, 0)
     assert done(mended) == [("", "owner", None), ("call-without-output", "added", 2)]
 
 
-def test_lost_instructions_are_sent_by_the_record_from_now_on() -> None:
+def test_lost_instructions_are_added_to_the_record() -> None:
     lost = turn([user()], [answer()], parameters={"instructions": "Be brief."})
     mended = repair_for_session(make_lint_view(CHAIN, lost, turn([user()], [answer()])))
     assert (mended.view.instructions, mended.view.strategy) == ("Be brief.", CHAIN)
 
 
-def test_a_copy_waits_for_nobody_so_what_somebody_decides_on_elsewhere_is_closed_in_it() -> None:
+def test_a_pending_approval_is_closed_in_a_copy() -> None:
     waits = replace(
         make_lint_view(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), pending_call_ids=frozenset("ab")
     )
@@ -166,7 +166,7 @@ def test_a_copy_waits_for_nobody_so_what_somebody_decides_on_elsewhere_is_closed
     assert shape(repair_for_session(waits).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
 
 
-def test_what_a_thought_led_to_stays_without_the_ids_that_would_ask_for_it() -> None:
+def test_items_after_removed_reasoning_lose_the_ids_that_require_it() -> None:
     view = lint_view_of_file(
         [user(), unsealed_reasoning(), call(id="fc_1"), answer(id="msg_1"), output(), answer(id="msg_2")]
     )
@@ -174,7 +174,7 @@ def test_what_a_thought_led_to_stays_without_the_ids_that_would_ask_for_it() -> 
     assert [item.get("id") for item in mended.items] == [None, None, None, None, "msg_2"]
 
 
-def test_foreign_reasoning_goes_and_a_foreign_sealed_history_is_not_thrown_away() -> None:
+def test_foreign_reasoning_is_removed_and_a_foreign_encrypted_history_is_not() -> None:
     thoughts = make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), scope=ACME)
     sealed = make_lint_view(
         SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), unconfirmed=[COMPACTION], scope=ACME
@@ -185,12 +185,12 @@ def test_foreign_reasoning_goes_and_a_foreign_sealed_history_is_not_thrown_away(
     assert [code for code, _ in caught.value.findings] == ["sealed-elsewhere"]
 
 
-def test_a_pair_that_a_compaction_cuts_goes_together() -> None:
+def test_a_pair_that_a_compaction_splits_is_removed_completely() -> None:
     mended = repair_for_file(lint_view_of_file([user(), call("a"), COMPACTION, output("a"), call("b"), output("b")]))
     assert shape(mended.view.items) == ["message", "compaction", "function_call b", "function_call_output b"]
 
 
-def test_of_two_items_with_one_id_a_copy_goes_and_what_says_something_else_stays_without_it() -> None:
+def test_of_two_items_with_one_id_a_copy_is_removed_and_a_different_one_loses_the_id() -> None:
     view = lint_view_of_file(
         [user(), answer("one", id="msg_1"), user(), answer("one", id="msg_1"), answer("two", id="msg_1")]
     )
@@ -199,7 +199,7 @@ def test_of_two_items_with_one_id_a_copy_goes_and_what_says_something_else_stays
     assert done(mended) == [("duplicate-item-id", "dropped", 3), ("duplicate-item-id", "replaced", 4)]
 
 
-def test_phases_follow_from_the_place_in_the_turn() -> None:
+def test_phases_follow_from_the_position_in_the_turn() -> None:
     mended = repair_for_file(
         lint_view_of_file([answer(phase="final_answer"), user(), answer(), call(), output(), answer()])
     )
@@ -208,7 +208,7 @@ def test_phases_follow_from_the_place_in_the_turn() -> None:
     ]
 
 
-def test_a_request_stays_a_request_and_what_its_owner_holds_is_left_alone() -> None:
+def test_a_request_stays_a_request_and_server_side_items_are_unchanged() -> None:
     view = lint_view_of_file([output("held"), call("new"), user()], {"previous_response_id": "resp_1"})
     mended = repair_for_file(view)
     assert (mended.view.strategy, mended.view.has_unread_items) == (CHAIN, True)
@@ -243,7 +243,7 @@ def repaired_arguments(arguments: Any) -> str:
         ({"a": 1}, '{"a": 1}'),
     ],
 )
-def test_arguments_are_closed_where_their_last_whole_value_ends(broken: Any, whole: str) -> None:
+def test_truncated_arguments_are_closed_after_their_last_complete_value(broken: Any, whole: str) -> None:
     assert repaired_arguments(broken) == whole
 
 
@@ -255,11 +255,11 @@ def test_arguments_are_closed_where_their_last_whole_value_ends(broken: Any, who
     ),
     some.integers(min_value=0, max_value=400),
 )
-def test_arguments_cut_anywhere_are_closed_to_an_object(value: Any, cut: int) -> None:
+def test_arguments_truncated_anywhere_are_closed_to_an_object(value: Any, cut: int) -> None:
     assert isinstance(json.loads(repaired_arguments(json.dumps({"value": value})[:cut])), dict)
 
 
-def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_without_effect_is_not_repeated_endlessly(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a rule would that somebody adds and whose mend does not fit it."""
     idle = [
         rule._replace(fix=lambda view, faults: (view, [RepairChange("x", "dropped", "x", 0)])) for rule in LINT_RULES
@@ -269,7 +269,7 @@ def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.Mo
         repair_for_file(lint_view_of_file([user(), call()]))
 
 
-def test_what_is_nested_without_end_is_given_up_at_once() -> None:
+def test_endlessly_nested_arguments_are_given_up_at_once() -> None:
     assert repaired_arguments('{"a": ' + "[" * 500_000) == "{}"
 
 
@@ -301,7 +301,7 @@ HISTORY = some.lists(some.sampled_from(PIECES), max_size=12)
 
 @settings(max_examples=150)
 @given(HISTORY, HISTORY, HISTORY, some.sampled_from(Strategy))
-def test_whatever_is_broken_is_clean_once_it_is_mended(
+def test_any_broken_history_is_clean_after_repair(
     asked: list[Item], answered: list[Item], waiting: list[Item], strategy: Strategy
 ) -> None:
     view: LintView = make_lint_view(strategy, turn([user()], [answer()]), turn(asked, answered), unconfirmed=waiting)

@@ -133,7 +133,7 @@ RIGHT: dict[str, LintView] = {
 
 
 @pytest.mark.parametrize("title", RIGHT)
-def test_what_is_right_is_not_found(title: str) -> None:
+def test_a_valid_history_has_no_findings(title: str) -> None:
     assert lint_history(RIGHT[title]) == ()
 
 
@@ -141,13 +141,13 @@ def test_what_is_right_is_not_found(title: str) -> None:
     ("age_days", "found"),
     [(26.99, []), (27.0, ["anchor-expires-soon"]), (29.99, ["anchor-expires-soon"]), (30.0, ["anchor-expired"])],
 )
-def test_an_anchor_is_near_its_end_for_three_days(age_days: float, found: list[str]) -> None:
+def test_a_response_is_expiring_for_three_days(age_days: float, found: list[str]) -> None:
     view = make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=age_days * DAY_S)
     assert [one.code for one in lint_history(view)] == found
 
 
 @pytest.mark.parametrize("owner", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
-def test_a_request_does_not_send_a_compaction_to_whoever_holds_the_history(owner: dict[str, str]) -> None:
+def test_a_request_with_a_compaction_item_for_a_server_owner_is_reported(owner: dict[str, str]) -> None:
     items = [COMPACTION, user()]
     assert [(one.code, one.issue.item_index) for one in lint_history(lint_view_of_file(items, owner))] == [
         ("misplaced-compaction", 0)
@@ -155,13 +155,13 @@ def test_a_request_does_not_send_a_compaction_to_whoever_holds_the_history(owner
     assert lint_history(lint_view_of_file(items)) == ()
 
 
-def test_reasoning_of_nobody_knows_whom_is_a_warning_and_of_a_known_maker_an_error() -> None:
+def test_reasoning_of_an_unknown_maker_is_a_warning_and_of_another_maker_an_error() -> None:
     unknown = lint_history(lint_view_of_file([user(), unsealed_reasoning(), answer()]))
     known = lint_history(make_lint_view(REPLAY, turn([user()], [unsealed_reasoning(), answer()]), scope=OPENAI))
     assert [one.severity for one in (*unknown, *known)] == [Severity.WARNING, Severity.ERROR]
 
 
-def test_who_sealed_something_in_a_bare_file_is_not_judged_and_that_is_said() -> None:
+def test_the_maker_of_encrypted_items_in_a_file_is_not_checked_and_that_is_reported() -> None:
     ((code, why),) = list_unchecked_rules(
         lint_view_of_file([user(), sealed_reasoning(), answer(), {**COMPACTION, "id": "cmp_1"}])
     )
@@ -174,7 +174,7 @@ def test_who_sealed_something_in_a_bare_file_is_not_judged_and_that_is_said() ->
     )
 
 
-def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
+def test_the_age_of_the_previous_response_of_a_request_is_not_checked_and_that_is_reported() -> None:
     ((code, why),) = list_unchecked_rules(lint_view_of_file([user()], {"previous_response_id": "resp_1"}))
     assert (code, why.endswith("its creation time is unknown")) == ("anchor-expired", True)
 
@@ -187,19 +187,19 @@ def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
         (OPENAI, "openai/o3", f"{GPT}, but the next request goes to openai/o3"),
     ],
 )
-def test_a_foreign_seal_names_who_made_it_and_who_is_asked(scope: Scope, model: str, words: str) -> None:
+def test_foreign_encrypted_content_names_its_maker_and_the_current_model(scope: Scope, model: str, words: str) -> None:
     turns: Any = turn([user()], [sealed_reasoning(), answer()], scope=OPENAI, model=GPT)
     (one,) = lint_history(make_lint_view(SESSION, turns, scope=scope, model=model))
     assert one.issue.message == f"the reasoning was encrypted by {words}"
 
 
 @pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)
-def test_each_rule_has_a_page_that_begins_with_its_code_and_says_when_and_how(rule: Any) -> None:
+def test_each_rule_has_a_page_with_its_code_its_cause_and_its_fix(rule: Any) -> None:
     page = files("convo.lint").joinpath("pages", f"{rule.code}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {rule.code}\n\n")
     assert "**Fixed** by" in page or "**Fixed** as" in page
 
 
-def test_there_is_no_page_without_a_rule() -> None:
+def test_every_page_belongs_to_a_rule() -> None:
     pages = files("convo.lint").joinpath("pages").iterdir()
     assert {page.name for page in pages} == {f"{code}.md" for code in LINT_RULE_BY_CODE}

@@ -64,7 +64,7 @@ def fits(value: Any, shape: Any, where: str = "$") -> None:
             assert type(value) is shape, where
 
 
-def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> None:
+def test_findings_of_a_file_have_its_name_line_and_json_path() -> None:
     broken = [user(), call(), sealed_reasoning(), answer(), {"type": "message", "role": "user"}]
     found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2, 3, 4, 9))
     log = build_sarif([found], PAGES, "1.0")
@@ -81,7 +81,7 @@ def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> Non
     assert note["associatedRule"]["id"] == "sealed-elsewhere"
 
 
-def test_a_result_points_at_its_rule() -> None:
+def test_a_result_refers_to_its_rule() -> None:
     log = build_sarif([build_lint_report("monads", lint_view_of_file([user(), output()]))], PAGES, "1.0")
     fits(log, LOG)
     (run,) = log["runs"]

@@ -47,7 +47,7 @@ def owned(found: RunState) -> Any:
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.6", "1.13"])
-def test_up_to_1_14_an_approval_stands_under_its_tool_by_call(label: str) -> None:
+def test_up_to_1_14_an_approval_is_stored_below_its_tool_by_call(label: str) -> None:
     before = state(label=label)
     call = one(before)
     after = apply_verdict(before, [call], YES)
@@ -55,7 +55,7 @@ def test_up_to_1_14_an_approval_stands_under_its_tool_by_call(label: str) -> Non
     assert set(changes(before.document, after.document)) == {f"$.context.approvals.{call.call.tool_name}"}
 
 
-def test_from_1_15_on_the_ledger_binds_it_and_has_the_digests_of_the_release() -> None:
+def test_from_1_15_on_the_ledger_binds_it_with_the_digests_of_the_release() -> None:
     before = state(label="1.15")
     ledger = before.document["context"]["tool_invocations"]
     bare = run_state_from_json({**before.document, "context": {**before.document["context"], "tool_invocations": {}}})
@@ -78,13 +78,13 @@ def test_from_1_18_on_it_belongs_to_the_agent(label: str) -> None:
     assert set(changes(before.document, after.document)) == {"$.context.function_tool_approvals"}
 
 
-def test_calls_that_are_no_functions_stay_under_their_tool() -> None:
+def test_calls_that_are_no_functions_stay_below_their_tool() -> None:
     for scenario, tool in (("shell_approval", "shell"), ("apply_patch_approval", "apply_patch")):
         after = apply_verdict(state(scenario), state(scenario).pending, YES)
         assert set(approvals(after)) == {tool}
 
 
-def test_a_hosted_tool_has_a_record_of_its_own_and_one_for_who_asks_by_name() -> None:
+def test_a_hosted_tool_has_its_own_record_and_one_by_name() -> None:
     before = state("hosted_mcp_approval")
     call = one(before).call
     after = apply_verdict(before, before.pending, YES)
@@ -102,7 +102,7 @@ def test_a_namespaced_tool_is_named_with_its_namespace() -> None:
 
 
 @pytest.mark.parametrize(("label", "holders"), [("1.13", 2), ("1.21", 1)])
-def test_a_call_of_an_agent_used_as_a_tool_is_decided_where_its_readers_look(label: str, holders: int) -> None:
+def test_a_call_of_an_agent_tool_is_decided_where_its_readers_look(label: str, holders: int) -> None:
     """Before 1.15 old releases look into the outer state and new ones into the inner; after it all into the inner."""
     after = apply_verdict(
         state("nested_agent_tool_approval", label), state("nested_agent_tool_approval", label).pending, YES
@@ -112,7 +112,7 @@ def test_a_call_of_an_agent_used_as_a_tool_is_decided_where_its_readers_look(lab
     assert after.list_undecided() == ()
 
 
-def test_every_ledger_entry_of_every_release_is_computed_to_the_byte() -> None:
+def test_every_ledger_entry_of_every_release_is_reproduced_exactly() -> None:
     """Entries of pending calls are left out of the document and computed again."""
     compared = 0
     for entry in index():
@@ -137,7 +137,7 @@ def _same(found: RunState, call: PendingCall) -> bool:
 # -- what it says --------------------------------------------------------------------------------------
 
 
-def test_a_rejection_takes_back_an_approval_and_the_other_way_round() -> None:
+def test_a_rejection_replaces_an_approval_and_the_other_way_round() -> None:
     before = state()
     twice = apply_verdict(apply_verdict(before, before.pending, YES), before.pending, NO)
     assert owned(twice)[0]["decision"] == {"approved": [], "rejected": [one(before).id]}
@@ -145,7 +145,7 @@ def test_a_rejection_takes_back_an_approval_and_the_other_way_round() -> None:
     assert owned(again)[0]["decision"] == {"approved": [one(before).id], "rejected": []}
 
 
-def test_a_reason_is_kept_by_call_and_goes_with_a_new_decision() -> None:
+def test_a_reason_is_stored_by_call_and_removed_with_a_new_decision() -> None:
     before = state()
     why = apply_verdict(before, before.pending, ApprovalVerdict(approve=False, message="not today"))
     assert owned(why)[0]["decision"]["rejection_messages"] == {one(before).id: "not today"}
@@ -153,13 +153,13 @@ def test_a_reason_is_kept_by_call_and_goes_with_a_new_decision() -> None:
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.5"])
-def test_a_label_without_room_for_a_reason_says_so(label: str) -> None:
+def test_a_label_without_a_field_for_a_reason_is_reported(label: str) -> None:
     with pytest.raises(InvalidUsage, match="cannot contain the reason"):
         apply_verdict(state(label=label), state(label=label).pending, ApprovalVerdict(approve=False, message="no"))
 
 
 @pytest.mark.parametrize(("label", "has_scope"), [("1.0", False), ("1.13", False), ("1.15", True), ("1.21", True)])
-def test_a_decision_for_good_is_tied_to_its_tool_where_the_label_can(label: str, has_scope: bool) -> None:
+def test_a_sticky_decision_is_bound_to_its_tool_where_the_label_supports_it(label: str, has_scope: bool) -> None:
     before = state(label=label)
     after = apply_verdict(before, before.pending, ApprovalVerdict(approve=True, always=True))
     record = after.records[0][1].record
@@ -167,7 +167,7 @@ def test_a_decision_for_good_is_tied_to_its_tool_where_the_label_can(label: str,
     assert [(found.always, found.call_id) for found in after.decisions] == [(True, one(before).id)]
 
 
-def test_a_rejection_for_good_keeps_its_reason_for_calls_to_come() -> None:
+def test_a_sticky_rejection_keeps_its_reason_for_later_calls() -> None:
     before = state()
     after = apply_verdict(before, before.pending, ApprovalVerdict(approve=False, message="never", always=True))
     record = owned(after)[0]["decision"]
@@ -175,7 +175,7 @@ def test_a_rejection_for_good_keeps_its_reason_for_calls_to_come() -> None:
     assert record["rejection_messages"] == {one(before).id: "never"}
 
 
-def test_a_release_before_0_21_1_would_let_a_rejection_for_good_stand_so_it_is_told() -> None:
+def test_a_sticky_rejection_that_releases_before_0_21_1_would_ignore_is_reported() -> None:
     never = ApprovalVerdict(approve=False, always=True)
     for label, refused in (("1.13", True), ("1.15", True), ("1.16", False), ("1.21", False)):
         before = state(label=label)
@@ -187,7 +187,7 @@ def test_a_release_before_0_21_1_would_let_a_rejection_for_good_stand_so_it_is_t
             assert apply_verdict(against, before.pending, YES).decisions[0].approve
 
 
-def test_what_was_decided_is_read_again_as_it_was_meant() -> None:
+def test_decisions_are_read_back_unchanged() -> None:
     for entry in index():
         found = parse_run_state(snapshot(entry["file"]))
         after = parse_run_state(serialize_run_state(apply_verdict(found, found.pending, YES)).encode())
@@ -197,7 +197,7 @@ def test_what_was_decided_is_read_again_as_it_was_meant() -> None:
         assert after.label == found.label
 
 
-def test_nothing_but_decisions_and_the_ledger_changes() -> None:
+def test_only_decisions_and_the_ledger_change() -> None:
     kept = ("approvals", "tool_invocations", "hosted_mcp_approvals", "function_tool_approvals")
     for entry in entries_of_label("1.17"):
         found = parse_run_state(snapshot(entry["file"]))
@@ -234,13 +234,13 @@ def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
     )
 
 
-def test_a_call_that_is_not_there_is_not_found() -> None:
+def test_an_unknown_call_is_not_found() -> None:
     with pytest.raises(NotFound, match="no pending call 'nope'") as missing:
         select_pending_calls(state(), "nope")
     assert missing.value.hint == f"choose one of {one(state()).id}"
 
 
-def test_a_call_that_cannot_be_bound_is_not_decided_on() -> None:
+def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
     """Half a character in the arguments is legal JSON, and has no digest."""
     broken = document("single_approval", "1.21")
     broken["context"]["tool_invocations"] = {}
@@ -255,7 +255,7 @@ def test_a_call_that_cannot_be_bound_is_not_decided_on() -> None:
     assert refused.value.path == "$.current_step.data.interruptions[0].raw_item"
 
 
-def test_a_hand_written_state_of_ten_keys_is_read_and_decided_on() -> None:
+def test_a_handwritten_state_of_ten_keys_is_read_and_decided() -> None:
     keys = (
         *("$schemaVersion", "current_turn", "current_agent", "original_input", "model_responses", "context"),
         *("max_turns", "generated_items", "current_step", "last_processed_response"),

@@ -44,7 +44,7 @@ async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
             assert ran[1]["output"].endswith('=>{"city":"Ghent","id":1}'), entry["file"]
 
 
-async def test_a_call_in_an_agent_used_as_a_tool_is_edited_in_every_state_that_shows_it() -> None:
+async def test_a_call_in_an_agent_tool_is_edited_in_every_state_that_contains_it() -> None:
     for label in ("1.13", "1.21"):
         entry = next(one for one in entries_of_label(label) if one["scenario"] == "nested_agent_tool_approval")
         state = changed(parse_run_state(snapshots.snapshot(entry["file"])))
@@ -58,7 +58,7 @@ def test_a_custom_tool_takes_any_text() -> None:
     assert state.pending[0].call.arguments == "something else"
 
 
-def test_what_is_not_a_json_object_is_no_arguments_of_a_function() -> None:
+def test_arguments_of_a_function_must_be_a_json_object() -> None:
     state = snapshots.newest_state("single_approval", "1.21")
     for words in ("", "[]", "nope", "{"):
         with pytest.raises(InvalidRunState):
@@ -66,14 +66,14 @@ def test_what_is_not_a_json_object_is_no_arguments_of_a_function() -> None:
 
 
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
-def test_where_a_server_holds_the_call_it_is_not_edited(scenario: str) -> None:
+def test_a_call_that_a_server_stores_cannot_be_edited(scenario: str) -> None:
     state = snapshots.newest_state(scenario, "1.13")
     with pytest.raises(InvalidUsage, match="a server stores the original call"):
         edit_arguments(state, state.pending[0], CHANGED)
 
 
 @pytest.mark.parametrize("scenario", ["shell_approval", "apply_patch_approval", "hosted_mcp_approval"])
-def test_calls_that_are_no_string_or_run_elsewhere_are_not_edited(scenario: str) -> None:
+def test_calls_without_text_arguments_or_run_elsewhere_cannot_be_edited(scenario: str) -> None:
     state = snapshots.newest_state(scenario, "1.21")
     with pytest.raises(InvalidUsage, match="cannot be edited"):
         edit_arguments(state, state.pending[0], CHANGED)

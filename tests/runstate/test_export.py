@@ -36,7 +36,7 @@ UNSAID = ("context.tool_invocations", "generated_session_item_indexes")
 
 
 @pytest.mark.parametrize("label", LABELS)
-async def test_a_state_of_ours_is_read_under_every_label_and_leads_to_the_same_end(label: str) -> None:
+async def test_an_exported_state_is_read_under_every_label_and_ends_the_same(label: str) -> None:
     spec, said = STORIES[STORY], VERDICTS["approved"]
     mine = paused(spec)
     older, losses = relabel_state(export_run_state(by_convo(mine.run, said), account(spec, mine)), label)
@@ -46,7 +46,7 @@ async def test_a_state_of_ours_is_read_under_every_label_and_leads_to_the_same_e
     assert {loss.path for loss in losses} <= {f"$.{place}" for place in UNSAID}
 
 
-async def test_words_that_came_at_a_pause_are_sent_at_the_same_place_under_every_label() -> None:
+async def test_input_added_at_a_pause_is_sent_at_the_same_place_under_every_label() -> None:
     spec = STORIES["the same tool twice, then again"]
     mine = paused(spec)
     late = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and quickly"}]}
@@ -64,7 +64,7 @@ async def test_words_that_came_at_a_pause_are_sent_at_the_same_place_under_every
     assert sent[0] == sent[1] == sent[2] == sent[3]
 
 
-async def test_arguments_that_a_person_changed_are_what_the_sdk_runs() -> None:
+async def test_edited_arguments_are_those_that_the_sdk_runs() -> None:
     spec = STORIES["the same tool twice, then again"]
     mine = paused(spec)
     run, _ = step_run(mine.run, ApprovalDecided("call_0", approve=True, arguments='{"id": 9}'))
@@ -76,7 +76,7 @@ async def test_arguments_that_a_person_changed_are_what_the_sdk_runs() -> None:
         export_run_state(run, replace(account(spec, mine), strategy=Strategy.CHAIN, handle="resp_000"))
 
 
-def test_what_convo_does_not_model_stays_in_a_state_that_it_goes_on_from() -> None:
+def test_unmodelled_members_stay_in_a_state_that_is_resumed() -> None:
     document = snapshots.document("custom_data", "1.21")
     document |= {"sandbox": {"id": "box"}, "x_of_somebody": [1], "trace": {"id": "trace_1"}}
     document["context"]["x_of_somebody"] = {"a": 1}
@@ -99,7 +99,7 @@ def test_what_convo_does_not_model_stays_in_a_state_that_it_goes_on_from() -> No
     assert after["model_responses"][: len(document["model_responses"])] == document["model_responses"]
 
 
-def test_the_applications_values_come_back_as_they_were_or_are_refused() -> None:
+def test_context_values_round_trip_or_are_refused() -> None:
     mine = paused(STORIES[STORY])
     values = {"user": "kim", "ünï": [1, 2.5, None, {"a": True}]}
     state = parse_run_state(
@@ -113,7 +113,7 @@ def test_the_applications_values_come_back_as_they_were_or_are_refused() -> None
 # -- what is not written --------------------------------------------------------------------------------
 
 
-def test_a_graph_in_which_agents_share_a_name_is_never_written_for_the_sdk() -> None:
+def test_a_graph_with_duplicate_agent_names_is_not_exported() -> None:
     twin = Agent("b", "Otherwise.")
     run = create_run(graph(Agent("a", handoffs=(twin, Agent("b")))))
     with pytest.raises(InputFault, match="several agents are named 'b'") as refused:
@@ -121,7 +121,7 @@ def test_a_graph_in_which_agents_share_a_name_is_never_written_for_the_sdk() -> 
     assert refused.value.hint == "give each agent a unique name"
 
 
-def test_a_call_whose_outcome_is_unknown_is_not_handed_to_whoever_would_run_it_again() -> None:
+def test_a_call_with_an_unknown_outcome_is_not_exported() -> None:
     run, _ = apply_events(make_run(Agent("desk", tools=(tool_made("free"),))), RunStarted())
     run, _ = apply_events(run, model_response(run, call("c1")))
     with pytest.raises(StateFault, match="a run that is running tools cannot be written"):
@@ -131,7 +131,7 @@ def test_a_call_whose_outcome_is_unknown_is_not_handed_to_whoever_would_run_it_a
         export_run_state(run, RunTranscript(()))
 
 
-def test_a_run_between_two_turns_and_one_that_is_over_are_written_as_such() -> None:
+def test_runs_between_two_turns_and_finished_runs_are_exported_as_such() -> None:
     desk = Agent("desk", tools=(GUARDED,))
     run, _ = apply_events(make_run(desk, max_turns=3), RunStarted())
     state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}]))
@@ -146,7 +146,7 @@ def test_a_run_between_two_turns_and_one_that_is_over_are_written_as_such() -> N
     assert import_run_state(state, run.graph).run.output == "bye"
 
 
-def test_what_was_run_before_the_pause_is_not_run_again() -> None:
+def test_tools_that_ran_before_the_pause_are_not_run_again() -> None:
     desk = Agent("desk", tools=(GUARDED, tool_made("free")))
     run, _ = apply_events(make_run(desk), RunStarted())
     output = [{**call("c1", "guarded"), "id": "fc_1"}, {**call("c2"), "id": "fc_2"}]

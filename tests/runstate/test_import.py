@@ -90,7 +90,7 @@ def unknown(found: ImportedRun) -> Sequence[Item]:
 
 
 @pytest.mark.parametrize("part", FULL)
-def test_once_everything_is_approved_the_next_request_is_the_one_that_the_sdk_would_send(part: int) -> None:
+def test_once_everything_is_approved_the_next_request_equals_that_of_the_sdk(part: int) -> None:
     """Every snapshot of every release; where the SDK fails, or asks no more, so does convo."""
     for entry in entries(part):
         told = story(entry["file"])
@@ -113,7 +113,7 @@ def test_once_everything_is_approved_the_next_request_is_the_one_that_the_sdk_wo
 
 
 @pytest.mark.parametrize("part", FULL)
-def test_a_state_that_was_taken_is_written_again_with_the_same_meaning(part: int) -> None:
+def test_an_imported_state_is_exported_with_the_same_meaning(part: int) -> None:
     for entry in entries(part):
         state = parse_run_state(snapshot(entry["file"]))
         found = of_story(entry, state)
@@ -144,7 +144,7 @@ def said(state: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("scenario", NOT_OURS)
-def test_what_convo_does_not_perform_is_refused_by_name(scenario: str) -> None:
+def test_unsupported_state_is_refused_by_name(scenario: str) -> None:
     words = (
         f"convo does not support the pending calls of this state: calls of type {NOT_OURS[scenario]} are not supported"
     )
@@ -155,7 +155,7 @@ def test_what_convo_does_not_perform_is_refused_by_name(scenario: str) -> None:
             assert (refused.value.message, refused.value.hint) == (words, SDK_RESUME_HINT)
 
 
-def test_what_waits_in_an_agent_behind_a_tool_needs_that_agent() -> None:
+def test_pending_calls_in_an_agent_tool_need_that_agent() -> None:
     state, among = of_newest("nested_agent_tool_approval")
     tools = tuple(Tool(one.name, one.description, one.parameters, one.run) for one in among["Outer"].functions)
     with pytest.raises(Unsupported, match="a pending call of the nested agent of tool 'ask_inner'"):
@@ -188,14 +188,14 @@ def changed(among: Graph, **fields: Any) -> Graph:
     )
 
 
-def test_an_agent_that_is_not_there_is_refused() -> None:
+def test_an_unknown_agent_is_refused() -> None:
     state, _ = of_newest("single_approval")
     with pytest.raises(NotFound, match="no agent") as refused:
         import_run_state(state, graph(Agent("somebody else")))
     assert refused.value.hint == "add this agent, which the state needs; known agents: somebody else"
 
 
-def test_a_tool_that_is_not_there_is_refused() -> None:
+def test_an_unknown_tool_is_refused() -> None:
     state, among = of_newest("single_approval")
     with pytest.raises(NotFound, match="no tool"):
         import_run_state(state, graph(Agent(state.agent)))
@@ -203,7 +203,7 @@ def test_a_tool_that_is_not_there_is_refused() -> None:
         import_run_state(state, changed(among, name="else"))
 
 
-def test_a_tool_that_takes_something_else_now_is_refused_and_new_words_for_people_are_not() -> None:
+def test_a_tool_with_changed_parameters_is_refused_and_a_changed_description_is_not() -> None:
     state, among = of_newest("single_approval")
     other = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
     with pytest.raises(InvalidRunState, match=r"functions\[0\].tool.paramsJsonSchema differs from the schema of tool"):
@@ -212,20 +212,20 @@ def test_a_tool_that_takes_something_else_now_is_refused_and_new_words_for_peopl
     assert import_run_state(state, changed(among, parameters=same, description="Other words.")).run.pending
 
 
-def test_outputs_that_are_there_already_wait_for_the_others_in_the_batch() -> None:
+def test_existing_outputs_wait_for_the_others_of_their_batch() -> None:
     found = import_run_state(*of_newest("server_parallel_partial"))
     assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
     assert not any(is_client_output(item) for item in found.items)
     assert (found.strategy, found.confirmed_count) == (Strategy.CONVERSATION, len(found.items))
 
 
-def test_a_chain_goes_on_from_the_last_answer_that_has_an_id() -> None:
+def test_a_chain_continues_from_the_last_response_that_has_an_id() -> None:
     for scenario in ("auto_previous_response_id", "previous_response_id"):
         found = import_run_state(*of_newest(scenario))
         assert (found.strategy, found.handle) == (Strategy.CHAIN, found.response_ids[-1])
 
 
-def test_decisions_in_the_state_are_taken_over() -> None:
+def test_decisions_in_the_state_are_imported() -> None:
     found = import_run_state(*of_newest("parallel_mixed_decided"))
     assert [call.stage for call in found.run.calls] == [Stage.READY, Stage.DONE]
     rejected = found.run.calls[1].output
@@ -233,13 +233,13 @@ def test_decisions_in_the_state_are_taken_over() -> None:
     assert rejected["output"].startswith("Denied by Cusco policy")
 
 
-def test_a_decision_for_good_holds_for_the_agent_and_its_tool() -> None:
+def test_a_sticky_decision_applies_to_the_agent_and_its_tool() -> None:
     found = import_run_state(*of_newest("sticky_approve"))
     (call,) = found.run.calls
     assert (call.stage, dict(found.run.sticky_decisions)) == (Stage.READY, {(found.run.agent, call.lookup): True})
 
 
-def test_a_decision_for_good_that_is_tied_to_another_tool_is_refused() -> None:
+def test_a_sticky_decision_bound_to_another_tool_is_refused() -> None:
     _, among = of_newest("sticky_approve")
     document = snapshots.document("sticky_approve", "1.21")
     document["context"]["function_tool_approvals"][0]["decision"]["sticky_scope"] = "0" * 64
@@ -247,7 +247,7 @@ def test_a_decision_for_good_that_is_tied_to_another_tool_is_refused() -> None:
         import_run_state(run_state_from_json(document), among)
 
 
-def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_that() -> None:
+def test_a_planned_call_asks_for_approval_if_its_tool_needs_it() -> None:
     """The interruption was taken out of the state; running the call unasked is what that is for."""
     _, among = of_newest("parallel_mixed_decided")
     document = snapshots.document("parallel_mixed_decided", "1.21")
@@ -257,7 +257,7 @@ def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_t
     assert [call.stage for call in found.run.calls] == [Stage.PENDING, Stage.PENDING]
 
 
-def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
+def test_a_planned_call_that_the_model_never_made_is_refused() -> None:
     _, among = of_newest("parallel_mixed_decided")
     document = snapshots.document("parallel_mixed_decided", "1.21")
     said = document["model_responses"][-1]["output"]
@@ -267,14 +267,14 @@ def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
         import_run_state(run_state_from_json(document), among)
 
 
-def test_input_that_was_staged_follows_the_outputs() -> None:
+def test_staged_input_follows_the_outputs() -> None:
     found = import_run_state(*of_newest("pending_input"))
     assert [item["role"] for item in found.run.staged_items] == ["user", "user"]
     _, added = resume_story(found.run)
     assert [is_client_output(item) for item in added] == [True, False, False]
 
 
-def test_a_run_that_only_has_to_go_on_asks_its_model_next() -> None:
+def test_a_run_without_pending_calls_calls_its_model_next() -> None:
     found = import_run_state(*of_newest("run_again_cancelled"))
     assert (found.run.phase, found.run.calls) == (Phase.PAUSED, ())
     assert is_client_output(found.items[-1])
@@ -282,7 +282,7 @@ def test_a_run_that_only_has_to_go_on_asks_its_model_next() -> None:
     assert (run.phase, run.turn) == (Phase.CALLING_MODEL, found.run.turn + 1)
 
 
-def test_a_run_that_is_over_is_over() -> None:
+def test_a_finished_run_stays_finished() -> None:
     state, among = of_newest("completed_terminal")
     run = import_run_state(state, among).run
     assert (run.phase, str(run.output)[:6]) == (Phase.DONE, "FINAL<")
@@ -291,7 +291,7 @@ def test_a_run_that_is_over_is_over() -> None:
         import_run_state(run_state_from_json(document), among)
 
 
-def test_values_that_were_no_mapping_have_to_be_given_anew() -> None:
+def test_context_values_that_were_no_mapping_must_be_given_again() -> None:
     assert import_run_state(*of_newest("context_dict")).context_values["user_id"] == 224
     for scenario in ("context_dataclass", "context_object_omitted"):
         with pytest.raises(InputFault, match="which cannot be restored from a state"):
@@ -302,7 +302,7 @@ def test_values_that_were_no_mapping_have_to_be_given_anew() -> None:
 # -- agents of one name -----------------------------------------------------------------------------
 
 
-def test_of_agents_of_one_name_the_handoff_tells_which_one_goes_on() -> None:
+def test_of_agents_of_one_name_the_handoff_decides_which_one_resumes() -> None:
     """Whatever number the SDK gave it: the state says that Root called `to_x` or `to_y`."""
     for entry in index():
         if entry["scenario"] == "duplicate_agent_names":
@@ -311,7 +311,7 @@ def test_of_agents_of_one_name_the_handoff_tells_which_one_goes_on() -> None:
             assert found.run.current_agent.instructions == f"You are {told['spec']['picked']}.", entry["file"]
 
 
-def test_when_nothing_tells_which_one_is_meant_the_state_is_refused() -> None:
+def test_an_ambiguous_agent_is_refused() -> None:
     tool = of_newest("single_approval")[1].agents
     state, _ = of_newest("single_approval")
     (one,) = (agent for agent in tool.values() if agent.name == state.agent)
@@ -327,7 +327,7 @@ def test_when_nothing_tells_which_one_is_meant_the_state_is_refused() -> None:
 BROKEN: tuple[Any, ...] = (None, [], {}, "x", 7)
 
 
-def test_every_refusal_is_one_of_ours() -> None:
+def test_every_refusal_is_an_error_of_convo() -> None:
     """Whatever is broken, nothing but a named error comes out, and no tool runs."""
     document = snapshots.document("parallel_mixed_decided", "1.21")
     _, among = of_newest("parallel_mixed_decided")

@@ -121,24 +121,24 @@ def packed(broken: Any) -> bytes:
     return json.dumps(broken).encode()
 
 
-def test_the_tables_speak_of_every_file() -> None:
+def test_the_tables_cover_every_file() -> None:
     assert {*READ, *REFUSED} == set(malformed())
 
 
 @pytest.mark.parametrize("name", READ)
-def test_what_is_legal_is_read(name: str) -> None:
+def test_valid_files_are_read(name: str) -> None:
     assert len(parse_run_state(malformed()[name]).pending) == 1
 
 
 @pytest.mark.parametrize(("name", "path", "words"), [(name, *why) for name, why in REFUSED.items()])
-def test_what_is_not_is_refused_in_one_sentence_with_its_place(name: str, path: str, words: str) -> None:
+def test_invalid_files_are_refused_with_one_sentence_and_the_path(name: str, path: str, words: str) -> None:
     wrong = refusal(malformed()[name])
     assert (wrong.path, wrong.message.count("\n")) == (path, 0)
     assert wrong.message.startswith(f"{path} ")
     assert words in wrong.message
 
 
-def test_an_unknown_label_is_a_matter_of_compatibility_and_says_what_is_read() -> None:
+def test_an_unknown_label_is_a_compatibility_error_that_lists_the_readable_ones() -> None:
     wrong = refusal(malformed()["09_version_9_9.json"])
     assert isinstance(wrong, UnknownSchema)
     assert (wrong.known_labels, wrong.hint) == (LABELS, "upgrade convo-state if a newer release wrote it")
@@ -156,7 +156,7 @@ def test_only_labels_that_a_release_wrote_are_read(label: str) -> None:
 
 
 @pytest.mark.parametrize("newer", [label for label in LABELS[1:] if label != "1.12"])
-def test_a_state_turned_back_to_any_older_label_is_refused_or_says_the_same_there(newer: str) -> None:
+def test_a_state_relabelled_as_older_is_refused_or_means_the_same(newer: str) -> None:
     """A turned-back state is read only where its release wrote nothing that the older label had not."""
     refused = set()
     for older in LABELS[: LABELS.index(newer)]:
@@ -182,7 +182,7 @@ SAYS = {
 """Labels under which a single pending call is written alike have the same number."""
 
 
-def test_an_approval_injected_under_a_turned_back_label_is_refused() -> None:
+def test_an_approval_injected_under_an_older_label_is_refused() -> None:
     broken = document("single_approval", "1.21") | {"$schemaVersion": "1.13"}
     call = broken["current_step"]["data"]["interruptions"][0]["raw_item"]
     del broken["context"]["tool_invocations"]
@@ -190,7 +190,7 @@ def test_an_approval_injected_under_a_turned_back_label_is_refused() -> None:
     assert "bypass the approval checks" in refusal(packed(broken)).message
 
 
-def test_a_call_by_a_program_is_refused_under_a_label_that_knows_no_programs() -> None:
+def test_a_call_by_a_program_is_refused_under_a_label_without_programs() -> None:
     """Older readers would take it for the model's own."""
     older = document("single_approval", "1.11")
     older["generated_items"][0]["raw_item"]["caller"] = {"type": "program", "caller_id": "call_1"}
@@ -200,7 +200,7 @@ def test_a_call_by_a_program_is_refused_under_a_label_that_knows_no_programs() -
 
 
 @pytest.mark.parametrize("label", ["1.1", "1.21"])
-def test_a_call_that_waits_and_that_nothing_would_run_is_refused_from_1_1_on(label: str) -> None:
+def test_a_pending_call_that_nothing_would_run_is_refused_from_1_1_on(label: str) -> None:
     """1.0 did not keep the state of an agent used as a tool, and that state alone plans its calls."""
     broken = document("single_approval", label)
     broken["last_processed_response"]["functions"] = []
@@ -215,7 +215,7 @@ def test_a_state_of_an_older_label_inside_a_newer_one_is_refused() -> None:
     assert "bypass the approval checks" in refusal(packed(broken)).message
 
 
-def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() -> None:
+def test_a_decision_without_its_ledger_entry_is_refused_from_1_15_on() -> None:
     broken = document("parallel_mixed_decided", "1.21")
     broken["context"]["tool_invocations"] = {}
     wrong = refusal(packed(broken))
@@ -239,7 +239,7 @@ def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() ->
         ),
     ],
 )
-def test_what_going_on_leans_on_is_what_it_says_it_is(where: tuple[str | int, ...], broken: Any, path: str) -> None:
+def test_members_that_resuming_needs_are_validated(where: tuple[str | int, ...], broken: Any, path: str) -> None:
     """Whose item it is, what a call says, how the context was written: no reader can go on with something else."""
     wrong = refusal(packed(replace_path(document("single_approval", "1.21"), where, broken)))
     assert (wrong.path, wrong.message.count("\n")) == (path, 0)
@@ -266,20 +266,20 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_bytes_are_refused_with_their_place(what: str) -> None:
+def test_invalid_bytes_are_refused_with_their_position(what: str) -> None:
     data, path, words = HOSTILE[what]
     wrong = refusal(data)
     assert wrong.path == path
     assert words in wrong.message
 
 
-def test_a_state_cut_off_anywhere_is_refused() -> None:
+def test_a_truncated_state_is_refused() -> None:
     for end in range(0, len(STATE.rstrip()), 37):
         assert refusal(STATE[:end]).path.startswith("$")
 
 
 @pytest.mark.parametrize("shift", range(5))
-def test_what_stands_in_strings_does_not_count(shift: int) -> None:
+def test_the_contents_of_strings_are_ignored(shift: int) -> None:
     """A tool may have given a table: its commas and brackets are many, and its quotes are escaped."""
     large = document("single_approval", "1.21")
     large["context"]["context"] = {"table": "a" * shift + '[\\",' * MAX_MEMBERS}
@@ -327,7 +327,7 @@ def test_a_label_that_no_release_wrote_is_named_as_one(label: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "export"])
-def test_help_names_the_labels_that_no_release_wrote(command: str, convo: Convo) -> None:
+def test_help_lists_the_labels_that_no_release_wrote(command: str, convo: Convo) -> None:
     numbers = [f"1.{minor}" for minor in range(22)]
     holes = [label for label in numbers if label not in LABELS]
     said = " ".join(convo(command, "--help").out.split())

@@ -64,7 +64,7 @@ def steps(work: Callable[[Any], object], of: object) -> int:
 
 @pytest.mark.parametrize("write", [written, rewritten])
 @pytest.mark.parametrize("stands", [paused, lambda calls: judged(paused(calls))], ids=["undecided", "decided"])
-def test_writing_a_pause_takes_as_many_steps_for_each_call_however_many_wait(
+def test_writing_a_pause_takes_linear_time_in_its_calls(
     stands: Callable[[int], Run], write: Callable[[Run], RunState]
 ) -> None:
     few, many = (steps(write, stands(calls)) for calls in (FEW, MANY))
@@ -74,7 +74,7 @@ def test_writing_a_pause_takes_as_many_steps_for_each_call_however_many_wait(
 @pytest.mark.parametrize(
     "verdict", [ApprovalVerdict(approve=True), ApprovalVerdict(False, "no"), ApprovalVerdict(False, always=True)]
 )
-def test_deciding_on_all_of_them_takes_as_many_steps_for_each(verdict: ApprovalVerdict) -> None:
+def test_deciding_on_all_calls_takes_linear_time(verdict: ApprovalVerdict) -> None:
     few, many = (
         steps(lambda state: apply_verdict(state, state.pending, verdict), written(paused(calls)))
         for calls in (FEW, MANY)
@@ -85,7 +85,7 @@ def test_deciding_on_all_of_them_takes_as_many_steps_for_each(verdict: ApprovalV
 @pytest.mark.parametrize(
     "verdict", [ApprovalVerdict(approve=True), ApprovalVerdict(False, "no"), ApprovalVerdict(False, always=True)]
 )
-def test_all_at_once_is_what_one_after_the_other_would_be(verdict: ApprovalVerdict) -> None:
+def test_deciding_all_at_once_equals_deciding_one_by_one(verdict: ApprovalVerdict) -> None:
     state = written(judged(paused(6)))
     single = state
     for one in state.pending:

@@ -71,7 +71,7 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
 # -- what moves ----------------------------------------------------------------------------------------
 
 
-def test_decisions_move_to_where_the_label_keeps_them_and_back() -> None:
+def test_decisions_are_moved_to_the_location_of_the_label_and_back() -> None:
     for label in ("1.0", "1.6", "1.13", "1.15", "1.17"):
         newest = snapshots.newest_state("parallel_mixed_decided", "1.21")
         older, _ = relabel_state(newest, label)
@@ -81,7 +81,7 @@ def test_decisions_move_to_where_the_label_keeps_them_and_back() -> None:
         assert verdicts[0] == verdicts[1] == verdicts[2]
 
 
-def test_a_decision_in_an_agent_used_as_a_tool_moves_out_below_1_15_and_in_again() -> None:
+def test_a_decision_in_an_agent_tool_moves_outside_below_1_15_and_back_inside() -> None:
     older, _ = moved("nested_decided", "1.21", "1.13")
     call = older.pending[0].id
     assert older.document["context"]["approvals"]["refund_funds"]["rejected"] == [call]
@@ -100,7 +100,7 @@ def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
     assert [one.approve for one in newer.decisions] == [True]
 
 
-def test_a_decision_for_good_says_whose_it_becomes() -> None:
+def test_a_sticky_decision_names_its_new_agent() -> None:
     _, losses = moved("sticky_approve", "1.21", "1.17")
     assert [loss.reason for loss in losses if "function_tool_approvals" in loss.path] == [
         "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
@@ -110,7 +110,7 @@ def test_a_decision_for_good_says_whose_it_becomes() -> None:
     assert any("applies to one agent" in loss.reason for loss in gained)
 
 
-def test_a_decision_for_good_on_a_tool_that_is_not_waiting_cannot_be_bound_and_is_told() -> None:
+def test_a_sticky_decision_on_a_tool_without_a_pending_call_is_reported_as_lost() -> None:
     document = snapshots.document("single_approval", "1.13")
     document["context"]["approvals"]["other"] = {"approved": True, "rejected": []}
     newer, losses = relabel_state(
@@ -144,11 +144,13 @@ LOST = [
 
 
 @pytest.mark.parametrize(("scenario", "start", "end", "path"), LOST)
-def test_what_an_older_label_cannot_say_is_told_with_its_place(scenario: str, start: str, end: str, path: str) -> None:
+def test_a_member_that_an_older_label_lacks_is_reported_with_its_path(
+    scenario: str, start: str, end: str, path: str
+) -> None:
     assert path in paths(moved(scenario, start, end)[1])
 
 
-def test_upwards_nothing_is_lost_but_what_cannot_be_bound() -> None:
+def test_a_newer_label_loses_only_decisions_that_cannot_be_bound() -> None:
     for entry in index():
         if entry["scenario"] in UNKEPT and entry["schema"] == "1.0":
             continue
@@ -156,18 +158,18 @@ def test_upwards_nothing_is_lost_but_what_cannot_be_bound() -> None:
         assert all(loss.path.startswith("$.context.approvals.") for loss in losses), entry["file"]
 
 
-def test_a_pause_that_1_0_never_kept_cannot_be_moved_on() -> None:
+def test_a_pause_that_1_0_did_not_store_cannot_be_relabelled() -> None:
     with pytest.raises(InvalidUsage, match="not the agent of a nested state"):
         moved("nested_agent_tool_approval", "1.0", "1.21")
 
 
-def test_a_call_that_older_readers_would_forget_is_not_written_for_them() -> None:
+def test_a_call_that_older_readers_would_drop_is_refused_for_them() -> None:
     """Custom tools came with 1.9."""
     with pytest.raises(InvalidUsage, match=r"cannot be written as 1\.6"):
         moved("custom_tool_approval", "1.9", "1.6")
 
 
-def test_a_write_that_is_held_back_is_not_let_go_by_an_older_label() -> None:
+def test_a_pending_write_is_not_released_by_an_older_label() -> None:
     document = snapshots.document("pending_session_write", "1.21")
     document["pending_session_write"] |= {"held": True, "before": None, "current_response": {"turn": 1, "start": 0}}
     state = RunState(document, NEWEST_VERSION)
@@ -197,20 +199,20 @@ async def check(entry: dict[str, Any], label: str) -> None:
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.13", "1.17"])
-async def test_the_sdk_goes_on_from_older_labels_unless_a_loss_says_otherwise(label: str) -> None:
+async def test_the_sdk_resumes_older_labels_unless_a_loss_is_reported(label: str) -> None:
     for entry in entries_of_label("1.21"):
         if not unwritable(entry, label):
             await check(entry, label)
 
 
-async def test_the_sdk_goes_on_from_the_newest_label_whatever_the_state_was_written_under() -> None:
+async def test_the_sdk_resumes_the_newest_label_of_any_state() -> None:
     for entry in [*entries_of_label("1.2")[::3], *entries_of_label("1.13")[::4], *entries_of_label("1.17")[::4]]:
         await check(entry, "1.21")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("label", LABELS)
-async def test_the_sdk_goes_on_from_every_third_snapshot_under_every_label(label: str) -> None:
+async def test_the_sdk_resumes_every_third_snapshot_under_every_label(label: str) -> None:
     for entry in index()[LABELS.index(label) % 3 :: 3]:
         if not unwritable(entry, label):
             await check(entry, label)

@@ -59,7 +59,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(documents())
 @settings(max_examples=80)
-def test_state_to_text_to_state_is_the_identity(document: dict[str, Any]) -> None:
+def test_parsing_and_serializing_a_state_is_the_identity(document: dict[str, Any]) -> None:
     state = run_state_from_json(document)
     again = parse_run_state(serialize_run_state(state).encode())
     assert again == state
@@ -69,7 +69,7 @@ def test_state_to_text_to_state_is_the_identity(document: dict[str, Any]) -> Non
 
 @given(documents(), st.booleans(), st.booleans())
 @settings(max_examples=60)
-def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any], approve: bool, always: bool) -> None:
+def test_a_decision_keeps_unknown_members(document: dict[str, Any], approve: bool, always: bool) -> None:
     state = run_state_from_json(document)
     after = parse_run_state(
         serialize_run_state(apply_verdict(state, state.pending, ApprovalVerdict(approve, always=always))).encode()
@@ -84,14 +84,14 @@ def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any],
 
 @given(JSON)
 @settings(max_examples=100)
-def test_any_json_object_comes_back_as_it_was(value: Any) -> None:
+def test_any_json_object_round_trips(value: Any) -> None:
     document = {"a": value}
     assert parse_document(json.dumps(document).encode()) == document
 
 
 @given(st.sampled_from(STATES), st.data())
 @settings(max_examples=80)
-def test_a_state_with_anything_anywhere_is_read_or_refused_in_a_sentence(
+def test_a_state_with_random_values_is_read_or_refused_with_one_sentence(
     document: dict[str, Any], data: st.DataObject
 ) -> None:
     """One value of the state is replaced by any other; nothing but an error of ours may come of it."""

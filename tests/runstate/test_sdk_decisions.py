@@ -73,7 +73,7 @@ async def test_the_sdk_ends_as_if_it_had_approved_everything_itself(part: int) -
 
 @pytest.mark.full
 @pytest.mark.parametrize("label", LABELS)
-async def test_the_sdk_ends_so_for_every_snapshot(label: str) -> None:
+async def test_the_sdk_ends_every_snapshot_as_if_it_had_approved_everything_itself(label: str) -> None:
     for entry in entries_of_label(label):
         await check(entry)
 

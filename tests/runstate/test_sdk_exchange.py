@@ -145,7 +145,7 @@ async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(sto
 
 
 @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(OURS, VERDICTS))
-async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_gone_on(story: str, verdict: str) -> None:
+async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_resumed_it(story: str, verdict: str) -> None:
     """Round by round: every request holds what the SDK's holds, outputs in the order of their calls."""
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, _ = await resumed(spec)
@@ -159,7 +159,7 @@ async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_gone_on(stor
 
 
 @pytest.mark.parametrize("story", OURS)
-async def test_a_run_changes_hands_at_every_pause_and_ends_as_it_would_have(story: str) -> None:
+async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(story: str) -> None:
     """The SDK pauses, convo goes on and pauses again or ends, the SDK reads that and goes on."""
     spec, said = STORIES[story], VERDICTS["approved"]
     mine, base = await resumed(spec)
@@ -195,7 +195,7 @@ async def resumed(spec: Spec) -> tuple[StoryRun, Any]:
 
 
 @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(sorted(INSIDE), VERDICTS))
-async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
+async def test_convo_finishes_agent_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, base = await resumed(spec)
     asked = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
@@ -209,7 +209,7 @@ async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: st
 
 
 @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(sorted(INSIDE - {ASKED}), VERDICTS))
-async def test_the_sdk_finishes_agents_used_as_tools_that_convo_paused(story: str, verdict: str) -> None:
+async def test_the_sdk_finishes_agent_tools_that_convo_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)
     state = export_run_state(by_convo(mine.run, said), account(spec, mine))
@@ -222,7 +222,7 @@ async def test_the_sdk_finishes_agents_used_as_tools_that_convo_paused(story: st
 
 
 @pytest.mark.parametrize("story", sorted(INSIDE))
-async def test_agents_used_as_tools_go_from_the_sdk_to_convo_and_back_undecided(story: str) -> None:
+async def test_undecided_agent_tools_round_trip_between_the_sdk_and_convo(story: str) -> None:
     """What convo writes over the SDK's state is decided by the SDK, and ends as it would have."""
     spec, said = STORIES[story], VERDICTS["approved"]
     mine, base = await resumed(spec)
@@ -233,7 +233,7 @@ async def test_agents_used_as_tools_go_from_the_sdk_to_convo_and_back_undecided(
 
 
 @pytest.mark.parametrize("label", ["1.15", "1.18", "1.21"])
-def test_a_decision_for_good_in_an_agent_used_as_a_tool_is_none_of_the_agent_around_it(label: str) -> None:
+def test_a_sticky_decision_in_an_agent_tool_does_not_apply_to_the_outer_agent(label: str) -> None:
     """Both have a tool of that name."""
     spec = STORIES[ASKED]
     mine = paused(spec)

@@ -19,7 +19,7 @@ FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part
 
 
 @pytest.mark.parametrize("part", FULL)
-async def test_the_sdk_ends_from_what_convo_wrote_as_it_does_from_what_it_wrote_itself(part: int) -> None:
+async def test_the_sdk_resumes_a_rewritten_state_like_the_original(part: int) -> None:
     for entry in index()[part::PARTS]:
         if refused(entry) or entry["scenario"] == "duplicate_agent_names":
             continue

@@ -28,12 +28,12 @@ def test_a_signed_state_is_verified_with_its_key_and_no_other() -> None:
         verify_signature(again, b"another key of 16 bytes")
 
 
-def test_other_spacing_and_another_order_of_keys_change_nothing() -> None:
+def test_whitespace_and_key_order_do_not_change_the_signature() -> None:
     turned = dict(reversed(sign_state(STATE, KEY).document.items()))
     verify_signature(parse_run_state(json.dumps(turned, indent=3).encode()), KEY)
 
 
-def test_whatever_is_changed_after_it_was_signed_is_noticed() -> None:
+def test_any_change_after_signing_is_detected() -> None:
     whole = sign_state(STATE, KEY)
     changed = [
         {**whole.document, "max_turns": 11},
@@ -46,18 +46,18 @@ def test_whatever_is_changed_after_it_was_signed_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("mark", [None, "x", {}, {"algorithm": "none", "value": ""}, {"algorithm": "hmac-sha256"}])
-def test_what_is_no_signature_is_none(mark: object) -> None:
+def test_an_invalid_signature_is_refused(mark: object) -> None:
     with pytest.raises(NotSigned):
         verify_signature(run_state_from_json({**STATE.document, SIGNATURE_KEY: mark}), KEY)
 
 
-def test_a_state_without_a_signature_says_so() -> None:
+def test_an_unsigned_state_is_reported() -> None:
     with pytest.raises(NotSigned, match="has no convo signature"):
         verify_signature(STATE, KEY)
     assert remove_signature(sign_state(STATE, KEY)).document == STATE.document
 
 
-def test_a_signature_takes_the_place_of_the_one_before() -> None:
+def test_signing_again_replaces_the_signature() -> None:
     other = b"another key of 16 bytes"
     again = sign_state(sign_state(STATE, KEY), other)
     verify_signature(again, other)
@@ -66,12 +66,12 @@ def test_a_signature_takes_the_place_of_the_one_before() -> None:
         verify_signature(again, KEY)
 
 
-def test_a_short_key_signs_nothing() -> None:
+def test_a_short_key_is_refused() -> None:
     with pytest.raises(InvalidUsage, match="needs at least 16"):
         sign_state(STATE, b"short")
 
 
-async def test_the_sdk_goes_on_from_a_signed_state() -> None:
+async def test_the_sdk_resumes_a_signed_state() -> None:
     for entry in entries_of_label("1.21")[::8]:
         state = parse_run_state(snapshots.snapshot(entry["file"]))
         whole = sign_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)), KEY)

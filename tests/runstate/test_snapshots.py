@@ -41,7 +41,7 @@ def test_there_are_831_snapshots_of_16_labels() -> None:
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_every_snapshot_of_a_label_means_what_its_index_says(label: str) -> None:
+def test_every_snapshot_of_a_label_means_the_same_as_its_index_entry(label: str) -> None:
     for entry in entries_of_label(label):
         said = run_state_summary_to_json(parse_run_state(snapshot(entry["file"])))
         told = [{key: one[key] for key in ("call_id", "decision", "always", "message")} for one in said["decisions"]]
@@ -50,7 +50,7 @@ def test_every_snapshot_of_a_label_means_what_its_index_says(label: str) -> None
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_every_snapshot_of_a_label_comes_back_as_it_was(label: str) -> None:
+def test_every_snapshot_of_a_label_round_trips(label: str) -> None:
     for entry in entries_of_label(label):
         data = snapshot(entry["file"])
         written = serialize_run_state(parse_run_state(data)).encode()
@@ -68,17 +68,17 @@ def test_decisions_are_authenticated_from_1_15_on_and_not_before(label: str, aut
     assert [one["authenticated"] for one in said["decisions"]] == [authenticated]
 
 
-def test_a_decision_on_a_call_that_is_over_is_a_past_one() -> None:
+def test_a_decision_on_a_finished_call_is_a_past_one() -> None:
     said = run_state_summary_to_json(newest_state("second_pause", "1.6"))
     assert (said["decisions"], [one["decision"] for one in said["past_decisions"]]) == ([], ["approve"])
 
 
-def test_every_label_has_one_line_that_says_what_came_with_it() -> None:
+def test_every_label_has_one_line_of_description() -> None:
     assert len({version.summary for version in VERSIONS}) == len(VERSIONS)
     assert all(version.summary and "\n" not in version.summary for version in VERSIONS)
 
 
-def test_no_snapshot_has_a_key_that_came_after_its_label() -> None:
+def test_no_snapshot_has_a_key_that_is_newer_than_its_label() -> None:
     """What each label's file says came with it agrees with what the releases wrote."""
     first = {label: at for at, label in enumerate(LABELS)}
     for entry in index():

@@ -116,12 +116,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_no_server_takes_is_refused_with_its_place(what: str) -> None:
+def test_items_that_no_server_accepts_are_refused_with_their_path(what: str) -> None:
     broken, path, words = BROKEN[what]
     assert refusal(PARALLEL, broken) == (path, words)
 
 
-def test_a_server_that_has_the_history_has_the_calls_and_is_told_of_no_others() -> None:
+def test_a_server_that_stores_the_history_gets_only_outputs_of_its_own_calls() -> None:
     """Its own items need not stand in the state; what would travel to it must be of a call that it made."""
     found = gone_on_with(OWNED, lambda it: without_items(it, "function_call", 1))
     assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
@@ -131,7 +131,7 @@ def test_a_server_that_has_the_history_has_the_calls_and_is_told_of_no_others() 
     assert refusal(OWNED, called_without_a_plan)[1] == UNPLANNED
 
 
-def test_a_fault_in_an_agent_behind_a_tool_has_its_place_in_the_whole_document() -> None:
+def test_an_error_in_an_agent_tool_has_its_path_in_the_whole_document() -> None:
     def broken(document: Any) -> None:
         answered_without_a_call(document["last_processed_response"]["functions"][0]["agent_run_state"])
 
@@ -140,7 +140,7 @@ def test_a_fault_in_an_agent_behind_a_tool_has_its_place_in_the_whole_document()
     assert words == "cannot be sent: this function call output has no earlier call call_9"
 
 
-def test_a_tool_that_was_started_and_gave_nothing_is_not_run_again_unasked() -> None:
+def test_a_started_tool_without_a_result_is_not_run_again_unasked() -> None:
     def broken(document: Any) -> None:
         without_items(document, "function_call_output", 0)
 

@@ -21,19 +21,19 @@ def lacking(held: ConversationState) -> list[Item]:
     return [node.item for node in held.unconfirmed_nodes]
 
 
-def test_an_owner_that_took_nothing_is_sent_everything() -> None:
+def test_a_server_without_the_turn_is_sent_everything() -> None:
     held = holding(user_message("more"))
     assert reconcile(held, []) == held
 
 
-def test_an_owner_that_answered_is_sent_nothing_again() -> None:
+def test_a_server_that_answered_is_sent_nothing_again() -> None:
     held = reconcile(holding(user_message("more")), [{**user_message("more"), "id": "msg_9"}, ANSWER])
 
     assert lacking(held) == []
     assert held.path.items[-1] == ANSWER
 
 
-def test_a_whole_answer_takes_the_place_of_the_partial_that_was_seen() -> None:
+def test_a_complete_answer_replaces_the_partial_answer() -> None:
     held = holding(
         user_message("more"), {**assistant_message("the whole"), "status": "incomplete"}, user_message("thanks")
     )
@@ -43,13 +43,13 @@ def test_a_whole_answer_takes_the_place_of_the_partial_that_was_seen() -> None:
     assert assistant_message("the whole") not in [replace_id(item) for item in held.path.items]
 
 
-def test_input_that_was_taken_without_an_answer_is_not_said_twice() -> None:
+def test_input_that_was_stored_without_an_answer_is_not_sent_twice() -> None:
     assert lacking(reconcile(holding(user_message("more"), user_message("again")), [user_message("more")])) == [
         user_message("again")
     ]
 
 
-def test_items_of_another_writer_are_taken_up_before_what_is_lacking() -> None:
+def test_items_of_another_writer_come_before_the_missing_items() -> None:
     held = reconcile(
         holding(user_message("more")), [user_message("somebody else"), {**assistant_message("yes?"), "id": "msg_7"}]
     )
@@ -58,23 +58,23 @@ def test_items_of_another_writer_are_taken_up_before_what_is_lacking() -> None:
     assert held.path.items[2] == user_message("somebody else")
 
 
-def test_the_same_words_twice_are_two_items() -> None:
+def test_two_equal_messages_are_two_items() -> None:
     assert lacking(reconcile(holding(user_message("more"), user_message("more")), [user_message("more")])) == [
         user_message("more")
     ]
 
 
-def test_the_tail_begins_after_the_item_that_carries_the_known_id() -> None:
+def test_the_tail_starts_after_the_item_with_the_known_id() -> None:
     twin = {**assistant_message("hello"), "id": "msg_8"}
     newest_first = [twin, user_message("hi again"), BEFORE[1], BEFORE[0]]
     assert items_after_confirmed(holding(), newest_first) == [user_message("hi again"), twin]
 
 
-def test_a_tail_that_does_not_reach_back_to_the_mark_is_not_a_tail() -> None:
+def test_a_tail_that_does_not_reach_the_confirmed_head_is_refused() -> None:
     assert items_after_confirmed(holding(), [user_message("x")]) is None
 
 
-def test_a_conversation_that_never_confirmed_anything_has_only_a_tail() -> None:
+def test_a_conversation_without_a_confirmed_head_has_only_a_tail() -> None:
     fresh = replace(
         holding(), path=Path(root_key("local")).append([user_message("a")]), confirmed_head=root_key("local")
     )

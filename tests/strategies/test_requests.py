@@ -43,12 +43,12 @@ def after_one_turn(strategy: Strategy) -> ConversationState:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_first_turn_sends_the_input_to_every_owner(strategy: Strategy) -> None:
+def test_a_first_turn_sends_the_input_under_every_strategy(strategy: Strategy) -> None:
     assert next_input(held(strategy, user_message("hi"))).items == (user_message("hi"),)
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_be_kept(strategy: Strategy) -> None:
+def test_a_client_owner_sends_the_whole_path_without_ids_and_store_false(strategy: Strategy) -> None:
     now = said(after_one_turn(strategy), user_message("more"))
     sent = now.owner.build_input(now)
 
@@ -61,7 +61,7 @@ def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_b
     ("strategy", "state"),
     [(Strategy.CONVERSATION, {"conversation": "conv_1"}), (Strategy.CHAIN, {"previous_response_id": "resp_1"})],
 )
-def test_an_endpoint_owner_is_sent_only_what_it_lacks(strategy: Strategy, state: dict[str, str]) -> None:
+def test_a_server_owner_gets_only_the_items_that_it_lacks(strategy: Strategy, state: dict[str, str]) -> None:
     sent = next_input(said(after_one_turn(strategy), user_message("more")))
 
     assert sent.items == (user_message("more"),)
@@ -75,7 +75,7 @@ def test_a_failed_turn_changes_nothing_so_that_a_retry_sends_the_same(strategy: 
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_after_an_interruption_the_partial_goes_as_plain_words_between_old_and_new_input(strategy: Strategy) -> None:
+def test_after_an_interruption_the_partial_answer_is_sent_as_text_between_old_and_new_input(strategy: Strategy) -> None:
     partial = {**answer("half an ans", 2), "status": "in_progress"}
     stopped = apply_cancellation(said(after_one_turn(strategy), user_message("more")), [partial])
 
@@ -86,7 +86,7 @@ def test_after_an_interruption_the_partial_goes_as_plain_words_between_old_and_n
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_partial_without_words_is_not_kept(strategy: Strategy) -> None:
+def test_a_partial_answer_without_text_is_not_stored(strategy: Strategy) -> None:
     call = {
         "type": "function_call",
         "id": "fc_1",
@@ -99,7 +99,7 @@ def test_a_partial_without_words_is_not_kept(strategy: Strategy) -> None:
     assert apply_cancellation(now, [call]) == now
 
 
-def test_the_chain_keeps_its_id_when_a_response_has_none() -> None:
+def test_a_chain_keeps_its_id_when_a_response_has_none() -> None:
     now = said(after_one_turn(Strategy.CHAIN), user_message("more"))
     assert (
         now.owner.apply_response(
@@ -114,13 +114,13 @@ def test_a_response_id_never_becomes_the_handle_of_a_conversation() -> None:
 
 
 @pytest.mark.parametrize("strategy", ENDPOINTS)
-def test_a_path_that_no_longer_passes_through_the_mark_is_refused(strategy: Strategy) -> None:
+def test_a_path_without_the_confirmed_head_is_refused(strategy: Strategy) -> None:
     now = replace(after_one_turn(strategy), path=held(strategy, user_message("other")).path)
     with pytest.raises(Conflict):
         now.owner.build_input(now)
 
 
-def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled() -> None:
+def test_confirmed_items_of_a_server_owner_are_stored_as_sent() -> None:
     stopped = apply_cancellation(
         said(after_one_turn(Strategy.CHAIN), user_message("more")), [{**answer("half", 2), "status": "in_progress"}]
     )
@@ -133,7 +133,7 @@ def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled(
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> None:
+def test_only_encrypted_reasoning_is_sent_again(strategy: Strategy) -> None:
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
     sealed = {**bare, "id": "rs_2", "encrypted_content": "gAAAA"}
     first = held(strategy, user_message("hi"))
@@ -146,13 +146,15 @@ def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> N
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-def test_sealed_reasoning_is_asked_for_only_where_the_model_has_it_and_nothing_is_stored(strategy: Strategy) -> None:
+def test_encrypted_reasoning_is_requested_only_where_the_model_supports_it_and_nothing_is_stored(
+    strategy: Strategy,
+) -> None:
     now = held(strategy, user_message("hi"))
     assert now.owner.build_input(now, encrypt_reasoning=True).state_fields["include"] == ["reasoning.encrypted_content"]
     assert now.owner.build_input(now, store=True, encrypt_reasoning=True).state_fields == {"store": True}
 
 
-def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -> None:
+def test_a_long_forked_history_is_sent_completely() -> None:
     """What was worked out for one turn serves the next, and never another history."""
     said = [user_message("hi"), {**assistant_message("yes"), "id": "msg_1", "status": "completed"}] * 200
     whole = held(Strategy.SESSION, *said)
@@ -167,7 +169,7 @@ def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -
     assert all("id" not in item for item in whole.owner.build_input(whole).items)
 
 
-def test_what_an_agent_asks_to_be_included_does_not_replace_the_sealed_reasoning() -> None:
+def test_includes_of_an_agent_do_not_replace_the_encrypted_reasoning() -> None:
     sent = next_input(held(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
     made = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
     assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]

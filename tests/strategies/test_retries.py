@@ -21,7 +21,7 @@ FINAL: list[ConvoError] = [
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY])
-def test_what_was_refused_before_anything_was_done_goes_out_again(strategy: Strategy, failure: ConvoError) -> None:
+def test_a_request_refused_before_processing_is_retried(strategy: Strategy, failure: ConvoError) -> None:
     assert decide_retry(strategy, failure, response_started=False).action is RetryAction.YES
 
 
@@ -35,7 +35,7 @@ def test_what_was_refused_before_anything_was_done_goes_out_again(strategy: Stra
         (Strategy.CONVERSATION, RetryAction.READ_FIRST),
     ],
 )
-def test_after_a_failure_that_leaves_doubt_the_owner_decides(
+def test_after_an_ambiguous_failure_the_strategy_decides(
     strategy: Strategy, verdict: RetryAction, failure: ConvoError
 ) -> None:
     assert decide_retry(strategy, failure, response_started=False).action is verdict
@@ -43,11 +43,11 @@ def test_after_a_failure_that_leaves_doubt_the_owner_decides(
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", FINAL)
-def test_a_final_failure_is_never_followed_by_the_same_request(strategy: Strategy, failure: ConvoError) -> None:
+def test_a_final_failure_is_never_retried(strategy: Strategy, failure: ConvoError) -> None:
     assert decide_retry(strategy, failure, response_started=False).action is RetryAction.NO
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY, DOWN, CUT])
-def test_nothing_goes_out_again_once_the_answer_has_begun(strategy: Strategy, failure: ConvoError) -> None:
+def test_nothing_is_retried_once_the_answer_has_started(strategy: Strategy, failure: ConvoError) -> None:
     assert decide_retry(strategy, failure, response_started=True).action is RetryAction.NO

@@ -43,14 +43,14 @@ def words(held: ConversationState) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_undo_of_an_unacknowledged_turn_goes_back_to_the_mark(strategy: Strategy) -> None:
+def test_undo_of_an_unconfirmed_turn_moves_to_the_confirmed_head(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
     partial: Item = {**assistant_message("hal"), "status": "incomplete"}
     assert undo_last_turn(replace(held, path=held.path.append([user_message("three"), partial])), last) == held
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_retry_of_an_unacknowledged_turn_drops_the_partial_and_keeps_the_input(strategy: Strategy) -> None:
+def test_retry_of_an_unconfirmed_turn_drops_the_partial_answer_and_keeps_the_input(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
     asked = replace(held, path=held.path.append([user_message("three")]))
     stopped = replace(asked, path=asked.path.append([{**assistant_message("hal"), "status": "incomplete"}]))
@@ -58,7 +58,7 @@ def test_retry_of_an_unacknowledged_turn_drops_the_partial_and_keeps_the_input(s
 
 
 @pytest.mark.parametrize("strategy", GOING_BACK)
-def test_undo_of_a_confirmed_turn_stands_before_its_input(strategy: Strategy) -> None:
+def test_undo_of_a_confirmed_turn_moves_before_its_input(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
     back = undo_last_turn(held, last)
 
@@ -68,7 +68,7 @@ def test_undo_of_a_confirmed_turn_stands_before_its_input(strategy: Strategy) ->
 
 
 @pytest.mark.parametrize("strategy", GOING_BACK)
-def test_retry_of_a_confirmed_turn_asks_its_input_again(strategy: Strategy) -> None:
+def test_retry_of_a_confirmed_turn_sends_its_input_again(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
     again = undo_last_answer(held, last)
 
@@ -78,7 +78,7 @@ def test_retry_of_a_confirmed_turn_asks_its_input_again(strategy: Strategy) -> N
 
 
 @pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
-def test_a_confirmed_turn_of_a_conversation_cannot_be_taken_back_from_here(go_back: object) -> None:
+def test_a_confirmed_turn_of_a_conversation_cannot_be_undone(go_back: object) -> None:
     held, last = confirmed(Strategy.CONVERSATION)
     with pytest.raises(WrongOwner):
         go_back(held, last)  # type: ignore[operator]
@@ -86,6 +86,6 @@ def test_a_confirmed_turn_of_a_conversation_cannot_be_taken_back_from_here(go_ba
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
-def test_there_is_nothing_to_go_back_to_before_anything_was_said(strategy: Strategy, go_back: object) -> None:
+def test_an_empty_history_has_nothing_to_undo(strategy: Strategy, go_back: object) -> None:
     with pytest.raises(InvalidUsage):
         go_back(ConversationState(strategy, START, START.root), None)  # type: ignore[operator]

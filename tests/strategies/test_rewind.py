@@ -50,47 +50,47 @@ def link(saw: int, sent: int, previous: str | None) -> Link:
 
 @pytest.mark.parametrize("at", [0, 2, 6])
 @pytest.mark.parametrize("strategy", CLIENTS)
-def test_a_client_cuts_its_own_history(strategy: Strategy, at: int) -> None:
+def test_a_client_owned_history_can_be_truncated_anywhere(strategy: Strategy, at: int) -> None:
     back = rewind_to_depth(held(strategy), at, None)
     assert (back.path, back.unconfirmed_nodes, back.handle) == (PATH.first(at), (), None)
 
 
-def test_a_chain_goes_on_from_the_response_that_ended_there() -> None:
+def test_a_chain_continues_from_the_response_that_ended_there() -> None:
     back = rewind_to_depth(held(Strategy.CHAIN), 6, link(7, 1, "resp_3"))
     assert (back.path, back.unconfirmed_nodes, back.handle) == (PATH.first(6), (), "resp_3")
 
 
-def test_before_its_first_response_a_chain_begins_anew_and_says_again_what_it_began_with() -> None:
+def test_before_its_first_response_a_chain_starts_again_with_its_first_input() -> None:
     back = rewind_to_depth(held(Strategy.CHAIN), 2, link(3, 3, None))
     assert (len(back.unconfirmed_nodes), back.handle) == (2, None)
     assert rewind_to_depth(held(Strategy.CHAIN), 0, link(1, 1, None)).path == PATH.first(0)
 
 
 @pytest.mark.parametrize("began", [None, link(7, 3, "resp_2")])
-def test_a_chain_without_a_response_there_is_not_cut_there(began: Link | None) -> None:
+def test_a_chain_without_a_response_there_is_not_rewound(began: Link | None) -> None:
     with pytest.raises(InvalidUsage, match="no response of this chain ends there"):
         rewind_to_depth(held(Strategy.CHAIN), 2, began)
 
 
-def test_what_a_conversation_confirmed_belongs_to_its_endpoint() -> None:
+def test_confirmed_items_of_a_conversation_cannot_be_rewound() -> None:
     with pytest.raises(WrongOwner) as refused:
         rewind_to_depth(held(Strategy.CONVERSATION), 2, None)
     assert refused.value.hint.startswith("convo convert conv_1 --to session")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_what_nobody_confirmed_goes_under_every_owner(strategy: Strategy) -> None:
+def test_unconfirmed_items_are_dropped_under_every_strategy(strategy: Strategy) -> None:
     asked = replace(held(strategy), path=PATH.append([user_message("four")]))
     assert rewind_to_depth(asked, len(PATH), None) == held(strategy)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_to_go_where_one_stands_is_refused(strategy: Strategy) -> None:
+def test_a_rewind_to_the_head_is_refused(strategy: Strategy) -> None:
     with pytest.raises(InvalidUsage, match="no turn follows"):
         rewind_to_depth(held(strategy), len(PATH), None)
 
 
-def test_nobody_goes_back_behind_a_compaction() -> None:
+def test_a_rewind_to_before_a_compaction_is_refused() -> None:
     folded = Path(root_key("local")).append(
         [user_message("one"), {"type": "compaction", "encrypted_content": "x"}, user_message("two")]
     )

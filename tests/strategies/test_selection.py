@@ -23,7 +23,7 @@ CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, St
         ([SESSION], "a.json", OwnerSelection(SESSION, "a.json")),
     ],
 )
-def test_a_handle_implies_its_owner(flags: list[Strategy], handle: str | None, meant: OwnerSelection) -> None:
+def test_a_handle_implies_its_strategy(flags: list[Strategy], handle: str | None, meant: OwnerSelection) -> None:
     assert select_owner(flags, handle) == meant
 
 
@@ -39,14 +39,14 @@ def test_a_handle_implies_its_owner(flags: list[Strategy], handle: str | None, m
         (CONVERSATION, "dir/x", "a JSON file (--replay)"),
     ],
 )
-def test_a_handle_of_another_owner_is_refused_and_its_owner_named(flag: Strategy, handle: str, belongs: str) -> None:
+def test_a_handle_of_another_strategy_is_refused_with_its_strategy(flag: Strategy, handle: str, belongs: str) -> None:
     with pytest.raises(WrongOwner, match=r"belongs to") as refused:
         select_owner([flag], handle)
     assert refused.value.message.endswith(belongs)
     assert refused.value.exit == 2
 
 
-def test_two_owners_are_refused_and_the_handle_says_whose_it_is() -> None:
+def test_two_strategies_are_refused_with_the_one_of_the_handle() -> None:
     with pytest.raises(WrongOwner) as refused:
         select_owner([SESSION, CHAIN], "conv_1")
     assert refused.value.message == (

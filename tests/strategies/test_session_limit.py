@@ -48,7 +48,7 @@ def test_when_two_outputs_share_a_call_the_later_one_wins() -> None:
     assert drop_superseded_outputs([output("early"), output("late")]) == [output("late")]
 
 
-def test_a_model_may_use_an_id_again_and_each_call_keeps_its_own_output() -> None:
+def test_a_model_may_reuse_a_call_id_and_each_call_keeps_its_output() -> None:
     items = [HI, call(), output("one"), call(), output("two"), HELLO]
     assert newest_sendable_items(items, None) == drop_superseded_outputs(items) == items
     assert newest_sendable_items(items, 4) == items[3:]
@@ -77,14 +77,14 @@ def test_a_tool_search_without_its_output_is_left_out_with_its_reasoning() -> No
     assert newest_sendable_items([search(), search(), tools()], None) == [search(), tools()]
 
 
-def test_a_program_without_its_output_is_left_out_with_all_that_it_called() -> None:
+def test_a_program_without_its_output_is_left_out_with_its_calls() -> None:
     called = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
     whole = [HI, PROGRAM, *called, ENDED, HELLO]
     assert newest_sendable_items(whole, None) == whole
     assert newest_sendable_items([HI, THOUGHT, PROGRAM, *called, HELLO], None) == [HI, HELLO]
 
 
-def test_a_limit_cuts_no_pair_of_a_search_or_a_program() -> None:
+def test_a_limit_splits_no_pair_of_a_search_or_a_program() -> None:
     assert newest_sendable_items([HI, search("s1"), tools("s1"), HELLO], 2) == [HELLO]
     assert newest_sendable_items([HI, PROGRAM, ENDED, HELLO], 2) == [HELLO]
 
@@ -103,7 +103,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_calls_are_left_out_as_the_agents_sdk_leaves_them_out(seed: int) -> None:
+def test_calls_are_left_out_as_in_the_agents_sdk(seed: int) -> None:
     """In its histories an id is used once, and what answers a call is behind it."""
     chance = random.Random(seed)
     items: list[Any] = []

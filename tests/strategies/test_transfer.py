@@ -32,7 +32,7 @@ def told(carried: TransferPlan) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("to", Strategy)
-def test_words_calls_and_images_go_anywhere_as_they_are(to: Strategy) -> None:
+def test_messages_calls_and_images_are_transferred_unchanged(to: Strategy) -> None:
     image = user_message("look", {"type": "input_image", "image_url": "data:image/png;base64,AA=="})
     items = [image, {**CALL, "id": None}, OUTPUT, assistant_message("4")]
     del items[1]["id"]
@@ -53,7 +53,7 @@ LOST: list[tuple[str, Item, Scope, str]] = [
 
 @pytest.mark.parametrize(("code", "item", "scope", "model"), LOST)
 @pytest.mark.parametrize("to", [Strategy.CHAIN, Strategy.CONVERSATION])
-def test_what_only_its_own_server_can_use_stays_behind(
+def test_items_that_only_their_server_can_use_are_omitted(
     to: Strategy, code: str, item: Item, scope: Scope, model: str
 ) -> None:
     carried = over(to, scope, user_message("hi"), item, assistant_message("yes"), model=model)
@@ -63,19 +63,19 @@ def test_what_only_its_own_server_can_use_stays_behind(
 
 @pytest.mark.parametrize("item", [SEALED, COMPACTION, SEARCH, REFERENCE])
 @pytest.mark.parametrize("to", Strategy)
-def test_what_comes_back_to_its_maker_goes_over(to: Strategy, item: Item) -> None:
+def test_items_that_return_to_their_maker_are_transferred(to: Strategy, item: Item) -> None:
     carried = over(to, OPENAI, item)
     assert "left out" not in [effect for _, effect, _ in told(carried)]
     assert [one["type"] for one in carried.items] == [item["type"]]
 
 
-def test_thoughts_that_are_not_sealed_stay_in_a_record_and_are_not_sent() -> None:
+def test_unencrypted_reasoning_stays_in_a_record_and_is_not_sent() -> None:
     carried = over(Strategy.SESSION, OPENAI, user_message("hi"), OPEN)
     assert told(carried) == [("reasoning_unsealed", "not sent", (2,))]
     assert list(carried.items) == [user_message("hi"), OPEN]
 
 
-def test_a_seal_says_itself_who_made_it() -> None:
+def test_encrypted_content_names_its_maker() -> None:
     named = {**SEALED, "encrypted_content": "convo1:openai%2Fo3:0123456789ab:gAAAA"}
     assert told(over(Strategy.CHAIN, EMBEDDED_SCOPE, named, maker=ItemOrigin(), model="openai/o3")) == [
         ("item_ids", "changed", (1,))
@@ -85,14 +85,14 @@ def test_a_seal_says_itself_who_made_it() -> None:
     assert "openai/o3" in lost.losses[0].reason
 
 
-def test_a_seal_of_a_gateway_comes_back_to_that_gateway() -> None:
+def test_encrypted_content_of_a_gateway_is_transferred_to_that_gateway() -> None:
     gateway = Scope("http://127.0.0.1:8788/v1")
     named = {**SEALED, "encrypted_content": "convo1:openai%2Fo3:0123456789ab:gAAAA"}
     carried = over(Strategy.CHAIN, gateway, named, maker=ItemOrigin(gateway, "gw/o3"), model="gw/o3")
     assert told(carried) == [("item_ids", "changed", (1,))]
 
 
-def test_the_trace_of_a_tool_stays_with_the_thought_before_it() -> None:
+def test_hosted_tool_items_stay_with_the_reasoning_before_them() -> None:
     carried = over(
         Strategy.CONVERSATION, OPENAI, OPEN, SEARCH, assistant_message("found"), user_message("more"), SEARCH
     )
@@ -103,7 +103,7 @@ def test_the_trace_of_a_tool_stays_with_the_thought_before_it() -> None:
     assert list(carried.items) == [assistant_message("found"), user_message("more"), SEARCH]
 
 
-def test_a_window_that_a_gateway_sealed_is_not_taken_to_another_server() -> None:
+def test_a_compaction_that_a_gateway_encrypted_is_not_transferred_to_another_server() -> None:
     window = {**COMPACTION, "encrypted_content": "convoseal1:AAAA"}
     assert told(over(Strategy.CHAIN, OPENAI, window, maker=ItemOrigin()))[0][0] == "compaction_elsewhere"
     assert told(over(Strategy.SESSION, EMBEDDED_SCOPE, window, maker=ItemOrigin())) == []
@@ -113,11 +113,11 @@ def test_a_window_that_a_gateway_sealed_is_not_taken_to_another_server() -> None
     ("to", "code", "effect"),
     [(Strategy.CHAIN, "reasoning_unknown", "left out"), (Strategy.SESSION, "seal_unknown", "kept")],
 )
-def test_of_a_bare_file_nobody_knows_who_sealed_it(to: Strategy, code: str, effect: str) -> None:
+def test_the_maker_of_encrypted_items_in_a_file_is_unknown(to: Strategy, code: str, effect: str) -> None:
     assert told(over(to, OPENAI, SEALED, maker=ItemOrigin())) == [(code, effect, (1,))]
 
 
-def test_ids_are_left_to_the_new_owner() -> None:
+def test_ids_are_assigned_by_the_new_owner() -> None:
     answer = {**assistant_message("yes"), "id": "msg_1"}
     carried = over(Strategy.CONVERSATION, OPENAI, answer)
     assert told(carried) == [("item_ids", "changed", (1,))]
@@ -134,20 +134,20 @@ def test_an_uploaded_file_stays_where_it_was_uploaded() -> None:
 @pytest.mark.parametrize(
     ("item", "left"), [({**assistant_message("ha"), "status": "incomplete"}, [assistant_message("ha")])]
 )
-def test_of_what_was_cut_off_a_conversation_keeps_the_words(item: dict[str, Any], left: list[Item]) -> None:
+def test_of_a_partial_answer_a_conversation_keeps_the_text(item: dict[str, Any], left: list[Item]) -> None:
     carried = over(Strategy.CONVERSATION, OPENAI, item, {**CALL, "status": "incomplete"})
     assert told(carried)[0] == ("cut_off", "changed", (1,))
     assert list(carried.items) == left
     assert over(Strategy.SESSION, OPENAI, item).losses == ()
 
 
-def test_an_output_without_its_call_stays_behind_and_a_call_that_waits_is_told() -> None:
+def test_an_output_without_its_call_is_omitted_and_a_pending_call_is_reported() -> None:
     carried = over(Strategy.CHAIN, EMBEDDED_SCOPE, OUTPUT, {key: CALL[key] for key in CALL if key != "id"})
     assert told(carried) == [("orphan_output", "left out", (1,)), ("open_call", "kept", (2,))]
     assert [item["type"] for item in carried.items] == ["function_call"]
 
 
-def test_what_waits_for_its_owner_is_counted_apart() -> None:
+def test_unconfirmed_items_are_counted_separately() -> None:
     said = [
         TransferItem(user_message("hi")),
         TransferItem(assistant_message("yes")),

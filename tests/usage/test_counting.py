@@ -31,22 +31,22 @@ def without_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     load_tokenizer.cache_clear()
 
 
-def test_words_are_counted_as_their_model_counts_them() -> None:
+def test_text_is_counted_with_the_vocabulary_of_its_model() -> None:
     assert count_tokens((), PROSE) == TokenCount(PROSE_TOKENS, is_estimate=False)
 
 
-def test_an_item_takes_four_tokens_more_than_its_words() -> None:
+def test_an_item_takes_four_tokens_more_than_its_text() -> None:
     assert count_tokens([user_message(PROSE)]) == TokenCount(PROSE_TOKENS + 4, is_estimate=False)
 
 
 @pytest.mark.usefixtures("without_a_vocabulary")
-def test_a_count_without_a_vocabulary_says_that_it_is_an_estimate() -> None:
+def test_a_count_without_a_vocabulary_is_marked_as_an_estimate() -> None:
     found = count_tokens((), PROSE)
     assert found.is_estimate
     assert found.tokens == pytest.approx(PROSE_TOKENS, rel=1 / 3)
 
 
-def test_an_estimate_is_shown_as_one() -> None:
+def test_an_estimate_is_displayed_as_one() -> None:
     assert (str(TokenCount(1_234, is_estimate=True)), str(TokenCount(1_234, is_estimate=False))) == (
         "about 1,234",
         "1,234",
@@ -54,13 +54,13 @@ def test_an_estimate_is_shown_as_one() -> None:
 
 
 @pytest.mark.parametrize(("detail", "tokens"), [({}, 765), ({"detail": "high"}, 765), ({"detail": "low"}, 85)])
-def test_an_image_is_a_guess_and_its_bytes_do_not_count(detail: dict[str, str], tokens: int) -> None:
+def test_an_image_is_estimated_and_its_bytes_do_not_count(detail: dict[str, str], tokens: int) -> None:
     shown = user_message("", {**IMAGE, **detail})
     assert count_tokens([shown]) == TokenCount(tokens + 4, is_estimate=True)
 
 
 @pytest.mark.parametrize("place", ["content", "output"])
-def test_an_image_that_is_only_named_stays_within_its_bound(place: str) -> None:
+def test_an_image_given_by_url_stays_within_its_bound(place: str) -> None:
     shown = {"type": "function_call_output", place: [{"type": "input_image", "file_id": "f"}]}
     assert count_tokens([shown]).tokens <= max_token_count([shown])
     screen = {"type": "computer_call_output", "output": {"type": "computer_screenshot", "file_id": "f"}}
@@ -76,11 +76,11 @@ def test_an_image_that_is_only_named_stays_within_its_bound(place: str) -> None:
     ],
     ids=["a file", "a sound", "sealed reasoning"],
 )
-def test_what_has_no_words_takes_a_token_for_four_bytes(item: Any) -> None:
+def test_an_item_without_text_takes_a_token_for_four_bytes(item: Any) -> None:
     assert count_tokens([item]) == TokenCount(3_000 + 4, is_estimate=True)
 
 
-def test_instructions_and_tools_are_shown_too() -> None:
+def test_instructions_and_tools_are_counted_too() -> None:
     tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
     alone = count_tokens([user_message("hi")]).tokens
     assert (
@@ -95,7 +95,7 @@ def test_a_call_counts_with_its_name_and_its_arguments() -> None:
 
 
 @given(ITEMS)
-def test_whatever_an_item_holds_it_is_counted_and_stays_within_its_bound(item: Item) -> None:
+def test_any_item_is_counted_within_its_bound(item: Item) -> None:
     """Also half a surrogate pair, and fields of kinds that no item has."""
     assert 4 <= count_tokens([item]).tokens <= max_token_count([item])
 
@@ -106,5 +106,5 @@ def test_no_text_has_more_tokens_than_bytes(words: str) -> None:
 
 
 @given(some.lists(ITEMS, max_size=5))
-def test_what_each_item_takes_comes_to_what_all_take(items: list[Item]) -> None:
+def test_the_counts_of_the_items_add_up_to_the_total(items: list[Item]) -> None:
     assert sum(count_item_tokens(items)) == count_tokens(items).tokens

@@ -12,7 +12,7 @@ from convo.usage.models import has_encrypted_reasoning
         *("o1", "o1-2024-12-17", "o3", "o3-mini", "o4-mini"),
     ],
 )
-def test_models_that_reason_are_asked_for_it(model: str) -> None:
+def test_encrypted_reasoning_is_requested_from_reasoning_models(model: str) -> None:
     assert has_encrypted_reasoning(model)
 
 
@@ -20,10 +20,10 @@ def test_models_that_reason_are_asked_for_it(model: str) -> None:
     "model",
     ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-3.5-turbo", "gpt-5-chat-latest", "chatgpt-4o-latest", "llama3", ""],
 )
-def test_models_that_do_not_reason_are_not(model: str) -> None:
+def test_encrypted_reasoning_is_not_requested_from_other_models(model: str) -> None:
     assert not has_encrypted_reasoning(model)
 
 
 @pytest.mark.parametrize("model", ["my-o3", "org/gpt-5", "ft:gpt-4o:acme::id"])
-def test_a_name_that_only_holds_such_a_name_is_not_taken_for_one(model: str) -> None:
+def test_a_name_that_only_contains_the_name_of_a_reasoning_model_is_none(model: str) -> None:
     assert not has_encrypted_reasoning(model)

@@ -19,13 +19,13 @@ PROSE_TOKENS = 47
 CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'}
 
 
-def test_english_prose_is_met_within_a_third() -> None:
+def test_the_estimate_for_english_prose_is_within_a_third() -> None:
     assert estimate_tokens(user_message(PROSE)) - estimate_tokens(user_message("")) == pytest.approx(
         PROSE_TOKENS, rel=1 / 3
     )
 
 
-def test_an_item_without_words_still_takes_the_tokens_around_it() -> None:
+def test_an_item_without_text_still_counts_its_overhead() -> None:
     assert estimate_tokens(user_message("")) == 4
 
 
@@ -37,7 +37,7 @@ def test_an_item_without_words_still_takes_the_tokens_around_it() -> None:
     ],
     ids=["an image", "sealed reasoning"],
 )
-def test_what_is_not_text_counts_as_nothing(item: Any) -> None:
+def test_binary_content_counts_as_zero(item: Any) -> None:
     assert estimate_tokens(item) == estimate_tokens(user_message(""))
 
 
@@ -52,11 +52,11 @@ def test_the_form_of_a_message_does_not_matter() -> None:
     assert estimate_tokens(parts) == estimate_tokens(user_message(PROSE))
 
 
-def test_signs_that_take_more_bytes_take_more_tokens() -> None:
+def test_characters_of_more_bytes_take_more_tokens() -> None:
     assert estimate_tokens(user_message("日本語" * 20)) > estimate_tokens(user_message("abc" * 20))
 
 
 @given(some.text(alphabet=some.characters()), some.text(alphabet=some.characters()))
-def test_more_text_never_takes_less_and_no_text_is_refused(words: str, more: str) -> None:
+def test_more_text_never_takes_fewer_tokens_and_empty_text_is_allowed(words: str, more: str) -> None:
     """Half a pair of surrogates is text too: a stream that broke may end in one."""
     assert 4 <= estimate_tokens(user_message(words)) <= estimate_tokens(user_message(words + more))

@@ -11,16 +11,16 @@ from convo.usage.models import find_price, load_model_data, load_prices
 OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)}
 
 
-def test_every_price_names_its_source_and_its_provider_and_the_file_its_day() -> None:
+def test_every_price_names_its_source_and_provider_and_the_file_its_date() -> None:
     assert [name for name, price in load_prices().items() if not price.source or name.count("/") != 1] == []
     assert isinstance(load_model_data()["as_of"], date)
 
 
-def test_what_was_kept_is_never_dearer_and_an_answer_never_cheaper() -> None:
+def test_cached_input_never_costs_more_and_output_never_less_than_input() -> None:
     assert [name for name, one in load_prices().items() if not 0 < one.cached <= one.input < one.output] == []
 
 
-def test_what_a_person_says_goes_before_what_is_written_down() -> None:
+def test_a_price_in_the_settings_overrides_the_table() -> None:
     assert find_price("openai/gpt-5-mini", OWN) == OWN["openai/gpt-5-mini"]
     assert find_price("openai/gpt-5-mini-2025-08-07", OWN) == OWN["openai/gpt-5-mini"]
     assert find_price("openai/gpt-5-mini", {}) == load_prices()["openai/gpt-5-mini"]
@@ -32,14 +32,14 @@ def test_another_provider_or_another_name_has_no_price(model: str) -> None:
     assert find_price(model, {}) is None
 
 
-def test_a_part_whose_price_is_not_known_makes_the_cost_unknown() -> None:
+def test_a_component_without_a_price_makes_the_cost_unknown() -> None:
     price = Price(1.0, 2.0, 0.1, max_input_tokens=1_000)
     assert Usage(input_tokens=1_000).cost_usd(price) == pytest.approx(0.001)
     assert Usage(input_tokens=1_001).cost_usd(price) is None
     assert Usage(input_tokens=100, cache_write_tokens=50).cost_usd(price) is None
 
 
-def test_a_call_above_the_limit_of_a_price_is_priced_whole_by_its_factors() -> None:
+def test_a_request_above_a_price_threshold_is_priced_completely_by_its_factors() -> None:
     """source: OpenAI's page of the model: above 272,000 input tokens twice the input and 1.5 times the output."""
     price = find_price("openai/gpt-5.6-terra", {})
     assert Usage(input_tokens=272_000, cached_tokens=72_000, output_tokens=1_000).cost_usd(price) == pytest.approx(
@@ -49,7 +49,7 @@ def test_a_call_above_the_limit_of_a_price_is_priced_whole_by_its_factors() -> N
     assert above.cost_usd(price) == pytest.approx(2 * (0.2 + 0.0144 + 0.25) + 0.018, rel=1e-4)
 
 
-def test_what_was_written_into_the_cache_is_paid_once() -> None:
+def test_cache_writes_are_billed_once() -> None:
     price = Price(1.0, 2.0, 0.1, written=1.25)
     used = Usage(input_tokens=1_000_000, cached_tokens=400_000, cache_write_tokens=200_000)
     assert used.cost_usd(price) == pytest.approx(0.4 + 0.04 + 0.25)

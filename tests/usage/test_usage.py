@@ -25,7 +25,7 @@ def test_a_usage_object_is_read_with_its_details() -> None:
 
 
 @pytest.mark.parametrize("reported", [None, {}], ids=["null", "empty"])
-def test_nothing_reported_is_not_a_usage_of_nothing(reported: Any) -> None:
+def test_missing_usage_is_not_zero_usage(reported: Any) -> None:
     assert Usage.from_json(reported) is None
 
 
@@ -39,7 +39,7 @@ def test_nothing_reported_is_not_a_usage_of_nothing(reported: Any) -> None:
     ],
     ids=["no details", "null details", "null in the details", "fields of its own"],
 )
-def test_what_an_endpoint_leaves_out_counts_as_nothing(reported: Any, found: Usage) -> None:
+def test_fields_that_an_endpoint_omits_count_as_zero(reported: Any, found: Usage) -> None:
     assert Usage.from_json(reported) == found
 
 
@@ -80,5 +80,5 @@ def test_caching_never_makes_a_call_dearer_than_its_input_price(
         {"input_tokens": 1.5, "input_tokens_details": {"cached_tokens": {}}},
     ],
 )
-def test_what_is_no_number_of_tokens_counts_for_nothing(odd: Any) -> None:
+def test_invalid_token_counts_count_as_zero(odd: Any) -> None:
     assert Usage.from_json(odd) == Usage()

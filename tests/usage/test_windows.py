@@ -10,7 +10,7 @@ def test_every_window_names_its_source() -> None:
     assert [name for name, window in load_model_windows().items() if not window.source] == []
 
 
-def test_no_answer_is_longer_than_the_window_it_stands_in() -> None:
+def test_no_maximum_output_exceeds_its_context_window() -> None:
     assert [
         name for name, window in load_model_windows().items() if not 0 < (window.output or 1) < window.context
     ] == []
@@ -20,7 +20,7 @@ def test_no_answer_is_longer_than_the_window_it_stands_in() -> None:
     "name",
     ["gpt-5-mini", "openai/gpt-5-mini", "gpt-5-mini-2025-08-07", "someone/openai/gpt-5-mini"],
 )
-def test_a_model_is_found_under_its_name_its_vendor_and_its_date(name: str) -> None:
+def test_a_model_is_found_by_its_name_its_vendor_and_its_date(name: str) -> None:
     assert find_model_window(name) == load_model_windows()["gpt-5-mini"]
 
 
@@ -29,15 +29,15 @@ def test_a_date_in_one_word_is_a_date_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "smollm2", "my-gpt-5-mini", "gpt-5-mini-tuned", "gpt-5-mini:latest"])
-def test_a_name_that_only_resembles_one_has_no_window(name: str) -> None:
+def test_a_similar_name_has_no_window(name: str) -> None:
     assert find_model_window(name) is None
 
 
-def test_a_window_of_ones_own_needs_no_more_than_its_size() -> None:
+def test_a_window_in_the_settings_needs_only_its_size() -> None:
     assert ModelWindow(4096).output is None
 
 
-def test_what_a_person_says_goes_before_what_is_written_down_and_counts_as_exactly() -> None:
+def test_a_window_in_the_settings_overrides_the_table_and_counts_as_exact() -> None:
     own = {"openai/gpt-5-mini": ContextLimits(1_000), "local/mine.gguf": ContextLimits(4_096, 512)}
     assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", SETTINGS_SOURCE)
     assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, SETTINGS_SOURCE)
