@@ -18,13 +18,13 @@ MARKS = {
 @pytest.mark.parametrize(
     "page", [pytest.param(one, marks=MARKS.get(one.stem, ()), id=one.stem) for one in cookbook_pages()]
 )
-def test_a_recipe_is_true(page: Path, tmp_path: Path) -> None:
+def test_a_cookbook_page_shows_the_actual_output(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     with run_page(text, tmp_path) as (came, _):
         assert differences(text, came) == ""
 
 
-def test_every_recipe_is_a_question_that_the_list_answers_by_its_name() -> None:
+def test_every_cookbook_page_is_in_the_list() -> None:
     listed = (COOKBOOK / "README.md").read_text(encoding="utf-8")
     for page in cookbook_pages():
         title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
@@ -33,7 +33,7 @@ def test_every_recipe_is_a_question_that_the_list_answers_by_its_name() -> None:
     assert ".github/cookbook/README.md" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_recipe_shows_no_block_that_nothing_carries_out() -> None:
+def test_every_block_of_a_cookbook_page_is_run() -> None:
     for page in cookbook_pages():
         for block in blocks(page.read_text(encoding="utf-8")):
             assert block.name or block.language in ("console", "python")

@@ -34,7 +34,7 @@ def ours() -> list[ErrorMessage]:
     return [one for one in error_messages() if not one.location.startswith((*IN_THE_WORDS_OF_THE_API, *IN_HTTP))]
 
 
-def test_a_sentence_begins_small_and_ends_without_a_stop() -> None:
+def test_a_message_starts_in_lower_case_and_ends_without_a_full_stop() -> None:
     wrong = [
         one
         for one in ours()
@@ -44,12 +44,12 @@ def test_a_sentence_begins_small_and_ends_without_a_stop() -> None:
     assert wrong == []
 
 
-def test_a_sentence_is_one_line_and_neither_begs_nor_blames() -> None:
+def test_a_message_is_one_line_without_pleas_or_blame() -> None:
     begging = re.compile(r"\n|\b(please|sorry|oops|invalid|illegal|bad|cannot proceed)\b", re.IGNORECASE)
     assert [one for one in ours() if one.message and begging.search(one.message)] == []
 
 
-def test_every_error_has_a_next_step_and_it_ends_without_a_stop() -> None:
+def test_every_error_has_a_hint_without_a_full_stop() -> None:
     without = {error for error in error_classes() if not error.hint}
     assert without == set(NO_STEP)
     steps = [error.hint for error in error_classes()] + [one.hint for one in ours() if one.hint not in (None, VALUE)]
@@ -57,22 +57,22 @@ def test_every_error_has_a_next_step_and_it_ends_without_a_stop() -> None:
     assert [step for step in steps if "\n" in step] == []
 
 
-def test_a_step_says_more_than_the_sentence() -> None:
+def test_a_hint_adds_to_the_message() -> None:
     assert [one for one in ours() if one.message and one.message == one.next_step] == []
 
 
-def test_every_class_has_a_code_of_its_own_in_small_letters() -> None:
+def test_every_class_has_a_unique_code_in_lower_case() -> None:
     codes = [error.code for error in error_classes() if "code" in vars(error)]
     assert len(set(codes)) == len(codes)
     assert [code for code in codes if not re.fullmatch(r"[a-z_]+", code)] == []
 
 
-def test_exit_codes_are_those_that_are_documented() -> None:
+def test_exit_codes_are_the_documented_ones() -> None:
     assert {error.exit for error in error_classes()} == {1, 2, 5, 130}
 
 
 @pytest.mark.parametrize("error", [RequestRefused("No."), StreamBroken("no"), TryLater("no")])
-def test_a_step_at_a_chats_prompt_is_another_one_at_the_shell(error: ConvoError) -> None:
+def test_a_hint_in_a_chat_differs_from_the_hint_in_a_shell(error: ConvoError) -> None:
     assert "/" in error.hint
     assert to_failure(error).hint == SHELL_HINTS[error.hint]
     assert "/" not in to_failure(error).hint

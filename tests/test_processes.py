@@ -37,12 +37,12 @@ def kill(child: "subprocess.Popen[str]") -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_a_process_that_lives_is_not_dead(other: "subprocess.Popen[str]") -> None:
+def test_a_live_process_is_not_dead(other: "subprocess.Popen[str]") -> None:
     assert not is_process_dead(process_identity())
     assert not is_process_dead(named(other))
 
 
-def test_a_killed_process_is_dead_as_soon_as_its_parent_knows(other: "subprocess.Popen[str]") -> None:
+def test_a_killed_process_is_dead_once_its_parent_waited(other: "subprocess.Popen[str]") -> None:
     name = named(other)
     kill(other)
     other.wait()
@@ -50,13 +50,13 @@ def test_a_killed_process_is_dead_as_soon_as_its_parent_knows(other: "subprocess
 
 
 @pytest.mark.needs("linux")
-def test_a_killed_process_is_dead_although_nobody_has_asked_for_it(other: "subprocess.Popen[str]") -> None:
+def test_a_killed_process_is_dead_before_its_parent_waited(other: "subprocess.Popen[str]") -> None:
     name = named(other)
     kill(other)
     assert is_process_dead(name)
 
 
-def test_what_stands_behind_the_name_changes_nothing(other: "subprocess.Popen[str]") -> None:
+def test_the_suffix_of_a_holder_name_is_ignored(other: "subprocess.Popen[str]") -> None:
     name = named(other)
     assert not is_process_dead(f"{name}:hold_1")
     kill(other)
@@ -65,35 +65,35 @@ def test_what_stands_behind_the_name_changes_nothing(other: "subprocess.Popen[st
 
 
 @pytest.mark.needs("linux")
-def test_a_number_that_another_process_has_by_now_does_not_keep_the_dead_alive() -> None:
+def test_a_reused_process_id_does_not_count_as_alive() -> None:
     machine, pid, began = process_identity().split(":")
     assert is_process_dead(f"{machine}:{pid}:{int(began) - 1}")
     assert not is_process_dead(f"{machine}:{pid}:{began}")
 
 
 @pytest.mark.parametrize("holder", ["elsewhere@1:1:1", "elsewhere:999999:5", "somebody", "", "a:b:c"])
-def test_of_other_machines_nothing_is_known(holder: str) -> None:
+def test_processes_of_other_machines_are_unknown(holder: str) -> None:
     assert not is_process_dead(holder)
 
 
 @pytest.mark.needs("linux")
-def test_a_container_with_this_machines_name_has_processes_of_its_own() -> None:
+def test_a_container_with_the_same_host_name_has_other_processes() -> None:
     machine, _, began = process_identity().split(":")
     nobody = 2**22 + 1
     assert is_process_dead(f"{machine}:{nobody}:{began}")
     assert not is_process_dead(f"{machine}0:{nobody}:{began}")
 
 
-def test_a_process_that_is_not_ours_is_alive_as_far_as_can_be_seen() -> None:
+def test_the_process_of_another_user_counts_as_alive() -> None:
     machine, _, _ = process_identity().split(":")
     assert not is_process_dead(f"{machine}:1:")
 
 
-def test_a_name_is_fit_for_a_file(tmp_path: Path) -> None:
+def test_a_holder_name_is_a_valid_file_name(tmp_path: Path) -> None:
     (tmp_path / process_identity()).touch()
     assert [file.name for file in tmp_path.iterdir()] == [process_identity()]
 
 
-def test_a_holder_is_named_in_words() -> None:
+def test_a_holder_is_described_in_words() -> None:
     assert describe_process("desk@4026531836:42:17:hold_1") == "process 42 on desk"
     assert describe_process("somebody") == "somebody"
