@@ -35,7 +35,7 @@ def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelL
     except InvalidRunState as error:
         raise InvalidUsage(
             f"the pending calls of this {state.label} state cannot be written as {label}: {error.message}",
-            hint="choose a label closer to {state.label}",
+            hint=f"choose a label closer to {state.label}",
         ) from error
 
 

@@ -330,6 +330,7 @@ OTHER_HEADING = re.compile(r"^(Returns?|Raises|Yields|Examples?|Notes?|Warnings?
 GOOGLE_FIELD = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 NUMPY_FIELD = re.compile(r"^\*{0,2}(\w+)\s*(?::.*)?$")
 UNDERLINE = re.compile(r"^-{3,}\s*$")
+NUMPY_FIELD_SECTIONS = {"parameters", "other parameters", "attributes", "arguments", "args", "params"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +360,7 @@ def _is_generated_docstring(kind: type, lines: list[str]) -> bool:
 
 def _ends_description(lines: list[str], index: int, names: Collection[str]) -> bool:
     line = lines[index]
-    is_underlined = index + 1 < len(lines) and bool(UNDERLINE.match(lines[index + 1])) and bool(line.strip())
+    is_underlined = _is_underlined(lines, index) and bool(line.strip())
     match = GOOGLE_FIELD.match(line)
     is_known_field = match is not None and match.group(1) in names
     return bool(
@@ -378,7 +379,8 @@ def _parse_field_descriptions(lines: list[str], names: Collection[str]) -> dict[
     block = ""
     for index, line in enumerate(lines):
         if _is_heading(lines, index):
-            block, current = _heading_style(line), None
+            if not UNDERLINE.match(line):
+                block, current = _heading_style(lines, index), None
             continue
         field_start = _parse_field_start(line, block, names)
         if field_start:
@@ -391,18 +393,25 @@ def _parse_field_descriptions(lines: list[str], names: Collection[str]) -> dict[
     return {name: " ".join(part for part in parts if part) for name, parts in lines_by_field.items() if any(parts)}
 
 
+def _is_underlined(lines: list[str], index: int) -> bool:
+    return index + 1 < len(lines) and bool(UNDERLINE.match(lines[index + 1]))
+
+
 def _is_heading(lines: list[str], index: int) -> bool:
     line = lines[index]
-    is_underlined = index + 1 < len(lines) and bool(UNDERLINE.match(lines[index + 1]))
-    return is_underlined or bool(UNDERLINE.match(line) or FIELDS_HEADING.match(line) or OTHER_HEADING.fullmatch(line))
+    return bool(
+        _is_underlined(lines, index)
+        or UNDERLINE.match(line)
+        or FIELDS_HEADING.match(line)
+        or OTHER_HEADING.fullmatch(line)
+    )
 
 
-def _heading_style(line: str) -> str:
-    if UNDERLINE.match(line):
-        return "numpy"
-    if FIELDS_HEADING.match(line):
-        return "google"
-    return "numpy" if line.strip().lower() in ("parameters", "attributes") else "other"
+def _heading_style(lines: list[str], index: int) -> str:
+    line = lines[index]
+    if _is_underlined(lines, index):
+        return "numpy" if line.strip().rstrip(":").lower() in NUMPY_FIELD_SECTIONS else "other"
+    return "google" if FIELDS_HEADING.match(line) else "other"
 
 
 def _parse_field_start(line: str, block: str, names: Collection[str]) -> tuple[str, str] | None:

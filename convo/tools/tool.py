@@ -235,10 +235,12 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
                 f"tool {tool.title!r} has the name of its namespace", hint="rename one: that form means a deferred tool"
             )
         lookup = lookup_of(tool)
-        if lookup in by_lookup or (tool.title in titles and lookup[0] != "deferred_top_level"):
+        is_deferred = lookup[0] == "deferred_top_level"
+        if lookup in by_lookup or (tool.title in titles and not is_deferred):
             raise InputFault(f"two tools are named {tool.title!r}", hint="rename one, or give it a namespace")
         by_lookup[lookup] = tool
-        titles.add(tool.title)
+        if not is_deferred:
+            titles.add(tool.title)
     return Toolbox(by_lookup)
 
 

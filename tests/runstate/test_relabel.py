@@ -43,8 +43,11 @@ def paths(losses: tuple[RelabelLoss, ...]) -> set[str]:
 
 def test_a_label_that_no_release_wrote_is_refused() -> None:
     for label in ("1.3", "9.9", ""):
-        with pytest.raises(InvalidUsage, match="no release wrote the label"):
+        with pytest.raises(InvalidUsage, match=f"^no release wrote the label '{label}'$") as refused:
             moved("single_approval", "1.21", label)
+        assert refused.value.hint == f"use one of {', '.join(LABELS)}"
+    with pytest.raises(InvalidUsage, match=f"^no release wrote the label '{'9' * 20}'$"):
+        moved("single_approval", "1.21", "9" * 21)
 
 
 def test_the_same_label_changes_nothing() -> None:
@@ -165,8 +168,11 @@ def test_a_pause_that_1_0_did_not_store_cannot_be_relabelled() -> None:
 
 def test_a_call_that_older_readers_would_drop_is_refused_for_them() -> None:
     """Custom tools came with 1.9."""
-    with pytest.raises(InvalidUsage, match=r"cannot be written as 1\.6"):
+    with pytest.raises(
+        InvalidUsage, match=r"^the pending calls of this 1\.9 state cannot be written as 1\.6: "
+    ) as refused:
         moved("custom_tool_approval", "1.9", "1.6")
+    assert refused.value.hint == "choose a label closer to 1.9"
 
 
 def test_a_pending_write_is_not_released_by_an_older_label() -> None:

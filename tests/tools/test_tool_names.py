@@ -1,6 +1,7 @@
 """A call means one tool: by its bare name, in its namespace, or loaded by a search."""
 
 from collections.abc import Callable
+from itertools import permutations
 
 import pytest
 from agents import FunctionTool, function_tool, tool_namespace
@@ -34,11 +35,14 @@ BARE, SPACED, DEFERRED = make(), make(namespace=CRM), make(deferred=True)
         ({"name": "find", "namespace": "find"}, DEFERRED),
         ({"name": "lost"}, None),
         ({"name": "find", "namespace": "erp"}, None),
+        ({"name": "find", "namespace": ""}, BARE),
+        ({"name": "find", "namespace": 1}, BARE),
         ({}, None),
     ],
 )
 def test_a_call_finds_its_tool_by_all_its_layers(call: dict[str, str | None], meant: Tool | None) -> None:
-    assert toolbox([BARE, SPACED, DEFERRED]).find(call) is meant
+    for tools in permutations([BARE, SPACED, DEFERRED]):
+        assert toolbox(tools).find(call) is meant
 
 
 def test_layers_are_those_of_the_agents_sdk() -> None:
@@ -50,15 +54,23 @@ def test_layers_are_those_of_the_agents_sdk() -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [(BARE, BARE), (SPACED, SPACED), (DEFERRED, DEFERRED), (SPACED, make(name="crm.find"))]
+    "pair",
+    [
+        (BARE, BARE),
+        (SPACED, SPACED),
+        (DEFERRED, DEFERRED),
+        (SPACED, make(name="crm.find")),
+        (make(name="crm.find"), SPACED),
+    ],
 )
 def test_two_tools_that_a_call_could_not_tell_apart_are_refused(pair: tuple[Tool, Tool]) -> None:
-    with pytest.raises(InputFault, match="two tools are named"):
+    with pytest.raises(InputFault, match=f"^two tools are named '{pair[1].title}'$") as refused:
         toolbox(pair)
+    assert refused.value.hint == "rename one, or give it a namespace"
 
 
 def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
-    with pytest.raises(InputFault, match="the name of its namespace") as wrong:
+    with pytest.raises(InputFault, match="^tool 'find.find' has the name of its namespace$") as wrong:
         toolbox([make(namespace=Namespace("find", ""))])
     assert wrong.value.hint == "rename one: that form means a deferred tool"
 
@@ -66,27 +78,37 @@ def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
 def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hosted_tools_through() -> None:
     search = {"type": "web_search", "filters": {"allowed_domains": ["x.org"]}}
     other = make(name="close", namespace=CRM)
-    got = definitions([BARE, SPACED, search, other])
-    assert [(one["type"], one.get("name")) for one in got] == [
-        ("function", "find"),
-        ("namespace", "crm"),
-        ("web_search", None),
-    ]
-    assert got[0]["strict"] is True
-    assert [one["name"] for one in got[1]["tools"]] == ["find", "close"]
-    assert got[2] == search
+    parameters = {
+        "type": "object",
+        "properties": {"q": {"type": "string"}},
+        "required": ["q"],
+        "additionalProperties": False,
+    }
+    function = {
+        "type": "function",
+        "name": "find",
+        "description": "Find it.",
+        "parameters": parameters,
+        "strict": True,
+    }
+    space = {"name": "crm", "description": "customers", "tools": [function, {**function, "name": "close"}]}
+    assert definitions([BARE, SPACED, search, other]) == [function, {"type": "namespace", **space}, search]
+    assert definitions([make(strict=False)])[0]["strict"] is False
 
 
 def test_a_deferred_tool_needs_a_search_that_finds_it() -> None:
-    with pytest.raises(InputFault, match="'find' is deferred"):
-        definitions([DEFERRED])
+    with pytest.raises(InputFault, match="^tool 'find' is deferred, but there is no tool search$") as refused:
+        definitions([BARE, DEFERRED, {"type": "web_search"}])
+    assert refused.value.hint == 'add {"type": "tool_search"}'
     got = definitions([DEFERRED, {"type": "tool_search"}])
     assert got[0]["defer_loading"] is True
+    assert "defer_loading" not in definitions([BARE])[0]
 
 
 def test_a_namespace_with_two_descriptions_is_refused() -> None:
-    with pytest.raises(InputFault, match="two descriptions"):
+    with pytest.raises(InputFault, match="^namespace 'crm' has two descriptions$") as refused:
         definitions([SPACED, make(name="close", namespace=Namespace("crm", "clients"))])
+    assert refused.value.hint == "use the same description for all its tools"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +127,10 @@ def test_a_namespace_with_two_descriptions_is_refused() -> None:
         ),
         (float("nan"), "nan"),
         ([], "[]"),
+        ([{"type": "input_text", "text": "x"}], [{"type": "input_text", "text": "x"}]),
+        ([{"type": "input_file", "file_id": "f"}], [{"type": "input_file", "file_id": "f"}]),
+        ([{"type": "input_text"}, {"type": "output_text"}], '[{"type": "input_text"}, {"type": "output_text"}]'),
+        ([{"type": "input_text"}, 1], '[{"type": "input_text"}, 1]'),
     ],
 )
 def test_what_a_tool_returned_becomes_the_output_of_its_item(value: object, output: object) -> None:
