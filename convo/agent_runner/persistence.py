@@ -459,5 +459,10 @@ def _iter_interrupted_calls(document: Mapping[str, Any], calls: Sequence[AgentCa
         has_started = call["stage"] == STAGE_WORDS[Stage.READY] and key in ended_by_key and call["id"] not in rerun_ids
         if (has_started or call["stage"] == STAGE_WORDS[Stage.RUNNING]) and not ended_by_key.get(key):
             yield PendingApproval(
-                call["id"], format_lookup(call["lookup"]), call["arguments"], document["agent"], outcome_unknown=True
+                call["id"],
+                format_lookup(call["lookup"]),
+                call["arguments"],
+                document["agent"],
+                outcome_unknown=True,
+                is_hosted=False,
             )

@@ -51,8 +51,8 @@ class PendingApproval:
     tool: str
     arguments: str
     agent: str
-    outcome_unknown: bool = False
-    is_hosted: bool = False
+    outcome_unknown: bool
+    is_hosted: bool
     approved: bool | None = None
 
 

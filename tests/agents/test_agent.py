@@ -1,14 +1,18 @@
 """An agent is made of what an agent is made of; anything else is refused where it is written."""
 
 import math
+from dataclasses import FrozenInstanceError, dataclass, fields
 from datetime import date
+from enum import Enum
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from convo.agents.agent import Agent, Guardrail, Handoff
+from convo.agents.agent import Agent, Guardrail, Handoff, Output, plain_json
+from convo.agents.graph import AgentTool, Graph
 from convo.errors import InputFault
-from convo.tools.tool import Namespace, tool
+from convo.tools.tool import Context, Namespace, Tool, Toolbox, Wrong, tool
 
 OTHER = Agent("other")
 
@@ -31,42 +35,77 @@ def spaced() -> str:
     return "seen"
 
 
+TEXT, MODEL, SETTINGS = (
+    "use text, or a function that returns text",
+    'model="provider/model"',
+    'settings={"temperature": 0.2}',
+)
+AFTER = '"ask again", "first output", or frozenset({"a_tool"})'
+GUARDRAIL, NAME = 'Guardrail("a name", a_function)', "use 1 to 128 characters of a-z, A-Z, 0-9, _ and -"
+
+
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    ("parts", "words", "hint"),
     [
-        ({"instructions": 5}, "agent 'desk' has instructions of type int"),
-        ({"model": ["m"]}, "agent 'desk' has model of type list"),
-        ({"settings": [1]}, "agent 'desk' has settings of type list"),
-        ({"output": dict}, "agent 'desk' has output of type type"),
-        ({"after_tools": True}, "agent 'desk' has after_tools of type bool"),
-        ({"after_tools": "some day"}, "agent 'desk' has after_tools 'some day'"),
-        ({"tools": len}, "agent 'desk' has tools of type builtin_function_or_method"),
-        ({"tools": (len,)}, "agent 'desk' has a tool of type builtin_function_or_method"),
-        ({"handoffs": (OTHER, 5)}, "agent 'desk' has a handoff of type int"),
-        ({"handoffs": (Handoff(5),)}, "agent 'desk' has a handoff of type int"),  # type: ignore[arg-type]
-        ({"input_guardrails": (len,)}, "agent 'desk' has a guardrail of type builtin_function_or_method"),
-        ({"output_guardrails": ("no",)}, "agent 'desk' has a guardrail of type str"),
-        ({"tools": (spaced,)}, "agent 'desk' has a tool called 'look up'"),
-        ({"tools": ({"type": ""},)}, "agent 'desk' has a hosted tool of the type ''"),
-        ({"tools": ({"x": 1},)}, "agent 'desk' has a hosted tool of the type None"),
-        ({"after_tools": frozenset({"look"})}, "agent 'desk' stops after 'look', which is not one of its tools"),
-        (
-            {"after_tools": frozenset({1}), "tools": (look,)},
-            "agent 'desk' stops after 1, which is not one of its tools",
-        ),
+        ({"instructions": 5}, "instructions of type int", TEXT),
+        ({"model": ["m"]}, "model of type list", MODEL),
+        ({"settings": [1]}, "settings of type list", SETTINGS),
+        ({"output": dict}, "output of type type", "create one with output(TYPE)"),
+        ({"after_tools": True}, "after_tools of type bool", AFTER),
+        ({"after_tools": "some day"}, "after_tools 'some day'", AFTER),
+        ({"tools": len}, "tools of type builtin_function_or_method", "tools=(...,)"),
+        ({"handoffs": 5}, "handoffs of type int", "handoffs=(...,)"),
+        ({"input_guardrails": 5}, "input_guardrails of type int", "input_guardrails=(...,)"),
+        ({"output_guardrails": 5}, "output_guardrails of type int", "output_guardrails=(...,)"),
+        ({"tools": (len,)}, "a tool of type builtin_function_or_method", "create one from a function with @tool"),
+        ({"handoffs": (OTHER, 5)}, "a handoff of type int", "use an Agent, or its name"),
+        ({"handoffs": (Handoff(5),)}, "a handoff of type int", "use an Agent, or its name"),  # type: ignore[arg-type]
+        ({"input_guardrails": (len,)}, "a guardrail of type builtin_function_or_method", GUARDRAIL),
+        ({"output_guardrails": ("no",)}, "a guardrail of type str", GUARDRAIL),
+        ({"tools": (spaced,)}, "a tool called 'look up'", NAME),
+        ({"tools": ({"type": ""},)}, "a hosted tool of the type ''", '{"type": "web_search"}'),
+        ({"tools": ({"type": 1},)}, "a hosted tool of the type 1", '{"type": "web_search"}'),
+        ({"tools": ({"x": 1},)}, "a hosted tool of the type None", '{"type": "web_search"}'),
     ],
 )
-def test_a_field_of_another_type_is_refused_with_the_expected_type(parts: dict[str, Any], words: str) -> None:
+def test_a_field_of_another_type_is_refused_with_the_expected_type(
+    parts: dict[str, Any], words: str, hint: str
+) -> None:
     with pytest.raises(InputFault) as told:
         Agent("desk", **parts)
-    assert told.value.message == words
-    assert told.value.hint
+    assert (told.value.message, told.value.hint) == (f"agent 'desk' has {words}", hint)
 
 
-@pytest.mark.parametrize("part", ["tool_name", "description", "parameters"])
-def test_the_fields_of_a_handoff_are_validated_too(part: str) -> None:
-    with pytest.raises(InputFault, match=f"a handoff has {part} of type int"):
+@pytest.mark.parametrize(
+    ("names", "tools", "first", "hint"),
+    [
+        ({"look"}, (), "'look'", "add it to its tools"),
+        ({"look"}, ({"type": "web_search"},), "'look'", "add it to its tools"),
+        ({1, "look"}, (look,), "1", "use one of look"),
+        ({"b", "a", "look"}, (look, find), "'a'", "use one of crm.find, find, look"),
+    ],
+)
+def test_an_agent_cannot_stop_after_a_tool_that_it_does_not_have(
+    names: set[Any], tools: tuple[Any, ...], first: str, hint: str
+) -> None:
+    with pytest.raises(InputFault) as told:
+        Agent("desk", tools=tools, after_tools=frozenset(names))
+    assert told.value.message == f"agent 'desk' stops after {first}, which is not one of its tools"
+    assert told.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("part", "hint"),
+    [
+        ("tool_name", 'tool_name="pay"'),
+        ("description", "use text for the model"),
+        ("parameters", 'parameters={"type": "object", ...}'),
+    ],
+)
+def test_the_fields_of_a_handoff_are_validated_too(part: str, hint: str) -> None:
+    with pytest.raises(InputFault, match=f"a handoff has {part} of type int") as told:
         Handoff(OTHER, **{part: 5})  # type: ignore[arg-type]
+    assert told.value.hint == hint
 
 
 @pytest.mark.parametrize("name", ["", "x y é", "a.b", "n" * 129, "pay\n"])
@@ -76,6 +115,7 @@ def test_a_name_that_no_server_accepts_is_refused(name: str) -> None:
     assert told.value.message == f"a handoff has tool_name {name!r}"
     assert told.value.hint == "use 1 to 128 characters of a-z, A-Z, 0-9, _ and -"
     assert Handoff(OTHER, tool_name="To-billing_2").tool_name == "To-billing_2"
+    assert Handoff(OTHER, tool_name="n" * 128).tool_name == "n" * 128
 
 
 @pytest.mark.parametrize("value", [date(2020, 1, 1), math.nan, {"deep": [object()]}])
@@ -89,17 +129,67 @@ def test_an_unsendable_hosted_tool_is_refused_with_its_field(value: object) -> N
 def test_an_agent_stops_after_its_own_tools_by_either_name() -> None:
     made = Agent("desk", tools=(look, find), after_tools=frozenset({"look", "crm.find"}))
     assert made.after_tools == frozenset({"look", "crm.find"})
-    with pytest.raises(InputFault, match="stops after 'nope'") as told:
-        Agent("desk", tools=(look, find), after_tools=frozenset({"nope"}))
-    assert told.value.hint == "use one of crm.find, find, look"
 
 
 def test_a_tool_name_is_text() -> None:
-    with pytest.raises(InputFault, match="an agent's name must be a string, not int"):
+    with pytest.raises(InputFault, match=r"^an agent's name must be a string, not int$") as told:
         Agent(5)  # type: ignore[arg-type]
+    assert told.value.hint == 'Agent("desk", ...)'
+
+
+@pytest.mark.parametrize(
+    "kind", [Agent, Handoff, Guardrail, Output, Graph, AgentTool, Tool, Context, Namespace, Toolbox, Wrong]
+)
+def test_a_definition_cannot_change(kind: type[Any]) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(object.__new__(kind), fields(kind)[0].name, None)
 
 
 def test_valid_fields_are_accepted_in_every_form() -> None:
     guard = Guardrail("g", lambda context, said: None)
     made = Agent("desk", lambda context: "Help.", handoffs=[OTHER, "other", Handoff("other")], input_guardrails=[guard])  # type: ignore[arg-type]
     assert [way.to for way in made.ways] == [OTHER, "other", "other"]
+
+
+def test_the_defaults_for_a_model_replace_the_settings_of_an_agent_without_a_model() -> None:
+    def defaults(model: str) -> dict[str, str]:
+        return {"for": model}
+
+    assert Agent("desk", settings={"temperature": 0}).settings_for("gpt-5") == {"temperature": 0}
+    assert Agent("desk", settings={"temperature": 0}, model_defaults=defaults).settings_for("gpt-5") == {"for": "gpt-5"}
+    own = Agent("desk", model="a/b", settings={"temperature": 0}, model_defaults=defaults)
+    assert own.settings_for("b") == {"temperature": 0}
+
+
+class Unit(Enum):
+    C = "celsius"
+
+
+@dataclass
+class Paid:
+    cents: int
+    units: tuple[Unit, ...] = (Unit.C,)
+
+
+class Model(BaseModel):
+    when: date
+    paid: bool = True
+
+
+@pytest.mark.parametrize(
+    ("value", "json"),
+    [
+        ({"a": [1, None, "x"]}, {"a": [1, None, "x"]}),
+        (Paid(3), {"cents": 3, "units": ["celsius"]}),
+        ([Model(when=date(2020, 1, 2))], [{"when": "2020-01-02", "paid": True}]),
+        ({1}, [1]),
+        (frozenset({1}), [1]),
+        (Unit.C, "celsius"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (Paid, str(Paid)),
+        (Model, str(Model)),
+    ],
+    ids=str,
+)
+def test_a_value_is_json_by_its_content_or_its_text(value: object, json: object) -> None:
+    assert plain_json(value) == json

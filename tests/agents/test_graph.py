@@ -4,7 +4,7 @@ import agents as sdk
 import pytest
 
 from convo.agents.agent import Agent, Handoff
-from convo.agents.graph import Graph, graph
+from convo.agents.graph import Graph, agent_tool, assign_identities, graph
 from convo.agents.sdk import from_object
 from convo.errors import InputFault, NotFound
 from tests.call_count import CallCount
@@ -45,17 +45,62 @@ def test_a_repeated_agent_is_one_node() -> None:
 def test_a_handoff_to_an_unknown_agent_is_refused_with_the_known_ones() -> None:
     with pytest.raises(NotFound, match="no agent 'lost'") as refused:
         graph(Agent("a", handoffs=("lost",)))
-    assert "known agents: a" in refused.value.hint
+    assert refused.value.hint == "add it, or correct the handoff of agent 'a'; known agents: a"
 
 
 def test_an_ambiguous_name_finds_no_agent() -> None:
-    with pytest.raises(InputFault, match="the name of 2 agents"):
+    with pytest.raises(InputFault, match=r"^agent 'a' has a handoff to 'b', which is the name of 2 agents$") as refused:
         graph(Agent("a", handoffs=("b",)), Agent("b"), Agent("b", "other"))
+    assert refused.value.hint == "use the Agent object instead of its name, or rename one agent"
 
 
 def test_an_unknown_identity_is_not_found() -> None:
-    with pytest.raises(NotFound, match="no agent 'b'"):
-        graph(Agent("a"))["b"]
+    with pytest.raises(NotFound, match="no agent 'b'") as refused:
+        graph(Agent("a", handoffs=(Agent("c"),)))["b"]
+    assert refused.value.hint == "choose one of a, c"
+
+
+@pytest.mark.parametrize(
+    ("names", "identities"),
+    [
+        (["a", "a", "b", "a"], ["a", "a#2", "b", "a#3"]),
+        (["a", "a", "a#2"], ["a", "a#3", "a#2"]),
+        (["a#2", "a", "a", "a"], ["a#2", "a", "a#3", "a#4"]),
+        (["a#2", "a#2", "a"], ["a#2", "a#2#2", "a"]),
+        ([], []),
+    ],
+)
+def test_each_name_gets_an_identity_of_its_own(names: list[str], identities: list[str]) -> None:
+    assert assign_identities(names) == identities
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "description"),
+    [
+        ({}, "tax_clerk__2_", "Knows taxes."),
+        ({"name": "ask"}, "ask", "Knows taxes."),
+        ({"description": ""}, "tax_clerk__2_", ""),
+        ({"description": "Ask."}, "tax_clerk__2_", "Ask."),
+    ],
+)
+def test_an_agent_is_a_tool_that_takes_text(fields: dict[str, str], name: str, description: str) -> None:
+    clerk = Agent("Tax clerk (2)", description="Knows taxes.")
+    made = agent_tool(graph(clerk, Agent("other")), **fields)
+    assert (made.name, made.description, made.inside.start, made.max_turns) == (name, description, clerk.name, 10)
+    assert made.parameters == {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+    assert (made.strict, made.needs_approval) == (True, False)
+    assert made.failure is not None
+    assert made.failure(ValueError()) == "An error occurred while running the tool. Please try again."
+
+
+def test_an_agent_as_a_tool_has_the_settings_of_a_tool() -> None:
+    made = agent_tool(Agent("clerk"), needs_approval=True, max_turns=None, failure=None)
+    assert (made.needs_approval, made.max_turns, made.failure) == (True, None, None)
 
 
 @pytest.mark.parametrize("kind", ["by name", "by value", "foreign"])

@@ -138,8 +138,9 @@ def test_when_a_custom_mapper_is_given_it_gets_the_flat_list_and_returns_exactly
 
 @pytest.mark.parametrize("made", [None, "text", [1], ({},)])
 def test_when_a_mapper_returns_no_list_of_items_it_is_refused(made: Any) -> None:
-    with pytest.raises(InputFault, match="list of items"):
+    with pytest.raises(InputFault, match=r"^the history mapper did not return a list of items$") as refused:
         nest_handoff_history(HandoffTranscript((user("hi"),)), lambda transcript: made)
+    assert refused.value.hint == "return a list of items"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from convo.agents.handoffs import (
 )
 from convo.agents.sdk import from_object
 from convo.errors import InputFault, WrongOwner
-from convo.tools.tool import tool
+from convo.tools.tool import Namespace, tool
 
 
 @pytest.mark.parametrize("name", ["billing", "Billing agent", "Zürich/2", "a-b", ""])
@@ -69,8 +69,28 @@ def transfer_to_b() -> None:
     ],
 )
 def test_two_tools_of_one_name_are_refused(agent: Agent) -> None:
-    with pytest.raises(InputFault, match="two tools named 'transfer_to_b"):
+    with pytest.raises(InputFault, match=r"^agent 'a' has two tools named 'transfer_to_b") as refused:
         build_handoff_tools(graph(agent), "a")
+    assert refused.value.hint == "set tool_name on one of the handoffs"
+
+
+def test_a_tool_in_a_namespace_has_another_name_than_a_handoff() -> None:
+    spaced = replace(transfer_to_b, namespace=Namespace("crm", ""))
+    (offer,) = build_handoff_tools(graph(Agent("a", tools=(spaced,), handoffs=(Agent("b"),))), "a")
+    assert offer.name == "transfer_to_b"
+
+
+def test_a_handoff_has_the_tool_that_it_describes() -> None:
+    parameters = {"type": "object", "properties": {"why": {"type": "string"}}}
+    way = Handoff(Agent("b"), tool_name="pay", description="To b.", parameters=parameters, strict=False)
+    (offer,) = build_handoff_tools(graph(Agent("a", handoffs=(way,))), "a")
+    assert offer.definition == {
+        "type": "function",
+        "name": "pay",
+        "description": "To b.",
+        "parameters": parameters,
+        "strict": False,
+    }
 
 
 def filter_all(transcript: HandoffTranscript) -> HandoffTranscript:
@@ -107,15 +127,17 @@ def test_a_filter_alone_decides_the_input_of_the_next_agent() -> None:
 
 @pytest.mark.parametrize("returned", [None, [], "text"])
 def test_a_filter_that_returns_another_type_is_refused(returned: Any) -> None:
-    with pytest.raises(InputFault, match="an input filter returned"):
+    with pytest.raises(InputFault, match=f"^an input filter returned {type(returned).__name__}$") as refused:
         build_handoff_input(returned)
+    assert refused.value.hint == "return a HandoffTranscript"
 
 
 def test_when_nesting_is_on_and_the_server_owns_the_history_it_is_disabled_with_a_warning() -> None:
     got = planned(Handoff("b"), HandoffDefaults(nest=True), remembers=True)
     assert (got.nest, got.filter) == (False, None)
-    assert got.warning
-    assert "a -> b" in got.warning
+    assert got.warning == "the handoff a -> b continues without a summary: the endpoint stores the history"
+    assert planned(Handoff("b", nest=False), HandoffDefaults(nest=True), remembers=True) == HandoffPlan()
+    assert planned(Handoff("b"), HandoffDefaults(), remembers=True).warning is None
 
 
 @pytest.mark.parametrize(
@@ -125,5 +147,7 @@ def test_when_nesting_is_on_and_the_server_owns_the_history_it_is_disabled_with_
 def test_when_a_handoff_input_filter_is_set_and_the_server_owns_the_history_it_is_refused(
     way: Handoff, habits: HandoffDefaults
 ) -> None:
-    with pytest.raises(WrongOwner, match="a -> b has an input filter"):
+    with pytest.raises(WrongOwner) as refused:
         planned(way, habits, remembers=True)
+    assert refused.value.message == "the handoff a -> b has an input filter, but the endpoint stores the history"
+    assert refused.value.hint == "remove the filter, or keep the history locally with --session or --replay"

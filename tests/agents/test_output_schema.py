@@ -42,6 +42,8 @@ def test_an_object_is_the_root_and_other_types_are_below_response_as_in_the_agen
         (Paid, "three", "the output is not JSON"),
         (Paid, '{"cents": "3"}', "cents: must be an integer, not '3'"),
         (list[int], "[1]", "the output has no field 'response'"),
+        (list[int], '{"answer": [1]}', "the output has no field 'response'"),
+        (int, '{"response": "1"}', "it: must be an integer, not '1'"),
         ({"type": "object"}, "[" * 100_000, "the output is not JSON"),
     ],
 )
@@ -51,10 +53,58 @@ def test_text_that_does_not_fit_is_refused_with_the_reason(kind: object, words: 
     assert str(refused.value) == told
 
 
-@pytest.mark.parametrize("kind", [bytes, {"type": "array"}])
-def test_an_invalid_schema_is_refused(kind: object) -> None:
-    with pytest.raises(InputFault):
+@pytest.mark.parametrize(
+    ("kind", "message", "hint"),
+    [
+        (bytes, "the output is bytes, which a strict schema cannot express", "use str, int, float, bool, Literal"),
+        ({"type": "array"}, "an output schema must have an object at its root", '{"type": "object", ...}'),
+        ({}, "an output schema must have an object at its root", '{"type": "object", ...}'),
+    ],
+)
+def test_an_invalid_schema_is_refused(kind: object, message: str, hint: str) -> None:
+    with pytest.raises(InputFault) as refused:
         output(kind)
+    assert refused.value.message == message
+    assert refused.value.hint.startswith(hint)
+
+
+PAID = {
+    "type": "object",
+    "properties": {"cents": {"type": "integer"}},
+    "required": ["cents"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (Paid, PAID),
+        (PAID, PAID),
+        (
+            int,
+            {
+                "type": "object",
+                "properties": {"response": {"type": "integer"}},
+                "required": ["response"],
+                "additionalProperties": False,
+            },
+        ),
+    ],
+)
+def test_the_format_of_a_request_has_the_schema(kind: object, schema: dict[str, object], strict: bool) -> None:
+    found = output(kind, strict=strict)
+    assert found is not None
+    assert found.format == {"type": "json_schema", "name": "final_output", "schema": schema, "strict": strict}
+
+
+def test_a_schema_that_is_not_strict_may_be_open() -> None:
+    found = output(dict[str, int], strict=False)
+    assert found is not None
+    assert found.value('{"a": 1}') == {"a": 1}
+    with pytest.raises(Mismatch, match=r"^a: must be an integer, not 'b'$"):
+        found.value('{"a": "b"}')
 
 
 def test_an_error_of_the_output_type_is_the_reason() -> None:

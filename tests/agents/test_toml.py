@@ -7,7 +7,7 @@ import pytest
 from convo.agents.agent import Agent, Guardrail, Handoff, output
 from convo.agents.graph import Graph, graph
 from convo.agents.toml import from_tables
-from convo.errors import ConvoError, InvalidSettings, NotFound
+from convo.errors import InvalidSettings, NotFound
 from convo.tools.tool import Tool, tool
 
 
@@ -20,7 +20,13 @@ def refund(order: str) -> str:
 def no_insults(context: object, said: object) -> None: ...
 
 
-NAMED = {"desk.py:refund": refund, "desk.py:no_insults": no_insults, "desk.py:Paid": output({"type": "object"})}
+STRICT = Guardrail("very strict", no_insults, parallel=False)
+NAMED = {
+    "desk.py:refund": refund,
+    "desk.py:no_insults": no_insults,
+    "desk.py:strict": STRICT,
+    "desk.py:Paid": output({"type": "object"}),
+}
 
 
 def read(text: str) -> Graph:
@@ -76,67 +82,123 @@ def test_the_first_agent_starts_by_default_and_a_schema_may_be_in_the_file() -> 
     assert made.read('{"ok": true}') == {"ok": True}
 
 
+AGENT_KEYS = (
+    "instructions, description, model, settings, tools, handoffs, output, input_guardrails, output_guardrails, "
+    "after_tools, reset_tool_choice"
+)
+REFERENCE, TARGET = "write it as file.py:name", 'set one: {to = "NAME"}'
+FUNCTION, AFTER = "name a function as file.py:name", 'use "ask again", "first output", or a list of tool names'
+
+
 @pytest.mark.parametrize(
-    ("text", "error", "words"),
+    ("text", "message", "hint"),
     [
-        ("", InvalidSettings, "no [agents.NAME] table"),
-        ("agent = 1", InvalidSettings, "the file has an unknown key 'agent'"),
-        ("[agents.a]\nhandofs = []", InvalidSettings, "agents.a has an unknown key 'handofs'"),
-        ("[agents.a]\ntools = 1", InvalidSettings, "agents.a.tools is 1"),
-        ("[agents.a]\ntools = [1]", InvalidSettings, "agents.a.tools: 1 is not a Python reference"),
-        ("[agents.a]\ntools = ['desk.py:no_insults']", InvalidSettings, "'desk.py:no_insults' is not a tool"),
-        ("[agents.a]\nhandoffs = ['b']", NotFound, "no agent 'b'"),
-        ("[agents.a]\nhandoffs = [{tool_name = 'b'}]", InvalidSettings, "has no target agent"),
-        ("[agents.a]\nhandoffs = [{to = 'a', too = 1}]", InvalidSettings, "agents.a.handoffs has an unknown key 'too'"),
-        ("[agents.a]\ninput_guardrails = ['desk.py:Paid']", InvalidSettings, "is not a function"),
-        ("[agents.a]\nafter_tools = 'stop'", InvalidSettings, "agents.a.after_tools is 'stop'"),
-        ("start = 'b'\n[agents.a]", InvalidSettings, "start is 'b'"),
-        ("agents = {a = 1}", InvalidSettings, "agents.a is not a table"),
-        ("agents = []", InvalidSettings, "agents is []"),
-        ("[agents.a]\nafter_tools = [['x']]", InvalidSettings, "agents.a.after_tools is [['x']]"),
-        ("[agents.a]\nafter_tools = [1]", InvalidSettings, "agents.a.after_tools is [1]"),
-        ("[agents.a]\nafter_tools = ['nope']", InvalidSettings, "agent 'a' stops after 'nope'"),
-        ("[agents.a]\nhandoffs = [1]", InvalidSettings, "agents.a.handoffs: 1 is not the name of an agent"),
+        ("", "the file has no [agents.NAME] table", "add one for each agent"),
+        ("agent = 1", "the file has an unknown key 'agent'", "use start, agents"),
+        ("start = 1", "start is 1", "use a string"),
+        ("[agents.a]\nhandofs = []", "agents.a has an unknown key 'handofs'", f"use {AGENT_KEYS}"),
+        ("[agents.a]\ntools = 1", "agents.a.tools is 1", "use an array"),
+        ("[agents.a]\nhandoffs = 'b'", "agents.a.handoffs is 'b'", "use an array"),
+        ("[agents.a]\ninput_guardrails = 1", "agents.a.input_guardrails is 1", "use an array"),
+        ("[agents.a]\noutput_guardrails = 1", "agents.a.output_guardrails is 1", "use an array"),
+        ("[agents.a]\ninstructions = 1", "agents.a.instructions is 1", "use a string"),
+        ("[agents.a]\nmodel = 1", "agents.a.model is 1", "use a string"),
+        ("[agents.a]\nsettings = 1", "agents.a.settings is 1", "use a table"),
+        ("[agents.a]\ndescription = []", "agents.a.description is []", "use a string"),
+        ("[agents.a]\noutput = 1", "agents.a.output is 1", "use a table or a string"),
+        ("[agents.a]\nafter_tools = 1", "agents.a.after_tools is 1", "use a string or an array"),
+        ("[agents.a]\nreset_tool_choice = 1", "agents.a.reset_tool_choice is 1", "use a boolean"),
+        ("[agents.a]\ntools = [1]", "agents.a.tools: 1 is not a Python reference", REFERENCE),
+        ("[agents.a]\ninput_guardrails = [1]", "agents.a.input_guardrails: 1 is not a Python reference", REFERENCE),
+        ("[agents.a]\noutput_guardrails = [1]", "agents.a.output_guardrails: 1 is not a Python reference", REFERENCE),
+        (
+            "[agents.a]\ntools = ['desk.py:no_insults']",
+            "agents.a.tools: 'desk.py:no_insults' is not a tool",
+            "decorate the function with @tool",
+        ),
+        ("[agents.a]\nhandoffs = [{tool_name = 'b'}]", "agents.a.handoffs: an entry has no target agent", TARGET),
+        (
+            "[agents.a]\nhandoffs = [{to = 'a', too = 1}]",
+            "agents.a.handoffs has an unknown key 'too'",
+            "use to, tool_name, description, nest, filter",
+        ),
+        ("[agents.a]\nhandoffs = [{to = 1}]", "agents.a.handoffs.to is 1", "use a string"),
+        ("[agents.a]\nhandoffs = [{to = 'a', nest = 1}]", "agents.a.handoffs.nest is 1", "use a boolean"),
+        ("[agents.a]\nhandoffs = [{to = 'a', tool_name = 1}]", "agents.a.handoffs.tool_name is 1", "use a string"),
+        ("[agents.a]\nhandoffs = [{to = 'a', description = 1}]", "agents.a.handoffs.description is 1", "use a string"),
+        ("[agents.a]\nhandoffs = [{to = 'a', filter = 1}]", "agents.a.handoffs.filter is 1", "use a string"),
+        (
+            "[agents.a]\nhandoffs = [{to = 'a', filter = 'desk.py:Paid'}]",
+            "agents.a.handoffs: 'desk.py:Paid' is not a function",
+            FUNCTION,
+        ),
+        (
+            "[agents.a]\ninput_guardrails = ['desk.py:Paid']",
+            "agents.a.input_guardrails: 'desk.py:Paid' is not a function",
+            FUNCTION,
+        ),
+        ("[agents.a]\nafter_tools = 'stop'", "agents.a.after_tools is 'stop'", AFTER),
+        ("start = 'b'\n[agents.a]\n[agents.c]", "start is 'b', which is not an agent", "choose one of a, c"),
+        ("agents = {a = 1}", "agents.a is not a table", f"use a table with {AGENT_KEYS}"),
+        ("agents = []", "agents is []", "use a table"),
+        ("[agents.a]\nafter_tools = [['x']]", "agents.a.after_tools is [['x']]", AFTER),
+        ("[agents.a]\nafter_tools = [1]", "agents.a.after_tools is [1]", AFTER),
+        (
+            "[agents.a]\nafter_tools = ['nope']",
+            "agent 'a' stops after 'nope', which is not one of its tools",
+            "add it to its tools",
+        ),
+        (
+            "[agents.a]\nhandoffs = [1]",
+            "agents.a.handoffs: 1 is not the name of an agent",
+            'use "NAME", or {to = "NAME"}',
+        ),
         (
             "[agents.a]\nhandoffs = [{to = 'a', tool_name = ''}]",
-            InvalidSettings,
-            "agents.a.handoffs: a handoff has tool_name",
+            "agents.a.handoffs: a handoff has tool_name ''",
+            "use 1 to 128 characters of a-z, A-Z, 0-9, _ and -",
         ),
-        ("[agents.a]\ntools = [{x = 1}]", InvalidSettings, "agents.a.tools: a table has no type"),
+        (
+            "[agents.a]\ntools = [{x = 1}]",
+            "agents.a.tools: a table has no type",
+            'set one: {type = "web_search"}',
+        ),
         (
             "[agents.a]\ntools = [{type = 'function'}]",
-            InvalidSettings,
-            "agents.a.tools: a table defines a hosted tool",
+            "agents.a.tools: a table defines a hosted tool, not a function",
+            'name a function as "FILE.py:NAME"',
         ),
-        ("[agents.a]\ntools = [{type = ''}]", InvalidSettings, "agent 'a' has a hosted tool of the type ''"),
+        ("[agents.a]\ntools = [{type = ''}]", "agent 'a' has a hosted tool of the type ''", '{"type": "web_search"}'),
         (
             "[agents.a]\ntools = [{type = 'web_search', x = 2020-01-01}]",
-            InvalidSettings,
-            "agent 'a' has a tool 'web_search' whose 'x' is not JSON",
+            "agent 'a' has a tool 'web_search' whose 'x' is not JSON: Object of type date is not JSON serializable",
+            "use only JSON values: it becomes a field of a request",
         ),
     ],
 )
-def test_an_unknown_key_is_refused_with_its_location(text: str, error: type[ConvoError], words: str) -> None:
-    with pytest.raises(error) as refused:
-        read(text)
-    assert words in refused.value.message
-    assert refused.value.hint
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("agents = []", "use a table"),
-        ("[agents.a]\ndescription = []", "use a string"),
-        ("[agents.a]\noutput = 1", "use a table or a string"),
-        ("[agents.a]\nreset_tool_choice = 1", "use a boolean"),
-        ("[agents.a]\nafter_tools = [1]", 'use "ask again", "first output", or a list of tool names'),
-    ],
-)
-def test_the_expected_type_is_named_in_terms_of_toml(text: str, hint: str) -> None:
+def test_an_unknown_key_is_refused_with_its_location(text: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         read(text)
-    assert refused.value.hint == hint
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+def test_a_handoff_to_an_unknown_agent_is_refused() -> None:
+    with pytest.raises(NotFound, match=r"^no agent 'b'$"):
+        read("[agents.a]\nhandoffs = ['b']")
+
+
+def test_an_agent_has_every_part_that_its_table_has() -> None:
+    found = read("""
+        [agents.a]
+        output_guardrails = ["desk.py:strict", "desk.py:no_insults"]
+        after_tools = "first output"
+        handoffs = [{to = "b", description = "To b.", filter = "desk.py:no_insults"}]
+        [agents.b]
+    """)
+    assert found["a"].output_guardrails == (STRICT, Guardrail("no_insults", no_insults))
+    assert (found["a"].after_tools, found["a"].reset_tool_choice, found["a"].description) == ("first output", True, "")
+    assert found["a"].ways == (Handoff("b", description="To b.", filter=no_insults),)
+    assert found["b"] == Agent("b")
 
 
 def test_tools_of_a_file_are_loaded() -> None:

@@ -18,6 +18,7 @@ from convo.runs.state import (
     RunFailure,
     RunResumed,
     RunTool,
+    ToolOutputSupplied,
     ToolReturned,
 )
 from tests.runs.run_steps import apply_events, assistant_message, call, model_response, outputs, paused_run, started_run
@@ -139,8 +140,9 @@ def test_a_function_says_whether_a_call_needs_approval() -> None:
 
 def test_a_person_may_change_the_arguments_of_one_call_and_they_have_to_fit() -> None:
     run = paused_run()
-    with pytest.raises(InputFault, match="text: must be a string"):
+    with pytest.raises(InputFault, match="text: must be a string") as refused:
         apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": 1}'))
+    assert refused.value.hint == "pass arguments that match the tool's schema"
     with pytest.raises(InputFault, match="only for one approved function call"):
         apply_events(run, ApprovalDecided("c2", approve=True, always=True, arguments='{"text": "y"}'))
     run, effects = apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": "y"}'), RunResumed())
@@ -156,11 +158,62 @@ def test_a_hosted_tools_request_is_a_persons_to_decide_and_answered_with_its_own
     verdict = {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": False, "reason": "no"}
     assert effects[0] == AppendToHistory((verdict,))
     run, effects = apply_events(run, model_response(run, {**request, "id": "m2"}))
-    assert [type(effect) for effect in effects] == [AppendToHistory, CallModel]
+    assert effects[0] == AppendToHistory(({**verdict, "approval_request_id": "m2"},))
+    assert isinstance(effects[1], CallModel)
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_the_response_to_a_request_for_approval_has_a_reason_only_if_there_is_one(approve: bool) -> None:
+    request = {"type": "mcp_approval_request", "id": "m1", "server_label": "s", "name": "n", "arguments": "{}"}
+    run = started_run()
+    run, effects = apply_events(run, model_response(run, request), ApprovalDecided("m1", approve=approve), RunResumed())
+    verdict = {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": approve}
+    assert effects[0] == AppendToHistory((verdict,))
 
 
 def test_a_decision_on_a_call_that_does_not_wait_is_refused() -> None:
-    with pytest.raises(IllegalTransition, match="there is no call c9"):
+    with pytest.raises(
+        IllegalTransition, match=r"^a run that is paused does not accept ApprovalDecided: there is no call c9$"
+    ):
         apply_events(paused_run(), ApprovalDecided("c9", approve=True))
-    with pytest.raises(IllegalTransition, match="call c1: done"):
+    with pytest.raises(
+        IllegalTransition, match=r"^a run that is paused does not accept ApprovalDecided: call c1: done$"
+    ):
         apply_events(paused_run(), ApprovalDecided("c1", approve=True))
+    for event in (ToolOutputSupplied("c2", ""), ToolOutputSupplied("c1", "")):
+        with pytest.raises(IllegalTransition, match="does not accept ToolOutputSupplied: call "):
+            apply_events(paused_run(), event)
+
+
+def test_the_message_of_a_sticky_rejection_goes_with_a_later_decision() -> None:
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded"), call("c3", "asked")))
+    run, _ = apply_events(run, ApprovalEvaluated("c3", needs_approval=True))
+    run, _ = apply_events(run, *(ApprovalDecided(one, approve=False, message=one, always=True) for one in ("c1", "c3")))
+    guarded, other = ("desk", ("bare", "guarded")), ("desk", ("bare", "asked"))
+    assert dict(run.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
+    assert run.calls[1].output == {"type": "function_call_output", "call_id": "c2", "output": "c1"}
+    assert not run.calls[1].has_run
+    for later in ({"approve": True}, {"approve": False}):
+        again, _ = apply_events(run, ApprovalDecided("c2", always=True, **later))
+        assert dict(again.sticky_rejection_messages) == {other: "c3"}
+        assert dict(again.sticky_decisions) == {guarded: later["approve"], other: False}
+    same, _ = apply_events(run, ApprovalDecided("c2", approve=True))
+    assert dict(same.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ApprovalDecided("c2", approve=False, arguments='{"text": "y"}'),
+        ApprovalDecided("c2", approve=True, always=True, arguments='{"text": "y"}'),
+        ApprovalDecided("m1", approve=True, arguments="{}"),
+    ],
+)
+def test_arguments_are_edited_only_for_one_approved_function_call(event: ApprovalDecided) -> None:
+    request = {"type": "mcp_approval_request", "id": "m1", "server_label": "s", "name": "n", "arguments": "{}"}
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, call("c2", "guarded"), request))
+    with pytest.raises(InputFault, match=r"^arguments can be changed only for one approved function call$") as refused:
+        apply_events(run, event)
+    assert refused.value.hint == "approve the call without --always"

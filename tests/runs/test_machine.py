@@ -1,13 +1,15 @@
 """A run from its first word to its end: what it asks for, in which order, and what it keeps."""
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any, get_args
 
 import pytest
 from agents import Agent as SdkAgent
 
 from convo.agents.agent import Agent, Guardrail, output
 from convo.errors import IllegalTransition
-from convo.runs.serialize import apply_call_log, recover_run
+from convo.runs.machine import build_missing_outputs
+from convo.runs.serialize import apply_call_log, pause_interrupted_run, recover_run
 from convo.runs.state import (
     AppendToHistory,
     ApprovalDecided,
@@ -22,14 +24,20 @@ from convo.runs.state import (
     GuardrailPassed,
     GuardrailTripped,
     HandoffCompleted,
+    NestedRun,
     PauseRun,
     Phase,
     PrepareHandoff,
+    Run,
+    RunEffect,
+    RunEvent,
     RunFailure,
+    RunLimits,
     RunResumed,
     RunStarted,
     RunTool,
     Stage,
+    ToolCall,
     ToolOutputSupplied,
     ToolReturned,
 )
@@ -48,6 +56,9 @@ from tests.runs.run_steps import (
     paused_run,
     started_run,
 )
+
+UNKNOWN, NOT_RUN = "The tool was started, and its outcome is unknown.", "The run ended before this tool was called."
+REQUEST = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
 
 # -- one model call a turn ------------------------------------------------------------------------
 
@@ -92,9 +103,14 @@ def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> No
     [
         (call("c1", "lost"), "model_behavior", "Tool lost not found in agent desk"),
         (call("c1", namespace="crm"), "model_behavior", "Tool crm.free not found in agent desk"),
+        (call("c1", namespace="free"), "model_behavior", "Tool free not found in agent desk"),
+        (call("c1", "transfer_to_desk"), "model_behavior", "Tool transfer_to_desk not found in agent desk"),
+        ({"type": "function_call", "call_id": "c1"}, "model_behavior", "Tool None not found in agent desk"),
         ({"type": "computer_call", "call_id": "c1"}, "unsupported", "Calls of type computer_call are not supported"),
         ({"type": "function_call", "name": "free"}, "model_behavior", "A call has no id"),
-        ({"type": "mcp_approval_request", "id": "m"}, "model_behavior", "has no id, server or tool name"),
+        (REQUEST | {"id": None}, "model_behavior", "An MCP approval request has no id, server or tool name"),
+        (REQUEST | {"server_label": None}, "model_behavior", "An MCP approval request has no id, server or tool name"),
+        (REQUEST | {"name": None}, "model_behavior", "An MCP approval request has no id, server or tool name"),
     ],
 )
 def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
@@ -102,15 +118,14 @@ def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
 ) -> None:
     run = started_run()
     run, effects = apply_events(run, model_response(run, call("c0"), item))
-    assert run.failure is not None
-    assert run.failure.code == code
-    assert words in run.failure.message
-    assert effects == (FailRun(run.failure),)
+    assert run.failure == RunFailure(code, words)
+    assert (effects, run.phase, run.calls) == ((FailRun(run.failure),), Phase.FAILED, ())
 
 
 def test_two_calls_of_one_id_fail_the_run() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1"), call("c1")))
+    assert run.failure == RunFailure("model_behavior", "Two calls have the id c1")
     with pytest.raises(IllegalTransition, match="a run that is failed does not accept CancelRequested"):
         apply_events(run, CancelRequested())
 
@@ -122,10 +137,126 @@ def test_max_turns_is_reached_by_model_calls() -> None:
     assert effects[1] == FailRun(RunFailure("max_turns", "Max turns (1) exceeded"))
 
 
+def test_a_run_without_a_limit_goes_on() -> None:
+    run = started_run(max_turns=None)
+    for turn in range(1, 12):
+        assert run.turn == turn
+        run, effects = apply_events(run, model_response(run, call("c1")), ToolReturned("c1", "one"))
+        assert isinstance(effects[1], CallModel)
+
+
 def test_a_tool_without_words_for_its_failure_ends_the_run_and_what_still_runs() -> None:
     run = started_run()
     run, effects = apply_events(run, model_response(run, call("c1"), call("c2")), EffectFailed("tool", "no disk"))
     assert effects == (CancelTasks(), FailRun(RunFailure("tool", "no disk")))
+
+
+def message(*parts: dict[str, str]) -> dict[str, object]:
+    return {"type": "message", "role": "assistant", "content": list(parts)}
+
+
+OUTPUT_TEXT = {"type": "output_text", "text": "b"}
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ([assistant_message("one"), assistant_message("two")], "two"),
+        ([assistant_message("one"), {"type": "reasoning", "id": "r"}], "one"),
+        ([{"role": "assistant", "content": "plain"}], "plain"),
+        ([message({"type": "output_text", "text": "a"}, {"type": "output_text", "text": "b"})], "ab"),
+        ([message({"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "b"})], "a"),
+        ([message({"type": "refusal", "refusal": "I cannot."})], "I cannot."),
+        ([message({"type": "output_text"})], ""),
+        ([{"role": "assistant", "content": None}], ""),
+        ([{"role": "assistant", "content": [None, {"type": "summary_text", "text": "a"}, OUTPUT_TEXT]}], "b"),
+        ([{"role": "user", "content": "not the model's"}], ""),
+        ([], ""),
+    ],
+)
+def test_the_text_of_the_last_message_is_the_final_output(output: list[dict[str, object]], text: str) -> None:
+    run = started_run()
+    run, effects = apply_events(run, model_response(run, *output))
+    assert effects == (FinishRun("desk", text),)
+    assert run.output == text
+
+
+@pytest.mark.parametrize(("needs_approval", "stage"), [(False, Stage.RUNNING), (True, Stage.PENDING)])
+def test_a_tool_that_parses_its_own_arguments_gets_any_text(needs_approval: bool, stage: Stage) -> None:
+    foreign = replace(FREE, record=None, needs_approval=needs_approval)
+    run = started_run(Agent("desk", tools=(foreign,)))
+    run, _ = apply_events(run, model_response(run, call("c1", arguments="not JSON")))
+    assert [(one.stage, one.arguments) for one in run.calls] == [(stage, "not JSON")]
+
+
+def test_a_rule_for_approval_does_not_see_arguments_that_are_not_json() -> None:
+    foreign = replace(FREE, record=None, needs_approval=lambda context, arguments: False)
+    run = started_run(Agent("desk", tools=(foreign,)))
+    run, _ = apply_events(run, model_response(run, call("c1", arguments="not JSON"), call("c2")))
+    assert [one.stage for one in run.calls] == [Stage.PENDING, Stage.CHECKING_APPROVAL]
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    run = started_run(Agent("desk", tools=(replace(FREE, record=None),)))
+    run, _ = apply_events(run, model_response(run, call("c1", arguments=None), REQUEST | {"arguments": None}))  # type: ignore[arg-type]
+    assert [one.arguments for one in run.calls] == ["", ""]
+
+
+def test_a_call_that_the_provider_performed_is_not_performed_again() -> None:
+    run = started_run()
+    performed = ({"type": "shell_call", "call_id": "s1"}, {"type": "shell_call_output", "call_id": "s1"})
+    items = (*performed, {"type": "shell_call_output"}, call("c1"), REQUEST)
+    run, effects = apply_events(run, model_response(run, *items))
+    assert [one.id for one in run.calls] == ["c1", "m1"]
+    assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
+
+
+def test_a_lower_limit_starts_no_call_while_more_are_running() -> None:
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in range(9))))
+    assert [one.stage for one in run.calls] == [Stage.RUNNING] * 8 + [Stage.READY]
+    run = replace(run, limits=replace(run.limits, max_parallel_calls=2))
+    run, effects = apply_events(run, ToolReturned("c0", "zero"))
+    assert effects == ()
+    assert len(run.calls_at(Stage.RUNNING)) == 7
+
+
+def test_the_output_of_a_call_names_the_program_that_made_it() -> None:
+    caller = {"type": "program", "caller_id": "p"}
+    run = started_run()
+    run, effects = apply_events(run, model_response(run, call("c1", caller=caller)), ToolReturned("c1", "one"))
+    output = {"type": "function_call_output", "call_id": "c1", "output": "one", "caller": caller}
+    assert effects[0] == AppendToHistory((output,))
+
+
+@pytest.mark.parametrize(
+    ("item", "output"),
+    [
+        (call("c1"), {"type": "function_call_output", "call_id": "c1", "output": "one"}),
+        (call("c2"), {"type": "function_call_output", "call_id": "c2", "output": UNKNOWN}),
+        (call("c3"), {"type": "function_call_output", "call_id": "c3", "output": NOT_RUN}),
+        (call("c9"), {"type": "function_call_output", "call_id": "c9", "output": NOT_RUN}),
+        (
+            REQUEST,
+            {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": False, "reason": NOT_RUN},
+        ),
+        (
+            {"type": "computer_call", "call_id": "k1"},
+            {"type": "computer_call_output", "call_id": "k1", "output": NOT_RUN},
+        ),
+        ({"type": "web_search_call", "id": "w1"}, None),
+        ({"type": "tool_search_call", "call_id": "t1", "execution": "server"}, None),
+        ({"type": "mcp_approval_response", "approval_request_id": "m9", "approve": True}, None),
+        (assistant_message("hi"), None),
+    ],
+)
+def test_a_call_without_an_output_gets_one_when_the_run_ends(
+    item: dict[str, object], output: dict[str, object] | None
+) -> None:
+    run = started_run(max_parallel_calls=1)
+    run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in (1, 2, 3))), ToolReturned("c1", "one"))
+    assert build_missing_outputs(run, [item]) == ((output,) if output else ())
+    assert output is None or build_missing_outputs(run, [item, output]) == ()
 
 
 # -- tool choice ----------------------------------------------------------------------------------
@@ -133,9 +264,8 @@ def test_a_tool_without_words_for_its_failure_ends_the_run_and_what_still_runs()
 
 def test_a_forced_tool_is_forced_once_for_the_agent_that_used_one() -> None:
     run = started_run()
-    run, effects = apply_events(
-        run, model_response(run, call("c1"), {"type": "web_search_call", "id": "w"}), ToolReturned("c1", "x")
-    )
+    hosted = ({"type": "web_search_call", "id": "w"}, {"type": "tool_search_call", "execution": "server"})
+    run, effects = apply_events(run, model_response(run, call("c1"), *hosted), ToolReturned("c1", "x"))
     assert effects[-1] == CallModel("desk", 2, omit_tool_choice=True)
     assert run.used_tools == {"desk": ("free", "web_search")}
     kept = Agent("desk", tools=(FREE,), reset_tool_choice=False)
@@ -155,6 +285,15 @@ def test_the_tracker_names_tools_as_a_person_knows_them() -> None:
 
 
 # -- what follows tools ---------------------------------------------------------------------------
+
+
+def test_a_tool_in_a_namespace_may_give_the_final_output_under_either_name() -> None:
+    spaced = make_tool("open", namespace=Namespace("crm", ""))
+    for name in ("open", "crm.open"):
+        run = started_run(Agent("desk", tools=(spaced, FREE), after_tools=frozenset({name, "free"})))
+        response = model_response(run, call("c1", "open", namespace="crm"))
+        run, effects = apply_events(run, response, ToolReturned("c1", "one"))
+        assert effects[-1] == FinishRun("desk", "one")
 
 
 @pytest.mark.parametrize("after", ["first output", frozenset({"free"})])
@@ -217,6 +356,12 @@ def test_of_several_handoffs_the_first_is_taken_and_the_others_are_told() -> Non
         "h2": "Multiple handoffs detected, ignoring this one.",
     }
     assert apply_events(run, HandoffCompleted())[0].agent == "returns"
+    first = run.calls[0]
+    assert [first] == list(run.calls)
+    assert (first.lookup, first.target, first.arguments) == (("handoff", "transfer_to_returns"), "returns", "")
+    spaced = call("h1", "transfer_to_returns", "", namespace="crm")
+    failed, _ = apply_events(started_run(TRIAGE), model_response(started_run(TRIAGE), spaced))
+    assert failed.failure == RunFailure("model_behavior", "Tool crm.transfer_to_returns not found in agent triage")
 
 
 def test_a_handoff_that_was_not_offered_fails_the_run() -> None:
@@ -254,11 +399,33 @@ def test_no_tool_runs_before_every_input_guardrail_has_spoken() -> None:
     run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1))
     run, effects = apply_events(run, model_response(run, call("c1")))
     assert effects == ()
-    with pytest.raises(IllegalTransition, match="the response was received already"):
+    message = "^a run that is calling the model does not accept ModelResponded: the response was received already$"
+    with pytest.raises(IllegalTransition, match=message):
         apply_events(run, model_response(run, call("c1")))
     assert [type(effect) for effect in apply_events(run, GuardrailPassed(0))[1]] == [RunTool]
     run, effects = apply_events(run, GuardrailTripped(0, "rude"))
     assert effects == (CancelTasks(), FailRun(RunFailure("input_guardrail", "Guardrail beside tripped: rude")))
+
+
+def test_a_response_that_fails_the_run_cancels_the_guardrails_that_still_run() -> None:
+    run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1))
+    run, effects = apply_events(run, model_response(run, call("c1", "lost")))
+    failure = RunFailure("model_behavior", "Tool lost not found in agent careful")
+    assert (effects, run.open_guardrails) == ((CancelTasks(), FailRun(failure)), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ((GuardrailPassed(0),), "a run that is checking the input does not accept GuardrailPassed: guardrail 0 is not"),
+        ((GuardrailTripped(0, ""),), "a run that is checking the input does not accept GuardrailTripped: guardrail 0"),
+        ((GuardrailPassed(1), GuardrailPassed(1)), "a run that is calling the model does not accept GuardrailPassed:"),
+        ((ToolReturned("c1", ""),), "a run that is checking the input does not accept ToolReturned$"),
+    ],
+)
+def test_a_result_that_nothing_waits_for_is_refused(events: tuple[object, ...], message: str) -> None:
+    with pytest.raises(IllegalTransition, match=f"^{message}"):
+        apply_events(make_run(CAREFUL), RunStarted(), *events)  # type: ignore[arg-type]
 
 
 def test_input_guardrails_are_asked_once_a_run() -> None:
@@ -310,13 +477,36 @@ def test_a_run_catches_up_with_the_starts_and_ends_that_came_after_it_was_kept()
     assert apply_call_log(done, {"c3"}, {}) == done
 
 
-def test_a_call_of_unknown_outcome_that_is_not_run_again_says_so() -> None:
+def test_the_log_of_calls_changes_neither_a_rejected_call_nor_a_run_that_is_paused() -> None:
+    run = started_run()
+    run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded")))
+    run, _ = apply_events(run, ApprovalDecided("c1", approve=False), ApprovalDecided("c2", approve=True))
+    assert apply_call_log(run, {"c1", "c2"}, {"c1": "one", "c2": "two"}) == run
+    run, _ = apply_events(run, RunResumed())
+    assert apply_call_log(run, {"c1", "c2"}, {"c1": "one"}) == run
+
+
+def test_a_run_that_no_process_runs_is_paused_at_its_calls() -> None:
+    run = started_run(max_parallel_calls=2)
+    assert pause_interrupted_run(run, {}) == run
+    run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in range(3))))
+    paused_run = pause_interrupted_run(run, {"c0": "zero"})
+    assert paused_run.phase is Phase.PAUSED
+    assert {one.id: one.stage for one in paused_run.calls} == {
+        "c0": Stage.DONE,
+        "c1": Stage.OUTCOME_UNKNOWN,
+        "c2": Stage.READY,
+    }
+
+
+@pytest.mark.parametrize(("reason", "words"), [(None, UNKNOWN), ("Ask Kim.", f"{UNKNOWN} Ask Kim.")])
+def test_a_call_of_unknown_outcome_that_is_not_run_again_says_so(reason: str | None, words: str) -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1")))
     run, _ = recover_run(run, {})
-    run, effects = apply_events(run, ApprovalDecided("c1", approve=False), RunResumed())
+    run, effects = apply_events(run, ApprovalDecided("c1", approve=False, message=reason), RunResumed())
     assert isinstance(effects[0], AppendToHistory)
-    assert outputs(effects[0].items) == {"c1": "The tool was started, and its outcome is unknown."}
+    assert outputs(effects[0].items) == {"c1": words}
 
 
 def test_when_every_result_was_kept_the_run_goes_on_by_itself() -> None:
@@ -345,6 +535,19 @@ def test_what_does_nothing_twice_is_asked_for_again() -> None:
     run = started_run(TRIAGE)
     handing, effects = apply_events(run, model_response(run, call("h1", "transfer_to_billing", "")))
     assert recover_run(handing, {}) == (handing, effects[1:])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind
+        for kind in (Run, ToolCall, RunFailure, RunLimits, NestedRun, *get_args(RunEvent), *get_args(RunEffect))
+        if fields(kind)
+    ],
+)
+def test_the_state_the_events_and_the_effects_of_a_run_cannot_change(kind: type[Any]) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(object.__new__(kind), fields(kind)[0].name, None)
 
 
 def test_a_stopped_run_takes_nothing_more() -> None:

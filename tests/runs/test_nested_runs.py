@@ -121,10 +121,50 @@ def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_oth
     inside = [one.nested_run.run.calls[0] for one in after.calls if one.nested_run]
     assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
     assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
-    with pytest.raises(IllegalTransition, match="call i1 is ambiguous: 2 runs have a decided call with this id"):
+    message = (
+        "^a run that is paused does not accept ApprovalDecided: "
+        "call i1 is ambiguous: 2 runs have a decided call with this id$"
+    )
+    with pytest.raises(IllegalTransition, match=message):
         apply_events(after, ApprovalDecided("i1", approve=True))
-    with pytest.raises(IllegalTransition, match="call i1 is ambiguous: 2 runs have a decided call with this id"):
+    with pytest.raises(IllegalTransition, match=message):
         apply_decisions(apply_decisions(document, events), [ApprovalDecided("i1", approve=True)])
+
+
+def test_a_decision_inside_can_be_changed_until_the_run_resumes() -> None:
+    run = paused("i1", "i2")
+    document = json.loads(json.dumps(run_to_json(run)))
+    events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
+    after, _ = apply_events(run, *events)
+    assert after.calls[0].nested_run
+    assert [one.approved for one in after.calls[0].nested_run.run.calls] == [False, None]
+    assert [(agent, one.id) for agent, one in after.decidable_with_agents] == [("clerk", "i1"), ("clerk", "i2")]
+    assert [one.id for one in after.pending] == ["i2"]
+    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
+
+
+def test_a_call_that_runs_again_needs_no_decision_whatever_its_nested_run_needs() -> None:
+    run, effects = apply_events(paused("i1", "i2"), ApprovalDecided("i1", approve=True), RunResumed())
+    assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
+    assert (run.pending, run.decidable_with_agents) == ((), ())
+
+
+def test_a_decision_two_runs_deep_can_be_changed() -> None:
+    chief = Agent("chief", tools=(agent_tool(BOSS, "ask_boss"),))
+    run, _ = apply_events(make_run(chief), RunStarted())
+    run, _ = apply_events(
+        run,
+        model_response(run, call("b1", "ask_boss", '{"input": "hi"}')),
+        NestedRunPaused("b1", NestedRun(paused("i1", "i2"), ())),
+    )
+    document = json.loads(json.dumps(run_to_json(run)))
+    events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False))
+    after, effects = apply_events(run, *events, RunResumed())
+    assert effects == (PauseRun(after.pending),)
+    assert [one.id for one in after.pending] == ["i2"]
+    assert run_from_json(apply_decisions(document, events), graph(chief)) == apply_events(run, *events)[0]
+    after, effects = apply_events(after, ApprovalDecided("i2", approve=True), RunResumed())
+    assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["b1"]
 
 
 def test_an_outcome_inside_may_be_unknown_and_given() -> None:
@@ -153,8 +193,11 @@ def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
     run = paused()
     document = json.loads(json.dumps(run_to_json(run)))
     document["batch"][1]["inner"] = document["batch"][0]["inner"]
-    with pytest.raises(InvalidRunState, match="has a nested run"):
+    with pytest.raises(
+        InvalidRunState, match=r"^\$\.batch\[1\] has a nested run, but its tool is no longer an agent$"
+    ) as refused:
         run_from_json(document, graph(BOSS))
+    assert refused.value.hint == "resume with the code that the run was stored with, or start a new run"
 
 
 def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:

@@ -16,6 +16,7 @@ from convo.history.items import Json
 from convo.runs.serialize import run_from_json, run_to_json
 from convo.runs.state import (
     ApprovalDecided,
+    CancelRequested,
     GuardrailPassed,
     ModelResponded,
     Phase,
@@ -25,6 +26,7 @@ from convo.runs.state import (
     RunStarted,
     ToolReturned,
 )
+from convo.tools.tool import Namespace
 from tests.runs.run_steps import (
     FREE,
     GUARDED,
@@ -86,12 +88,52 @@ def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again()
     assert (run.phase, run.output) == (Phase.CHECKING_OUTPUT, Receipt(7))
     assert again(run) == run
     assert again(apply_events(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
-    with pytest.raises(InvalidRunState, match="does not match the output schema of agent 'first'"):
+    with pytest.raises(
+        InvalidRunState, match=r"^\$\.text does not match the output schema of agent 'first': the output"
+    ):
         again(run, graph(replace(FIRST, output=output(list[int]))))
-    with pytest.raises(InvalidRunState, match="no longer has"):
+    with pytest.raises(InvalidRunState, match=r"^\$\.output needs the output schema that agent 'first' no longer has$"):
         again(run, graph(FIRST))
     with pytest.raises(NotCanonical, match="the output of agent 'first' is not JSON: Receipt"):
+        run_to_json(replace(run, graph=graph(FIRST)))
+    with pytest.raises(NotCanonical, match="the output of agent 'first' is not JSON: Receipt"):
         run_to_json(replace(run, text=None))
+
+
+@pytest.mark.parametrize("value", [None, "x", 1, True, 1.5, [1, {"a": ["b", None]}], {"a": [{}]}, [], {}])
+def test_a_final_value_that_is_json_is_stored_itself(value: Json) -> None:
+    run = replace(done(), output=value)
+    assert run_to_json(run)["output"] == {"value": value}
+    assert again(run) == run
+
+
+@pytest.mark.parametrize("value", [float("nan"), [1, float("inf")], {"a": {1}}, {1: "a"}, {"a": [object()]}, (1,)])
+def test_a_final_value_that_is_not_json_is_refused(value: object) -> None:
+    with pytest.raises(NotCanonical, match=f"^the output of agent 'desk' is not JSON: {type(value).__name__}$"):
+        run_to_json(replace(done(), output=value))
+
+
+def done() -> Run:
+    run, _ = apply_events(make_run(Agent("desk")), RunStarted())
+    return apply_events(run, model_response(run, assistant_message("done")))[0]
+
+
+def test_a_run_that_was_cancelled_does_not_need_its_guardrails_any_more() -> None:
+    run, _ = apply_events(make_run(FIRST), RunStarted(), GuardrailPassed(1), GuardrailPassed(0))
+    run, _ = apply_events(run, model_response(run, assistant_message("hi")), CancelRequested())
+    document = run_to_json(run)
+    assert [guard["place"] for guard in document["guards"]] == [0, 1]
+    without = replace(FIRST, input_guardrails=(), output_guardrails=())
+    assert again(run, graph(without, SECOND)).open_guardrails == run.open_guardrails
+    one_left = replace(run, graph=graph(replace(FIRST, input_guardrails=FIRST.input_guardrails[:1]), SECOND))
+    assert [guard["name"] for guard in run_to_json(one_left)["guards"]] == ["beside", None]
+
+
+def test_a_sticky_decision_on_a_tool_of_an_agent_that_is_gone_is_stored_without_a_schema() -> None:
+    run = replace(paused(), sticky_decisions={("gone", ("bare", "guarded")): True})
+    assert run_to_json(run)["always"] == [
+        {"agent": "gone", "lookup": ["bare", "guarded"], "tool": None, "approve": True}
+    ]
 
 
 def paused() -> Run:
@@ -133,6 +175,15 @@ def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: 
         again(paused(), others)
 
 
+def test_a_tool_in_a_namespace_that_is_gone_is_named_with_it() -> None:
+    spaced = make_tool("open", needs_approval=True, namespace=Namespace("crm", ""))
+    run, _ = apply_events(make_run(Agent("desk", tools=(spaced,))), RunStarted())
+    run, _ = apply_events(run, model_response(run, call("c1", "open", namespace="crm")))
+    with pytest.raises(NotFound, match=r"^no tool 'crm.open'$") as refused:
+        again(run, among(FREE))
+    assert refused.value.hint == "add it: agent 'desk' had it when the run was stored"
+
+
 def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None:
     run, _ = apply_events(
         paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one")
@@ -163,14 +214,28 @@ def without(key: str) -> Callable[[dict[str, Json]], Json]:
     ids=["no batch", "no limits", "no such phase"],
 )
 def test_what_was_not_kept_whole_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
-    with pytest.raises(InvalidRunState, match="not a complete run"):
+    with pytest.raises(InvalidRunState, match=r"^\$ is not a complete run \(KeyError\('") as refused:
         run_from_json(spoilt(run_to_json(paused())), paused().graph)
+    assert refused.value.hint == "resume with the code that the run was stored with, or start a new run"
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"version": 2}, {"version": "1"}])
-def test_another_version_of_the_document_is_refused(document: Json) -> None:
-    with pytest.raises(UnknownSchema, match=r"\$\.version is"):
+@pytest.mark.parametrize(
+    ("document", "label"),
+    [
+        (None, "None"),
+        ([], "[]"),
+        ({}, "None"),
+        ({"version": 2}, "2"),
+        ({"version": "1"}, "'1'"),
+        (["x" * 30], f"['{'x' * 18}"),
+    ],
+)
+def test_another_version_of_the_document_is_refused(document: Json, label: str) -> None:
+    with pytest.raises(UnknownSchema) as refused:
         run_from_json(document, paused().graph)
+    assert refused.value.message.startswith(f"$.version is {label}, which this version of convo does not support")
+    assert refused.value.message.endswith("; supported: 1")
+    assert (refused.value.path, refused.value.label) == ("$.version", label)
 
 
 def test_an_answer_that_waits_for_a_guardrail_is_kept_with_its_calls() -> None:

@@ -9,13 +9,21 @@ from convo.agents.agent import Agent
 from convo.errors import ConvoError, IllegalTransition, InputFault, InvalidRunState, UnknownSchema
 from convo.history.items import Json
 from convo.runs.serialize import recover_run, run_from_json, run_to_json
-from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied
-from convo.runs.stored_approvals import apply_decisions, list_decidable_approvals, list_pending_approvals
+from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied, ToolReturned
+from convo.runs.stored_approvals import (
+    apply_decisions,
+    list_decidable_approvals,
+    list_pending_approvals,
+    pending_approval_from_call,
+)
 from tests.call_count import CallCount
 from tests.runs.run_steps import FREE, GUARDED, apply_events, assistant_message, call, make_run, model_response
 
 MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
 NEXT = '{"text": "other"}'
+NOT_AN_OBJECT = "the arguments for g1 are not a JSON object"
+CHANGED_CODE = "resume with the code that the run was stored with, or start a new run"
+ONE_CALL = "arguments can be changed only for one approved function call"
 
 
 def paused(*calls: Any) -> Run:
@@ -61,8 +69,10 @@ def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
         ApprovalDecided("g1", approve=False, message="not on a Friday"),
         ApprovalDecided("g1", approve=True, always=True),
         ApprovalDecided("g2", approve=False, message="never", always=True),
+        ApprovalDecided("g1", approve=True, always=True, message="not for the model"),
         ApprovalDecided("g1", approve=True, arguments=NEXT),
         ApprovalDecided("m1", approve=True),
+        ApprovalDecided("m1", approve=True, message="not for the model"),
         ApprovalDecided("m1", approve=False, message="no"),
         ApprovalDecided("m1", approve=True, always=True),
     ],
@@ -81,6 +91,15 @@ def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -
 def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: ApprovalDecided | ToolOutputSupplied) -> None:
     run = unknown()
     assert apply_decisions(document(run), [event]) == document(apply_events(run, event)[0])
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_an_approval_before_the_start_of_a_call_says_nothing_about_its_unknown_outcome(approve: bool) -> None:
+    run, _ = apply_events(paused(call("g1", "guarded")), ApprovalDecided("g1", approve=True), RunResumed())
+    run, _ = recover_run(run, {})
+    event = ApprovalDecided("g1", approve=approve)
+    assert apply_decisions(document(run), [event]) == document(apply_events(run, event)[0])
+    assert "verdict" not in apply_decisions(document(run), [event])["batch"][0]
 
 
 def test_several_decisions_are_all_in_the_document() -> None:
@@ -119,11 +138,22 @@ def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("event", "error", "says"),
     [
-        (ApprovalDecided("nobody", approve=True), IllegalTransition, "there is no call nobody"),
-        (ToolOutputSupplied("g1", "42"), IllegalTransition, "call g1: pending approval"),
-        (ApprovalDecided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are not a JSON object"),
-        (ApprovalDecided("g1", approve=False, arguments="{}"), InputFault, "only for one approved function call"),
-        (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, "only for one approved function call"),
+        (
+            ApprovalDecided("nobody", approve=True),
+            IllegalTransition,
+            "a run that is paused does not accept ApprovalDecided: there is no call nobody",
+        ),
+        (
+            ToolOutputSupplied("g1", "42"),
+            IllegalTransition,
+            "a run that is paused does not accept ToolOutputSupplied: call g1: pending approval",
+        ),
+        (ApprovalDecided("g1", approve=True, arguments="[]"), InputFault, NOT_AN_OBJECT),
+        (ApprovalDecided("g1", approve=True, arguments="{"), InputFault, NOT_AN_OBJECT),
+        (ApprovalDecided("g1", approve=True, arguments="[" * 99_999), InputFault, NOT_AN_OBJECT),
+        (ApprovalDecided("g1", approve=False, arguments="{}"), InputFault, ONE_CALL),
+        (ApprovalDecided("g1", approve=True, always=True, arguments="{}"), InputFault, ONE_CALL),
+        (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, ONE_CALL),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(
@@ -184,7 +214,58 @@ def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
     assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
 
 
-@pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, InvalidRunState)])
-def test_a_document_that_is_none_is_refused(spoilt: dict[str, Json], error: type[ConvoError]) -> None:
-    with pytest.raises(error):
-        list_pending_approvals(spoilt)
+@pytest.mark.parametrize(
+    ("spoilt", "error", "message", "hint"),
+    [
+        (
+            {"version": 9},
+            UnknownSchema,
+            "$.version is 9, which this version of convo does not support; supported: 1",
+            "upgrade convo-state if a newer release wrote it",
+        ),
+        (
+            {"version": "9" * 30},
+            UnknownSchema,
+            f"$.version is '{'9' * 19}, which this version of convo does not support; supported: 1",
+            UnknownSchema.hint,
+        ),
+        ({"version": 1}, InvalidRunState, "$ is not a complete run (KeyError('phase'))", CHANGED_CODE),
+        (
+            {"version": 1, "phase": "PAUSED"},
+            InvalidRunState,
+            "$ is not a complete run (KeyError('batch'))",
+            CHANGED_CODE,
+        ),
+    ],
+)
+def test_a_document_that_is_none_is_refused(
+    spoilt: dict[str, Json], error: type[ConvoError], message: str, hint: str
+) -> None:
+    for read in (list_pending_approvals, list_decidable_approvals, lambda found: apply_decisions(found, [])):
+        with pytest.raises(error) as refused:
+            read(spoilt)
+        assert refused.value.message == message
+        assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (),
+        (ApprovalDecided("g1", approve=True), ApprovalDecided("m1", approve=False)),
+        (ApprovalDecided("g2", approve=False), ApprovalDecided("g1", approve=True, always=True)),
+    ],
+)
+def test_a_call_of_a_loaded_run_is_described_as_in_its_document(events: tuple[ApprovalDecided, ...]) -> None:
+    misfit = paused(call("x1", arguments="{}"), call("g1", "guarded"), call("g2", "guarded"), MCP)
+    for run in (apply_events(paused(), *events)[0], apply_events(misfit, *events)[0], unknown()):
+        assert "x1" not in [one.id for _, one in run.decidable_with_agents]
+        described = [pending_approval_from_call(one, agent) for agent, one in run.decidable_with_agents]
+        assert described == list(list_decidable_approvals(document(run)))
+    assert apply_decisions(document(paused()), events) == document(apply_events(paused(), *events)[0])
+
+
+def test_a_call_that_has_run_is_not_decided_any_more() -> None:
+    run, _ = apply_events(paused(), ApprovalDecided("g1", approve=True), RunResumed(), ToolReturned("g1", "done"))
+    assert [one.id for _, one in run.decidable_with_agents] == ["g2", "m1"]
+    assert pending_approval_from_call(run.calls[0], "shop").approved is None

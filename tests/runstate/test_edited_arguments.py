@@ -60,20 +60,28 @@ def test_a_custom_tool_takes_any_text() -> None:
 
 def test_arguments_of_a_function_must_be_a_json_object() -> None:
     state = snapshots.newest_state("single_approval", "1.21")
-    for words in ("", "[]", "nope", "{"):
-        with pytest.raises(InvalidRunState):
+    for words, why in (("", "JSON"), ("[]", "a JSON object"), ("nope", "JSON"), ("{", "JSON"), ("[" * 99_999, "JSON")):
+        with pytest.raises(
+            InvalidRunState, match=f"is the start of the edited arguments, which are not {why}$"
+        ) as refused:
             edit_arguments(state, state.pending[0], words)
+        assert (refused.value.path, refused.value.hint) == ("$", "pass a JSON object; nothing was changed")
 
 
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
 def test_a_call_that_a_server_stores_cannot_be_edited(scenario: str) -> None:
     state = snapshots.newest_state(scenario, "1.13")
-    with pytest.raises(InvalidUsage, match="a server stores the original call"):
+    with pytest.raises(InvalidUsage, match="a server stores the original call") as refused:
         edit_arguments(state, state.pending[0], CHANGED)
+    assert refused.value.hint == "reject the call, and give the arguments to use in the reason"
 
 
 @pytest.mark.parametrize("scenario", ["shell_approval", "apply_patch_approval", "hosted_mcp_approval"])
 def test_calls_without_text_arguments_or_run_elsewhere_cannot_be_edited(scenario: str) -> None:
     state = snapshots.newest_state(scenario, "1.21")
-    with pytest.raises(InvalidUsage, match="cannot be edited"):
-        edit_arguments(state, state.pending[0], CHANGED)
+    (call,) = state.pending
+    with pytest.raises(
+        InvalidUsage, match=f"^the arguments of {call.id}, a {call.call.type}, cannot be edited$"
+    ) as refused:
+        edit_arguments(state, call, CHANGED)
+    assert refused.value.hint == "approve or reject it"

@@ -47,7 +47,8 @@ def test_any_change_after_signing_is_detected() -> None:
 
 @pytest.mark.parametrize("mark", [None, "x", {}, {"algorithm": "none", "value": ""}, {"algorithm": "hmac-sha256"}])
 def test_an_invalid_signature_is_refused(mark: object) -> None:
-    with pytest.raises(NotSigned):
+    why = "is from another key, or the state was changed" if isinstance(mark, dict) else "the state has no convo sig"
+    with pytest.raises(NotSigned, match=why):
         verify_signature(run_state_from_json({**STATE.document, SIGNATURE_KEY: mark}), KEY)
 
 
@@ -67,8 +68,17 @@ def test_signing_again_replaces_the_signature() -> None:
 
 
 def test_a_short_key_is_refused() -> None:
-    with pytest.raises(InvalidUsage, match="needs at least 16"):
-        sign_state(STATE, b"short")
+    for act in (sign_state, verify_signature):
+        with pytest.raises(InvalidUsage, match=r"^the key has 15 bytes; it needs at least 16$") as refused:
+            act(sign_state(STATE, KEY), b"k" * 15)
+        assert refused.value.hint == "create one with openssl rand -hex 32"
+    verify_signature(sign_state(STATE, b"k" * 16), b"k" * 16)
+
+
+def test_a_signature_of_an_older_release_is_verified() -> None:
+    document = {**STATE.document, SIGNATURE_KEY: {"algorithm": "hmac-sha256", "value": "@@"}}
+    verify_signature(run_state_from_json(document), KEY)
+    assert sign_state(STATE, KEY).document == document
 
 
 async def test_the_sdk_resumes_a_signed_state() -> None:

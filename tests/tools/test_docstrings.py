@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
-from convo.tools.schema import Told, told
+from convo.tools.schema import ParsedDocstring, parse_docstring
 
 
-def parse(docstring: str, *names: str) -> Told:
+def parse(docstring: str, *names: str) -> ParsedDocstring:
     def documented() -> None: ...
 
     documented.__doc__ = docstring
-    return told(documented, names)
+    return parse_docstring(documented, names)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def parse(docstring: str, *names: str) -> Told:
     ],
 )
 def test_a_description_ends_before_the_fields_and_the_first_heading(docstring: str, description: str) -> None:
-    assert parse(docstring, "q").words == description
+    assert parse(docstring, "q").description == description
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_the_signature_that_dataclass_writes_is_no_description() -> None:
 
         name: str
 
-    assert told(Town) == Told("", {})
-    assert told(Place, ("name",)) == Told("Place(s) on a map.", {"name": "as on the map"})
+    assert parse_docstring(Town) == ParsedDocstring("", {})
+    assert parse_docstring(Place, ("name",)) == ParsedDocstring("Place(s) on a map.", {"name": "as on the map"})
 
 
 def test_a_town_with_a_docstring_of_one_line_keeps_it() -> None:
     class Town:
         """A town."""
 
-    assert told(Town).words == "A town."
+    assert parse_docstring(Town).description == "A town."

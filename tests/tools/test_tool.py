@@ -8,7 +8,7 @@ import pytest
 from agents import function_tool
 
 from convo.errors import InputFault
-from convo.tools.tool import Context, Tool, Wrong, read_arguments, tool
+from convo.tools.tool import Context, Namespace, Tool, Wrong, read_arguments, tool
 
 
 class Unit(enum.Enum):
@@ -216,18 +216,49 @@ def itself(a: Tree) -> None: ...
 def late_context(b: int, a: Context) -> None: ...
 
 
-@pytest.mark.parametrize(
-    "function",
-    [no_type, open_object, anything, many, named, nameless, raw_bytes, bare_list, fixed, itself, late_context],
-    ids=lambda one: one.__name__,
+TYPES, ELEMENTS = (
+    "use str, int, float, bool, Literal, Enum, list, a dataclass or a TypedDict",
+    "use list[...] or tuple[..., ...]",
 )
-def test_what_a_strict_schema_cannot_say_is_refused_by_name_at_definition(function: Any) -> None:
+NO_NAME = "has no name that a model could use"
+
+
+@pytest.mark.parametrize(
+    ("function", "message", "hint"),
+    [
+        (no_type, "has no type", "add a type annotation: the schema is built from the types"),
+        (
+            open_object,
+            "is dict[str, int], which a strict schema cannot express",
+            "name its fields in a dataclass, or define the tool with strict=False",
+        ),
+        (
+            anything,
+            "is Any, which a strict schema cannot express",
+            "name its fields in a dataclass, or define the tool with strict=False",
+        ),
+        (many, NO_NAME, "use a list, or a named parameter for each value"),
+        (named, NO_NAME, "use a list, or a named parameter for each value"),
+        (nameless, NO_NAME, "use a list, or a named parameter for each value"),
+        (raw_bytes, "is bytes, which a strict schema cannot express", TYPES),
+        (bare_list, "is list, which does not define its elements", ELEMENTS),
+        (fixed, "is tuple[int, str], which does not define its elements", ELEMENTS),
+        (late_context, "is the Context, but not the first parameter", "move it to the first position"),
+    ],
+)
+def test_what_a_strict_schema_cannot_say_is_refused_by_name_at_definition(
+    function: Any, message: str, hint: str
+) -> None:
     with pytest.raises(InputFault) as refused:
         tool(function)
-    assert "'a'" in refused.value.message
-    assert repr(function.__name__) in refused.value.message
-    assert "None" not in refused.value.message
-    assert refused.value.hint
+    assert refused.value.message == f"parameter 'a' of tool {function.__name__!r} {message}"
+    assert refused.value.hint == hint
+
+
+def test_a_parameter_that_contains_itself_is_refused_by_its_field() -> None:
+    with pytest.raises(InputFault) as refused:
+        tool(itself)
+    assert refused.value.message == ("field 'below' of parameter 'a' of tool 'itself' is Tree, which contains itself")
 
 
 def test_a_first_parameter_of_the_type_context_is_not_the_models_business() -> None:
@@ -237,6 +268,36 @@ def test_a_first_parameter_of_the_type_context_is_not_the_models_business() -> N
     made = tool(who)
     assert made.takes_context
     assert list(made.parameters["properties"]) == ["name"]
+    assert not tool(plain).takes_context
+
+
+def test_a_decorator_may_set_every_field() -> None:
+    settings: dict[str, Any] = {
+        "needs_approval": True,
+        "namespace": Namespace("crm", "customers"),
+        "deferred": True,
+        "timeout_s": 2.0,
+        "on_timeout": "fail",
+        "failure": str,
+        "enabled": False,
+    }
+    made = tool(name="find", description="", strict=False, **settings)(plain)
+    assert {field: getattr(made, field) for field in settings} == settings
+    assert (made.name, made.title, made.description, made.strict, made.run) == ("find", "crm.find", "", False, plain)
+    assert made.parameters["required"] == ["city"]
+
+
+def test_a_tool_has_the_defaults_of_the_agents_sdk() -> None:
+    made, theirs = tool(plain), function_tool(plain)
+    assert (made.strict, made.needs_approval, made.deferred) == (
+        theirs.strict_json_schema,
+        theirs.needs_approval,
+        theirs.defer_loading,
+    )
+    assert (made.timeout_s, made.enabled, made.namespace, made.serialize) == (theirs.timeout_seconds, True, None, None)
+    assert made.on_timeout == "tell"
+    assert made.failure is not None
+    assert made.failure(ValueError("x")) == "An error occurred while running the tool. Please try again."
 
 
 def test_sync_and_async_functions_are_told_apart() -> None:
@@ -248,8 +309,12 @@ def test_sync_and_async_functions_are_told_apart() -> None:
 
 
 def test_a_time_that_nobody_has_is_refused() -> None:
-    with pytest.raises(InputFault, match="'plain' has a timeout of 0"):
+    with pytest.raises(InputFault, match=r"^tool 'plain' has a timeout of 0 seconds$") as refused:
         tool(timeout_s=0)(plain)
+    assert refused.value.hint == "set timeout_s to more than 0"
+    with pytest.raises(InputFault, match=r"^tool 'slow' has a timeout of -1 seconds$"):
+        tool(name="slow", timeout_s=-1)(plain)
+    assert tool(timeout_s=0.5)(plain).timeout_s == 0.5
 
 
 @tool
@@ -261,21 +326,26 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ('{"nights": "3"}', ["city: is missing", "nights: must be an integer, not '3'"]),
-        ('{"city": "B", "nights": true}', ["nights: must be an integer, not True"]),
-        ('{"city": "B", "nights": 1, "nigths": 2}', ["nigths: there is no such field"]),
-        ('{"city": "B", "nights"', ["they are not JSON"]),
-        ('{"city": "B", "nights": NaN}', ["NaN is not a JSON number"]),
-        ("[1]", ["they must be one JSON object"]),
-        ("", ["city: is missing", "nights: is missing"]),
-        ('{"city": ' + "[" * 100_000, ["nested too deep"]),
+        ('{"nights": "3"}', "city: is missing; nights: must be an integer, not '3'"),
+        ('{"city": "B", "nights": true}', "nights: must be an integer, not True"),
+        ('{"city": "B", "nights": 1, "nigths": 2}', "nigths: there is no such field"),
+        ('{"city": "B", "nights": NaN}', "they are not JSON (NaN is not a JSON number)"),
+        ("[1]", "they must be one JSON object"),
+        ("", "city: is missing; nights: is missing"),
+        (" ", "city: is missing; nights: is missing"),
+        ('{"city": ' + "[" * 100_000, "they are not JSON (nested too deep)"),
     ],
 )
-def test_a_model_is_told_every_argument_that_does_not_fit_and_what_it_has_to_be(written: str, told: list[str]) -> None:
-    got = read_arguments(book, written)
+def test_a_model_is_told_every_argument_that_does_not_fit_and_what_it_has_to_be(written: str, told: str) -> None:
+    assert read_arguments(book, written) == Wrong(
+        f"Invalid arguments for tool book: {told}. Call it again with arguments that fit its schema."
+    )
+
+
+def test_a_model_is_told_where_its_arguments_are_not_json() -> None:
+    got = read_arguments(book, '{"city": "B", "nights"')
     assert isinstance(got, Wrong)
-    assert got.message.startswith("Invalid arguments for tool book: ")
-    assert [words for words in told if words not in got.message] == []
+    assert got.message.startswith("Invalid arguments for tool book: they are not JSON (Expecting ':' delimiter: line 1")
 
 
 def test_a_place_deep_inside_is_named() -> None:

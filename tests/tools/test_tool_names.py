@@ -70,7 +70,7 @@ def test_two_tools_that_a_call_could_not_tell_apart_are_refused(pair: tuple[Tool
 
 
 def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
-    with pytest.raises(InputFault, match="^tool 'find.find' has the name of its namespace$") as wrong:
+    with pytest.raises(InputFault, match=r"^tool 'find.find' has the name of its namespace$") as wrong:
         toolbox([make(namespace=Namespace("find", ""))])
     assert wrong.value.hint == "rename one: that form means a deferred tool"
 
@@ -97,7 +97,7 @@ def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hos
 
 
 def test_a_deferred_tool_needs_a_search_that_finds_it() -> None:
-    with pytest.raises(InputFault, match="^tool 'find' is deferred, but there is no tool search$") as refused:
+    with pytest.raises(InputFault, match=r"^tool 'find' is deferred, but there is no tool search$") as refused:
         definitions([BARE, DEFERRED, {"type": "web_search"}])
     assert refused.value.hint == 'add {"type": "tool_search"}'
     got = definitions([DEFERRED, {"type": "tool_search"}])
@@ -106,7 +106,7 @@ def test_a_deferred_tool_needs_a_search_that_finds_it() -> None:
 
 
 def test_a_namespace_with_two_descriptions_is_refused() -> None:
-    with pytest.raises(InputFault, match="^namespace 'crm' has two descriptions$") as refused:
+    with pytest.raises(InputFault, match=r"^namespace 'crm' has two descriptions$") as refused:
         definitions([SPACED, make(name="close", namespace=Namespace("crm", "clients"))])
     assert refused.value.hint == "use the same description for all its tools"
 
