@@ -102,7 +102,7 @@ async def open_with_retry(
 def _can_retry(strategy: Strategy, failure: BaseException) -> bool:
     if not isinstance(failure, ConvoError) or (get_retry_after_s(failure) or 0.0) > MAX_RETRY_AFTER_S:
         return False
-    return decide_retry(strategy, failure, response_started=False).action is not RetryAction.NO
+    return decide_retry(strategy, failure).action is not RetryAction.NO
 
 
 async def _retry(
@@ -127,7 +127,7 @@ async def _retry(
     def prepare_retry(retry_state: "RetryCallState") -> None:
         failure = retry_state.outcome.exception() if retry_state.outcome else None
         if isinstance(failure, ConvoError):
-            decision = decide_retry(strategy, failure, response_started=False)
+            decision = decide_retry(strategy, failure)
             notify(f"{failure.message}; retrying: {decision.reason}")
             if decision.action is RetryAction.READ_FIRST:
                 check_tail()

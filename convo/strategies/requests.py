@@ -90,13 +90,8 @@ def _is_pending_shell_call(item: Item) -> bool:
     return item_type(item) == "shell_call" and item.get("status") in (None, "in_progress")
 
 
-def decide_retry(strategy: Strategy, failure: ConvoError, *, response_started: bool) -> RetryDecision:
-    """Decide whether to retry after a failed attempt.
-
-    response_started:  an output event had already been received
-    """
-    if response_started:
-        return RetryDecision(RetryAction.NO, "the response had begun")
+def decide_retry(strategy: Strategy, failure: ConvoError) -> RetryDecision:
+    """Decide whether to retry after an attempt that failed before the first output event."""
     if not isinstance(failure, TryLater | Unreachable):
         return RetryDecision(RetryAction.NO, "the same request would be rejected again")
     if failure.code == NO_CONNECTION:
@@ -147,7 +142,7 @@ def _missing_at_owner(unconfirmed: list[Item], tail: Sequence[Item]) -> list[Ite
     start = next((index for index, item in enumerate(tail) if is_same_item(item, unconfirmed[0])), len(tail))
     shared_count = common_prefix_length(unconfirmed, tail[start:])
     remaining = unconfirmed[shared_count:]
-    is_answered = shared_count and len(tail) > start + shared_count
+    is_answered = len(tail) > start + shared_count
     return list(dropwhile(lambda item: not is_user_message(item), remaining)) if is_answered else remaining
 
 

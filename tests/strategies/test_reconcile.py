@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
@@ -86,3 +88,26 @@ def test_a_conversation_without_a_confirmed_head_has_only_a_tail() -> None:
 
 def replace_id(item: Item) -> Item:
     return {key: value for key, value in item.items() if key not in ("id", "status")}
+
+
+def test_a_conversation_without_unconfirmed_items_gets_those_of_others() -> None:
+    held = reconcile(holding(), [user_message("somebody else"), ANSWER])
+    assert (held.path.items[2:], lacking(held)) == ((user_message("somebody else"), ANSWER), [])
+    assert held.handle == "conv_1"
+
+
+@pytest.mark.parametrize("earlier", [[], [user_message("somebody else")]])
+def test_a_partial_response_stays_where_the_owner_has_no_answer(earlier: list[Item]) -> None:
+    partial = {**assistant_message("hal"), "status": "incomplete"}
+    held = reconcile(holding(user_message("more"), partial), [*earlier, user_message("more")])
+    assert lacking(held) == [partial]
+    answered = reconcile(holding(user_message("more"), partial), [*earlier, user_message("more"), ANSWER])
+    assert lacking(answered) == []
+
+
+def test_an_item_without_an_id_is_known_by_its_meaning() -> None:
+    path = Path(root_key("local")).append([user_message("hi")])
+    state = ConversationState(Strategy.CONVERSATION, path, path.head, "conv_1")
+    newest_first = [ANSWER, {**user_message("hi"), "id": "msg_1"}]
+    assert items_after_confirmed(state, newest_first) == [ANSWER]
+    assert items_after_confirmed(holding(), [ANSWER, {**BEFORE[1], "id": None}]) == [ANSWER]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from convo.errors import Conflict
+from convo.errors import Conflict, StateIgnored
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
@@ -173,3 +173,82 @@ def test_includes_of_an_agent_do_not_replace_the_encrypted_reasoning() -> None:
     sent = next_input(held(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
     made = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
     assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_request_counts_the_nodes_that_it_represents(strategy: Strategy) -> None:
+    partial_call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{", "status": "incomplete"}
+    now = said(after_one_turn(strategy), user_message("more"), partial_call)
+    assert next_input(now).node_count == (4 if strategy in CLIENTS else 2)
+
+
+def test_a_request_has_the_model_the_input_the_state_and_the_parameters() -> None:
+    sent = RequestInput([user_message("hi")], 1, {"previous_response_id": "resp_1"})
+    parameters = {"temperature": 0.5, "include": None}
+    assert build_request_body(sent, model="m", instructions="Be brief.", parameters=parameters) == {
+        "model": "m",
+        "instructions": "Be brief.",
+        "input": [user_message("hi")],
+        "previous_response_id": "resp_1",
+        "temperature": 0.5,
+        "include": None,
+    }
+    assert build_request_body(sent, model="m", instructions="", parameters={}) == {
+        "model": "m",
+        "input": [user_message("hi")],
+        "previous_response_id": "resp_1",
+    }
+
+
+def test_a_field_is_included_once() -> None:
+    sent = RequestInput([], 0, {"include": ["a", "b"]})
+    body = build_request_body(sent, model="m", instructions=None, parameters={"include": ["c", "a"]})
+    assert body["include"] == ["a", "b", "c"]
+    assert build_request_body(sent, model="m", instructions=None, parameters={})["include"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_first_request_names_nothing_to_continue(strategy: Strategy) -> None:
+    fields: dict[Strategy, dict[str, object]] = {
+        Strategy.CONVERSATION: {"conversation": "conv_1"},
+        Strategy.CHAIN: {},
+        Strategy.SESSION: {"store": False},
+        Strategy.REPLAY: {"store": False},
+    }
+    first = held(strategy, user_message("hi"))
+    assert first.owner.build_input(first).state_fields == fields[strategy]
+    assert first.owner.build_input(first, store=False, encrypt_reasoning=False).state_fields == fields[strategy]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_only_a_chain_needs_the_id_of_a_response(strategy: Strategy) -> None:
+    owner = held(strategy).owner
+    owner.validate_response({"id": "resp_1"})
+    if strategy is Strategy.CHAIN:
+        with pytest.raises(StateIgnored, match="the response has no id, and a chain needs one to continue"):
+            owner.validate_response({"id": ""})
+    else:
+        owner.validate_response({})
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_server_is_given_new_items_without_ids(strategy: Strategy) -> None:
+    partial = {**answer("hal", 2), "status": "incomplete"}
+    items = [answer("hello"), {"type": "reasoning", "id": "rs_1", "summary": []}, partial]
+    unchanged = tuple(items)
+    converted = ({**assistant_message("hello"), "status": "completed"}, assistant_message("hal"))
+    assert held(strategy).owner.to_new_items(items) == (unchanged if strategy in CLIENTS else converted)
+
+
+@pytest.mark.parametrize("status", [{}, {"status": "completed"}, {"status": "in_progress"}])
+def test_output_of_a_cancelled_response_is_incomplete_whatever_its_status(status: dict[str, str]) -> None:
+    now = held(Strategy.SESSION, user_message("hi"))
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", **status}
+    stopped = apply_cancellation(now, [call, {**assistant_message("hal"), **status}])
+    assert stopped.path.items[1:] == ({**assistant_message("hal"), "status": "incomplete"},)
+    assert stopped.confirmed_head == now.confirmed_head
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_only_a_chain_confirms_nothing_of_another_history(strategy: Strategy) -> None:
+    assert held(strategy).owner.confirmed_at_start(3) == (0 if strategy is Strategy.CHAIN else 3)
