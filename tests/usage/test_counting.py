@@ -46,7 +46,14 @@ def test_a_count_without_a_vocabulary_is_marked_as_an_estimate() -> None:
     assert found.tokens == pytest.approx(PROSE_TOKENS, rel=1 / 3)
 
 
-def test_an_estimate_is_displayed_as_one() -> None:
+@pytest.mark.usefixtures("without_a_vocabulary")
+@pytest.mark.parametrize(("text", "tokens"), [("a", 1), ("abcd", 1), ("abcde", 2), ("日本", 2), ("\ud83d" * 5, 2)])
+def test_without_a_vocabulary_four_bytes_are_a_token(text: str, tokens: int) -> None:
+    assert count_tokens((), text) == TokenCount(tokens, is_estimate=True)
+    assert count_item_tokens([user_message(text), user_message("")]) == (tokens + 4, 4)
+
+
+def test_an_estimate_is_shown_as_one() -> None:
     assert (str(TokenCount(1_234, is_estimate=True)), str(TokenCount(1_234, is_estimate=False))) == (
         "about 1,234",
         "1,234",
@@ -57,6 +64,48 @@ def test_an_estimate_is_displayed_as_one() -> None:
 def test_an_image_is_estimated_and_its_bytes_do_not_count(detail: dict[str, str], tokens: int) -> None:
     shown = user_message("", {**IMAGE, **detail})
     assert count_tokens([shown]) == TokenCount(tokens + 4, is_estimate=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({"output": {"type": "computer_screenshot", "file_id": "f"}}, 765),
+        ({"output": [{"type": "input_image", "file_id": "f"}] * 2}, 2 * 765),
+        ({"content": [{"type": "input_image", "file_id": "f"}], "output": [{"type": "input_image"}]}, 2 * 765),
+        ({"content": [{"type": "input_audio", "input_audio": None}, "text"], "encrypted_content": "A" * 16}, 3),
+        ({"content": [{"type": "input_file", "file_data": "A" * 15}]}, 2),
+        ({"content": [{"type": "input_file", "file_id": "f"}]}, 0),
+        ({"encrypted_content": "A" * 6}, 1),
+    ],
+)
+def test_each_part_that_is_not_text_is_counted(fields: dict[str, Any], tokens: int) -> None:
+    item = {"type": "computer_call_output", **fields}
+    assert count_tokens([item]) == TokenCount(tokens + 4, is_estimate=tokens > 0)
+    assert count_item_tokens([item]) == (tokens + 4,)
+
+
+@pytest.mark.parametrize(
+    ("items", "instructions", "tools", "bound"),
+    [
+        ([], None, None, 0),
+        ([], "abc", None, 3),
+        ([], "日本", None, 8),
+        ([], None, [{"a": 1}], 10),
+        ([{"type": "input_image", "ab": "cde"}], None, None, 4 + 2 + 11 + 3 + 765),
+        (
+            [{"type": "x", "output": [{"type": "computer_screenshot"}, "ab", 7]}],
+            None,
+            None,
+            4 + 2 + 1 + (1 + 19 + 765) + 2,
+        ),
+        ([{"a": "b"}, {}], "c", [1], 4 + 1 + 1 + 4 + 1 + 3),
+    ],
+)
+def test_the_bound_is_the_bytes_of_all_text_and_a_token_for_each_field(
+    items: list[Item], instructions: str | None, tools: Any, bound: int
+) -> None:
+    """A character that is not ASCII counts as four bytes."""
+    assert max_token_count(items, instructions, tools) == bound
 
 
 @pytest.mark.parametrize("place", ["content", "output"])

@@ -25,7 +25,12 @@ def test_the_estimate_for_english_prose_is_within_a_third() -> None:
     )
 
 
-def test_an_item_without_text_still_counts_its_overhead() -> None:
+@pytest.mark.parametrize(("text", "tokens"), [("a", 5), ("abcd", 5), ("abcde", 6), ("日本", 6), ("\ud83d" * 5, 6)])
+def test_four_bytes_of_text_are_a_token_and_an_item_takes_four_more(text: str, tokens: int) -> None:
+    assert estimate_tokens(user_message(text)) == tokens
+
+
+def test_an_item_without_words_still_takes_the_tokens_around_it() -> None:
     assert estimate_tokens(user_message("")) == 4
 
 

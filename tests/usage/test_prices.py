@@ -25,6 +25,9 @@ def test_a_price_in_the_settings_overrides_the_table() -> None:
     assert find_price("openai/gpt-5-mini-2025-08-07", OWN) == OWN["openai/gpt-5-mini"]
     assert find_price("openai/gpt-5-mini", {}) == load_prices()["openai/gpt-5-mini"]
     assert find_price("groq/x", OWN) == OWN["groq/x"]
+    assert find_price("groq/x-20250807", OWN) == OWN["groq/x"]
+    dated = {"openai/gpt-5-mini-2025-08-07": Price(7.0, 8.0, 6.0), **OWN}
+    assert find_price("openai/gpt-5-mini-2025-08-07", dated) == Price(7.0, 8.0, 6.0)
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "azure/gpt-5-mini", "openai/gpt-5-mini-tuned", "scripted/echo", ""])

@@ -36,8 +36,12 @@ def test_missing_usage_is_not_zero_usage(reported: Any) -> None:
         ({"input_tokens": 7, "input_tokens_details": None, "output_tokens": None}, Usage(input_tokens=7)),
         ({"input_tokens": 7, "input_tokens_details": {"cached_tokens": None}}, Usage(input_tokens=7)),
         ({"output_tokens": 3, "output_tokens_details": {}, "cost": 0.1}, Usage(output_tokens=3)),
+        (
+            {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 2}},
+            Usage(input_tokens=9, cached_tokens=1, cache_write_tokens=2),
+        ),
     ],
-    ids=["no details", "null details", "null in the details", "fields of its own"],
+    ids=["no details", "null details", "null in the details", "fields of its own", "written to the cache"],
 )
 def test_fields_that_an_endpoint_omits_count_as_zero(reported: Any, found: Usage) -> None:
     assert Usage.from_json(reported) == found
@@ -49,6 +53,26 @@ def test_cached_tokens_cost_their_own_price_and_are_not_paid_twice() -> None:
         input_tokens=1_000_000, cached_tokens=400_000, output_tokens=200_000, reasoning_tokens=150_000
     ).cost_usd(price)
     assert cost_usd == pytest.approx(0.6 + 0.04 + 2.0)
+
+
+def test_a_million_tokens_cost_exactly_the_price() -> None:
+    price = Price(input=3.0, cached=0.5, output=15.0, written=4.0)
+    million = 1_000_000
+    for usage, cost_usd in [
+        (Usage(input_tokens=million), 3.0),
+        (Usage(input_tokens=million, cached_tokens=million), 0.5),
+        (Usage(input_tokens=million, cache_write_tokens=million), 4.0),
+        (Usage(output_tokens=million), 15.0),
+    ]:
+        assert usage.cost_usd(price) == cost_usd
+
+
+def test_the_tokens_of_two_calls_are_added_by_kind() -> None:
+    first = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
+    second = Usage(input_tokens=10, cached_tokens=20, output_tokens=30, reasoning_tokens=40, cache_write_tokens=50)
+    assert first + second == Usage(
+        input_tokens=11, cached_tokens=22, output_tokens=33, reasoning_tokens=44, cache_write_tokens=55
+    )
 
 
 def test_without_a_price_the_cost_is_unknown_and_not_zero() -> None:
@@ -78,6 +102,7 @@ def test_caching_never_makes_a_call_dearer_than_its_input_price(
         {"input_tokens": "many", "output_tokens": True},
         {"input_tokens": -5, "input_tokens_details": 3, "output_tokens_details": ["x"]},
         {"input_tokens": 1.5, "input_tokens_details": {"cached_tokens": {}}},
+        {"input_tokens": -1, "output_tokens": 0, "input_tokens_details": {"cached_tokens": False}},
     ],
 )
 def test_invalid_token_counts_count_as_zero(odd: Any) -> None:

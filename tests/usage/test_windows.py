@@ -3,7 +3,7 @@
 import pytest
 
 from convo.config.sections import ContextLimits
-from convo.usage.models import SETTINGS_SOURCE, ModelWindow, find_model_window, load_model_windows
+from convo.usage.models import ModelWindow, find_model_window, load_model_windows
 
 
 def test_every_window_names_its_source() -> None:
@@ -33,12 +33,18 @@ def test_a_similar_name_has_no_window(name: str) -> None:
     assert find_model_window(name) is None
 
 
-def test_a_window_in_the_settings_needs_only_its_size() -> None:
+def test_settings_without_a_window_change_nothing() -> None:
+    other = {"openai/gpt-5": ContextLimits(1_000)}
+    assert find_model_window("openai/gpt-5-mini-2025-08-07", other) == load_model_windows()["gpt-5-mini"]
+    assert find_model_window("gpt-5", other) == load_model_windows()["gpt-5"]
+
+
+def test_a_window_of_ones_own_needs_no_more_than_its_size() -> None:
     assert ModelWindow(4096).output is None
 
 
 def test_a_window_in_the_settings_overrides_the_table_and_counts_as_exact() -> None:
     own = {"openai/gpt-5-mini": ContextLimits(1_000), "local/mine.gguf": ContextLimits(4_096, 512)}
-    assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", SETTINGS_SOURCE)
-    assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, SETTINGS_SOURCE)
+    assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", "your settings")
+    assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, "your settings")
     assert find_model_window("openai/gpt-5", own) == load_model_windows()["gpt-5"]

@@ -1,0 +1,20 @@
+"""The models that are known to accept only text: images are not sent to them."""
+
+import pytest
+
+from convo.usage.models import is_text_only_model
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["local/demo", "deepseek/deepseek-chat", "openai/o1-mini-2024-09-12", "openai/o3-mini", "openai/gpt-3.5-turbo"],
+)
+def test_these_models_accept_only_text(model: str) -> None:
+    assert is_text_only_model(model)
+
+
+@pytest.mark.parametrize(
+    "model", ["openai/gpt-5", "openai/o3", "openrouter/deepseek/chat", "o1-mini", "my/local/x", ""]
+)
+def test_other_models_may_accept_images(model: str) -> None:
+    assert not is_text_only_model(model)
