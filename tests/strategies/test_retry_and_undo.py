@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import InvalidUsage, WrongOwner
-from convo.history.items import Item, assistant_message, user_message
+from convo.history.items import SUMMARY_HEADING, Item, assistant_message, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.strategies.branching import undo_last_answer, undo_last_turn
@@ -89,3 +89,99 @@ def test_a_confirmed_turn_of_a_conversation_cannot_be_undone(go_back: object) ->
 def test_an_empty_history_has_nothing_to_undo(strategy: Strategy, go_back: object) -> None:
     with pytest.raises(InvalidUsage):
         go_back(ConversationState(strategy, START, START.root), None)  # type: ignore[operator]
+
+
+# -- calls, compactions and histories of another owner ----------------------------------------------------
+
+CALL: Item = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
+OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "hot"}
+SUMMARY = user_message(f"{SUMMARY_HEADING}\n\nThey counted.")
+PARTIAL: Item = {**assistant_message("hal"), "status": "incomplete"}
+
+
+def unconfirmed(strategy: Strategy, *items: Item) -> ConversationState:
+    """A history of another owner: nothing of it is confirmed."""
+    return ConversationState(strategy, START.append(items), START.root)
+
+
+def test_a_server_is_asked_again_with_the_last_input_and_a_client_with_the_last_message() -> None:
+    path = START.append([*ONE, user_message("two"), CALL, OUTPUT, assistant_message("second")])
+    last = replace(link(path.first(5).head, path.head), previous_response_id="resp_tea")
+    chain = undo_last_answer(ConversationState(Strategy.CHAIN, path, path.head, "resp_2"), last)
+    assert (chain.path, chain.handle) == (path.first(5), "resp_tea")
+    assert [node.item for node in chain.unconfirmed_nodes] == [OUTPUT]
+    session = undo_last_answer(ConversationState(Strategy.SESSION, path, path.head), last)
+    assert (session.path, session.confirmed_head) == (path.first(3), path.first(2).head)
+
+
+def test_a_chain_whose_last_response_is_unknown_is_asked_again_from_its_message() -> None:
+    held, _ = confirmed(Strategy.CHAIN)
+    assert words(undo_last_answer(held, None)) == ["one", "first", "two"]
+
+
+def test_a_conversation_that_has_the_input_cannot_be_asked_again() -> None:
+    path = START.append([*ONE, user_message("two")])
+    state = ConversationState(Strategy.CONVERSATION, path.append([PARTIAL]), path.head, "conv_1")
+    with pytest.raises(WrongOwner):
+        undo_last_answer(state, None)
+
+
+@pytest.mark.parametrize(
+    ("items", "kept"),
+    [
+        ((*ONE, *TWO), 2),
+        ((*ONE, user_message("two")), 2),
+        ((user_message("one"), CALL, OUTPUT), 2),
+        ((*ONE, user_message("two"), user_message("three"), PARTIAL), 2),
+        ((SUMMARY, user_message("two"), PARTIAL), 1),
+    ],
+)
+def test_undo_in_a_history_of_another_owner_keeps_complete_turns(items: tuple[Item, ...], kept: int) -> None:
+    state = unconfirmed(Strategy.CHAIN, *items)
+    assert undo_last_turn(state, None) == replace(state, path=state.path.first(kept))
+
+
+@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
+@pytest.mark.parametrize("items", [(SUMMARY, PARTIAL), (SUMMARY, assistant_message("first"))])
+def test_undo_stops_at_a_compaction(go_back: object, items: tuple[Item, ...]) -> None:
+    path = START.append(items)
+    with pytest.raises(InvalidUsage) as refused:
+        go_back(ConversationState(Strategy.SESSION, path, path.head), None)  # type: ignore[operator]
+    assert refused.value.message == "the conversation has no message since the compaction"
+    assert refused.value.hint == "type a message"
+
+
+@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
+def test_a_conversation_without_a_message_has_nothing_to_undo(go_back: object) -> None:
+    with pytest.raises(InvalidUsage) as refused:
+        go_back(ConversationState(Strategy.SESSION, START, START.root), None)  # type: ignore[operator]
+    assert refused.value.message == "the conversation has no message yet"
+
+
+def test_retry_after_a_compaction_needs_a_message_after_it() -> None:
+    with pytest.raises(InvalidUsage, match="since the compaction"):
+        undo_last_answer(unconfirmed(Strategy.SESSION, SUMMARY, PARTIAL), None)
+
+
+def test_a_conversation_names_the_way_to_undo_its_last_turn() -> None:
+    held, last = confirmed(Strategy.CONVERSATION)
+    with pytest.raises(WrongOwner) as refused:
+        undo_last_turn(held, last)
+    assert refused.value.message == "the endpoint stores the last turn, so it cannot be undone here"
+    assert refused.value.hint == "convo convert conv_1 --to session, then undo it there"
+
+
+def test_undo_of_the_first_response_of_a_chain_restarts_it() -> None:
+    """A history of another owner before it is sent again."""
+    path = START.append([*ONE, *TWO])
+    first = replace(link(path.first(3).head, path.head), previous_response_id=None, sent_count=3)
+    back = undo_last_turn(ConversationState(Strategy.CHAIN, path, path.head, "resp_2"), first)
+    assert (words(back), back.handle, len(back.unconfirmed_nodes)) == (["one", "first"], None, 2)
+
+
+def test_a_chain_that_restarted_after_a_compaction_has_nothing_to_undo() -> None:
+    """Its last response belongs to the history before the compaction."""
+    _, last = confirmed(Strategy.CHAIN)
+    for go_back in (undo_last_answer, undo_last_turn):
+        with pytest.raises(InvalidUsage, match="since the compaction"):
+            go_back(unconfirmed(Strategy.CHAIN, SUMMARY), last)

@@ -96,3 +96,51 @@ def test_a_rewind_to_before_a_compaction_is_refused() -> None:
     )
     with pytest.raises(InvalidUsage, match="compaction"):
         rewind_to_depth(ConversationState(Strategy.SESSION, folded, folded.head), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "depth", "message", "hint"),
+    [
+        (PATH, len(PATH), "no turn follows that turn", "/rewind N, with an earlier turn"),
+        (
+            Path(root_key("local")).append([user_message("one"), {"type": "compaction"}, user_message("two")]),
+            1,
+            "the history before a compaction is another branch",
+            "convo inspect shows it",
+        ),
+    ],
+)
+def test_the_error_says_which_turn_can_be_rewound_to(path: Path, depth: int, message: str, hint: str) -> None:
+    with pytest.raises(InvalidUsage) as refused:
+        rewind_to_depth(ConversationState(Strategy.SESSION, path, path.head), depth, None)
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+def test_the_end_of_a_compaction_can_be_rewound_to() -> None:
+    path = Path(root_key("local")).append([user_message("one"), {"type": "compaction"}, user_message("two")])
+    assert rewind_to_depth(ConversationState(Strategy.SESSION, path, path.head), 2, None).path == path.first(2)
+
+
+def test_a_confirmed_turn_names_the_way_to_undo_it() -> None:
+    with pytest.raises(WrongOwner) as conversation:
+        rewind_to_depth(held(Strategy.CONVERSATION), 2, None)
+    assert conversation.value.message == "the endpoint stores these turns, so they cannot be undone here"
+    assert conversation.value.hint == "convo convert conv_1 --to session, then undo them there"
+    with pytest.raises(InvalidUsage) as chain:
+        rewind_to_depth(held(Strategy.CHAIN), 2, None)
+    assert chain.value.message == "no response of this chain ends there"
+    assert chain.value.hint == "convo inspect shows the responses"
+
+
+def test_the_confirmed_head_of_a_conversation_can_be_rewound_to() -> None:
+    asked = replace(held(Strategy.CONVERSATION), path=PATH.append([user_message("four"), user_message("five")]))
+    back = rewind_to_depth(asked, len(PATH) + 1, None)
+    assert (len(back.path), back.confirmed_head) == (len(PATH) + 1, PATH.head)
+
+
+def test_a_chain_restarts_before_its_first_item_only() -> None:
+    for next_link in (None, link(1, 1, "resp_0")):
+        back = rewind_to_depth(held(Strategy.CHAIN), 0, next_link)
+        assert (back.path, back.handle, back.confirmed_head) == (PATH.first(0), None, PATH.root)
+    with pytest.raises(InvalidUsage):
+        rewind_to_depth(held(Strategy.CHAIN), 1, None)

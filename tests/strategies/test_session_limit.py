@@ -118,3 +118,18 @@ def test_calls_are_left_out_as_in_the_agents_sdk(seed: int) -> None:
             items.append(item(ANSWERS[of], name, **more))
     theirs = drop_orphan_function_calls(cast(Any, items), pruning_indexes=set(range(len(items))))
     assert newest_sendable_items(items, None) == theirs
+
+
+@pytest.mark.parametrize(
+    ("status", "is_kept"), [({}, True), ({"status": "in_progress"}, True), ({"status": "completed"}, False)]
+)
+def test_a_shell_call_of_a_program_may_still_lack_its_output(status: dict[str, str], is_kept: bool) -> None:
+    shell = item("shell_call", "s1", **BY_PROGRAM, **status)
+    items = [HI, PROGRAM, shell, ENDED, HELLO]
+    assert newest_sendable_items(items, None) == (items if is_kept else [HI, PROGRAM, ENDED, HELLO])
+    assert newest_sendable_items([HI, {**call(), **BY_PROGRAM}], None) == [HI]
+    assert newest_sendable_items([HI, item("shell_call", "s1", **status)], None) == [HI]
+
+
+def test_a_program_without_an_id_is_left_out_alone() -> None:
+    assert newest_sendable_items([HI, {"type": "program", "code": "look()"}, HELLO], None) == [HI, HELLO]

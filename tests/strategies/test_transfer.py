@@ -155,3 +155,167 @@ def test_unconfirmed_items_are_counted_separately() -> None:
     ]
     carried = plan_transfer(said, TransferTarget(Strategy.CONVERSATION, EMBEDDED_SCOPE, MODEL))
     assert (len(carried.items), carried.confirmed_count) == (3, 2)
+
+
+FIELDS_OF_A_CALL = {key: CALL[key] for key in CALL if key != "id"}
+NAMED = {**SEALED, "encrypted_content": "convo1:openai%2Fo3:0123456789ab:gAAAA"}
+INCOMPLETE = {"status": "incomplete"}
+BY_SCOPE, BY_MODEL, UNKNOWN = ItemOrigin(OPENAI), ItemOrigin(None, MODEL), ItemOrigin()
+
+
+@pytest.mark.parametrize(
+    ("to", "scope", "maker", "item", "reason"),
+    [
+        (
+            Strategy.SESSION,
+            OTHER,
+            MADE,
+            SEALED,
+            "reasoning that only openai/gpt-5-mini at https://api.openai.com/v1 can decrypt",
+        ),
+        (Strategy.SESSION, OTHER, BY_SCOPE, SEALED, "reasoning that only https://api.openai.com/v1 can decrypt"),
+        (Strategy.SESSION, OTHER, UNKNOWN, NAMED, "reasoning that only openai/o3 at embedded can decrypt"),
+        (
+            Strategy.SESSION,
+            EMBEDDED_SCOPE,
+            MADE,
+            COMPACTION,
+            "a summary of the earlier history that only openai/gpt-5-mini at https://api.openai.com/v1 can decrypt",
+        ),
+        (Strategy.CHAIN, OPENAI, UNKNOWN, SEALED, "encrypted reasoning of unknown origin"),
+        (
+            Strategy.CHAIN,
+            OPENAI,
+            UNKNOWN,
+            {"type": "compaction", "encrypted_content": "gAAAA"},
+            "encrypted content of unknown origin; other models and endpoints reject it",
+        ),
+        (Strategy.CHAIN, OPENAI, MADE, OPEN, "reasoning without encrypted content exists only on its server"),
+        (
+            Strategy.SESSION,
+            EMBEDDED_SCOPE,
+            MADE,
+            SEARCH,
+            "the call of a hosted tool that https://api.openai.com/v1 ran",
+        ),
+        (Strategy.SESSION, OPENAI, UNKNOWN, REFERENCE, "a reference to an item that another server stores"),
+        (
+            Strategy.SESSION,
+            OTHER,
+            MADE,
+            user_message("", UPLOADED),
+            "a file that was uploaded to https://api.openai.com/v1",
+        ),
+        (Strategy.CHAIN, OPENAI, MADE, {**assistant_message("a"), "id": "m"}, "the new owner assigns its own ids"),
+        (
+            Strategy.CONVERSATION,
+            OPENAI,
+            MADE,
+            {**assistant_message("a"), **INCOMPLETE},
+            "incomplete, so only its text can be sent again",
+        ),
+        (Strategy.CONVERSATION, OPENAI, MADE, {**assistant_message(""), **INCOMPLETE}, "incomplete and without text"),
+        (Strategy.SESSION, OPENAI, MADE, OUTPUT, "an output whose call is not in this history"),
+        (
+            Strategy.SESSION,
+            OPENAI,
+            MADE,
+            FIELDS_OF_A_CALL,
+            "a call without an output: send the output first, or use convo repair",
+        ),
+    ],
+)
+def test_a_loss_has_its_reason(to: Strategy, scope: Scope, maker: ItemOrigin, item: Item, reason: str) -> None:
+    (loss,) = over(to, scope, item, maker=maker).losses
+    assert loss.reason == reason
+
+
+def test_a_hosted_call_is_left_out_because_of_its_reasoning() -> None:
+    _, loss = over(Strategy.CHAIN, OPENAI, OPEN, SEARCH).losses
+    assert loss.reason == "the call of a hosted tool that needs the reasoning before it"
+
+
+@pytest.mark.parametrize("to", [Strategy.SESSION, Strategy.CHAIN])
+@pytest.mark.parametrize(
+    ("item", "maker"),
+    [
+        (SEARCH, UNKNOWN),
+        (SEARCH, MADE),
+        (user_message("read", UPLOADED), UNKNOWN),
+        (user_message("read", {"type": "input_file", "file_id": None}), ItemOrigin(OTHER)),
+        ({"role": "user", "content": ["odd"]}, ItemOrigin(OTHER)),
+        ({"role": "user", "content": "text"}, ItemOrigin(OTHER)),
+        ({"type": "compaction", "encrypted_content": ""}, ItemOrigin(OTHER)),
+        ({"type": "reasoning", "summary": [], "encrypted_content": 7}, ItemOrigin(OTHER)),
+        ({"type": "compaction", "encrypted_content": "gAAAA"}, ItemOrigin(OPENAI, "openai/o3")),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, BY_SCOPE),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, BY_MODEL),
+    ],
+)
+def test_an_item_without_a_loss_is_unchanged(to: Strategy, item: Item, maker: ItemOrigin) -> None:
+    carried = over(to, OPENAI, item, maker=maker)
+    assert (carried.items, carried.losses) == ((item,), ())
+
+
+@pytest.mark.parametrize(
+    ("items", "left_out"),
+    [
+        ([OPEN, assistant_message("a"), SEARCH], [1, 3]),
+        ([OPEN, user_message("a"), SEARCH], [1]),
+        ([OPEN, SEALED, SEARCH], [1]),
+        ([SEALED, SEARCH, OPEN], [3]),
+        ([OPEN, FIELDS_OF_A_CALL, OUTPUT, SEARCH], [1]),
+        ([OPEN, SEARCH, SEARCH], [1, 2, 3]),
+    ],
+)
+def test_reasoning_counts_up_to_the_next_input(items: list[Item], left_out: list[int]) -> None:
+    carried = over(Strategy.CHAIN, OPENAI, *items)
+    positions = [place for loss in carried.losses if str(loss.effect) == "left out" for place in loss.positions]
+    assert sorted(positions) == left_out
+    assert len(carried.items) == len(items) - len(left_out)
+
+
+def test_a_hosted_call_of_another_server_is_lost_once() -> None:
+    assert told(over(Strategy.CHAIN, EMBEDDED_SCOPE, OPEN, SEARCH)) == [
+        ("reasoning_unsealed", "left out", (1,)),
+        ("hosted_elsewhere", "left out", (2,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "losses"),
+    [
+        ([FIELDS_OF_A_CALL, OUTPUT, OUTPUT], []),
+        ([OUTPUT, FIELDS_OF_A_CALL], [("orphan_output", "left out", (1,)), ("open_call", "kept", (2,))]),
+        ([FIELDS_OF_A_CALL, FIELDS_OF_A_CALL], [("open_call", "kept", (2,))]),
+        ([FIELDS_OF_A_CALL, OUTPUT, FIELDS_OF_A_CALL], [("open_call", "kept", (3,))]),
+        ([OUTPUT, OUTPUT], [("orphan_output", "left out", (1, 2))]),
+        ([{"type": "function_call", "name": "f"}], []),
+        ([{"type": "function_call_output", "output": "4"}], []),
+        ([{"type": "tool_search_output", "call_id": "s", "tools": []}], []),
+        ([user_message("hi"), OUTPUT], [("orphan_output", "left out", (2,))]),
+    ],
+)
+def test_an_output_needs_its_call_before_it(items: list[Item], losses: list[tuple[str, str, tuple[int, ...]]]) -> None:
+    assert told(over(Strategy.SESSION, OPENAI, *items)) == losses
+
+
+def test_items_that_the_old_owner_has_not_confirmed_are_converted_by_their_turn() -> None:
+    partial = {**assistant_message("ha"), **INCOMPLETE}
+    entries = [TransferItem(user_message("hi")), TransferItem(partial, MADE, is_confirmed=False)]
+    carried = plan_transfer(entries, TransferTarget(Strategy.CONVERSATION, OPENAI, MODEL))
+    assert (carried.items, carried.confirmed_count, carried.losses) == ((user_message("hi"), partial), 1, ())
+
+
+def test_only_a_conversation_needs_complete_items() -> None:
+    partial = {**assistant_message("ha"), **INCOMPLETE}
+    assert over(Strategy.CHAIN, OPENAI, partial).items == (partial,)
+    assert told(over(Strategy.CONVERSATION, OPENAI, {**FIELDS_OF_A_CALL, **INCOMPLETE})) == [
+        ("cut_off", "left out", (1,))
+    ]
+
+
+@pytest.mark.parametrize("to", Strategy)
+def test_a_message_that_is_only_an_uploaded_file_is_left_out(to: Strategy) -> None:
+    carried = over(to, OTHER, {**user_message("", UPLOADED), "id": "msg_1"})
+    assert (carried.items, told(carried)) == ((), [("file_elsewhere", "left out", (1,))])
