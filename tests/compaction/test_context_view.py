@@ -12,6 +12,7 @@ from convo.compaction.window import (
     covered_message_digests,
     decode_compaction,
     encode_compaction,
+    expand_compaction,
     items_shown_to_model,
     last_compaction_index,
     summary_message,
@@ -122,3 +123,37 @@ def test_no_pair_is_split_and_no_instruction_lost_by_a_compaction(items: list[It
     assert has_complete_pairs(found)
     assert sorted(map(digest, instructions(found))) == sorted(map(digest, instructions([*items, *later])))
     assert items_shown_to_model([ours(), *later], Drawer(sealed)) == found
+
+
+def test_the_content_is_stored_in_this_form() -> None:
+    """Compaction items are stored by clients, so the form stays."""
+    content = CompactionContent("acme", (RULE,), None, (ASK,), frozenset({"b", "a"}))
+    assert json.loads(encode_compaction(content)) == {
+        "v": 1,
+        "tenant": "acme",
+        "before": [RULE],
+        "summary": None,
+        "after": [ASK],
+        "covers": ["a", "b"],
+    }
+    assert expand_compaction(content) == (RULE, ASK)
+    assert b'"covers":["a","b"]' in encode_compaction(content)
+
+
+def test_a_message_is_covered_by_the_first_digits_of_its_digest() -> None:
+    assert digest(ASK).startswith(f"d1:{short_digest(ASK)}")
+    assert len(short_digest(ASK)) == 16
+    assert covered_message_digests([RULE, ASK, ANSWER], Drawer()) == {short_digest(RULE), short_digest(ASK)}
+
+
+def test_the_error_for_a_newer_form_says_what_to_do() -> None:
+    newer = json.dumps({**json.loads(encode_compaction(CompactionContent("local"))), "v": 2}).encode()
+    with pytest.raises(InputFault) as refused:
+        decode_compaction(newer)
+    assert refused.value.hint == "upgrade convo-state"
+
+
+def test_the_last_of_several_compactions_counts() -> None:
+    assert last_compaction_index([ours(1), ASK, ours(2), MORE]) == 2
+    assert last_compaction_index([ours(1)]) == 0
+    assert items_shown_to_model([ASK, THEIRS, ANSWER, MORE, THEIRS, ANSWER], Drawer()) == (ASK, MORE, THEIRS, ANSWER)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from convo.compaction.window import cut_points, turn_starts
+from convo.compaction.window import cut_points, middle_cut_point, summary_message, turn_starts
 from convo.history.items import Item, is_user_message
 from tests.compaction.history_strategies import call, has_complete_pairs, histories, message, output
 
@@ -71,3 +71,44 @@ def test_a_repeated_call_id_is_another_call() -> None:
 )
 def test_a_turn_starts_at_the_first_of_several_user_messages(items: list[Item], begins: tuple[int, ...]) -> None:
     assert turn_starts(items) == begins
+
+
+@pytest.mark.parametrize(
+    ("items", "middle"),
+    [
+        ([], None),
+        ([ASK], None),
+        ([ASK, ANSWER], 1),
+        ([ASK, ANSWER, ASK], 2),
+        ([ASK, ANSWER, ASK, ANSWER], 2),
+        ([call(1), output(1)], None),
+        ([ASK, call(1), output(1), ANSWER], 3),
+    ],
+)
+def test_the_middle_is_the_middle_one_of_the_inner_cuts(items: list[Item], middle: int | None) -> None:
+    assert middle_cut_point(items) == middle
+
+
+@pytest.mark.parametrize(
+    ("items", "cuts"),
+    [
+        ([output(1), call(1)], (0, 1, 2)),
+        ([THOUGHT], (0, 1)),
+        ([THOUGHT, ASK], (0, 2)),
+        ([{"type": "function_call"}, {"type": "function_call_output"}], (0, 1, 2)),
+        ([{"type": "x", "call_id": "call_1"}, output(1)], (0, 1, 2)),
+        ([call(1), {"type": "x", "call_id": "call_1"}], (0, 1, 2)),
+        ([call(1), call(2), output(1), ANSWER, output(2)], (0, 5)),
+        ([call(1), output(1), output(1)], (0, 3)),
+        ([{"type": "local_shell_call_output", "id": 7}, ANSWER], (0, 1, 2)),
+    ],
+)
+def test_only_pairs_hold_items_together(items: list[Item], cuts: tuple[int, ...]) -> None:
+    assert cut_points(items) == cuts
+
+
+def test_a_summary_starts_no_turn_and_a_message_after_it_does() -> None:
+    summary = summary_message("They looked.")
+    assert turn_starts([ASK, ANSWER, summary, ASK, ANSWER]) == (0, 3)
+    assert turn_starts([summary, ANSWER, summary]) == (0,)
+    assert turn_starts([message("system", "a"), message("developer", "b"), ASK, ANSWER]) == (0,)

@@ -107,3 +107,140 @@ def test_a_deleted_chain_is_compacted_from_the_items() -> None:
     assert plan_from_items(made, is_embedded=True).method is CompactionMethod.SUMMARY
     assert plan_from_items(made, is_embedded=False).method is CompactionMethod.INPUT
     assert plan_from_items(made, is_embedded=False).previous_response_id is None
+
+
+APPROVAL: Item = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "arguments": "{}"}
+CALL: Item = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
+
+
+@pytest.mark.parametrize(
+    ("items", "message", "hint"),
+    [
+        ([CALL], "call call_1 of look has no output", "send its output or run convo repair, then compact"),
+        (
+            [{"type": "computer_call", "call_id": "c"}],
+            "call c of computer_call has no output",
+            "send its output or run convo repair, then compact",
+        ),
+        ([APPROVAL], "pay needs approval (mcpr_1)", "approve or reject it first, then compact"),
+        (
+            [APPROVAL, {"type": "mcp_approval_response", "approval_request_id": "mcpr_2"}],
+            "pay needs approval (mcpr_1)",
+            "approve or reject it first, then compact",
+        ),
+    ],
+)
+def test_an_open_call_is_named_with_the_next_step(items: list[Item], message: str, hint: str) -> None:
+    with pytest.raises(StateFault) as refused:
+        plan_compaction(standing(Strategy.SESSION, *TALK, *items), CompactionOptions())
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [APPROVAL, {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False}],
+        [{**CALL, "status": "incomplete"}],
+        [{**CALL, "status": "completed"}, OUTPUT],
+        [{"type": "web_search_call", "id": "ws_1", "status": "completed"}],
+    ],
+)
+def test_answered_and_incomplete_calls_are_compacted(items: list[Item]) -> None:
+    made = plan_compaction(standing(Strategy.SESSION, *TALK, *items), CompactionOptions())
+    assert made.compacted_items == (*TALK, *items)
+
+
+@pytest.mark.parametrize(
+    ("items", "keep", "message", "hint"),
+    [
+        ([user_message("one")], 0, "nothing to compact yet", "continue the conversation first"),
+        ([SEALED, user_message("one")], 0, "nothing to compact yet", "continue the conversation first"),
+        (
+            [{"role": "developer", "content": "Be brief."}, user_message("one")],
+            0,
+            "nothing to compact yet",
+            "continue the conversation first",
+        ),
+        (TALK, 2, "nothing to compact before the kept turns", "use a smaller --keep-last"),
+    ],
+)
+def test_there_must_be_something_to_compact(items: list[Item], keep: int, message: str, hint: str) -> None:
+    with pytest.raises(InvalidUsage) as refused:
+        plan_compaction(standing(Strategy.SESSION, *items), CompactionOptions(keep_turns=keep))
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stored", "options", "message", "hint"),
+    [
+        (
+            Strategy.CHAIN,
+            True,
+            CompactionOptions(CompactionMode.PREVIOUS, focus="names"),
+            "--focus and --mode previous_response_id cannot be used together",
+            "use --mode input",
+        ),
+        (
+            Strategy.CONVERSATION,
+            True,
+            CompactionOptions(CompactionMode.PREVIOUS),
+            "a conversation cannot be compacted by response id",
+            "use --mode auto",
+        ),
+        (
+            Strategy.CHAIN,
+            False,
+            CompactionOptions(CompactionMode.PREVIOUS),
+            "the endpoint stores no response at the end of this history: it was edited, or sent with store=false",
+            "use --mode input",
+        ),
+    ],
+)
+def test_a_mode_that_is_not_possible_is_refused(
+    strategy: Strategy, stored: bool, options: CompactionOptions, message: str, hint: str
+) -> None:
+    with pytest.raises(InvalidUsage) as refused:
+        plan_compaction(standing(strategy, stored=stored), options)
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+def test_a_summary_cannot_focus_on_encrypted_items() -> None:
+    with pytest.raises(InvalidUsage) as refused:
+        plan_compaction(standing(Strategy.SESSION, SEALED, *TALK), CompactionOptions(focus="names"))
+    assert refused.value.message == "an earlier compaction is encrypted, so --focus cannot apply to it"
+    assert refused.value.hint == "compact without --focus"
+
+
+def test_a_focus_needs_a_summary() -> None:
+    for strategy, here in [(Strategy.SESSION, False), (Strategy.CONVERSATION, False), (Strategy.CHAIN, True)]:
+        made = plan_compaction(standing(strategy, here=here, stored=True), CompactionOptions(focus="names"))
+        assert (made.method, made.focus, made.previous_response_id) == (CompactionMethod.SUMMARY, "names", None)
+
+
+def test_kept_turns_of_a_conversation_are_not_compacted_in_place() -> None:
+    for here, method in [(True, CompactionMethod.SUMMARY), (False, CompactionMethod.INPUT)]:
+        options = CompactionOptions(keep_turns=1)
+        assert plan_compaction(standing(Strategy.CONVERSATION, here=here), options).method is method
+
+
+def test_a_plan_from_items_keeps_the_turns_and_the_focus() -> None:
+    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(focus="names", keep_turns=1))
+    again = plan_from_items(made, is_embedded=True)
+    assert again == made
+    sealed = plan_compaction(standing(Strategy.SESSION, SEALED, *TALK), CompactionOptions())
+    assert plan_from_items(sealed, is_embedded=True).method is CompactionMethod.INPUT
+
+
+@pytest.mark.parametrize(("tokens", "is_kept"), [(20_000, True), (20_001, False)])
+def test_twenty_thousand_tokens_of_the_users_own_messages_stay(tokens: int, is_kept: bool) -> None:
+    made = plan_compaction(standing(Strategy.SESSION, user_message("one"), assistant_message("1")), CompactionOptions())
+    replacements = build_replacements(made, [tokens, 1], "They counted.")
+    assert [len(items) for items in replacements] == ([2, 1] if is_kept else [1])
+
+
+def test_replacements_end_with_the_kept_turns() -> None:
+    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=1))
+    for items in build_replacements(made, [1] * 3, "They counted."):
+        assert items[-2:] == TALK[-2:]
+        assert item_text(items[-3]).endswith("They counted.")

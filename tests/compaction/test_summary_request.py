@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from convo.compaction.window import build_summary_request, extract_summary, summary_message
@@ -72,3 +73,58 @@ def test_any_history_becomes_one_text_message(items: list[Item]) -> None:
     assert len(asked.items) == 1
     assert is_user_message(asked.items[0])
     assert [part["type"] for part in asked.items[0]["content"]] == ["input_text"]
+
+
+@pytest.mark.parametrize(
+    ("item", "line"),
+    [
+        (message("user", "a"), "User: a"),
+        (message("assistant", "a"), "Assistant: a"),
+        (message("system", "a"), "System: a"),
+        (message("developer", "a"), "Developer: a"),
+        (message("critic", "a"), "Somebody: a"),
+        ({"type": "custom_tool_call", "name": "sed", "input": "s/a/b/"}, "Custom tool call: sed\ns/a/b/"),
+        (user_message("", {"type": "input_file", "file_id": "f"}), "User: [a file]"),
+        (user_message("", {"type": "input_audio"}, {"type": "input_image"}), "User: [a sound]\n[an image]"),
+        ({"type": "computer_call_output", "output": [{"type": "input_image"}]}, "Computer call output: [an image]"),
+        ({"type": "x", "content": ["odd", {"type": "other"}], "output": {"type": "input_image"}, "name": "n"}, "X: n"),
+    ],
+)
+def test_each_item_is_a_paragraph_of_the_transcript(item: Any, line: str) -> None:
+    assert transcript(item, message("user", "end")) == (
+        f"<transcript>\n{line}\n\nUser: end\n</transcript>\n\nWrite the summary."
+    )
+
+
+def test_the_request_without_more_has_the_instructions_alone() -> None:
+    request = build_summary_request([message("user", "Hi.")], context="Be kind.")
+    assert request.instructions.startswith("You make a long conversation short")
+    assert request.instructions.endswith("Write the summary and nothing else.")
+    focused = build_summary_request([], focus="the prices").instructions
+    assert focused == f"{request.instructions}\n\nLook most closely at this: the prices"
+    assert item_text(request.items[0]) == (
+        "It was held under these instructions:\nBe kind.\n\n"
+        "<transcript>\nUser: Hi.\n</transcript>\n\nWrite the summary."
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "shown"),
+    [
+        (40_000, "a" * 40_000),
+        (40_001, "a" * 20_000 + "\n[1 characters left out]\n" + "a" * 20_000),
+        (42_000, "a" * 20_000 + "\n[2,000 characters left out]\n" + "a" * 20_000),
+    ],
+)
+def test_an_item_has_at_most_forty_thousand_characters_of_the_transcript(length: int, shown: str) -> None:
+    assert f"User: {shown}\n</transcript>" in transcript(message("user", "a" * length))
+
+
+def test_a_summary_of_several_messages_is_read_in_order() -> None:
+    parts = [{"type": "output_text", "text": "One."}]
+    said = [
+        {"type": "message", "role": "assistant", "content": parts},
+        message("user", "No."),
+        message("assistant", "Two."),
+    ]
+    assert extract_summary(said) == "One.\nTwo."

@@ -152,3 +152,209 @@ def test_the_streamed_text_is_compared_with_the_final_text(
     streamed: list[tuple[int, str]], final: list[str], expected: bool
 ) -> None:
     assert differs(streamed, *final) is expected
+
+
+RESPONSE_EVENTS = ["created", "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+DELTA_EVENTS = [
+    "output_text",
+    "refusal",
+    "reasoning_text",
+    "reasoning",
+    "reasoning_summary_text",
+    "function_call_arguments",
+]
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        *(({"type": f"response.{kind}"}, "response") for kind in RESPONSE_EVENTS),
+        *(({"type": f"response.{kind}.delta", "delta": "a"}, "output_index") for kind in DELTA_EVENTS),
+        *(({"type": f"response.{kind}.delta", "output_index": 0}, "delta") for kind in DELTA_EVENTS),
+        ({"type": "response.output_item.added", "item": {}}, "output_index"),
+        ({"type": "response.output_item.added", "output_index": 0}, "item"),
+        ({"type": "response.output_item.done", "item": {}}, "output_index"),
+        ({"type": "response.output_item.done", "output_index": 0}, "item"),
+        ({"type": "response.content_part.added", "part": {}}, "output_index"),
+        ({"type": "response.content_part.added", "output_index": 0}, "part"),
+        ({"type": "response.reasoning_summary_part.added", "part": {}}, "output_index"),
+        ({"type": "response.reasoning_summary_part.added", "output_index": 0}, "part"),
+        *(({"type": "x", "item": {name: 7}}, name) for name in ("type", "id", "status")),
+        *(({"type": "response.created", "response": {"output": [{name: 7}]}}, name) for name in ("type", "id")),
+        *(
+            ({"type": "response.completed", "response": {name: 7}}, name)
+            for name in ("id", "status", "output", "usage", "error", "incomplete_details")
+        ),
+        *(
+            ({"type": "response.completed", "response": {"usage": {name: "7"}}}, name)
+            for name in ("input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
+        ),
+    ],
+)
+def test_the_error_names_the_event_and_the_invalid_field(event: StreamEvent, field: str) -> None:
+    with pytest.raises(StreamBroken) as broken:
+        validate_stream_event(event)
+    assert broken.value.message == f"the endpoint's event {event['type']!r} has no valid {field!r}"
+
+
+def test_an_output_item_that_is_not_an_object_is_named() -> None:
+    with pytest.raises(StreamBroken) as broken:
+        validate_stream_event({"type": "response.completed", "response": {"output": ["x"]}})
+    assert broken.value.message == "the endpoint's event 'response.completed' has a member that is not an object"
+
+
+def test_an_event_without_a_type_is_refused() -> None:
+    with pytest.raises(StreamBroken) as broken:
+        validate_stream_event({"type": None})
+    assert broken.value.message == "the endpoint sent an event without a type"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {
+            "type": "response.completed",
+            "response": {
+                "id": None,
+                "status": None,
+                "output": None,
+                "usage": None,
+                "error": None,
+                "incomplete_details": None,
+            },
+        },
+        {
+            "type": "response.completed",
+            "response": {
+                "usage": {
+                    "input_tokens": None,
+                    "output_tokens": None,
+                    "input_tokens_details": None,
+                    "output_tokens_details": None,
+                },
+                "output": [{"type": None, "id": None, "status": None}],
+            },
+        },
+        {"type": "response.output_item.done", "output_index": 0, "item": {"type": None, "id": None, "status": None}},
+        {"type": "response.something.new", "response": {"usage": "many", "output": ["x"]}},
+    ],
+)
+def test_a_field_may_be_null_and_an_unknown_event_may_have_any_response(event: StreamEvent) -> None:
+    assert validate_stream_event(event) is event
+
+
+def text_delta(index: int, text: str, kind: str = "output_text") -> StreamEvent:
+    return {"type": f"response.{kind}.delta", "output_index": index, "delta": text}
+
+
+def accumulated(*events: StreamEvent) -> ResponseAccumulator:
+    partial = ResponseAccumulator()
+    for event in events:
+        partial.add(event)
+    return partial
+
+
+def test_the_response_keeps_the_id_that_a_start_event_gave() -> None:
+    created = {"type": "response.created", "response": {"id": "resp_1"}}
+    queued: StreamEvent = {"type": "response.queued", "response": {}}
+    progress = {"type": "response.in_progress", "response": {"id": "resp_2"}}
+    assert accumulated().response_id is None
+    assert accumulated(created, queued).response_id == "resp_1"
+    assert accumulated(created, queued, progress).response_id == "resp_2"
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        *(({"type": f"response.{kind}", "response": {}}, False) for kind in RESPONSE_EVENTS[:-1]),
+        (text_delta(0, "a"), True),
+        ({"type": "response.something.new"}, True),
+    ],
+)
+def test_output_events_are_those_between_start_and_end(event: StreamEvent, expected: bool) -> None:
+    assert accumulated().has_output_events is False
+    assert accumulated(event).has_output_events is expected
+    assert accumulated(text_delta(0, "a"), event).has_output_events is True
+
+
+def test_the_items_are_in_the_order_of_their_indexes() -> None:
+    done = {"type": "response.output_item.done", "output_index": 0, "item": {"type": "message", "content": []}}
+    assert [item["type"] for item in accumulated(text_delta(2, "b"), done).output] == ["message", "message"]
+    assert accumulated(text_delta(2, "b"), done).output[0]["content"] == []
+
+
+def test_an_incomplete_response_keeps_complete_items_and_partial_text() -> None:
+    call = {"type": "function_call", "call_id": "c", "arguments": "{}"}
+    events = [
+        {"type": "response.output_item.done", "output_index": 0, "item": call},
+        {"type": "response.output_item.added", "output_index": 1, "item": {**call, "call_id": "d"}},
+        text_delta(2, "Hel"),
+        {"type": "response.output_item.added", "output_index": 3, "item": {"type": "message", "role": "assistant"}},
+        {"type": "response.function_call_arguments.delta", "output_index": 4, "delta": "{"},
+    ]
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hel"}]}
+    assert accumulated(*events).incomplete_output == [call, {**message, "status": "incomplete"}]
+    assert accumulated(*events).output[4] == {"type": "function_call", "arguments": "{"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (
+            "refusal",
+            {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "ab"}]},
+        ),
+        (
+            "reasoning_text",
+            {"type": "message", "role": "assistant", "content": [{"type": "reasoning_text", "text": "ab"}]},
+        ),
+        (
+            "reasoning",
+            {"type": "message", "role": "assistant", "content": [{"type": "reasoning_text", "text": "ab"}]},
+        ),
+        ("reasoning_summary_text", {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ab"}]}),
+    ],
+)
+def test_a_delta_without_its_item_starts_one(kind: str, item: Json) -> None:
+    assert gathered(text_delta(0, "a", kind), text_delta(0, "b", kind)) == [item]
+
+
+@pytest.mark.parametrize(("event", "name"), [("content_part", "content"), ("reasoning_summary_part", "summary")])
+def test_a_part_that_starts_ends_the_part_before_it(event: str, name: str) -> None:
+    kind = "output_text" if name == "content" else "reasoning_summary_text"
+    added = {"type": f"response.{event}.added", "output_index": 0, "part": {"type": "part", "text": ""}}
+    (item,) = gathered(added, text_delta(0, "one", kind), added, text_delta(0, "two", kind))
+    assert item[name] == [{"type": "part", "text": "one"}, {"type": "part", "text": "two"}]
+    assert added["part"] == {"type": "part", "text": ""}
+
+
+def test_a_complete_item_replaces_its_parts() -> None:
+    item = {"type": "message", "content": [{"type": "output_text", "text": "whole"}], "summary": "odd"}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    assert gathered(text_delta(0, "half"), text_delta(1, "other"), done)[0] == item
+    part = {"type": "response.content_part.added", "output_index": 0, "part": {"type": "output_text", "text": ""}}
+    assert [part["text"] for part in gathered(done, part, text_delta(0, "more"))[0]["content"]] == ["whole", "more"]
+    assert item["content"] == [{"type": "output_text", "text": "whole"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "response", "expected"),
+    [
+        ("completed", {"output": [{"type": "message", "content": [{"refusal": "sunny"}]}]}, False),
+        ("completed", {"output": [{"type": "message", "content": [{"text": "sun"}, "odd", {"text": "ny"}]}]}, False),
+        ("completed", {"output": ["odd", {"type": "message", "content": [{"text": "sunny"}]}]}, False),
+        ("completed", {"output": [{"type": "message", "content": "sunny"}]}, True),
+        ("completed", {"output": [{"type": "reasoning", "content": [{"text": "sunny"}]}]}, True),
+        ("incomplete", {"output": [{"type": "message", "content": [{"text": "rainy"}]}]}, True),
+        ("failed", {"output": [{"type": "message", "content": [{"text": "rainy"}]}]}, False),
+        ("completed", {"output": None}, False),
+        ("completed", None, False),
+    ],
+)
+@pytest.mark.parametrize("delta", ["output_text", "refusal"])
+def test_only_the_text_of_messages_is_compared(kind: str, response: Json, expected: bool, delta: str) -> None:
+    text = StreamedTextChecksum()
+    text.add(text_delta(0, "sunny", delta))
+    text.add(text_delta(0, "thinking", "reasoning_text"))
+    text.add({"type": "response.output_text.delta", "output_index": 0, "delta": None})
+    assert text.has_different_text({"type": f"response.{kind}", "response": response}) is expected

@@ -2,6 +2,7 @@
 
 import json
 import random
+from hashlib import sha256
 from itertools import combinations
 
 import pytest
@@ -120,3 +121,42 @@ def test_an_item_that_contains_itself_has_no_digest() -> None:
 
     with pytest.raises(NotCanonical):
         item_hash(item)
+
+
+def test_the_name_of_an_item_is_the_hash_of_its_canonical_text() -> None:
+    """Both are stored, so they may never change."""
+    form = '{"content":"h\\u00e9","id":"m","n":18014398509481985,"role":"user"}'
+    meaning = (
+        '{"content":[{"text":"h\\u00e9","type":"input_text"}],"n":18014398509481985,"role":"user","type":"message"}'
+    )
+    item = {"role": "user", "content": "h\u00e9", "id": "m", "n": 2**54 + 1}
+    assert item_hash(item) == f"h1:{sha256(form.encode()).hexdigest()}"
+    assert digest(item) == f"d1:{sha256(meaning.encode()).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    ("item", "normalized"),
+    [
+        ({"role": "user"}, {"role": "user", "type": "message", "content": []}),
+        ({"role": "user", "content": 7}, {"role": "user", "type": "message", "content": 7}),
+        (
+            {"role": "user", "content": ["odd", {"type": "x", "a": None}]},
+            {"role": "user", "type": "message", "content": ["odd", {"type": "x"}]},
+        ),
+        ({"role": "user", "type": "other", "content": "hi"}, {"role": "user", "type": "other", "content": "hi"}),
+        ({"type": "message", "content": "hi"}, {"type": "message", "content": "hi"}),
+        ({"role": None, "type": "message", "content": "hi"}, {"type": "message", "content": "hi"}),
+        (
+            {"type": "x", "name": None, "content": [{"annotations": []}]},
+            {"type": "x", "content": [{"annotations": []}]},
+        ),
+    ],
+)
+def test_only_messages_are_normalized(item: Item, normalized: dict[str, Json]) -> None:
+    assert normalize_item(item) == normalized
+
+
+def test_the_error_says_why_an_item_has_no_name() -> None:
+    with pytest.raises(NotCanonical) as refused:
+        item_hash({"type": "n", "n": float("nan")})
+    assert refused.value.message.startswith("an item has no exact JSON form: Out of range float values")

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.history.items import Item, assistant_message, item_preview, item_text, searchable_text, user_message
-from tests.history.json_strategies import ITEMS
+from convo.history.items import (
+    Item,
+    assistant_message,
+    decode_json_escapes,
+    item_preview,
+    item_text,
+    searchable_text,
+    user_message,
+)
+from tests.history.arbitrary import ITEMS
 
 CALL = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
 READ: dict[str, tuple[Item, str]] = {
@@ -17,6 +25,9 @@ READ: dict[str, tuple[Item, str]] = {
     "a tool's output": ({"type": "function_call_output", "call_id": "c", "output": "rain"}, "rain"),
     "a call": (CALL, ""),
     "content that is no content": ({"role": "user", "content": {"text": 7}}, ""),
+    "a transcript": ({"role": "user", "content": [{"type": "input_audio", "transcript": "hello"}]}, "hello"),
+    "a part of several texts": ({"role": "user", "content": [{"text": "a", "refusal": "b"}, "odd", {}]}, "a\nb"),
+    "texts in several fields": ({"summary": "a", "content": "b", "output": ["odd", {"text": "c"}]}, "a\nb\nc"),
 }
 
 
@@ -50,3 +61,45 @@ def test_an_excerpt_is_one_short_line_for_any_item(item: Item, width: int) -> No
 @given(st.text())
 def test_typed_text_is_read_back_unchanged(words: str) -> None:
     assert item_text(user_message(words)) == item_text(assistant_message(words)) == words
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"type": "custom_tool_call", "name": "sed", "input": "s/a/b/"}, "sed\ns/a/b/"),
+        ({"type": "x", "name": "n", "arguments": {"a": 1}, "output": "o", "input": ""}, "o\nn"),
+        ({"role": "user", "content": ""}, ""),
+    ],
+)
+def test_a_search_reads_the_text_the_name_and_the_input(item: Item, text: str) -> None:
+    assert searchable_text(item) == text
+
+
+@pytest.mark.parametrize(
+    ("item", "width", "line"),
+    [
+        (user_message("one two three"), 13, "one two three"),
+        (user_message("one two three"), 12, "one two thr…"),
+        (user_message(" a\n\tb  c "), 5, "a b c"),
+        (user_message("a b c d e f"), 3, "a …"),
+        ({"type": "function_call", "name": "n" * 60}, 60, "[function_call] " + "n" * 43 + "…"),
+        ({"type": "function_call", "name": 7}, 60, "[function_call]"),
+    ],
+)
+def test_a_preview_is_cut_at_its_width(item: Item, width: int, line: str) -> None:
+    assert item_preview(item, width) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "decoded"),
+    [
+        (r"Z\u00fcrich", "Zürich"),
+        (r"\ud83c\udf89 \uD83C\uDF89", "🎉 🎉"),
+        (r"\\u00fc", r"\\u00fc"),
+        (r"\n\u00fc\"", '\\n\u00fc\\"'),
+        (r"\u0022 \u005c \u000a \u202e \ud83c", r"\u0022 \u005c \u000a \u202e \ud83c"),
+        (r"no escape \n", r"no escape \n"),
+    ],
+)
+def test_only_escapes_of_printable_characters_are_decoded(text: str, decoded: str) -> None:
+    assert decode_json_escapes(text) == decoded

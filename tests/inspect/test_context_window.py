@@ -7,6 +7,7 @@ import pytest
 from convo.chat.preview import NextRequest, next_request_to_json
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
+from convo.history.tree import Path, root_key
 from convo.inspect.context_window import (
     COUNTED_BY_ENDPOINT,
     COUNTED_BY_ESTIMATE,
@@ -14,7 +15,7 @@ from convo.inspect.context_window import (
     request_parts,
     sum_context_usage,
 )
-from convo.usage.counting import TOKENIZER_ENCODING
+from convo.usage.counting import TOKENIZER_ENCODING, count_tokens
 from convo.usage.models import ModelWindow
 
 KNOWN = ModelWindow(1_000, counted=TOKENIZER_ENCODING)
@@ -105,3 +106,51 @@ def test_a_program_gets_each_part_and_the_sum() -> None:
         "window": 1_000,
         "left": 993,
     }
+
+
+def test_a_program_gets_the_whole_request() -> None:
+    body = {"model": "m", "tools": [TOOL], "input": [user_message("one")]}
+    nodes = Path(root_key("local")).append([user_message("before")]).nodes[:]
+    usage = sum_context_usage((), None, counted=5)
+    request = NextRequest(
+        "mine", Strategy.CHAIN, "resp_1", nodes, "x/m", "https://a/v1", body, usage, {"a": "b"}, "KEY"
+    )
+    assert next_request_to_json(request) == {
+        "handle": "mine",
+        "strategy": "chain",
+        "model": "x/m",
+        "method": "POST",
+        "url": "https://a/v1",
+        "before": {"owner": "resp_1", "items": [user_message("before")]},
+        "body": body,
+        "parts": [],
+        "tokens": 5,
+        "estimated": False,
+        "counted_by": "the endpoint",
+        "window": None,
+        "left": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "counts"),
+    [
+        ({"tools": [TOOL], "instructions": "Be brief."}, [("tools", 1), ("instructions", 1), ("input", 0)]),
+        ({"instructions": "Be brief.", "input": None}, [("instructions", 1), ("input", 0)]),
+    ],
+)
+def test_each_part_is_counted_by_itself(body: dict[str, Any], counts: list[tuple[str, int]]) -> None:
+    parts = request_parts([], "", body, KNOWN)
+    assert [(part.name, part.item_count) for part in parts] == counts
+    tokens = {part.name: part.tokens for part in parts}
+    assert tokens["instructions"] == count_tokens((), "Be brief.")
+    assert tokens["input"] == (0, False)
+    assert tokens.get("tools", count_tokens((), tools=[TOOL])) == count_tokens((), tools=[TOOL])
+    by_category = {part.name: part.tokens for part in category_parts([], body, KNOWN)}
+    assert by_category == {name: count for name, count in tokens.items() if name != "input"}
+
+
+def test_a_full_window_has_no_free_token() -> None:
+    usages = [sum_context_usage((), ModelWindow(77), counted=counted) for counted in (76, 77, 78)]
+    assert [usage.free_tokens for usage in usages] == [1, 0, 0]
+    assert sum_context_usage((), KNOWN).counted_by == TOKENIZER_ENCODING

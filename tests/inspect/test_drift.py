@@ -14,6 +14,8 @@ from tests.inspect.conversation_builder import alternating_messages
         (["a"], ["a", "b", "c"], "the file has 2 items more than this record"),
         (["a", "b"], ["a"], "the file lacks 1 item that this record has"),
         (["a", "b"], ["a", "c"], "the file and this record differ from item 2 on"),
+        (["a", "b", "c", "d"], ["a", "b"], "the file lacks 2 items that this record has"),
+        ([], ["a"] * 1_234, "the file has 1,234 items more than this record"),
         ([], [], ""),
     ],
 )

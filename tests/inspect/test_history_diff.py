@@ -75,3 +75,34 @@ def test_thousands_of_items_that_say_the_same_are_laid_beside_each_other(many: i
     again = [user_message("go on")] * many
     found = diff_histories([user_message("a"), *again], [user_message("b"), *again])
     assert found.count_pairs("same") + found.count_pairs("changed") + found.count_pairs("only a") == many + 1
+
+
+def test_rows_after_the_first_difference_are_aligned_again() -> None:
+    a = (*ONE, user_message("x"), user_message("y"), *TWO)
+    b = (*ONE, user_message("z"), *TWO, user_message("end"))
+    found = diff_histories(a, b)
+    assert marks(found) == [(2, 2, "changed"), (3, None, "only a"), (4, 3, "same"), (5, 4, "same"), (None, 5, "only b")]
+    assert [found.count_pairs(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 1, 1, 2]
+    assert history_diff_to_json(found) == {
+        "same": 2,
+        "first": {"at": 2, "path": "content[0].text", "a": a[2], "b": b[2]},
+        "rest": [
+            {"a": 2, "b": 2, "mark": "changed"},
+            {"a": 3, "b": None, "mark": "only a"},
+            {"a": 4, "b": 3, "mark": "same"},
+            {"a": 5, "b": 4, "mark": "same"},
+            {"a": None, "b": 5, "mark": "only b"},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "path"),
+    [
+        ({"role": "user", "content": "a"}, {"role": "user", "content": [{"type": "input_text", "text": "b"}]}, ""),
+        ({"type": "x", "b": 1, "a": {"c": 1}}, {"type": "x", "b": 2, "a": {"c": 2}}, "a.c"),
+        ({"type": "x", "l": [1, 2]}, {"type": "x", "l": [1]}, "l[1]"),
+    ],
+)
+def test_the_path_leads_to_the_first_difference_by_name(a: Item, b: Item, path: str) -> None:
+    assert diff_histories([a], [b]).path == (path or "content[0].text")

@@ -3,7 +3,8 @@
 from typing import Any
 
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import Scope, Strategy
+from convo.history.records import Link, Scope, Strategy
+from convo.history.tree import Path
 from convo.inspect.tree import build_remote_chain
 from convo.inspect.view import compute_link_stats
 from tests.inspect.conversation_builder import ROOT
@@ -111,3 +112,55 @@ def test_a_long_chain_is_put_together_without_reading_it_twice_for_each_link() -
     chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
     assert {link.sent_count for link in chain.links} == {1}
     assert len(chain.path) == 6_000
+
+
+def test_a_response_becomes_a_link_with_its_fields() -> None:
+    usage = {"input_tokens": 3}
+    fields = {
+        "created_at": 1_700_000_010,
+        "completed_at": 1_700_000_012.5,
+        "instructions": "Be brief.",
+        "usage": usage,
+        "error": {"code": "x"},
+        "status": "incomplete",
+        "store": False,
+    }
+    responses = [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", **fields)]
+    context = [user_message("a"), answer("msg_1", "yes"), user_message("b")]
+    first, second = build_remote_chain(responses, context, ROOT, THERE, "openai").links
+    path = Path(ROOT).append(context)
+    assert second == Link(
+        id="resp_2",
+        input_head=path.head,
+        head=path.head,
+        sent_count=1,
+        model="openai/gpt-x",
+        strategy=Strategy.CHAIN,
+        status="incomplete",
+        created_at=1_700_000_010,
+        parent_id="resp_1",
+        scope=THERE,
+        previous_response_id="resp_1",
+        duration_s=2.5,
+        parameters={"instructions": "Be brief."},
+        usage=usage,
+        error={"code": "x"},
+        is_stored=False,
+    )
+    assert (first.parent_id, first.parameters, first.duration_s, first.is_stored) == (None, {}, None, True)
+
+
+def test_missing_fields_of_a_response_have_defaults() -> None:
+    (link,) = build_remote_chain([{"id": "resp_1"}], [user_message("a")], ROOT, THERE, "openai").links
+    assert (link.model, link.status, link.created_at, link.conversation_id) == ("openai/unknown", "completed", 0, None)
+
+
+def test_an_output_of_several_items_ends_where_its_items_end() -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "4"}
+    one, two = answer("msg_1", "let me see"), answer("msg_2", "yes")
+    context = [user_message("a"), one, call, output, {**user_message("yes"), "id": "msg_x"}]
+    responses = [response("resp_1", None, one, call), response("resp_2", "resp_1", two)]
+    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
+    assert [chain.path_index.depth(link.head) for link in chain.links] == [3, 6]
+    assert [link.sent_count for link in chain.links] == [1, 2]

@@ -13,6 +13,7 @@ from convo.inspect.diff import (
     SentRequest,
     diff_requests,
     request_diff_to_json,
+    sort_request_fields,
 )
 from convo.usage.counting import Usage, count_tokens
 
@@ -157,3 +158,88 @@ def test_what_was_expected_stands_beside_what_was_reported() -> None:
         "reported_cached_tokens": 2_944,
         "reported_input_tokens": 3_020,
     }
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"tools": [1], "text": {"a": 1}}, {"tools": [1], "text": {"a": 2}}),
+        ({"text": {"format": "x"}}, {"text": None}),
+        ({"tools": [{"name": "tea"}]}, {"tools": [{"name": "tee"}]}),
+    ],
+)
+def test_a_difference_in_a_field_before_the_input_ends_the_prefix(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    found = diff_requests(request(user_message(LONG), **first), request(user_message(LONG), **second))
+    assert found.common_prefix.tokens < 20
+
+
+def test_the_items_before_a_difference_and_its_common_text_are_a_prefix() -> None:
+    first = request(user_message("one"), user_message("Tell me about tea."))
+    second = request(user_message("one"), user_message("Tell me about milk."))
+    answer = request(user_message("one"), assistant_message("Tell me about tea."))
+    item, text = count_tokens([user_message("one")]).tokens, count_tokens((), "Tell me about ").tokens
+    assert diff_requests(first, second).common_prefix.tokens == item + text
+    assert diff_requests(first, answer).common_prefix.tokens == item
+
+
+@pytest.mark.parametrize(
+    ("value", "items"),
+    [
+        ("hi", [{"role": "user", "content": "hi"}]),
+        ([user_message("hi"), "odd"], [user_message("hi")]),
+        (None, []),
+        (7, []),
+    ],
+)
+def test_the_input_of_a_request_may_be_text_or_items(value: Any, items: list[Any]) -> None:
+    before = user_message("before")
+    assert SentRequest("r", "m", {"input": value}, (before,)).input_items == [before, *items]
+
+
+def test_an_unknown_tokenizer_makes_the_prefix_an_estimate() -> None:
+    for model, is_estimate in [("x/unknown", True), ("openai/gpt-5-mini", False), ("openai/gpt-5.6", True)]:
+        sent = request(user_message("hi"), model=model)
+        assert diff_requests(sent, sent).common_prefix.is_estimate is is_estimate
+    sealed = request({"type": "reasoning", "encrypted_content": "A" * 400})
+    assert diff_requests(sealed, sealed).common_prefix.is_estimate
+
+
+def test_a_request_without_usage_has_no_reported_tokens() -> None:
+    found = request_diff_to_json(diff_requests(request(), request()))
+    assert (found["byte"], found["path"], found["a"], found["b"]) == (None, None, "", "")
+    assert (found["reported_cached_tokens"], found["reported_input_tokens"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "model", "expected"),
+    [
+        (1_151, "openai/gpt-5", 1_024),
+        (1_152, "openai/gpt-5", 1_152),
+        (900, "openai/gpt-6", 900),
+        (900, "openai/gpt-5.6-terra", 900),
+    ],
+)
+def test_the_cached_part_of_a_prefix_is_a_multiple_of_a_step(prefix: int, model: str, expected: int) -> None:
+    overhead = count_tokens([user_message("word")]).tokens - 1
+    sent = request(user_message("word" + " word" * (prefix - overhead - 1)), model=model)
+    assert diff_requests(sent, sent).expected_cached_tokens == expected
+
+
+def test_fields_are_sorted_as_a_model_receives_them() -> None:
+    names = [
+        "temperature",
+        "input",
+        "previous_response_id",
+        "conversation",
+        "instructions",
+        "text",
+        "tools",
+        "model",
+        "a",
+    ]
+    assert sort_request_fields(names) == [
+        *("model", "tools", "text", "instructions", "conversation", "previous_response_id", "input"),
+        *("a", "temperature"),
+    ]
