@@ -7,7 +7,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.strategies.branching import items_after_point, replace_history
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 ROOT = root_key("local")
 ANSWER: Item = {**assistant_message("second"), "id": "msg_2"}
