@@ -7,7 +7,7 @@ A call without output gets an "interrupted" output of the matching type, or is d
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from convo.history.items import Item, Json, item_type
+from convo.history.items import MCP_APPROVAL_REQUEST, MCP_APPROVAL_RESPONSE, Item, Json, item_type
 from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, pair_id, program_call_id
 from convo.lint.chain import continue_before
 from convo.lint.model import (
@@ -101,7 +101,7 @@ def _call_label(item: Item) -> str:
 
 
 def _answer_noun(item: Item) -> str:
-    return "response" if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST else "output"
+    return "response" if item_type(item) in (MCP_APPROVAL_REQUEST, MCP_APPROVAL_RESPONSE) else "output"
 
 
 def _call_noun(item: Item) -> str:
