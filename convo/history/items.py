@@ -207,7 +207,7 @@ def to_resendable(item: Item) -> Item | None:
 MAX_ID_CHARS = 512
 """Characters; the longest known ids of gateways have about 300."""
 
-ID_PATTERN = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:=+~@$-]{1,512}", re.ASCII)
+ID_PATTERN = re.compile(rf"(?!\.{{1,2}}\Z)[A-Za-z0-9_.:=+~@$-]{{1,{MAX_ID_CHARS}}}", re.ASCII)
 
 
 def is_valid_id(value: object) -> bool:

@@ -291,9 +291,14 @@ def test_an_incomplete_response_keeps_complete_items_and_partial_text() -> None:
         text_delta(2, "Hel"),
         {"type": "response.output_item.added", "output_index": 3, "item": {"type": "message", "role": "assistant"}},
         {"type": "response.function_call_arguments.delta", "output_index": 4, "delta": "{"},
+        {"type": "response.output_item.done", "output_index": 5, "item": {"type": "x", "status": "incomplete"}},
     ]
     message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hel"}]}
-    assert accumulated(*events).incomplete_output == [call, {**message, "status": "incomplete"}]
+    assert accumulated(*events).incomplete_output == [
+        call,
+        {**message, "status": "incomplete"},
+        {"type": "x", "status": "incomplete"},
+    ]
     assert accumulated(*events).output[4] == {"type": "function_call", "arguments": "{"}
 
 
@@ -326,6 +331,15 @@ def test_a_part_that_starts_ends_the_part_before_it(event: str, name: str) -> No
     (item,) = gathered(added, text_delta(0, "one", kind), added, text_delta(0, "two", kind))
     assert item[name] == [{"type": "part", "text": "one"}, {"type": "part", "text": "two"}]
     assert added["part"] == {"type": "part", "text": ""}
+
+
+@pytest.mark.parametrize(("event", "name"), [("content_part", "content"), ("reasoning_summary_part", "summary")])
+def test_the_item_of_an_event_is_not_changed(event: str, name: str) -> None:
+    item = {"type": "x", name: [{"type": "part", "text": "one"}]}
+    started = {"type": "response.output_item.added", "output_index": 0, "item": item}
+    added = {"type": f"response.{event}.added", "output_index": 0, "part": {"type": "part", "text": "two"}}
+    assert [part["text"] for part in gathered(started, added)[0][name]] == ["one", "two"]
+    assert item == {"type": "x", name: [{"type": "part", "text": "one"}]}
 
 
 def test_a_complete_item_replaces_its_parts() -> None:

@@ -71,3 +71,18 @@ def test_threads_that_append_concurrently_get_their_own_elements() -> None:
     with ThreadPoolExecutor(threads) as pool:
         for number, made in enumerate(pool.map(grown, range(threads))):
             assert {tuple(one) for one in made} == {(0, 1, 2, 1000 + number, 1000 + number)}
+
+
+def test_a_list_that_another_value_made_longer_is_extended() -> None:
+    one, two, three = object(), object(), object()
+    base: Prefix[object] = Prefix([one])
+    longer = base.append([two])
+    assert tuple(base.append([two, three])) == (one, two, three)
+    assert (tuple(base), tuple(longer)) == ((one,), (one, two))
+
+
+def test_a_prefix_equals_only_a_prefix_or_a_tuple() -> None:
+    assert Prefix([1]) == (1,)
+    assert Prefix([1]) != [1]
+    assert Prefix([1]) != 1
+    assert repr(Prefix([1])) == "Prefix((1,))"

@@ -94,3 +94,8 @@ def test_the_schema_of_a_client_tool_stays(kind: str) -> None:
 @pytest.mark.parametrize(("url", "shown"), [(7, None), ("", None), ("https://a.b:1/c?d#e", "https://a.b:1")])
 def test_a_server_url_is_shown_without_its_path(url: object, shown: str | None) -> None:
     assert strip_tool_secrets({"tools": [{"type": "mcp", "server_url": url}]})["tools"][0]["server_url"] == shown
+
+
+def test_credentials_in_lists_are_stripped() -> None:
+    tool = {"type": "shell", "skills": [{"name": "a", "api_key": "hunter2"}, ["b", {"password": "hunter2"}]]}
+    assert strip_tool_secrets({"tools": [tool]}) == {"tools": [{"type": "shell", "skills": [{"name": "a"}, ["b", {}]]}]}

@@ -18,6 +18,7 @@ def test_a_partial_answer_is_sent_as_its_text() -> None:
     [
         {**CALL, "status": "incomplete"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "status": "in_progress"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "status": "in_progress"},
         {**assistant_message(""), "id": "msg_3", "status": "in_progress"},
     ],
 )
@@ -63,3 +64,8 @@ def test_a_sent_message_has_its_text_and_its_attachments() -> None:
     assert user_message("look", image)["content"] == [{"type": "input_text", "text": "look"}, image]
     assert user_message("", image)["content"] == [image]
     assert user_message("")["content"] == [{"type": "input_text", "text": ""}]
+
+
+@pytest.mark.parametrize("item", [user_message("hi"), {"role": "user", "content": "hi"}, {"type": "x", "id": "x_1"}])
+def test_an_item_without_an_optional_id_travels_as_it_is(item: Item) -> None:
+    assert to_resendable(item) is item

@@ -94,6 +94,7 @@ def test_a_preview_is_cut_at_its_width(item: Item, width: int, line: str) -> Non
     ("text", "decoded"),
     [
         (r"Z\u00fcrich", "Zürich"),
+        (r"\u0058\u0041", "XA"),
         (r"\ud83c\udf89 \uD83C\uDF89", "🎉 🎉"),
         (r"\\u00fc", r"\\u00fc"),
         (r"\n\u00fc\"", '\\n\u00fc\\"'),
