@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from convo.compaction.window import cut_points, middle_cut_point, summary_message, turn_starts
+from convo.compaction.window import cut_points, is_instruction, middle_cut_point, summary_message, turn_starts
 from convo.history.items import Item, is_user_message
 from tests.compaction.history_strategies import call, has_complete_pairs, histories, message, output
 
@@ -101,6 +101,11 @@ def test_the_middle_is_the_middle_one_of_the_inner_cuts(items: list[Item], middl
         ([call(1), call(2), output(1), ANSWER, output(2)], (0, 5)),
         ([call(1), output(1), output(1)], (0, 3)),
         ([{"type": "local_shell_call_output", "id": 7}, ANSWER], (0, 1, 2)),
+        ([{"type": "function_call", "id": "x"}, {"type": "function_call_output", "id": "x"}], (0, 1, 2)),
+        (
+            [{"type": "mcp_approval_request", "id": 7}, {"type": "mcp_approval_response", "approval_request_id": 7}],
+            (0, 1, 2),
+        ),
     ],
 )
 def test_only_pairs_hold_items_together(items: list[Item], cuts: tuple[int, ...]) -> None:
@@ -112,3 +117,16 @@ def test_a_summary_starts_no_turn_and_a_message_after_it_does() -> None:
     assert turn_starts([ASK, ANSWER, summary, ASK, ANSWER]) == (0, 3)
     assert turn_starts([summary, ANSWER, summary]) == (0,)
     assert turn_starts([message("system", "a"), message("developer", "b"), ASK, ANSWER]) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"role": "system", "content": "a"}, True),
+        ({"type": "message", "role": "developer", "content": "a"}, True),
+        ({"type": "message", "role": "user", "content": "a"}, False),
+        ({"type": "x", "role": "system"}, False),
+    ],
+)
+def test_an_instruction_is_a_message_of_the_system_or_the_developer(item: Item, expected: bool) -> None:
+    assert is_instruction(item) is expected

@@ -119,6 +119,11 @@ OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "
     [
         ([CALL], "call call_1 of look has no output", "send its output or run convo repair, then compact"),
         (
+            [{**CALL, "status": "completed"}],
+            "call call_1 of look has no output",
+            "send its output or run convo repair, then compact",
+        ),
+        (
             [{"type": "computer_call", "call_id": "c"}],
             "call c of computer_call has no output",
             "send its output or run convo repair, then compact",
@@ -163,6 +168,12 @@ def test_answered_and_incomplete_calls_are_compacted(items: list[Item]) -> None:
             "continue the conversation first",
         ),
         (TALK, 2, "nothing to compact before the kept turns", "use a smaller --keep-last"),
+        (
+            [assistant_message("hello"), user_message("one"), assistant_message("first")],
+            2,
+            "nothing to compact before the kept turns",
+            "use a smaller --keep-last",
+        ),
     ],
 )
 def test_there_must_be_something_to_compact(items: list[Item], keep: int, message: str, hint: str) -> None:

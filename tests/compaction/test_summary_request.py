@@ -83,6 +83,11 @@ def test_any_history_becomes_one_text_message(items: list[Item]) -> None:
         (message("system", "a"), "System: a"),
         (message("developer", "a"), "Developer: a"),
         (message("critic", "a"), "Somebody: a"),
+        (
+            summary_message("They looked."),
+            "Earlier summary: Summary of the conversation up to here, in place of its earlier messages:\n\n"
+            "They looked.",
+        ),
         ({"type": "custom_tool_call", "name": "sed", "input": "s/a/b/"}, "Custom tool call: sed\ns/a/b/"),
         (user_message("", {"type": "input_file", "file_id": "f"}), "User: [a file]"),
         (user_message("", {"type": "input_audio"}, {"type": "input_image"}), "User: [a sound]\n[an image]"),
