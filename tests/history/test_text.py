@@ -13,7 +13,7 @@ from convo.history.items import (
     searchable_text,
     user_message,
 )
-from tests.history.arbitrary import ITEMS
+from tests.history.json_strategies import ITEMS
 
 CALL = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
 READ: dict[str, tuple[Item, str]] = {

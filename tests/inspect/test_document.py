@@ -23,7 +23,7 @@ from convo.inspect.serialize import (
     link_provider,
     links_to_json,
 )
-from tests.inspect.built import BEGUN, ROOT, chain
+from tests.inspect.conversation_builder import ROOT, START_TIME, build_chain
 
 ITEMS = (user_message("hi"), assistant_message("hello"))
 PATH = Path(ROOT).append(ITEMS)
@@ -33,7 +33,7 @@ HEADER: dict[str, Any] = {
     "name": "monads",
     "model": "openai/gpt-5",
     "instructions": "Be brief.",
-    "created_at": BEGUN,
+    "created_at": START_TIME,
     "acknowledged": 1,
 }
 LINK: dict[str, Any] = {
@@ -45,7 +45,7 @@ LINK: dict[str, Any] = {
     "sent": 1,
     "model": "openai/gpt-5",
     "status": "incomplete",
-    "created_at": BEGUN,
+    "created_at": START_TIME,
     "parent": "resp_0",
     "conversation_id": "conv_1",
     "previous_response_id": "resp_0",
@@ -64,7 +64,7 @@ RECORD = Link(
     model="openai/gpt-5",
     strategy=Strategy.CHAIN,
     status="incomplete",
-    created_at=BEGUN,
+    created_at=START_TIME,
     parent_id="resp_0",
     session_id="ses_1",
     scope=Scope("https://api.example.com", "org", "proj"),
@@ -78,7 +78,7 @@ RECORD = Link(
     is_stored=False,
 )
 WHOLE = {**HEADER, "items": list(ITEMS), "links": [LINK]}
-DOCUMENT = ConversationDocument(ITEMS, 1, "monads", "openai/gpt-5", "Be brief.", BEGUN, (LINK,))
+DOCUMENT = ConversationDocument(ITEMS, 1, "monads", "openai/gpt-5", "Be brief.", START_TIME, (LINK,))
 
 
 def test_a_document_is_one_object() -> None:
@@ -250,7 +250,7 @@ def test_a_link_of_an_older_document_may_lack_the_optional_fields() -> None:
 
 
 def test_only_links_on_the_path_are_in_a_document_in_the_order_of_their_answers() -> None:
-    talk = chain(3)
+    talk = build_chain(3)
     talk.turn("resp_b", "other", "way", after="resp_1")
     path = talk.paths["resp_3"]
     found = links_to_json([*reversed(talk.links), talk.links[0]], path)
@@ -271,7 +271,7 @@ def test_only_links_on_the_path_are_in_a_document_in_the_order_of_their_answers(
     ],
 )
 def test_a_link_names_its_provider(model: str, parameters: dict[str, str], provider: str | None) -> None:
-    talk = chain(0)
+    talk = build_chain(0)
     talk.turn("resp_1", "hi", "hello", model=model, parameters=parameters)
     assert link_provider(talk.links[0]) == provider
 

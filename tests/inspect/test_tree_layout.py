@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.inspect.tree import ancestor_ids, children_by_parent, iter_link_rows
-from tests.inspect.built import Talk, chain
+from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
 def drawn(talk: ConversationBuilder, head: str | None) -> list[str]:
@@ -91,14 +91,14 @@ def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(a
     assert head is None or depths[head] == 0
 
 
-def with_parents(talk: Talk, parents: dict[str, str | None]) -> Talk:
+def with_parents(talk: ConversationBuilder, parents: dict[str, str | None]) -> ConversationBuilder:
     talk.links = [replace(link, parent_id=parents.get(link.id, link.parent_id)) for link in talk.links]
     return talk
 
 
 def test_the_first_link_of_a_cycle_is_a_root() -> None:
     """A file or an endpoint that uses an id again can produce one."""
-    talk = with_parents(chain(4), {"resp_1": "resp_3"})
+    talk = with_parents(build_chain(4), {"resp_1": "resp_3"})
     children = children_by_parent(talk.links)
     assert {parent: [link.id for link in links] for parent, links in children.items()} == {
         None: ["resp_1"],
@@ -111,13 +111,15 @@ def test_the_first_link_of_a_cycle_is_a_root() -> None:
 
 
 def test_a_link_that_leads_into_a_cycle_stays_below_it() -> None:
-    talk = with_parents(chain(3), {"resp_1": "resp_2", "resp_2": "resp_3", "resp_3": "resp_2"})
+    talk = with_parents(build_chain(3), {"resp_1": "resp_2", "resp_2": "resp_3", "resp_3": "resp_2"})
     assert [link.id for link in children_by_parent(talk.links)[None]] == ["resp_2"]
     assert drawn(talk, None) == ["resp_2", "> +resp_1", "resp_3"]
 
 
 def test_two_cycles_have_a_root_each() -> None:
-    talk = with_parents(chain(4), {"resp_1": "resp_2", "resp_2": "resp_1", "resp_3": "resp_4", "resp_4": "resp_3"})
+    talk = with_parents(
+        build_chain(4), {"resp_1": "resp_2", "resp_2": "resp_1", "resp_3": "resp_4", "resp_4": "resp_3"}
+    )
     assert [link.id for link in children_by_parent(talk.links)[None]] == ["resp_1", "resp_3"]
 
 
@@ -125,15 +127,15 @@ def test_two_cycles_have_a_root_each() -> None:
     ("head", "ids"), [("resp_2", {"resp_1", "resp_2"}), ("resp_9", set()), (None, set()), ("resp_1", {"resp_1"})]
 )
 def test_the_ancestors_of_a_link_lead_to_the_root(head: str | None, ids: set[str]) -> None:
-    assert ancestor_ids(head, chain(3).links) == ids
+    assert ancestor_ids(head, build_chain(3).links) == ids
 
 
 def test_without_a_head_the_newest_completed_line_is_straight() -> None:
-    talk = chain(2)
+    talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     talk.turn("try_c", "again", None, after="resp_1")
     assert drawn(talk, None) == ["resp_1", "> +resp_2", "> +try_c", "resp_b"]
-    failed = Talk()
+    failed = ConversationBuilder()
     failed.turn("try_1", "hi", None)
     failed.turn("try_2", "hi", None)
     assert drawn(failed, None) == ["> +try_1", "try_2"]

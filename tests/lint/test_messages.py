@@ -11,7 +11,19 @@ from convo.history.records import Scope, Strategy
 from convo.lint.model import LintView, lint_view_of_file
 from convo.lint.repair import repair_for_file, repair_for_session
 from convo.lint.rules import lint_history, list_unchecked_rules
-from tests.lint.told import DAY_S, GPT, OPENAI, answer, call, output, thought, told, turn, unsealed, user
+from tests.lint.lint_views import (
+    DAY_S,
+    GPT,
+    OPENAI,
+    answer,
+    call,
+    make_lint_view,
+    output,
+    sealed_reasoning,
+    turn,
+    unsealed_reasoning,
+    user,
+)
 
 CHAIN, CONVERSATION, SESSION, REPLAY = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION, Strategy.REPLAY
 INSTRUCTED = {"parameters": {"instructions": "Be brief."}}
@@ -37,19 +49,19 @@ def findings(view: LintView) -> list[Finding]:
 
 CHAINS: list[tuple[LintView, list[tuple[str, int | None, str]]]] = [
     (
-        told(CHAIN, turn([user()], [answer()]), turn([user()], [answer(), answer()], is_stored=False)),
+        make_lint_view(CHAIN, turn([user()], [answer()]), turn([user()], [answer(), answer()], is_stored=False)),
         [("resp_2 was sent with store=false, so no request can continue from it", 4, "resp_2")],
     ),
     (
-        told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31.4 * DAY_S),
+        make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31.4 * DAY_S),
         [("resp_1 is 31 days old; its endpoint may delete it after 30", 1, "resp_1")],
     ),
     (
-        told(CHAIN, turn([user()], [answer()]), waiting=[user()], scope=OPENAI, age_s=27.5 * DAY_S),
+        make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=[user()], scope=OPENAI, age_s=27.5 * DAY_S),
         [("resp_1 may be deleted in 2.5 days", 1, "resp_1")],
     ),
     (
-        told(
+        make_lint_view(
             CHAIN,
             turn([user()], [answer()], **INSTRUCTED),
             turn([user()], [answer()]),
@@ -62,7 +74,9 @@ CHAINS: list[tuple[LintView, list[tuple[str, int | None, str]]]] = [
         ],
     ),
     (
-        told(CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()]), turn([user()], [answer()])),
+        make_lint_view(
+            CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()]), turn([user()], [answer()])
+        ),
         [
             ("resp_2 has no instructions; resp_1 has some, but responses do not inherit them", 3, "resp_2"),
             ("resp_3 has no instructions; resp_1 has some, but responses do not inherit them", 5, "resp_3"),
@@ -78,7 +92,7 @@ def test_a_finding_about_a_response_names_it(view: LintView, found: list[tuple[s
 
 def test_an_anchor_without_items_has_no_index() -> None:
     """A chain can begin with the response of another session."""
-    view = told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S)
+    view = make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S)
     for age_s, words in [(31 * DAY_S, "is 31 days old"), (28 * DAY_S, "may be deleted in 2.0 days")]:
         assert view.anchor
         empty = replace(view, items=(), server_count=0, source_indexes=(), output_spans=())
@@ -160,20 +174,20 @@ ITEMS: list[tuple[Sequence[Item], list[tuple[str, int, str]]]] = [
     ),
     ([call(), output(), output()], [("call c1 also has a later output", 2, ".call_id")]),
     ([ASKS, SAYS, SAYS], [("request mcpr_1 also has a later response", 2, ".approval_request_id")]),
-    ([thought(), user()], [("reasoning rs_1 is not followed by an item of the model", 1, "")]),
+    ([sealed_reasoning(), user()], [("reasoning rs_1 is not followed by an item of the model", 1, "")]),
     (
         [{"type": "reasoning", "summary": [], "encrypted_content": "x"}, user()],
         [("a reasoning item is not followed by an item of the model", 1, "")],
     ),
     (
-        [unsealed()],
+        [unsealed_reasoning()],
         [("reasoning rs_1 is only an id, and its server may not have stored it", 1, ".id")],
     ),
     (
         [{"type": "item_reference", "id": "rs_1"}],
         [("item reference rs_1 is only an id, and its server may not have stored it", 1, ".id")],
     ),
-    ([thought(summary=None)], [("reasoning rs_1 has no summary list", 1, ".summary")]),
+    ([sealed_reasoning(summary=None)], [("reasoning rs_1 has no summary list", 1, ".summary")]),
     ([{"type": "compaction_trigger"}], [("a compaction_trigger must be the last item of a request", 1, "")]),
     (
         [answer(), user(), answer(phase="final_answer"), user(), answer(phase="commentary"), user()],
@@ -218,33 +232,39 @@ SEALED_BY_CONVO = {**COMPACTION, "encrypted_content": "convoseal1:x"}
     ("view", "message"),
     [
         (
-            told(REPLAY, turn([user()], [unsealed(), answer()]), scope=OPENAI),
+            make_lint_view(REPLAY, turn([user()], [unsealed_reasoning(), answer()]), scope=OPENAI),
             "reasoning rs_1 is only an id, and resp_1 was sent with store=false",
         ),
         (
-            told(REPLAY, turn([user()], [unsealed(), answer()], is_stored=True, scope=OPENAI), scope=ELSEWHERE),
+            make_lint_view(
+                REPLAY, turn([user()], [unsealed_reasoning(), answer()], is_stored=True, scope=OPENAI), scope=ELSEWHERE
+            ),
             "reasoning rs_1 is only an id, stored at https://api.openai.com/v1 and not at https://elsewhere",
         ),
         (
-            told(SESSION, turn([user()], [SEALED_BY_CONVO, answer()], scope=ELSEWHERE), scope=OPENAI),
+            make_lint_view(SESSION, turn([user()], [SEALED_BY_CONVO, answer()], scope=ELSEWHERE), scope=OPENAI),
             "the compaction was encrypted by the gateway at https://elsewhere, but the next request goes to "
             "https://api.openai.com/v1",
         ),
         (
-            told(SESSION, turn([SEALED_BY_CONVO, user()], [answer()], scope=OPENAI), scope=OPENAI),
+            make_lint_view(SESSION, turn([SEALED_BY_CONVO, user()], [answer()], scope=OPENAI), scope=OPENAI),
             "the compaction was encrypted by the gateway at embedded, but the next request goes to "
             "https://api.openai.com/v1",
         ),
         (
-            told(SESSION, turn([user()], [thought(encrypted_content="convo1:anthropic%2Fclaude:0:x"), answer()])),
+            make_lint_view(
+                SESSION, turn([user()], [sealed_reasoning(encrypted_content="convo1:anthropic%2Fclaude:0:x"), answer()])
+            ),
             f"the reasoning was encrypted by anthropic/claude, but the next request goes to {GPT}",
         ),
         (
-            told(SESSION, turn([thought(encrypted_content="convo1:openai%2Fo3:0:x"), answer()], [answer()])),
+            make_lint_view(
+                SESSION, turn([sealed_reasoning(encrypted_content="convo1:openai%2Fo3:0:x"), answer()], [answer()])
+            ),
             f"the reasoning was encrypted by openai/o3, but the next request goes to {GPT}",
         ),
         (
-            told(CHAIN, turn([user()], [answer()]), waiting=[COMPACTION, user()]),
+            make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=[COMPACTION, user()]),
             "the server already has the history that this item replaces, so the model would read it twice",
         ),
     ],
@@ -256,31 +276,39 @@ def test_a_finding_names_the_server_and_the_model(view: LintView, message: str) 
 @pytest.mark.parametrize(
     ("view", "sentences"),
     [
-        (file(thought()), ["1 encrypted item not checked: its origin or the next model is unknown"]),
-        (file(thought(1), thought(2)), ["2 encrypted items not checked: their origin or the next model is unknown"]),
+        (file(sealed_reasoning()), ["1 encrypted item not checked: its origin or the next model is unknown"]),
         (
-            replace(told(SESSION, turn([user()], [thought(), answer()])), scope=None),
+            file(sealed_reasoning(1), sealed_reasoning(2)),
+            ["2 encrypted items not checked: their origin or the next model is unknown"],
+        ),
+        (
+            replace(make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()])), scope=None),
             ["1 encrypted item not checked: its origin or the next model is unknown"],
         ),
         (
-            replace(told(SESSION, turn([user()], [thought(), answer()])), model=None),
+            replace(make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()])), model=None),
             ["1 encrypted item not checked: its origin or the next model is unknown"],
         ),
         (
-            told(SESSION, turn([thought(), answer()], [answer()])),
+            make_lint_view(SESSION, turn([sealed_reasoning(), answer()], [answer()])),
             ["1 encrypted item not checked: its origin or the next model is unknown"],
         ),
-        (told(SESSION, turn([thought(encrypted_content=f"convo1:{GPT}:0:x"), answer()], [answer()])), []),
-        (told(SESSION, turn([SEALED_BY_CONVO], [answer()])), []),
+        (
+            make_lint_view(
+                SESSION, turn([sealed_reasoning(encrypted_content=f"convo1:{GPT}:0:x"), answer()], [answer()])
+            ),
+            [],
+        ),
+        (make_lint_view(SESSION, turn([SEALED_BY_CONVO], [answer()])), []),
         (
             lint_view_of_file([user()], {"previous_response_id": "resp_1"}),
             ["age of the previous response not checked: its creation time is unknown"],
         ),
         (
-            replace(told(CHAIN, turn([user()], [answer()])), anchor=None),
+            replace(make_lint_view(CHAIN, turn([user()], [answer()])), anchor=None),
             ["age of the previous response not checked: its creation time is unknown"],
         ),
-        (replace(told(CHAIN, waiting=[user()]), anchor=None), []),
+        (replace(make_lint_view(CHAIN, unconfirmed=[user()]), anchor=None), []),
         (lint_view_of_file([user()], {"conversation": "conv_1"}), []),
     ],
 )
@@ -330,8 +358,8 @@ REPAIRED: list[tuple[list[Any], list[tuple[str, str, int | None]]]] = [
         [{"type": "compaction_trigger"}],
         [("dropped", "a compaction_trigger must be the last item of a request", 1)],
     ),
-    ([thought(summary=None)], [("replaced", "an empty summary was added", 1)]),
-    ([thought(), user()], [("dropped", "reasoning rs_1 is not followed by an item of the model", 1)]),
+    ([sealed_reasoning(summary=None)], [("replaced", "an empty summary was added", 1)]),
+    ([sealed_reasoning(), user()], [("dropped", "reasoning rs_1 is not followed by an item of the model", 1)]),
     (
         [answer(), user(), answer(phase="final_answer"), answer(id="m"), call(), output()],
         [
@@ -354,7 +382,9 @@ def test_a_change_of_a_file_has_its_reason(items: list[Item], changes: list[tupl
     ("view", "changes"),
     [
         (
-            told(CHAIN, turn([user()], [answer()]), turn([user()], [answer()], is_stored=False), waiting=[user("3")]),
+            make_lint_view(
+                CHAIN, turn([user()], [answer()]), turn([user()], [answer()], is_stored=False), unconfirmed=[user("3")]
+            ),
             [
                 (
                     "store-false-in-chain",
@@ -367,7 +397,7 @@ def test_a_change_of_a_file_has_its_reason(items: list[Item], changes: list[tupl
             ],
         ),
         (
-            told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S),
+            make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S),
             [
                 (
                     "anchor-expired",
@@ -377,7 +407,7 @@ def test_a_change_of_a_file_has_its_reason(items: list[Item], changes: list[tupl
             ],
         ),
         (
-            told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=28 * DAY_S),
+            make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=28 * DAY_S),
             [
                 (
                     "anchor-expires-soon",
@@ -387,11 +417,11 @@ def test_a_change_of_a_file_has_its_reason(items: list[Item], changes: list[tupl
             ],
         ),
         (
-            told(CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()])),
+            make_lint_view(CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()])),
             [("instructions-absent", "instructions", "every turn sends the last known instructions from now on")],
         ),
         (
-            told(CONVERSATION, turn([user()], [answer()])),
+            make_lint_view(CONVERSATION, turn([user()], [answer()])),
             [
                 (
                     "",
