@@ -1,8 +1,8 @@
 """Repair: apply fixes, one rule at a time, until no rule reports anything.
 
-Each round applies the fix of the first rule in table order that found something; the fixes are next to the checks, in
-`items` and `chain`. Items that an endpoint owns cannot be edited: there the history returns to a response before the
-first bad item, or the local store becomes the owner.
+Each round applies the fix of the first rule in table order that found something; each fix is next to its check, in
+`calls`, `items`, `chain`, `reasoning` or `secrets`. Items that an endpoint owns cannot be edited: there the history
+returns to a response before the first bad item, or the local store becomes the owner.
 """
 
 from collections.abc import Sequence

@@ -62,7 +62,8 @@ async def test_the_event_of_a_handoff_names_both_agents(harness: ChatHarness) ->
 async def test_the_event_of_a_guardrail_names_its_side(harness: ChatHarness, side: str) -> None:
     passes = Guardrail("mild", lambda context, value: None, parallel=False)
     strict = Guardrail("strict", lambda context, value: "not here", parallel=False)
-    agent = replace(Agent("desk"), **{f"{side}_guardrails": (passes, strict)})
+    guardrails: dict[str, Any] = {f"{side}_guardrails": (passes, strict)}
+    agent = replace(Agent("desk"), **guardrails)
     harness.model = scripted_model(harness.folder, {"text": "Hello."})
     one = await open_runner(harness, agent)
     events = await read_until_failure(one, "hello")

@@ -182,7 +182,7 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
     with pytest.raises(StoreFull):
         await send_message(one, "hello")
 
-    full.down = False
+    full.failing = False
     assert own_event_types(await read_events((await open_runner(harness, agent)).resume())) == ["started", "paused"]
     again = await open_runner(harness, agent)
     assert [call.id for call in again.pending_calls] == ["call_1"]
@@ -200,7 +200,7 @@ async def test_when_a_result_could_not_be_stored_the_same_process_still_knows_it
     one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)))
     with pytest.raises(StoreFull):
         await send_message(one, "hello")
-    full.down = False
+    full.failing = False
     await read_events(one.resume())
     assert (one.output, tool_log.ran) == ("Done.", ["look"])
     assert request_inputs(harness)[-1][-1] == "call_1: look done"

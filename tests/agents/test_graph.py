@@ -1,5 +1,7 @@
 """A run knows the agents that it can reach, and tells two of one name apart."""
 
+from typing import Any
+
 import agents as sdk
 import pytest
 
@@ -83,10 +85,10 @@ def test_each_name_gets_an_identity_of_its_own(names: list[str], identities: lis
         ({"description": "Ask."}, "tax_clerk__2_", "Ask."),
     ],
 )
-def test_an_agent_is_a_tool_that_takes_text(fields: dict[str, str], name: str, description: str) -> None:
+def test_an_agent_is_a_tool_that_takes_text(fields: dict[str, Any], name: str, description: str) -> None:
     clerk = Agent("Tax clerk (2)", description="Knows taxes.")
     made = agent_tool(graph(clerk, Agent("other")), **fields)
-    assert (made.name, made.description, made.inside.start, made.max_turns) == (name, description, clerk.name, 10)
+    assert (made.name, made.description, made.graph.start, made.max_turns) == (name, description, clerk.name, 10)
     assert made.parameters == {
         "type": "object",
         "properties": {"input": {"type": "string"}},

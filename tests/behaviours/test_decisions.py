@@ -141,14 +141,14 @@ def answered(status: int, headers: dict[str, str] | None = None) -> Any:
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_when_a_status_passes_the_same_is_asked_again_and_a_conversation_is_read_first(status: int) -> None:
     assert isinstance(answered(status), TryLater)
-    verdicts = {one: decide_retry(one, answered(status), response_started=False).action for one in Strategy}
+    verdicts = {one: decide_retry(one, answered(status)).action for one in Strategy}
     careful = RetryAction.YES if status == 429 else RetryAction.READ_FIRST
     assert verdicts == {**dict.fromkeys(Strategy, RetryAction.YES), Strategy.CONVERSATION: careful}
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_when_a_status_is_final_nothing_is_asked_again(status: int) -> None:
-    assert decide_retry(Strategy.SESSION, answered(status), response_started=False).action is RetryAction.NO
+    assert decide_retry(Strategy.SESSION, answered(status)).action is RetryAction.NO
 
 
 def test_when_a_server_says_whether_and_when_to_ask_again_that_counts() -> None:

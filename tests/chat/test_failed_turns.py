@@ -140,13 +140,13 @@ async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_th
     harness.deps = type(harness.deps)(full, harness.endpoint, harness.clock, harness.deps.new_id)
     chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
-    full.down = True
+    full.failing = True
     with pytest.raises(StoreFull):
         await say(chat, "two")
     assert chat.turn
     assert chat.turn.link
     assert (chat.turn.link.status, chat.turn.link.error) == ("failed", {"code": "store_full", "message": "no room"})
-    full.down = False
+    full.failing = False
 
     await say(chat, "three")
     again = await harness.open(None, "mine")

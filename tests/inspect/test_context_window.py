@@ -111,7 +111,7 @@ def test_a_program_gets_each_part_and_the_sum() -> None:
 def test_a_program_gets_the_whole_request() -> None:
     body = {"model": "m", "tools": [TOOL], "input": [user_message("one")]}
     nodes = Path(root_key("local")).append([user_message("before")]).nodes[:]
-    usage = sum_context_usage((), None, counted=5)
+    usage = sum_context_usage((), None, endpoint_count=5)
     request = NextRequest(
         "mine", Strategy.CHAIN, "resp_1", nodes, "x/m", "https://a/v1", body, usage, {"a": "b"}, "KEY"
     )
@@ -151,6 +151,6 @@ def test_each_part_is_counted_by_itself(body: dict[str, Any], counts: list[tuple
 
 
 def test_a_full_window_has_no_free_token() -> None:
-    usages = [sum_context_usage((), ModelWindow(77), counted=counted) for counted in (76, 77, 78)]
+    usages = [sum_context_usage((), ModelWindow(77), endpoint_count=counted) for counted in (76, 77, 78)]
     assert [usage.free_tokens for usage in usages] == [1, 0, 0]
     assert sum_context_usage((), KNOWN).counted_by == TOKENIZER_ENCODING

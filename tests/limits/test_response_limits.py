@@ -85,7 +85,7 @@ def test_a_limit_of_size_makes_an_answer_incomplete(server: HostileServer, serve
     assert [item["type"] for item in response["output"]] == ["message"]
     assert response["output"][0]["content"][0]["text"].startswith("begun ")
     assert server.closed.wait(2)
-    assert served.told[-1].limit_name == f"limits.{limit}"
+    assert served.exchanges[-1].limit_name == f"limits.{limit}"
     assert served.http.get(f"/v1/responses/{response['id']}").json() == response
 
 

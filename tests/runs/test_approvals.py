@@ -194,10 +194,10 @@ def test_the_message_of_a_sticky_rejection_goes_with_a_later_decision() -> None:
     assert dict(run.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
     assert run.calls[1].output == {"type": "function_call_output", "call_id": "c2", "output": "c1"}
     assert not run.calls[1].has_run
-    for later in ({"approve": True}, {"approve": False}):
-        again, _ = apply_events(run, ApprovalDecided("c2", always=True, **later))
+    for approve in (True, False):
+        again, _ = apply_events(run, ApprovalDecided("c2", approve=approve, always=True))
         assert dict(again.sticky_rejection_messages) == {other: "c3"}
-        assert dict(again.sticky_decisions) == {guarded: later["approve"], other: False}
+        assert dict(again.sticky_decisions) == {guarded: approve, other: False}
     same, _ = apply_events(run, ApprovalDecided("c2", approve=True))
     assert dict(same.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
 

@@ -234,7 +234,7 @@ def test_only_a_chain_needs_the_id_of_a_response(strategy: Strategy) -> None:
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_server_is_given_new_items_without_ids(strategy: Strategy) -> None:
     partial = {**answer("hal", 2), "status": "incomplete"}
-    items = [answer("hello"), {"type": "reasoning", "id": "rs_1", "summary": []}, partial]
+    items: list[Item] = [answer("hello"), {"type": "reasoning", "id": "rs_1", "summary": []}, partial]
     unchanged = tuple(items)
     converted = ({**assistant_message("hello"), "status": "completed"}, assistant_message("hal"))
     assert held(strategy).owner.to_new_items(items) == (unchanged if strategy in CLIENTS else converted)
