@@ -153,3 +153,45 @@ def test_a_client_hears_that_the_store_is_away_and_not_where_it_is() -> None:
     assert error["message"] == "The server cannot use its store now. Please retry in a few seconds."
     assert error["code"] == "store_unavailable"
     assert StoreUnavailable.status == 503
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (
+            TryLater("Slow down", status=429, code="rate_limit_exceeded"),
+            {"message": "Slow down.", "type": "requests", "param": None, "code": "rate_limit_exceeded"},
+        ),
+        (
+            TryLater("Slow down", status=428, code="rate_limit_exceeded"),
+            {"message": "Slow down.", "type": "invalid_request_error", "param": None, "code": "rate_limit_exceeded"},
+        ),
+        (
+            TryLater("Slow down", status=429),
+            {"message": "Slow down.", "type": "rate_limit_error", "param": None, "code": None},
+        ),
+        (Unreachable("Gone?"), {"message": "Gone?", "type": "server_error", "param": None, "code": None}),
+        (
+            ConvoError("Oh!"),
+            {"message": "Oh!", "type": "server_error", "param": None, "code": "failed"},
+        ),
+        (
+            RequestRefused("No", status=499),
+            {"message": "No.", "type": "invalid_request_error", "param": None, "code": None},
+        ),
+        (
+            RequestRefused("No", status=500),
+            {"message": "No.", "type": "server_error", "param": None, "code": None},
+        ),
+        (
+            KeyRefused("Wrong key"),
+            {"message": "Wrong key.", "type": "invalid_request_error", "param": None, "code": "invalid_api_key"},
+        ),
+        (
+            KeyRefused("No key", code="missing_api_key"),
+            {"message": "No key.", "type": "invalid_request_error", "param": None, "code": None},
+        ),
+    ],
+)
+def test_an_error_has_the_type_and_the_code_of_the_real_api(fault: ConvoError, error: dict[str, str | None]) -> None:
+    assert error_object(fault) == error

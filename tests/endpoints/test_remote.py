@@ -303,6 +303,20 @@ ODD_STREAMS = [
 ]
 
 
+ODD_NUMBERS = [
+    f'{{"type": "response.odd", "n": {number}}}'.encode() for number in ("NaN", "-Infinity", "1e999", "-1e999")
+]
+
+
+@pytest.mark.parametrize("pad", [b"", b" " * 2**18], ids=["small", "large"])
+@pytest.mark.parametrize("event", ODD_NUMBERS)
+async def test_a_number_without_a_canonical_form_breaks_the_stream(
+    loopback: Loopback, remote: RemoteEndpoint, event: bytes, pad: bytes
+) -> None:
+    loopback.arm(raw(sse(CREATED, b"data: " + pad + event + b"\n\n", COMPLETED)))
+    assert isinstance(await refusal(remote, "a"), StreamBroken)
+
+
 @pytest.mark.parametrize("stream", ODD_STREAMS, ids=range(len(ODD_STREAMS)))
 async def test_a_stream_without_its_end_is_broken(
     loopback: LoopbackServer, remote: RemoteEndpoint, stream: bytes
@@ -359,3 +373,211 @@ async def test_items_come_back_as_they_were_given(loopback: LoopbackServer, remo
     conversation = (await remote.create_conversation([user_item("a"), strange]))["id"]
     assert loopback.requests[0].json == {"items": [user_item("a"), strange]}
     assert await remote.retrieve_conversation_item(conversation, "tea_1") == strange
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+BAD_ID = "a/../b\n" + "x" * 100
+SHOWN_ID = "a/../b?" + "x" * 57
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "kind"),
+    [
+        ("retrieve", (BAD_ID,), "response"),
+        ("cancel", (BAD_ID,), "response"),
+        ("delete", (BAD_ID,), "response"),
+        ("list_input_items", (BAD_ID,), "response"),
+        ("retrieve_conversation", (BAD_ID,), "conversation"),
+        ("update_conversation", (BAD_ID, {}), "conversation"),
+        ("delete_conversation", (BAD_ID,), "conversation"),
+        ("add_conversation_items", (BAD_ID, []), "conversation"),
+        ("list_conversation_items", (BAD_ID,), "conversation"),
+        ("retrieve_conversation_item", (BAD_ID, "i"), "conversation"),
+        ("retrieve_conversation_item", ("c", BAD_ID), "item"),
+        ("delete_conversation_item", (BAD_ID, "i"), "conversation"),
+        ("delete_conversation_item", ("c", BAD_ID), "item"),
+    ],
+)
+async def test_a_malformed_id_never_becomes_part_of_a_url(
+    loopback: Loopback, remote: RemoteEndpoint, method: str, arguments: tuple[Any, ...], kind: str
+) -> None:
+    with pytest.raises(NotFound) as caught:
+        await getattr(remote, method)(*arguments)
+
+    assert (caught.value.kind, loopback.requests) == (kind, [])
+
+
+async def test_a_malformed_id_is_not_followed(loopback: Loopback, remote: RemoteEndpoint) -> None:
+    with pytest.raises(NotFound) as caught:
+        await anext(remote.follow(BAD_ID))
+
+    assert (caught.value.kind, loopback.requests) == ("response", [])
+
+
+@pytest.mark.parametrize(("length", "handle"), [(512, "/" * 512), (513, "/" * 64 + "...")])
+async def test_the_error_repeats_a_short_id_and_the_beginning_of_a_long_one(
+    remote: RemoteEndpoint, length: int, handle: str
+) -> None:
+    with pytest.raises(NotFound) as caught:
+        await remote.retrieve("/" * length)
+
+    assert caught.value.handle == handle
+
+
+@pytest.mark.parametrize("name", ["previous_response_id", "conversation"])
+async def test_a_request_that_continues_from_a_malformed_id_is_refused(
+    loopback: Loopback, remote: RemoteEndpoint, name: str
+) -> None:
+    refused = await refusal(remote, "a", **{name: BAD_ID})
+    with pytest.raises(RequestRefused):
+        remote.build_http_request({"model": MODEL, name: BAD_ID})
+
+    assert told(refused) == ("invalid_value", 400, name)
+    assert refused.message == f"{name} {SHOWN_ID!r} is not an id"
+    assert loopback.requests == []
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        {"id": BAD_ID},
+        {"id": "resp_1", "conversation": {"id": BAD_ID}},
+        {"id": "resp_1", "conversation": BAD_ID},
+        {"id": "resp_1", "output": ["odd", {"id": "msg_1"}, {"id": BAD_ID}]},
+    ],
+)
+async def test_a_malformed_id_of_the_server_is_an_error(
+    loopback: Loopback, remote: RemoteEndpoint, resource: dict[str, Any]
+) -> None:
+    loopback.arm(
+        Fault(answer=(200, resource, {}), path="/v1/responses/resp_1", method="GET"),
+        raw(sse({"type": "response.created", "response": resource}, COMPLETED)),
+    )
+
+    with pytest.raises(StreamBroken) as caught:
+        await remote.retrieve("resp_1")
+    streamed = await refusal(remote, "a")
+
+    assert caught.value.message == streamed.message == f"openai sent the malformed id {SHOWN_ID!r}"
+
+
+async def test_ids_that_a_server_leaves_out_are_no_error(loopback: Loopback, remote: RemoteEndpoint) -> None:
+    response = {"id": "", "conversation": None, "output": [{"type": "reasoning"}, {"id": None}, "odd"]}
+    loopback.arm(Fault(answer=(200, response, {}), path="/v1/responses/resp_1", method="GET"))
+
+    assert await remote.retrieve("resp_1") == response
+
+
+@pytest.mark.parametrize("body", [[], 7, None])
+async def test_a_response_that_is_not_an_object_is_an_error(
+    loopback: Loopback, remote: RemoteEndpoint, body: Any
+) -> None:
+    loopback.arm(
+        Fault(answer=(200, body, {}), path="/v1/responses/resp_1", method="GET"),
+        Fault(answer=(200, body, {}), path="/v1/responses/compact"),
+    )
+
+    with pytest.raises(StreamBroken, match=r"^openai sent a response that is not a JSON object$"):
+        await remote.retrieve("resp_1")
+    with pytest.raises(StreamBroken, match=r"^openai sent a response that is not a JSON object$"):
+        await remote.compact({"model": MODEL})
+
+
+async def test_tokens_are_counted_with_the_fields_that_they_depend_on(
+    loopback: Loopback, remote: RemoteEndpoint
+) -> None:
+    path = "/v1/responses/input_tokens"
+    counted = {
+        "model": MODEL,
+        "input": "a",
+        "instructions": "b",
+        "previous_response_id": "resp_1",
+        "conversation": None,
+        "tools": [],
+        "tool_choice": "auto",
+        "text": {},
+        "reasoning": {},
+        "parallel_tool_calls": True,
+        "truncation": "auto",
+        "personality": "friendly",
+    }
+    loopback.arm(
+        Fault(answer=(200, {"input_tokens": 7}, {}), path=path),
+        Fault(answer=(200, {"input_tokens": "7"}, {}), path=path),
+        Fault(answer=(200, [7], {}), path=path),
+    )
+
+    assert await remote.count_input_tokens({**counted, "store": False, "metadata": {}}) == 7
+    assert loopback.requests[-1].json == counted
+    assert await remote.count_input_tokens({"model": MODEL}) is None
+    assert await remote.count_input_tokens({"model": MODEL}) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "handle"),
+    [
+        ("No item 'MSG_1' in this conversation", "item", "msg_1"),
+        ("Conversation with id 'conv_1' not found.", "conversation", "conv_1"),
+        ("Conversation not found", "conversation", "conv_1"),
+        ("The item was not found", "item", "msg_1"),
+    ],
+)
+async def test_a_404_is_about_the_id_or_the_kind_that_it_names(
+    loopback: Loopback, remote: RemoteEndpoint, message: str, kind: str, handle: str
+) -> None:
+    path = "/v1/conversations/conv_1/items/msg_1"
+    for status in (404, 400):
+        loopback.arm(
+            *(
+                Fault(answer=(status, {"error": {"message": message}}, {}), path=path, method=method)
+                for method in ("GET", "DELETE")
+            )
+        )
+        for ask_for in (remote.retrieve_conversation_item, remote.delete_conversation_item):
+            with pytest.raises(NotFound if status == 404 else RequestRefused) as caught:
+                await ask_for("conv_1", "msg_1")
+            if isinstance(caught.value, NotFound):
+                assert (caught.value.kind, caught.value.handle) == (kind, handle)
+
+
+async def test_a_page_is_requested_with_its_bounds(loopback: Loopback, remote: RemoteEndpoint) -> None:
+    conversation = str((await remote.create_conversation([user("a"), user("b")], {"k": "v"}))["id"])
+    first, last = (item["id"] for item in (await remote.list_conversation_items(conversation, order="asc")).items)
+    loopback.requests[1:] = []
+    await remote.list_conversation_items(conversation)
+    await remote.list_conversation_items(conversation, after=first, before=last, limit=7, order="asc")
+    response = await ask(remote, "a", conversation=conversation)
+    await remote.list_input_items(response["id"])
+    await remote.list_input_items(response["id"], after=first, before=last, limit=7, order="asc")
+    default, bounded, inputs, bounded_inputs = (
+        dict(pair.split("=") for pair in request.query.split("&"))
+        for request in loopback.requests
+        if request.method == "GET"
+    )
+
+    assert loopback.requests[0].json["metadata"] == {"k": "v"}
+    assert default == inputs == {"limit": "20", "order": "desc"}
+    assert bounded == bounded_inputs == {"limit": "7", "order": "asc", "after": first, "before": last}
+
+
+async def test_the_key_of_the_account_is_masked_in_every_error(loopback: Loopback) -> None:
+    """Also one that does not look like a key."""
+    remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret("hunter2"), token=None))
+    entra = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=None, token=Secret("hunter2")))
+    for endpoint in (remote, entra):
+        loopback.arm(
+            answers(400, {"message": "no hunter2 here"}),
+            Fault(answer=(400, {"error": {"message": "no hunter2 here"}}, {}), path="/v1/responses/r", method="GET"),
+        )
+        assert (await refusal(endpoint, "a")).message == "no *** here"
+        with pytest.raises(RequestRefused, match=r"^no \*{3} here$"):
+            await endpoint.retrieve("r")
+        await endpoint.aclose()
+
+
+async def test_an_unknown_model_is_named(loopback: Loopback, remote: RemoteEndpoint) -> None:
+    loopback.arm(answers(404, {"message": "no", "code": "model_not_found"}))
+
+    assert (await refusal(remote, "a")).message == f"openai has no model {MODEL!r}"
