@@ -65,6 +65,7 @@ def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
     ("asked", "param"),
     [
         ({"temperature": 1.5}, "temperature"),
+        ({"top_p": 1.01}, "top_p"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"truncation": "auto"}, "truncation"),
@@ -156,6 +157,31 @@ def test_a_schema_and_an_effort_go_together() -> None:
             {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
         ),
         ("claude-opus-5", {"summary": "auto"}, {"thinking": {"type": "adaptive", "display": "summarized"}}),
+        ("claude-opus-5", {"generate_summary": "auto"}, {"thinking": {"type": "adaptive", "display": "summarized"}}),
+        *(
+            (
+                "claude-opus-5",
+                {"effort": effort},
+                {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}},
+            )
+            for effort in ("low", "medium", "high", "xhigh", "max")
+        ),
+        *(
+            (
+                "claude-haiku-4-5",
+                {"effort": effort, "summary": "auto"},
+                {"thinking": {"type": "enabled", "budget_tokens": tokens, "display": "summarized"}},
+            )
+            for effort, tokens in (
+                ("minimal", 1024),
+                ("medium", 10_240),
+                ("high", 24_576),
+                ("xhigh", 32_768),
+                ("max", 32_768),
+            )
+        ),
+        ("claude-opus-4-8", {"effort": "none"}, {}),
+        ("claude-haiku-5-5", {"effort": "none"}, {"thinking": {"type": "disabled"}}),
         ("claude-opus-5", {}, {}),
         ("claude-opus-5", {"effort": "none"}, {"thinking": {"type": "disabled"}}),
         ("claude-sonnet-5-5", {"effort": "none"}, {"thinking": {"type": "between_tools"}}),
@@ -225,6 +251,46 @@ def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
 def test_the_version_in_the_name_decides_how_a_model_thinks(model: str, thinking: str) -> None:
     """A name without a version is a newer model's."""
     assert body(model, reasoning={"effort": "low"})["thinking"]["type"] == thinking
+
+
+@pytest.mark.parametrize(("max_tokens", "budget"), [(1025, 1024), (1365, 1024), (1367, 1025), (3, None), (1024, None)])
+def test_a_thinking_budget_is_three_quarters_of_the_output_but_at_least_the_minimum(
+    max_tokens: int, budget: int | None
+) -> None:
+    if budget is None:
+        with pytest.raises(Unsupported, match=f"a reasoning effort within {max_tokens} output tokens$"):
+            body("claude-haiku-4-5", reasoning={"effort": "max"}, max_output_tokens=max_tokens)
+    else:
+        asked = body("claude-haiku-4-5", reasoning={"effort": "max"}, max_output_tokens=max_tokens)
+        assert asked["thinking"]["budget_tokens"] == budget
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "message", "hint"),
+    [
+        ("claude-opus-5", {"temperature": 1.5}, "a temperature of 1.5", None),
+        ("claude-opus-5", {"tools": [{"type": "web_search"}]}, "web_search tools", None),
+        ("claude-opus-5", {"tools": [TOOL], "tool_choice": {"type": "mcp"}}, "the tool choice 'mcp'", None),
+        ("claude-opus-5", {"text": {"verbosity": "high"}}, "a verbosity", None),
+        (
+            "claude-opus-5",
+            {"text": {"format": {"type": "json_object"}}},
+            "the text format 'json_object'",
+            "set a JSON schema: text.format of type json_schema",
+        ),
+        ("claude-opus-5", {"truncation": "auto"}, "the parameter 'truncation'", None),
+        ("claude-opus-5", {"reasoning": {"effort": "boundless"}}, "the reasoning effort 'boundless'", None),
+        ("claude-opus-5-5", {"reasoning": {"effort": "none"}}, "the reasoning effort 'none'", "use low"),
+    ],
+)
+def test_a_refusal_names_the_value_and_the_way_out(
+    model: str, asked: dict[str, Any], message: str, hint: str | None
+) -> None:
+    with pytest.raises(Unsupported) as refused:
+        body(model, **asked)
+
+    assert refused.value.message == f"anthropic/{model} does not support {message}"
+    assert refused.value.hint == (Unsupported.hint if hint is None else hint)
 
 
 def test_models_before_3_7_do_not_think() -> None:

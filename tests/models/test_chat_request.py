@@ -60,6 +60,14 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
             }
         },
     ),
+    "few words in JSON": (
+        {"text": {"verbosity": "low", "format": {"type": "json_object"}}},
+        {"verbosity": "low", "response_format": {"type": "json_object"}},
+    ),
+    "a choice among some without a mode": (
+        {"tools": [WEATHER, TIME], "tool_choice": {"type": "allowed_tools", "tools": [{"name": "time"}]}},
+        {"tools": TOOLS[1:], "tool_choice": "auto"},
+    ),
     "few words": ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
     "logprobs": ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
     "the likeliest tokens": ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
@@ -104,6 +112,8 @@ def test_what_the_server_could_not_honour_is_refused_by_its_name(
     [
         ("https://api.openai.com/v1", "max_completion_tokens"),
         ("https://me.openai.azure.com/openai", "max_completion_tokens"),
+        ("https://me.services.ai.azure.com/models", "max_completion_tokens"),
+        ("no-url", "max_tokens"),
         ("https://api.deepseek.com", "max_tokens"),
         ("http://127.0.0.1:11434/v1", "max_tokens"),
     ],

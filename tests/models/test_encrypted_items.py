@@ -6,7 +6,17 @@ import pytest
 
 from convo.errors import Unsupported
 from convo.history.items import assistant_message, user_message
-from convo.models.base import make_issuer_tag, tag_encrypted_content, untag_item, untag_items, untag_tagged_items
+from convo.models.base import (
+    NO_ISSUER,
+    has_issuer_tag,
+    hide_issuer_model,
+    is_issued_by,
+    make_issuer_tag,
+    tag_encrypted_content,
+    untag_item,
+    untag_items,
+    untag_tagged_items,
+)
 
 OURS = make_issuer_tag("openai", "gpt-5", "https://api.openai.com/v1", None, None)
 
@@ -73,3 +83,48 @@ def test_a_server_that_hands_out_its_own_seals_gets_those_that_name_nobody() -> 
     history = [reasoning("own"), mine, others, user_message("hi")]
 
     assert untag_tagged_items(history, OURS, "openai") == [reasoning("own"), reasoning("a"), user_message("hi")]
+
+
+def test_a_tag_that_names_no_model_is_accepted_from_its_issuer_alone() -> None:
+    hidden = hide_issuer_model(tag_encrypted_content(reasoning("a:b:c"), OURS))
+    other = make_issuer_tag("openai", "gpt-5-mini", "https://api.openai.com/v1", None, None)
+
+    assert "gpt-5" not in hidden["encrypted_content"]
+    assert hidden["encrypted_content"].startswith("convo2:")
+    assert untag_item(hidden, OURS, "openai/gpt-5") == reasoning("a:b:c")
+    assert untag_item(hidden, other, "openai/gpt-5-mini") is None
+    assert hide_issuer_model(hidden) == hidden
+    assert [is_issued_by(hidden, OURS), is_issued_by(hidden, other), has_issuer_tag(hidden)] == [True, False, True]
+
+
+@pytest.mark.parametrize("item", [user_message("hi"), reasoning(None), reasoning("gAAAA")])
+def test_an_item_without_a_tag_has_no_issuer(item: dict[str, Any]) -> None:
+    assert hide_issuer_model(item) == item
+    assert not has_issuer_tag(item)
+    assert not is_issued_by(item, OURS)
+    assert not is_issued_by(item, NO_ISSUER)
+
+
+def test_the_format_of_a_tag_is_read_by_every_later_version() -> None:
+    """Stored items hold these tags."""
+    tag = make_issuer_tag("openai", "gpt-5:mini", "https://a", None, "proj")
+
+    assert str(tag) == "convo1:openai/gpt-5%3Amini:bd18d0b91a4a:"
+    assert tag.opaque == "convo2:70b745e0c922df445c2c5a58:"
+
+
+def test_a_compaction_item_whose_tag_names_no_model_is_refused_with_a_way_out() -> None:
+    other = make_issuer_tag("openai", "gpt-5:mini", "https://a")
+    item = hide_issuer_model(tag_encrypted_content({"type": "compaction", "encrypted_content": "x"}, other))
+
+    with pytest.raises(Unsupported) as caught:
+        untag_item(item, OURS, "openai/gpt-5")
+
+    assert caught.value.hint == "continue with the model that made it, or fork from before the encrypted item"
+    assert caught.value.param == "input"
+
+
+def test_untagged_reasoning_is_sent_to_a_server_that_may_have_issued_it() -> None:
+    tagged = tag_encrypted_content(reasoning("b"), make_issuer_tag("deepseek", "v4", "https://d"))
+
+    assert untag_items([reasoning("own"), tagged], OURS, "openai/gpt-5", keep_untagged=True) == (reasoning("own"),)

@@ -1,14 +1,16 @@
 """What servers say of their models, whichever language they speak."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from convo.config.values import Secret
 from convo.endpoints.remote import RemoteEndpoint
-from convo.errors import KeyRefused, RequestRefused, StreamBroken, Unreachable
-from convo.models.base import ModelLister, fetch_model_names, parse_model_names
+from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
+from convo.models.base import ModelLister, check_provider_reachable, fetch_model_names, parse_model_names
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
 from tests.clock import counting_ids
@@ -74,3 +76,76 @@ async def test_a_server_that_stays_silent_is_passed_over(catalogue: ModelLister,
 
     with pytest.raises(Unreachable, match=r"mine did not respond in 0[.]1 seconds"):
         await asked(catalogue, within_s=0.1)
+
+
+async def test_a_list_without_models_comes_with_the_setting_to_check() -> None:
+    with pytest.raises(StreamBroken) as caught:
+        parse_model_names({}, "mine")
+
+    assert caught.value.hint == "check its base_url"
+
+
+class Listing:
+    """A server that answers the request for its models with an error, late, or with an empty list."""
+
+    def __init__(self, error: Exception | None = None, *, wait_s: float = 0.0, warm_s: float = 0.0) -> None:
+        self._error, self._wait_s, self._warm_s = error, wait_s, warm_s
+        self.calls: list[str] = []
+
+    async def warm(self, model: str) -> None:
+        self.calls.append(f"warm {model!r}")
+        await asyncio.sleep(self._warm_s)
+
+    async def list_models(self) -> Sequence[str]:
+        self.calls.append("list")
+        await asyncio.sleep(self._wait_s)
+        if self._error:
+            raise self._error
+        return ["one"]
+
+    async def aclose(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        RequestRefused("no such path", status=404),
+        TryLater("busy"),
+        KeyRefused("no permission", status=403),
+        KeyRefused("the key lacks the scope model.read", status=401),
+    ],
+)
+async def test_a_server_that_responds_is_reachable(error: Exception | None) -> None:
+    listing = Listing(error)
+
+    await check_provider_reachable(listing, "mine")
+
+    assert listing.calls == ["warm ''", "list"]
+
+
+@pytest.mark.parametrize("error", [KeyRefused("wrong"), Unreachable("no route")])
+async def test_a_server_that_refuses_the_key_or_is_away_is_an_error(error: ConvoError) -> None:
+    with pytest.raises(type(error)) as caught:
+        await check_provider_reachable(Listing(error), "mine")
+
+    assert caught.value is error
+
+
+async def test_a_server_that_is_silent_is_unreachable_and_preparation_is_not_counted() -> None:
+    with pytest.raises(Unreachable, match=r"^mine did not respond in 0[.]01 seconds$"):
+        await check_provider_reachable(Listing(wait_s=30), "mine", timeout_s=0.01)
+
+    await check_provider_reachable(Listing(warm_s=0.03), "mine", timeout_s=0.02)
+    assert await fetch_model_names(Listing(warm_s=0.03), "mine", timeout_s=0.02) == ["one"]
+
+
+@pytest.mark.parametrize("error", [None, RequestRefused("no")])
+async def test_a_server_is_closed_when_its_models_are_listed(error: Exception | None) -> None:
+    listing = Listing(error)
+
+    with nullcontext() if error is None else pytest.raises(RequestRefused):
+        await asked(listing)
+
+    assert listing.calls == ["warm ''", "list", "close"]

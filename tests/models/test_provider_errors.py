@@ -9,13 +9,16 @@ import openai
 import pytest
 
 from convo.config.values import Secret
-from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
+from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, WindowExceeded
 from convo.models.errors import (
     ErrorContext,
+    fault_from_event,
+    fault_from_response,
     fault_from_status,
     fault_from_stream_error,
     map_provider_errors,
     to_endpoint_fault,
+    validate_event,
 )
 
 KEY = "sk-abcdefghijklmnop"
@@ -66,6 +69,166 @@ def test_no_message_holds_a_key_or_a_password(status: int, body: Any, kind: type
     assert "pw" not in message
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "message", "hint"),
+    [
+        (
+            402,
+            None,
+            "deepseek returned HTTP 402",
+            "the account needs credit: see the provider's billing page",
+        ),
+        (
+            429,
+            {"message": "No credit.", "code": "insufficient_quota"},
+            "No credit",
+            "the account needs credit: see the provider's billing page",
+        ),
+        *(
+            (status, body, f"deepseek returned HTTP {status} at https://api.deepseek.com/v1", "check its base_url")
+            for status, body in (
+                (400, None),
+                (404, {"detail": "Not Found"}),
+                (405, {"detail": "Method Not Allowed"}),
+                (404, "\n<html>nginx</html>"),
+                (404, {"message": None}),
+            )
+        ),
+        (
+            413,
+            {"code": "context_length_exceeded"},
+            "the input is longer than the model's context window",
+            WindowExceeded.hint,
+        ),
+        (403, None, "deepseek refused the key", KeyRefused.hint),
+        (500, None, "deepseek returned HTTP 500", TryLater.hint),
+        (422, {"message": ["one", "two"]}, "['one', 'two']", RequestRefused.hint),
+    ],
+)
+def test_an_error_without_a_sentence_names_the_status_and_the_next_step(
+    status: int, body: Any, message: str, hint: str
+) -> None:
+    fault = fault_from_status(status, body, ASKED)
+
+    assert (fault.message, fault.hint, fault.status) == (message, hint, status)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_about_the_window"),
+    [
+        (400, "prompt is too long: 9 tokens > 8", True),
+        (400, "The request exceeds the available context size", True),
+        (413, "This model's maximum context length is 8 tokens", True),
+        (400, "the input does not fit the Context Window", True),
+        (422, "prompt is too long", False),
+        (400, "the name exceeds 64 characters", False),
+    ],
+)
+def test_an_input_longer_than_the_context_window_has_one_code_for_all_servers(
+    status: int, message: str, is_about_the_window: bool
+) -> None:
+    fault = fault_from_status(status, {"message": message, "code": "bad"}, ASKED)
+    named = fault_from_status(status, {"message": message, "param": "messages"}, ASKED)
+
+    assert type(fault) is RequestRefused
+    assert (fault.code, fault.param) == (("context_length_exceeded", "input") if is_about_the_window else ("bad", None))
+    assert named.param == "messages"
+    assert fault.message == message
+
+
+def test_only_the_beginning_of_a_long_message_is_passed_on_and_searched() -> None:
+    def message(words: str) -> str:
+        return fault_from_status(400, {"message": words}, ASKED).message
+
+    assert message("x" * 600) == "x" * 600
+    assert message("x" * 600 + "y") == "x" * 600
+    assert message("x" + " " * 1998 + "y") == "x y"
+    assert message("x" + " " * 1998 + "yz") == "x y"
+    assert message("model" + " " * 1986 + "not found") == "deepseek has no model 'v9'"
+    assert message("model" + " " * 1987 + "not found") == "model not foun"
+
+
+@pytest.mark.parametrize(("depth", "message"), [(10, "Deep"), (11, "deepseek returned HTTP 400")])
+def test_an_error_object_is_found_inside_ten_others(depth: int, message: str) -> None:
+    body: Any = {"message": "Deep."}
+    for _ in range(depth):
+        body = {"error": body}
+
+    assert fault_from_status(400, body, ASKED).message.startswith(message)
+
+
+def test_a_message_that_is_nested_too_deeply_for_text_is_left_out() -> None:
+    words: Any = []
+    for _ in range(200_000):
+        words = [words]
+
+    fault = fault_from_status(503, {"message": words}, ASKED)
+    while words:
+        words = words.pop()
+    assert fault.message == "deepseek returned HTTP 503"
+
+
+def test_a_key_is_masked_in_the_code_and_the_param_as_well() -> None:
+    fault = fault_from_status(400, {"message": "Bad", "code": f"bad {KEY}", "param": f"p {KEY}"}, ASKED)
+    typed = fault_from_status(400, {"message": "Bad", "type": f"bad {KEY}"}, ASKED)
+
+    assert (fault.code, fault.param, typed.code) == ("bad ***", "p ***", "bad ***")
+
+
+@pytest.mark.parametrize("secret", ["sk-123456", "pk-123456", "gsk-123456", "xai-a1b2c3", "key-123456", "Bearer x.y"])
+def test_text_that_looks_like_a_key_is_masked(secret: str) -> None:
+    assert ErrorContext("mine").clean_message(f"wrong: {secret} !\n Try\tagain. ") == "wrong: *** ! Try again"
+
+
+@pytest.mark.parametrize("status", [400, 599])
+def test_an_error_status_is_kept(status: int) -> None:
+    assert fault_from_status(status, {"message": "No"}, ASKED).status == status
+
+
+@pytest.mark.parametrize("status", [399, 600])
+def test_a_number_outside_of_the_error_statuses_becomes_a_bad_gateway(status: int) -> None:
+    assert fault_from_status(status, {"message": "No"}, ASKED).status == 502
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "kind"),
+    [(429, "false", RequestRefused), (400, "true", TryLater), (429, "perhaps", TryLater), (400, "no", RequestRefused)],
+)
+def test_the_server_decides_whether_a_retry_makes_sense(status: int, header: str, kind: type[ConvoError]) -> None:
+    response = httpx2.Response(
+        status, headers={"x-should-retry": header, "retry-after": "2"}, json={"error": {"message": "Hm"}}
+    )
+
+    fault = fault_from_response(response, ASKED)
+
+    assert (type(fault), fault.message, fault.status) == (kind, "Hm", status)
+    assert fault.retry_after_s == (2.0 if kind is TryLater else None)
+
+
+def test_an_error_that_is_no_json_is_read_as_text() -> None:
+    assert fault_from_response(httpx2.Response(422, text="too many cups."), ASKED).message == "too many cups"
+
+
+def test_a_model_is_named_by_a_404_about_it_and_by_no_other() -> None:
+    unknown = {"message": "model: v9", "type": "not_found_error"}
+
+    assert fault_from_status(404, unknown, ASKED).code == "model_not_found"
+    assert fault_from_status(404, {**unknown, "message": "model: v8"}, ASKED).code == "not_found_error"
+    assert fault_from_status(404, {**unknown, "type": "x"}, ASKED).code == "x"
+    assert fault_from_status(400, unknown, ASKED).code == "not_found_error"
+    assert fault_from_status(422, {"message": "model not found", "type": "x"}, ASKED).code == "x"
+    assert fault_from_status(422, {"message": "No", "code": "model_not_found"}, ASKED).message == (
+        "deepseek has no model 'v9'"
+    )
+    assert fault_from_status(404, {"message": "model not found"}, ErrorContext("deepseek")).message == "model not found"
+
+
+def test_an_unknown_model_comes_with_the_command_that_lists_the_models() -> None:
+    fault = fault_from_status(404, {"message": "model not found"}, ASKED)
+
+    assert fault.hint == "convo models lists the models; choose one with -m"
+
+
 @pytest.mark.parametrize("status", [302, 999])
 def test_a_status_that_is_none_of_an_error_is_not_passed_on(status: int) -> None:
     assert fault_from_status(status, None, ASKED).status == 502
@@ -113,6 +276,9 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after": format_datetime(NOW + timedelta(seconds=40)), "date": format_datetime(NOW)}, 40.0),
+        ({"retry-after": format_datetime(NOW + timedelta(seconds=40))}, None),
+        ({"retry-after": "86400"}, 86400.0),
+        ({"retry-after": "86401"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-5"}, 0.0),
         *(({"retry-after": words}, None) for words in ("inf", "nan", "1e300")),
@@ -136,6 +302,20 @@ def test_the_servers_wish_to_wait_is_read_in_every_form(headers: dict[str, str],
         ({"message": "Busy", "type": "overloaded_error"}, TryLater, 529),
         ({"message": "Slow", "code": "rate_limit_exceeded"}, TryLater, 429),
         ({"message": "Bad", "type": "invalid_request_error"}, RequestRefused, 400),
+        ({"message": "Bad", "code": "400"}, RequestRefused, 400),
+        ({"message": "Bad", "code": 399}, StreamBroken, 502),
+        ({"message": "Busy", "code": 599}, TryLater, 599),
+        ({"message": "Busy", "code": 600}, StreamBroken, 502),
+        ({"message": "Key", "type": "authentication_error"}, KeyRefused, 401),
+        ({"message": "Pay", "type": "billing_error"}, RequestRefused, 402),
+        ({"message": "Key", "type": "permission_error"}, KeyRefused, 403),
+        ({"message": "Gone", "type": "not_found_error"}, RequestRefused, 404),
+        ({"message": "Big", "type": "request_too_large"}, RequestRefused, 413),
+        ({"message": "Slow", "type": "rate_limit_error"}, TryLater, 429),
+        ({"message": "Busy", "type": "server_error"}, TryLater, 500),
+        ({"message": "Busy", "code": "internal_error"}, TryLater, 500),
+        ({"message": "Busy", "type": "api_error"}, TryLater, 500),
+        ({"message": "Late", "type": "timeout_error"}, TryLater, 504),
         ({"message": "Odd"}, StreamBroken, 502),
     ],
 )
@@ -155,7 +335,100 @@ def test_an_error_event_behind_a_piece_of_the_answer_is_a_broken_stream() -> Non
     assert (wrong.message, wrong.code) == ("Busy, ***", "server_error")
 
 
+def test_an_error_event_without_a_message_names_the_provider() -> None:
+    fault = fault_from_stream_error({"param": "input"}, ASKED, is_streaming=True)
+
+    assert (fault.message, fault.code, fault.param) == (
+        "deepseek ended the response with an error",
+        "stream_broken",
+        "input",
+    )
+
+
+def test_the_type_of_an_event_is_not_taken_for_the_type_of_its_error() -> None:
+    flat = {"type": "error", "message": "Slow.", "code": None}
+    fault = fault_from_event(flat, ASKED, is_streaming=True)
+
+    assert fault is not None
+    assert (fault.code, fault.message) == ("stream_broken", "Slow")
+
+
+@pytest.mark.parametrize(
+    ("value", "event"),
+    [
+        ({"error": {"message": "No"}}, {"error": {"message": "No"}, "type": "error"}),
+        ({"error": None, "id": 1}, {"error": None, "id": 1, "type": ""}),
+        ({"type": 7}, {"type": ""}),
+    ],
+)
+def test_an_event_without_a_type_gets_one(value: Any, event: Any) -> None:
+    assert validate_event(value, ASKED) == event
+
+
+def test_a_value_that_is_no_event_names_the_provider() -> None:
+    with pytest.raises(StreamBroken, match=r"^deepseek sent a response that is not an event stream$"):
+        validate_event([], ASKED)
+
+
 REQUEST = httpx2.Request("POST", "https://api.deepseek.com/v1")
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "code"),
+    [
+        (
+            httpx2.ConnectError("[Errno 111] Connection refused"),
+            "cannot reach deepseek at https://api.deepseek.com/v1: [Errno 111] Connection refused",
+            "no_connection",
+        ),
+        (httpx2.ConnectError(""), "cannot reach deepseek at https://api.deepseek.com/v1", "no_connection"),
+        (
+            httpx2.ReadTimeout("timed out"),
+            "deepseek did not respond in time at https://api.deepseek.com/v1",
+            "unreachable",
+        ),
+        (
+            httpx2.InvalidURL("bad"),
+            "'https://api.deepseek.com/v1' is not the URL of a server",
+            "no_connection",
+        ),
+        (
+            httpx2.ReadError("gone"),
+            "the connection to deepseek at https://api.deepseek.com/v1 broke before it responded",
+            "unreachable",
+        ),
+    ],
+)
+def test_a_failed_connection_names_the_provider_and_the_url(error: Exception, message: str, code: str) -> None:
+    fault = to_endpoint_fault(error, ASKED)
+
+    assert fault is not None
+    assert (fault.message, fault.code) == (message, code)
+
+
+def test_a_url_that_is_none_comes_with_the_setting_to_check() -> None:
+    fault = to_endpoint_fault(httpx2.UnsupportedProtocol("no scheme"), ASKED)
+
+    assert fault is not None
+    assert fault.hint == "check the provider's base_url"
+
+
+@pytest.mark.parametrize("error", [ValueError("no JSON"), RecursionError(), openai.OpenAIError("?")])
+def test_a_response_that_cannot_be_parsed_is_a_broken_stream(error: Exception) -> None:
+    fault = to_endpoint_fault(error, ASKED)
+
+    assert isinstance(fault, StreamBroken)
+    assert fault.message == "deepseek sent a response that is not an event stream"
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    fault = to_endpoint_fault(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), ASKED)
+
+    assert isinstance(fault, RequestRefused)
+    assert (fault.message, fault.code) == (
+        "deepseek does not accept text with half a surrogate pair",
+        "invalid_input",
+    )
 
 
 @pytest.mark.parametrize(

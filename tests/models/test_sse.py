@@ -130,3 +130,40 @@ async def test_others_run_while_a_large_event_is_parsed(text: str) -> None:
     beside.cancel()
 
     assert ran >= 2
+
+
+@pytest.mark.parametrize(
+    "sent", [b"data: " + b"x" * 94, b"data: " + b"x" * 99 + b"\n", b"data:x\n\ndata: " + b"x" * 94]
+)
+def test_an_event_may_be_as_long_as_the_limit_and_no_longer(sent: bytes) -> None:
+    assert SSEDecoder(100).feed(sent) is not None
+    with pytest.raises(LimitReached, match=r"limits\.event_bytes = 99$"):
+        SSEDecoder(99).feed(sent)
+
+
+@pytest.mark.parametrize(("text", "values"), [("1", 1), ("[1, 2, {}]", 4), ('{"a": [], "b": 1}', 3)])
+async def test_an_event_may_have_as_many_values_as_the_limit_and_no_more(text: str, values: int) -> None:
+    enough = len(text) + 64 * values
+
+    assert await parse_large_json(text, enough) == json.loads(text)
+    with pytest.raises(LimitReached, match=rf"limits\.event_bytes = {enough - 1}$"):
+        await parse_large_json(text, enough - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1 2]", "a comma or the end is missing"),
+        ("{1:2}", "a name is missing"),
+        ('{"a" 1}', "a colon is missing"),
+        ("1 2", "extra data after the value"),
+    ],
+)
+async def test_the_error_names_the_missing_piece(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        await parse_large_json(text, 2**20)
+
+
+@pytest.mark.parametrize("text", [' { "a" : [ 1 , 2 ] , "b" :\t{ } }\r\n', '{"a":{"b":1},"c":[[]],"d":{"e":{}}}'])
+async def test_spaces_and_the_ends_of_inner_values_are_skipped(text: str) -> None:
+    assert await parse_large_json(text, 2**20) == json.loads(text)

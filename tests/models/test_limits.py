@@ -1,0 +1,207 @@
+"""A response is measured event by event, and closed at the limit."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.errors import LimitReached
+from convo.history.items import Item, StreamEvent, user_message
+from convo.models.base import ModelRequest
+from convo.models.limits import LimitedModel, OutputSize, apply_idle_limit, limit_response_events, measure_json_bytes
+from tests.models.reading import into
+
+
+def delta(words: Any, index: Any = 0) -> StreamEvent:
+    return {"type": "response.output_text.delta", "output_index": index, "delta": words}
+
+
+def item(kind: str, value: Any, index: int = 0) -> StreamEvent:
+    return {"type": f"response.output_item.{kind}", "output_index": index, "item": value}
+
+
+def ending(output: Any, kind: str = "completed") -> StreamEvent:
+    return {"type": f"response.{kind}", "response": {"output": output}}
+
+
+PART: StreamEvent = {"type": "response.content_part.added", "output_index": 0, "part": {"text": "abc"}}
+
+SIZES: list[tuple[list[StreamEvent], int]] = [
+    ([], 0),
+    ([delta("abc"), delta("de")], 5),
+    ([delta("abc", None), delta("de", 1)], 5),
+    ([delta({"audio": "abc"})], 64 + 5 + 3),
+    ([PART], 64 + 4 + 3),
+    ([item("added", {"a": "b"})], 64 + 2),
+    ([item("added", {"a": "b"}), delta("xyz"), item("done", {"a": "bxyz"})], 64 + 5),
+    ([item("added", {"a": "b"}), item("added", {"a": "b"}, 1), item("done", {"a": "b"}, 1)], 2 * 66),
+    ([delta("abc"), ending([{"a": "b"}])], 64 + 66),
+    ([delta("x" * 300), ending([{"a": "b"}])], 300),
+    ([ending([{"a": "b"}], "incomplete")], 64 + 66),
+    ([{"type": "response.failed", "response": None}], 0),
+    ([{"type": "response.output_text.done", "text": "abc"}], 0),
+]
+
+
+@pytest.mark.parametrize(("events", "size"), SIZES)
+async def test_each_text_is_counted_once_with_64_bytes_for_each_object_and_list(
+    events: list[StreamEvent], size: int
+) -> None:
+    output = OutputSize()
+    for event in events:
+        await output.add_event(event)
+
+    assert output.size_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("value", "size"), [(None, 0), (7, 0), ("größe", 5), ([], 64), (("a", ["b"]), 130), ({"ab": {"c": True}}, 131)]
+)
+async def test_a_value_is_measured_by_its_text_and_its_containers(value: Any, size: int) -> None:
+    assert await measure_json_bytes(value) == size
+
+
+async def stream(*events: StreamEvent | float) -> AsyncGenerator[StreamEvent, None]:
+    """Yield the events; a number is a pause in seconds."""
+    for event in events:
+        if isinstance(event, float):
+            await asyncio.sleep(event)
+        else:
+            yield event
+
+
+async def read(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
+    """The number of events that pass, and the limit that ended them."""
+    passed = 0
+    try:
+        async with aclosing(limit_response_events(stream(*events), limits)) as limited:
+            async for _ in limited:
+                passed += 1
+    except LimitReached as reached:
+        return passed, reached
+    return passed, None
+
+
+@pytest.mark.parametrize(
+    ("limits", "events", "passed", "limit"),
+    [
+        (ResponseLimits(answer_events=2), [delta("a")] * 2, 2, None),
+        (ResponseLimits(answer_events=2), [delta("a")] * 3, 2, "answer_events"),
+        (ResponseLimits(output_bytes=3), [delta("a")] * 3, 3, None),
+        (ResponseLimits(output_bytes=3), [delta("a")] * 4, 3, "output_bytes"),
+        (ResponseLimits(output_bytes=0), [{"type": "keepalive.delta", "delta": "a"}], 1, None),
+        (ResponseLimits(output_bytes=0), [delta("")], 1, None),
+    ],
+)
+async def test_as_much_as_the_limit_passes_and_no_more(
+    limits: ResponseLimits, events: list[StreamEvent], passed: int, limit: str | None
+) -> None:
+    read_events, reached = await read(limits, *events)
+
+    assert read_events == passed
+    if limit is None:
+        assert reached is None
+    else:
+        assert reached is not None
+        assert (reached.limit, reached.maximum) == (f"limits.{limit}", getattr(limits, limit))
+
+
+async def test_only_output_extends_the_idle_limit() -> None:
+    limits = ResponseLimits(idle_s=0.05, answer_s=30)
+    slowly = (delta("a"), 0.03, delta("b"), 0.03, delta("c"), 0.03, delta("d"))
+    silent = [[0.03, {"type": kind}, 0.03, {"type": kind}] for kind in ("keepalive", "response.in_progress")]
+
+    assert await read(limits, *slowly) == (4, None)
+    for events in silent:
+        passed, reached = await read(limits, *events)
+        assert passed == 1
+        assert reached is not None
+        assert (reached.limit, reached.maximum) == ("limits.idle_s", 0.05)
+
+
+async def test_the_limit_of_the_whole_response_counts_from_its_start() -> None:
+    passed, reached = await read(ResponseLimits(answer_s=0.05), delta("a"), 0.03, delta("b"), 0.03, delta("c"))
+
+    assert passed == 2
+    assert reached is not None
+    assert (reached.limit, reached.maximum) == ("limits.answer_s", 0.05)
+
+
+async def test_a_time_out_of_the_source_is_passed_on_as_it_is() -> None:
+    async def timed_out() -> AsyncGenerator[StreamEvent, None]:
+        yield delta("a")
+        raise TimeoutError("its own")
+
+    async def answer() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        _ = [event async for event in limit_response_events(timed_out(), DEFAULT_RESPONSE_LIMITS)]
+    with pytest.raises(TimeoutError, match="its own"):
+        await apply_idle_limit(answer(), DEFAULT_RESPONSE_LIMITS)
+
+
+class Silent:
+    """A model that waits before every result; `calls` are the calls that reached it."""
+
+    def __init__(self, wait_s: float = 0.0) -> None:
+        self._wait_s = wait_s
+        self.calls: list[str] = []
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.calls.append("respond")
+        yield delta("ab")
+        await asyncio.sleep(self._wait_s)
+        yield ending([])
+
+    async def warm(self, model: str) -> None:
+        self.calls.append(f"warm {model}")
+
+    async def check_request(self, request: ModelRequest) -> None:
+        self.calls.append("check")
+
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return ("seed",)
+
+    async def count(self, request: ModelRequest) -> int | None:
+        await asyncio.sleep(self._wait_s)
+        return 7
+
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        await asyncio.sleep(self._wait_s)
+        return [user_message("short")]
+
+    async def aclose(self) -> None:
+        self.calls.append("close")
+
+
+REQUEST = ModelRequest("m", [user_message("hi")])
+
+
+async def test_a_limited_model_is_warmed_once_and_passes_everything_on() -> None:
+    model = Silent()
+    limited = LimitedModel(model, DEFAULT_RESPONSE_LIMITS)
+    events: list[StreamEvent] = []
+
+    await into(events, limited, REQUEST)
+    await into(events, limited, REQUEST)
+    await limited.warm("n")
+    await limited.check_request(REQUEST)
+
+    assert events == [delta("ab"), ending([])] * 2
+    assert (await limited.count(REQUEST), await limited.compact(REQUEST)) == (7, [user_message("short")])
+    assert limited.ignored_fields(REQUEST) == ("seed",)
+    await limited.aclose()
+    assert model.calls == ["warm m", "respond", "respond", "warm n", "check", "close"]
+
+
+async def test_a_limited_model_applies_its_limits_to_every_result() -> None:
+    limited = LimitedModel(Silent(wait_s=30), ResponseLimits(idle_s=0.01))
+
+    for pending in (into([], limited, REQUEST), limited.count(REQUEST), limited.compact(REQUEST)):
+        with pytest.raises(LimitReached) as caught:
+            await pending
+        assert (caught.value.limit, caught.value.maximum) == ("limits.idle_s", 0.01)
