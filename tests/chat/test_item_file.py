@@ -120,3 +120,78 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     with pytest.raises(InvalidUsage):
         write_item_file(str(place), [HI])
     assert place.read_text() == "mine"
+
+
+LIST_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
+PAGE_HINT = "convo import {}, if convo exported this page; then use the session"
+FIX_HINT = "fix the file, which may be incomplete, or choose another file"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (" \n", "{} is empty", LIST_HINT),
+        ("[1]", "{} is not a list of items", LIST_HINT),
+        ('[{"role": "user"}, {"a": 1}]', "{}: item 2 has neither a type nor a role", LIST_HINT),
+        (
+            '[{"type": "response_item", "payload": {}}]',
+            "{}: item 1 is a 'response_item' record with a payload, not an item of the API",
+            """extract the items first: jq -c 'select(.type == "response_item") | .payload' FILE > items.jsonl""",
+        ),
+        *(
+            (
+                json.dumps([{"type": "log", field: {}}]),
+                f"{{}}: item 1 is a 'log' record with a {field}, not an item of the API",
+                f"extract the items first: jq -c '.{field}' FILE > items.jsonl",
+            )
+            for field in ("response", "message", "item", "event", "data", "record", "part")
+        ),
+        ('{"role": "user"}\n{', "{}, line 2, is not JSON: ", FIX_HINT),
+        ("nonsense", "{} is not JSON: ", FIX_HINT),
+        ("<HTML>", "{} is not JSON: ", PAGE_HINT),
+        (
+            "\n <!DOCTYPE html>",
+            "{} is not JSON: ",
+            PAGE_HINT,
+        ),
+    ],
+)
+def test_the_error_of_a_file_names_the_place_and_the_next_step(
+    text: str, message: str, hint: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "items"
+    place.write_text(text)
+
+    with pytest.raises(Unreadable) as caught:
+        read_item_file(str(place))
+
+    assert caught.value.message.startswith(message.replace("{}", str(place)))
+    assert caught.value.hint == hint.replace("{}", str(place))
+
+
+def test_a_member_of_a_record_that_is_no_object_is_an_item_of_its_own(tmp_path: Path) -> None:
+    item = {"type": "tomorrows_kind", "message": "text", "data": [1]}
+    (tmp_path / "items").write_text(json.dumps([item]))
+    assert read_item_file(str(tmp_path / "items")).items == (item,)
+
+
+def test_a_folder_and_a_missing_file_come_with_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match=r" is a folder, not a replay file$") as folder:
+        read_item_file(str(tmp_path))
+    with pytest.raises(NotFound) as missing:
+        read_item_file(str(tmp_path / "none"))
+    with pytest.raises(InvalidUsage, match=r" already exists$") as existing:
+        write_item_file(str(tmp_path), [HI])
+
+    assert (folder.value.hint, missing.value.hint) == ("choose a file in it", "convo sessions")
+    assert existing.value.hint == "choose another name; existing files are not overwritten"
+
+
+def test_a_request_is_written_with_its_fields_an_indented_object_and_an_export_as_a_list(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"model": "m", "input": [HI]}))
+    source = read_item_file(str(request))
+    assert (source.request_fields, source.is_export, source.text) == ({"model": "m"}, False, request.read_text())
+
+    write_item_file(str(tmp_path / "new.json"), [HI], source)
+    assert (tmp_path / "new.json").read_text() == json.dumps({"model": "m", "input": [HI]}, indent=1) + "\n"

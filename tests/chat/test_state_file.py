@@ -2,12 +2,13 @@
 
 import os
 import stat
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from convo.chat.state_file import is_state_like, load_state_file, save_state_file
-from convo.errors import InvalidRunState, NotFound, StoreFault, StoreFull, Unreadable
+from convo.chat.state_file import is_state_like, load_state_file, read_state_stream, save_state_file
+from convo.errors import ConvoError, InvalidRunState, InvalidUsage, NotFound, StoreFault, StoreFull, Unreadable
 from convo.runstate.reader import parse_run_state
 from tests.runstate.snapshots import malformed, snapshot
 
@@ -88,3 +89,54 @@ def test_a_refusal_begins_with_the_files_name(tmp_path: Path) -> None:
 )
 def test_a_state_is_known_by_what_is_in_it(data: bytes, meant: bool) -> None:
     assert is_state_like(data) is meant
+
+
+def refused(path: str, kind: type[ConvoError]) -> tuple[str, str]:
+    """The message and the hint with which a state is not written to `path`."""
+    with pytest.raises(kind) as caught:
+        save_state_file(STATE, path)
+    assert type(caught.value) is kind
+    return caught.value.message, caught.value.hint
+
+
+def test_a_place_for_no_state_comes_with_the_next_step(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path), str(tmp_path / "pipe")):
+        assert refused(name, Unreadable) == (
+            f"{name} is not a regular file, so a state cannot be written to it",
+            "choose another file",
+        )
+    assert refused(str(tmp_path / "nope" / "a"), StoreFault) == (
+        f"{tmp_path / 'nope'} is not a folder",
+        "choose another file",
+    )
+    assert refused("", InvalidUsage) == ("the name of the state file is empty", "choose another file")
+
+
+@pytest.mark.parametrize("name", ["", "nope.json"])
+def test_a_missing_state_comes_with_the_form_of_one(name: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        load_state_file(name)
+    assert (caught.value.kind, caught.value.handle) == ("file", name)
+    assert caught.value.hint == "pass a file with the output of RunState.to_string()"
+
+
+def test_a_state_in_the_home_folder_can_be_named_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    save_state_file(STATE, "~/state.json")
+    assert load_state_file("~/state.json") == STATE
+
+
+def test_one_byte_more_than_a_state_may_have_is_read_and_no_more() -> None:
+    """So that the reader can refuse it by its size."""
+    zeros = BytesIO(bytes(65 * 1024 * 1024))
+    assert len(read_state_stream(zeros)) == zeros.tell() == 64 * 1024 * 1024 + 1
+
+
+@pytest.mark.parametrize(
+    "marker", ['{"$schemaVersion": 1', '{"current_agent": 1', '{"current_turn": 1', '{"currentAgent": 1']
+)
+def test_each_field_of_a_state_makes_one_recognized(marker: str) -> None:
+    assert is_state_like(marker.encode())
+    assert is_state_like(marker.encode("utf-16-le"))
+    assert not is_state_like(marker.encode().replace(b"e", b"_"))
