@@ -102,3 +102,46 @@ def test_markdown_ends_with_the_document_in_one_comment() -> None:
     inner = last.removeprefix("<!-- convo.conversation ").removesuffix(" -->")
     assert not {"--", "<", ">"} & {inner[at : at + size] for at in range(len(inner)) for size in (1, 2)}
     assert json.loads(inner)["items"] == list(evil.items)
+
+
+@pytest.mark.parametrize(
+    ("output", "fence"), [("`", "```"), ("``", "```"), ("```", "````"), ("a ``` b ````` c", "``````")]
+)
+def test_a_fence_is_longer_than_every_run_of_backticks_in_it(output: str, fence: str) -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": output}
+    text = render_markdown_export(ConversationDocument((item,), confirmed_count=1), include_data=False)
+
+    assert f"\n\n{fence}\n{output}\n{fence}\n\n" in text
+
+
+def test_the_title_and_the_header_are_one_line_each_and_instructions_are_fenced() -> None:
+    document = ConversationDocument(
+        (
+            user_message("> quoted\n\nno"),
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a\n\nb"}]},
+        ),
+        confirmed_count=2,
+        name="two\n\twords",
+        model="a`b`c",
+        instructions="Be `brief`.",
+    )
+
+    text = render_markdown_export(document, include_data=False)
+
+    assert text.startswith("# two words\n\nModel: `abc`\n\nInstructions:\n\n```\nBe `brief`.\n```\n\n## 1. user\n\n")
+    assert "\n\n> a\n>\n> b\n\n" in text
+    assert render_markdown_export(ConversationDocument((), confirmed_count=0), include_data=False) == (
+        "# A conversation\n\n<!-- convo: without its data -->\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("data:image/gif;base64,AAAA", "*an image: `image/gif`*"),
+        ("https://a.example/b", "*an image: `https://a.example/b`*"),
+    ],
+)
+def test_an_image_is_named_by_its_type_or_its_url(url: str, shown: str) -> None:
+    item = user_message("", {"type": "input_image", "image_url": url})
+    assert shown in render_markdown_export(ConversationDocument((item,), confirmed_count=1), include_data=False)

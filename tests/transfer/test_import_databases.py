@@ -12,6 +12,7 @@ from agents import SQLiteSession
 
 from convo.errors import Unreadable
 from convo.history.items import assistant_message, user_message
+from convo.transfer.databases import attachment_part, function_call_item, function_call_output_item
 from convo.transfer.import_ import read_documents
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgowMDAw", "detail": "auto"}
@@ -165,3 +166,160 @@ def test_a_database_that_was_cut_is_refused(logs: Path, tmp_path: Path) -> None:
         file.truncate(5000)
     with pytest.raises(Unreadable, match="cannot be read"):
         read_documents(str(cut))
+
+
+def attachment(**fields: Any) -> dict[str, Any]:
+    return {"type": None, "path": None, "url": None, "content": None, **fields}
+
+
+@pytest.mark.parametrize(
+    ("row", "part"),
+    [
+        (
+            attachment(type="image/png", content=b"\x89"),
+            {"type": "input_image", "image_url": "data:image/png;base64,iQ==", "detail": "auto"},
+        ),
+        (
+            attachment(type="image/png", url="https://a.example/b"),
+            {"type": "input_image", "image_url": "https://a.example/b", "detail": "auto"},
+        ),
+        (
+            attachment(content=b"\x00", url="https://a.example/b"),
+            {
+                "type": "input_file",
+                "filename": "attachment",
+                "file_data": "data:application/octet-stream;base64,AA==",
+            },
+        ),
+        (
+            attachment(type="application/pdf", url="https://a.example/b"),
+            {"type": "input_file", "file_url": "https://a.example/b"},
+        ),
+        (
+            attachment(type="image/png", path="/tmp/b.png"),
+            {"type": "input_text", "text": "[an attachment that was not kept: /tmp/b.png]"},
+        ),
+    ],
+)
+def test_an_attachment_is_its_content_or_its_url(row: dict[str, Any], part: dict[str, Any]) -> None:
+    assert attachment_part(row) == part
+
+
+@pytest.mark.parametrize(("arguments", "text"), [(None, "{}"), ({"a": 1}, '{"a": 1}'), ('{"a"', '{"a"'), ({}, "{}")])
+def test_the_arguments_of_a_call_are_text(arguments: Any, text: str) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": text}
+    assert function_call_item("c", "f", arguments) == call
+
+
+@pytest.mark.parametrize(("output", "text"), [("hot", "hot"), (None, "null"), ([1], "[1]")])
+def test_the_output_of_a_call_is_text(output: Any, text: str) -> None:
+    assert function_call_output_item("c", output) == {"type": "function_call_output", "call_id": "c", "output": text}
+
+
+THREADS = (
+    "CREATE TABLE conversations (id, name)",
+    "CREATE TABLE responses (id, conversation_id, prompt)",
+    "CREATE TABLE threads (id, name, tip_message_hash, datetime_utc)",
+    "CREATE TABLE messages (hash, parent_hash, role)",
+    "CREATE TABLE parts (id, message_hash, position, type, text, payload)",
+    "CREATE TABLE fragments (id, content)",
+    "CREATE TABLE attachments (id, type, path, url, content)",
+    "INSERT INTO threads VALUES ('t', 'mine', 'b', '2026-01-02T03:04:05')",
+    "INSERT INTO messages VALUES ('b', 'a', 'assistant'), ('a', NULL, 'critic')",
+)
+
+PARTS: list[tuple[str, list[Any]]] = [
+    ("(7, 'a', 0, 'text', 'hi', NULL)", [{"type": "input_text", "text": "hi"}]),
+    ("(7, 'a', 0, 'text', '', NULL), (8, 'a', 1, 'text', 'b', NULL)", [{"type": "input_text", "text": "b"}]),
+    (
+        """(7, 'a', 0, 'text', NULL, '{"text_ref": [{"literal": "a "}, {"fragment": 3}, {"fragment": 4}]}')""",
+        [{"type": "input_text", "text": "a long"}],
+    ),
+    (
+        """(7, 'a', 0, 'attachment', NULL, '{"attachment": {"id": "gone"}}')""",
+        [{"type": "input_text", "text": "[an attachment that is gone: gone]"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "content"), PARTS)
+def test_the_parts_of_a_message_become_its_content(tmp_path: Path, parts: str, content: list[Any]) -> None:
+    rows = (f"INSERT INTO parts VALUES {parts}", "INSERT INTO fragments VALUES (3, 'long')")
+    (document,) = read_documents(written(tmp_path / "a.db", *THREADS, *rows))
+
+    assert document.items == ({"type": "message", "role": "user", "content": content},)
+    assert (document.name, document.created_at, document.confirmed_count) == ("mine", 1_767_323_045, 1)
+
+
+def test_calls_outputs_and_reasoning_part_a_message(tmp_path: Path) -> None:
+    rows = """INSERT INTO parts VALUES
+        (1, 'b', 0, 'text', 'one', NULL),
+        (2, 'b', 1, 'reasoning', 'hm', NULL),
+        (3, 'b', 2, 'reasoning', NULL, NULL),
+        (4, 'b', 3, 'tool_call', NULL, '{"name": "f", "arguments": {"a": 1}}'),
+        (5, 'b', 4, 'tool_call', NULL, '{"name": "g", "tool_call_id": "c5", "server_executed": true}'),
+        (6, 'b', 5, 'tool_result', NULL, '{"output": "hot", "tool_call_id": "c6"}'),
+        (7, 'b', 6, 'tool_result', NULL, '{"output": "hot", "server_executed": true}'),
+        (8, 'b', 7, 'text', 'two', NULL)"""
+    (document,) = read_documents(written(tmp_path / "a.db", *THREADS, rows))
+
+    assert list(document.items) == [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        function_call_item("call_4", "f", {"a": 1}),
+        function_call_output_item("c6", "hot"),
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "two"}]},
+    ]
+
+
+def test_a_system_message_at_the_start_of_a_thread_is_its_instructions(tmp_path: Path) -> None:
+    rows = (
+        "UPDATE messages SET role = 'system' WHERE hash = 'a'",
+        "INSERT INTO parts VALUES (1, 'a', 0, 'text', 'Be brief.', NULL), (2, 'b', 0, 'text', 'ok', NULL)",
+    )
+    (document,) = read_documents(written(tmp_path / "a.db", *THREADS, *rows))
+
+    assert (document.instructions, len(document.items), document.confirmed_count) == ("Be brief.", 1, 1)
+
+
+RESPONSES = (
+    "CREATE TABLE conversations (id, name)",
+    "CREATE TABLE responses (id, conversation_id, datetime_utc, prompt, system, response, reasoning)",
+    "CREATE TABLE tool_calls (id, response_id, name, arguments, tool_call_id)",
+    "CREATE TABLE tool_results (id, response_id, name, output, tool_call_id)",
+    "INSERT INTO conversations VALUES ('c', 'mine'), ('empty', 'none')",
+    "INSERT INTO responses VALUES ('r2', 'c', '2026-01-02T03:04:06', 'two', 'later', 'b', 'hm')",
+    "INSERT INTO responses VALUES ('r1', 'c', '2026-01-02T03:04:05', 'one', 'Be brief.', NULL, NULL)",
+    "INSERT INTO tool_calls VALUES (1, 'r1', 'f', '{\"a\": 1}', NULL), (2, 'r1', 'g', NULL, 'c2')",
+    "INSERT INTO tool_results VALUES (1, 'r2', 'f', 'hot', NULL), (2, 'r2', 'g', 'cold', 'c2')",
+)
+
+
+def test_a_conversation_of_the_older_layout_is_its_responses_in_order(tmp_path: Path) -> None:
+    (document,) = read_documents(written(tmp_path / "a.db", *RESPONSES))
+
+    assert list(document.items) == [
+        user_message("one"),
+        function_call_item("call_f_0", "f", {"a": 1}),
+        function_call_item("c2", "g", None),
+        function_call_output_item("call_f_0", "hot"),
+        function_call_output_item("c2", "cold"),
+        user_message("two"),
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        assistant_message("b"),
+    ]
+    assert (document.name, document.instructions, document.created_at) == ("mine", "Be brief.", 1_767_323_045)
+
+
+def test_a_row_of_an_unknown_form_is_named_as_one(tmp_path: Path) -> None:
+    place = written(tmp_path / "a.db", *THREADS, "INSERT INTO parts VALUES (1, 'b', 0, 'text', NULL, '[1]')")
+    with pytest.raises(Unreadable, match=r": a row of the database has an unknown form$"):
+        read_documents(place)
+
+
+def test_an_unknown_database_comes_with_the_ones_that_can_be_imported(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_documents(written(tmp_path / "a.db", "CREATE TABLE t (a)"))
+    assert caught.value.hint == (
+        "choose a database of llm or the Agents SDK; convo sessions lists the sessions of convo"
+    )

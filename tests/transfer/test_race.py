@@ -1,5 +1,6 @@
 """The same turns under four owners: what is counted, what fails alone, what is left behind."""
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,17 @@ from typing import Any, cast
 
 import pytest
 
+from convo.chat.open import open_chat
+from convo.chat.turn import RequestOptions
+from convo.config.sections import Price
 from convo.endpoints.base import Endpoint
 from convo.errors import RequestRefused
-from convo.history.items import Json, StreamEvent
-from convo.history.records import Strategy
-from convo.stores.base import Store
-from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, run_race
+from convo.history.items import Json, StreamEvent, user_message
+from convo.history.records import Scope, Session, Strategy
+from convo.stores.base import Store, Transaction
+from convo.strategies.selection import OwnerSelection
+from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, RaceTurn, run_race
+from convo.usage.counting import Usage
 from tests.transfer.compaction_cases import CompactionCase
 from tests.transfer.sample_conversations import ConversationHarness
 
@@ -106,3 +112,58 @@ def test_tokens_that_were_not_all_reported_are_no_figure(told: int) -> None:
     lane = RaceResult(Strategy.CHAIN, tuple(laps))
     assert lane.usage is None
     assert (lane.request_bytes, lane.first_token_s, lane.duration_s) == (30, None, 3.0)
+
+
+async def test_a_turn_is_measured_by_the_bytes_of_its_requests(harness: ConversationHarness, tmp_path: Path) -> None:
+    plan = course(harness.store, tmp_path)
+    results = {result.strategy: result for result in await run_race(replace(plan, messages=("größe",)))}
+    body = {"model": plan.asking.wire_model, "input": [user_message("größe")], "store": False}
+    expected = len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
+
+    assert results[Strategy.SESSION].request_bytes == expected
+    assert [turn.sent_count for turn in results[Strategy.SESSION].turns] == [1]
+
+
+def test_the_figures_of_a_strategy_are_those_of_all_its_turns() -> None:
+    price = Price(input=2.0, output=10.0, cached=1.0)
+    turns = (
+        RaceTurn(10, 1, Usage(1_000_000, 500_000, 100_000), 0.5, 1.0),
+        RaceTurn(20, 2, Usage(1_000_000, 0, 0), 0.1, 2.0),
+        RaceTurn(30, 3, Usage(0, 0, 100_000), None, 4.0),
+    )
+    result = RaceResult(Strategy.CHAIN, turns)
+
+    assert (result.request_bytes, result.sent_count, result.duration_s) == (60, 6, 7.0)
+    assert result.usage == Usage(2_000_000, 500_000, 200_000)
+    assert result.first_token_s == 0.3
+    assert result.cost_usd(price) == pytest.approx(1.0 + 0.5 + 1.0 + 2.0 + 1.0)
+    assert result.cost_usd(None) is None
+    assert replace(result, turns=(*turns, RaceTurn(1, 1, None, None, 1.0))).cost_usd(price) is None
+    assert (RaceResult(Strategy.CHAIN).usage, RaceResult(Strategy.CHAIN).cost_usd(price)) == (None, None)
+
+
+async def test_what_a_killed_race_left_is_removed_by_the_next(harness: ConversationHarness, tmp_path: Path) -> None:
+    """A session of another name, one at another endpoint and one that is still open are not."""
+    case = CompactionCase(harness.store, tmp_path)
+    left: dict[str, Session] = {}
+    for name in ("@race-chain", "@race-session", "race-chain", "@other", "@race-there"):
+        chat = await open_chat(OwnerSelection(Strategy.SESSION), None, case_options(case), case.deps, name=name)
+        async for _ in chat.send([user_message("hi")]):
+            pass
+        left[name] = chat.session
+    there = replace(left["@race-there"], scope=Scope("https://elsewhere.example/v1"))
+    await harness.store.commit(Transaction(session=there, expected_session_head=there.head))
+    await harness.store.acquire_lease(f"session {left['@race-session'].id}", "desk@1:42:17", 3600)
+
+    await run_race(replace(course(harness.store, tmp_path), messages=()))
+
+    assert {session.name for session in await harness.store.sessions()} == {
+        "@race-session",
+        "race-chain",
+        "@other",
+        "@race-there",
+    }
+
+
+def case_options(case: CompactionCase) -> RequestOptions:
+    return RequestOptions(case.model, case.model)
