@@ -1,8 +1,28 @@
-"""The tree of errors as its file draws it."""
+"""The tree of errors as its file draws it, and the messages that are made of values."""
 
 import re
 
+import pytest
+
 import convo.errors
+from convo.errors import (
+    AmbiguousHandle,
+    Busy,
+    ConvoError,
+    EndpointFault,
+    IllegalTransition,
+    InvalidRunState,
+    ItemDeleted,
+    LimitReached,
+    NotFound,
+    RunFailed,
+    StoreTooNew,
+    TryLater,
+    UnknownSchema,
+    Unrepairable,
+    Unsupported,
+    WindowExceeded,
+)
 
 
 def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
@@ -17,3 +37,120 @@ def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
 
     classes = [kind for kind in vars(convo.errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert drawn == {kind.__name__: kind.__bases__[0].__name__ for kind in classes}
+
+
+LABELS = ("1.0", "1.9")
+UNSUPPORTED = "which this version of convo does not support"
+UPGRADE = "upgrade convo-state if a newer release wrote it"
+
+MESSAGES: dict[str, tuple[ConvoError, str, str]] = {
+    "ambiguous": (
+        AmbiguousHandle("resp_", [("resp_1", "hello"), ("resp_2", "")]),
+        "'resp_' is ambiguous; it matches\n  resp_1  hello\n  resp_2",
+        "add more characters",
+    ),
+    "not found": (NotFound("session", "x" * 300), f"no session '{'x' * 300}'", "convo sessions"),
+    "not found, long": (NotFound("run", "x" * 301, hint="look"), f"no run '{'x' * 64}…'", "look"),
+    "run state": (
+        InvalidRunState("$.a", "must be a string").in_file("run.json"),
+        "run.json: $.a must be a string",
+        "use the original file; this one may have been edited or truncated",
+    ),
+    "newer schema": (
+        UnknownSchema("$.v", "'1.10'", LABELS),
+        f"$.v is '1.10', {UNSUPPORTED}; supported: 1.0, 1.9",
+        UPGRADE,
+    ),
+    "newest schema": (
+        UnknownSchema("$.v", "'99999.0'", LABELS),
+        f"$.v is '99999.0', {UNSUPPORTED}; supported: 1.0, 1.9",
+        UPGRADE,
+    ),
+    "unwritten schema": (
+        UnknownSchema("$.v", "'1.5'", LABELS),
+        f"$.v is '1.5', {UNSUPPORTED}, because no release of openai-agents wrote it; supported: 1.0, 1.9",
+        "write the state again with a release of openai-agents",
+    ),
+    "no schema": (
+        UnknownSchema("$.v", "'100000.0'", LABELS),
+        f"$.v is '100000.0', {UNSUPPORTED}; supported: 1.0, 1.9",
+        "use the original file; this one may have been edited or truncated",
+    ),
+    "busy": (
+        Busy("chat", "process 7 on desk"),
+        "'chat' is open in another process (process 7 on desk)",
+        "close it in that process, or wait until that process ends",
+    ),
+    "deleted": (
+        ItemDeleted("0123456789abcdef"),
+        "the item at 0123456789ab was deleted, so the complete history cannot be sent",
+        "continue from an earlier response, or from a conversation without this item",
+    ),
+    "transition": (
+        IllegalTransition("paused", "ModelResponded"),
+        "a run that is paused does not accept ModelResponded",
+        "reload the run: it has advanced or ended",
+    ),
+    "transition with a reason": (
+        IllegalTransition("paused", "ModelResponded", "no call is open"),
+        "a run that is paused does not accept ModelResponded: no call is open",
+        "reload the run: it has advanced or ended",
+    ),
+    "unrepairable": (
+        Unrepairable([("code-1", "one"), ("code-2", "two")]),
+        "the history cannot be repaired by removing or completing items\n  code-1: one\n  code-2: two",
+        "run convo lint --explain CODE for each code",
+    ),
+    "too new": (
+        StoreTooNew("convo.db", 9, 4),
+        "convo.db has schema 9; this version of convo supports schemas up to 4",
+        "upgrade convo-state, or set CONVO_HOME to another folder",
+    ),
+    "limit of size": (
+        LimitReached("event_bytes", 8_388_608),
+        "the response exceeded limits.event_bytes = 8388608",
+        "raise it: convo config set limits.event_bytes VALUE",
+    ),
+    "limit of time": (
+        LimitReached("idle_s", 7200.0),
+        "the response exceeded limits.idle_s = 7200",
+        "raise it: convo config set limits.idle_s VALUE",
+    ),
+    "unsupported": (
+        Unsupported("a/b", "images", hint="leave them out"),
+        "a/b does not support images",
+        "leave them out",
+    ),
+    "window": (
+        WindowExceeded("a/b", 128_001, 128_000),
+        "a/b accepts 128,000 input tokens; this request has 128,001",
+        "convo compact HANDLE, shorten the message, or choose a model with a larger context window",
+    ),
+}
+
+
+@pytest.mark.parametrize(("error", "message", "hint"), MESSAGES.values(), ids=MESSAGES)
+def test_an_error_names_the_values_and_the_next_step(error: ConvoError, message: str, hint: str) -> None:
+    assert (error.message, str(error), error.hint) == (message, message, hint)
+
+
+def test_an_error_of_an_endpoint_has_its_own_code_and_status_or_those_of_its_class() -> None:
+    own = TryLater("slow down", code="rate_limit", status=429, param="input", retry_after_s=2.0, hint="wait")
+    assert (own.code, own.status, own.param, own.retry_after_s, own.hint) == ("rate_limit", 429, "input", 2.0, "wait")
+    default = TryLater("slow down")
+    assert (default.code, default.status, default.param, default.retry_after_s) == ("try_later", 503, None, None)
+    assert default.hint == "wait a moment, then /retry"
+    assert (EndpointFault("no").status, EndpointFault("no").hint) == (502, "")
+
+
+def test_an_error_keeps_the_values_that_a_program_asks_for() -> None:
+    limit = LimitReached("answer_s", 5.0)
+    assert (limit.limit, limit.maximum, limit.is_time_limit) == ("limits.answer_s", 5.0, True)
+    assert not LimitReached("answer_bytes", 5).is_time_limit
+    unsupported = Unsupported("a/b", "images", param="input")
+    assert (unsupported.model, unsupported.feature, unsupported.param) == ("a/b", "images", "input")
+    window = WindowExceeded("a/b", 3, 2)
+    assert (window.model, window.needed_tokens, window.limit_tokens, window.param) == ("a/b", 3, 2, "input")
+    assert NotFound("run", "x" * 301).handle == "x" * 301
+    failed = RunFailed("no output", code="max_turns")
+    assert (failed.code, RunFailed("no output", code="x", hint="retry").hint) == ("max_turns", "retry")

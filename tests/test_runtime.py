@@ -1,13 +1,15 @@
-"""Coroutines that are shielded from a cancellation."""
+"""Coroutines that are shielded from a cancellation, the clock, ids and notices."""
 
 import asyncio
+import re
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 import anyio
 import pytest
 
-from convo.runtime import shielded
+from convo.runtime import SystemClock, random_id, redirect_notices, send_notice, shielded
 
 Commit: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
 
@@ -61,3 +63,33 @@ async def test_a_scope_of_anyio_does_not_shield_from_the_cancellation_of_a_task(
         raise AssertionError("the scope caught the cancellation")
 
     assert await steps_of(run) == ["begun"]
+
+
+async def test_the_system_clock_is_that_of_the_operating_system() -> None:
+    clock = SystemClock()
+    before, monotonic_before = time.time(), time.monotonic()
+    await clock.sleep(0.001)
+
+    assert before + 0.001 <= clock.now() <= time.time() + 0.001
+    assert monotonic_before + 0.001 <= clock.monotonic() <= time.monotonic()
+
+
+def test_a_random_id_is_a_prefix_and_32_hex_digits() -> None:
+    assert re.fullmatch(r"msg_[0-9a-f]{32}", random_id("msg"))
+    assert random_id("msg") != random_id("msg")
+
+
+def test_a_notice_is_sent_once_to_the_innermost_sink() -> None:
+    outer: list[str] = []
+    inner: list[str] = []
+    send_notice("nobody listens")
+    with redirect_notices(outer.append):
+        send_notice("one")
+        with redirect_notices(inner.append):
+            send_notice("one")
+            send_notice("one")
+        send_notice("one")
+        send_notice("two")
+    send_notice("nobody listens")
+
+    assert (outer, inner) == (["one", "two"], ["one"])

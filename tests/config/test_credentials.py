@@ -1,15 +1,23 @@
 """Where a provider's key is looked for, and what is said of one that cannot be had."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from convo.config.credentials import delete_from_keyring, find_provider_key, load_provider_key, write_keyring
+from convo.config.credentials import (
+    delete_from_keyring,
+    find_provider_key,
+    has_keyring,
+    load_provider_key,
+    read_keyring,
+    write_keyring,
+)
 from convo.config.settings import BUILT_IN_MODEL
 from convo.config.values import Secret
 from convo.errors import InvalidSettings
-from tests.config.keyrings import MemoryKeyring, memory_keyring
+from tests.config.keyrings import MemoryKeyring, memory_keyring, no_keyring
 from tests.config.settings_inputs import USER, make_settings
 
 
@@ -60,6 +68,41 @@ def test_a_locked_keyring_is_an_error_without_its_message(ring: MemoryKeyring) -
         "the keyring cannot be opened: KeyringLocked",
         "unlock the keyring",
     )
+
+
+def test_a_keyring_that_cannot_be_used_is_an_error_for_every_use() -> None:
+    uses = (
+        lambda: read_keyring("NAME"),
+        lambda: write_keyring("NAME", Secret("sk-1")),
+        lambda: delete_from_keyring("NAME"),
+    )
+    with no_keyring():
+        assert not has_keyring()
+        for use in uses:
+            with pytest.raises(InvalidSettings) as refused:
+                use()
+            assert (refused.value.message, refused.value.hint) == (
+                "this machine has no keyring",
+                "set the key in an environment variable",
+            )
+    with memory_keyring():
+        assert has_keyring()
+
+
+def test_a_key_may_be_missing_in_a_keyring(ring: MemoryKeyring) -> None:
+    assert read_keyring("NAME") is None
+    ring.passwords["convo", "NAME"] = ""
+    assert read_keyring("NAME") is None
+
+
+def test_a_folder_and_a_pipe_are_no_key_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in ((".", f"{tmp_path}: is a directory"), ("pipe", f"{tmp_path / 'pipe'} is not a file")):
+        openai = make_settings(user=f'[providers.openai]\nkey_file = "{tmp_path / name}"').providers["openai"]
+        with pytest.raises(InvalidSettings) as refused:
+            load_provider_key(openai, {})
+        assert refused.value.message == f"the key of openai cannot be read: {reason}"
+        assert refused.value.hint == "convo config key set openai --file"
 
 
 @pytest.mark.parametrize(

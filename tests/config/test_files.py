@@ -217,6 +217,42 @@ def test_an_invalid_toml_file_is_named_with_its_line(raw: bytes, message: str, w
     assert refused() == f"{user}{message}"
 
 
+def comment(size_bytes: int) -> bytes:
+    """A settings file of this size that sets the model."""
+    return b'model = "mine"\n#'.ljust(size_bytes, b"x")
+
+
+def test_a_file_of_four_megabytes_is_read_and_a_larger_one_is_refused(work: Path, user: Path) -> None:
+    user.write_bytes(comment(4 * 2**20))
+    assert load_settings().model == "mine"
+    user.write_bytes(comment(4 * 2**20 + 1))
+    assert refused() == f"{user}: is larger than 4 MB, the limit of a settings file"
+
+
+def test_a_project_file_that_is_not_trusted_is_read_up_to_64_kilobytes(work: Path) -> None:
+    file = work / ".convo.toml"
+    text = b'editing = "vi"\n#'
+    file.write_bytes(text.ljust(2**16, b"x"))
+    assert load_settings().editing == "vi"
+    file.write_bytes(text.ljust(2**16 + 1, b"x"))
+    got = load_settings()
+    assert got.editing == "emacs"
+    assert got.project_notice is not None
+    assert got.project_notice.line == (
+        f"{file} is not trusted and larger than 64 KB: it is ignored; try: convo config trust"
+    )
+
+
+def test_a_key_of_32_names_is_read_and_a_longer_one_is_refused() -> None:
+    for table in ("{}", "[{}]"):
+        key = ".".join(["a"] * 32)
+        text = table.format(key) if table != "{}" else f"{key} = 1"
+        assert list(parse_settings_toml(text.encode(), "x.toml")) == ["a"]
+        longer = text.replace("a.", "a.a.", 1)
+        with pytest.raises(InvalidSettings, match=r"^x\.toml, line 2: has a key of more than 32 names$"):
+            parse_settings_toml(f"\n{longer}".encode(), "x.toml")
+
+
 def test_a_number_that_python_cannot_parse_is_refused_like_other_syntax_errors(work: Path, user: Path) -> None:
     user.write_text(f"x = {'9' * 5000}")
     assert refused().startswith(f"{user}: is not TOML: ")

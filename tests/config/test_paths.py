@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.config.paths import AppPaths, make_private_folder
+from convo.config.paths import AppPaths, check_folder_writable, make_private_folder
 from convo.errors import InvalidSettings, StoreReadOnly, StoreUnavailable
 from tests.config.permissions import without_root
 
@@ -21,6 +21,7 @@ def test_convo_home_contains_all_three_folders(tmp_path: Path) -> None:
     assert places == AppPaths(tmp_path / "data", tmp_path / "state", tmp_path / "config")
     assert (places.database, places.settings_file) == (tmp_path / "data/convo.db", tmp_path / "config/config.toml")
     assert (places.weights, places.prompt_history) == (tmp_path / "data/models", tmp_path / "state/prompts")
+    assert (places.paused_runs, places.trust) == (tmp_path / "data/paused", tmp_path / "config/trust")
 
 
 def test_a_relative_convo_home_starts_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +100,19 @@ def test_an_unwritable_folder_is_reported_as_read_only(tmp_path: Path) -> None:
 
     with without_root(), pytest.raises(StoreReadOnly, match=r"/locked/data cannot be made: Permission denied$"):
         make_private_folder(tmp_path / "locked/data")
+
+
+def test_a_folder_that_can_be_made_is_checked_where_it_would_be(tmp_path: Path) -> None:
+    assert check_folder_writable(tmp_path) == tmp_path
+    assert check_folder_writable(tmp_path / "not/yet") == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(0o500)
+
+    with without_root(), pytest.raises(StoreReadOnly) as refused:
+        check_folder_writable(locked)
+    assert refused.value.message == f"the folder {locked} cannot be written to: Permission denied"

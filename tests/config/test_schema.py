@@ -5,6 +5,7 @@ import pytest
 from convo.config.schema import SETTINGS_SCHEMA
 from convo.config.values import toml_type_name
 from convo.errors import InvalidSettings
+from convo.terminal.settings_views import settings_to_json
 from convo.usage.counting import Usage
 from tests.config.settings_inputs import make_settings
 
@@ -208,3 +209,86 @@ def test_an_invalid_server_limit_is_refused(line: str, words: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(user=f"[serve.limits]\n{line}")
     assert words in refused.value.message
+
+
+LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "serve.port": (("0", "65535"), ("-1", "65536")),
+    "serve.max_body_bytes": (("1024",), ("1023",)),
+    "serve.max_header_bytes": (("1024",), ("1023",)),
+    "serve.max_depth": (("10", "500"), ("9", "501")),
+    "serve.max_items": (("1",), ("0",)),
+    "serve.max_requests": (("1",), ("0",)),
+    **{f"serve.{name}": (("0.001", "86400"), ("0", "86401")) for name in ("read_s", "write_s", "keepalive_s")},
+    "serve.grace_s": (("0.001", "86400"), ("0", "86401")),
+    **{
+        f"serve.limits.{name}": (("0", "100000"), ("-1", "100001"))
+        for name in ("concurrent", "per_minute", "process_per_minute")
+    },
+    **{f"serve.limits.keys.alice.{name}": (("0", "100000"), ("-1", "100001")) for name in ("concurrent", "per_minute")},
+    "limits.answer_events": (("10",), ("9",)),
+    **{
+        f"limits.{name}": (("1024",), ("1023",))
+        for name in ("answer_bytes", "event_bytes", "output_bytes", "body_bytes")
+    },
+    **{f"limits.{name}": (("0.001", "86400"), ("0", "86401")) for name in ("answer_s", "idle_s")},
+    "compact_at": (("0", "0.5", "1", "2"), ("-0.1", "1.5", "2.0")),
+    "tenant": (('"a"', '"9"', f'"{"a" * 64}"', '"a.b_c@d-e"'), ('""', '".a"', f'"{"a" * 65}"', '"a b"')),
+    "editing": (('"emacs"', '"vi"', '"plain"'), ('"VI"', '"nano"')),
+    "answers": (('"markdown"', '"plain"'), ('"html"',)),
+    "serve.reasoning_events": (('"openai"', '"specification"'), ('"both"',)),
+    "windows": (
+        ('{"a/b" = {context = 1, output = 1}}',),
+        ('{"a/b" = {context = 0}}', '{"a/b" = {context = 1, output = 0}}'),
+    ),
+    "prices": (
+        ('{"a/b" = {input = 0, output = 0, cached = 0, written = 0}}',),
+        ('{"a/b" = {input = 0, output = 0, written = -1}}',),
+    ),
+    "state_storage": (
+        ('{type = "memory", ttl = "36600d"}', '{type = "memory", ttl = "1s"}'),
+        ('{type = "memory", ttl = "36601d"}', '{type = "memory", ttl = "0s"}'),
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "accepted", "refused"), [(key, *values) for key, values in LIMITS.items()], ids=LIMITS)
+def test_a_value_at_its_limit_is_accepted_and_the_next_one_is_refused(
+    key: str, accepted: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    for value in accepted:
+        make_settings(user=f"{key} = {value}")
+    for value in refused:
+        with pytest.raises(InvalidSettings, match=key):
+            make_settings(user=f"{key} = {value}")
+
+
+def test_the_documented_defaults_apply_without_any_setting() -> None:
+    rows = settings_to_json(make_settings().entries)
+    found = {row["key"]: row["value"] for row in rows if row["key"].startswith(("serve.", "limits.", "compact"))}
+    megabyte, hour = 2**20, 60 * 60
+    assert found == {
+        "compact_at": 0.8,
+        "limits.answer_bytes": 256 * megabyte,
+        "limits.answer_events": 1e6,
+        "limits.answer_s": 6 * hour,
+        "limits.body_bytes": 32 * megabyte,
+        "limits.event_bytes": 8 * megabyte,
+        "limits.idle_s": 2 * hour,
+        "limits.output_bytes": 4 * megabyte,
+        "serve.grace_s": hour / 120,
+        "serve.host": "127.0.0.1",
+        "serve.keepalive_s": hour / 240,
+        "serve.limits.concurrent": 500,
+        "serve.limits.per_minute": 0,
+        "serve.limits.process_per_minute": 0,
+        "serve.max_body_bytes": 32 * megabyte,
+        "serve.max_depth": 100,
+        "serve.max_header_bytes": megabyte / 16,
+        "serve.max_items": 1e4,
+        "serve.max_requests": 1e3,
+        "serve.port": 8788,
+        "serve.read_s": hour / 120,
+        "serve.reasoning_events": "openai",
+        "serve.seal_key_env": "CONVO_SEAL_KEY",
+        "serve.write_s": hour / 60,
+    }

@@ -36,6 +36,7 @@ def test_a_secret_equals_only_the_same_secret() -> None:
         "MY_COMPANY_GATEWAY_OPENAI_KEY_2026",
         "http_proxy_secret_name",
         "k1",
+        "a3f91c0d5e6b7a8f9c0",
     ],
 )
 def test_a_variable_name_is_accepted(name: str) -> None:
@@ -54,6 +55,7 @@ def test_a_variable_name_is_accepted(name: str) -> None:
         "gsk_abcdefghij0123456789",
         "hf_AbCdEfGhIjKlMnOpQrStUv",
         "AIzaSyA0000000000000000",
+        "a3f91c0d5e6b7a8f9c0d",
         "a3f91c0d5e6b7a8f9c0d1e2f",
         "A3F91C0D5E6B7A8F9C0D1E2F",
         "AKIAIOSFODNN7EXAMPLE",
