@@ -115,8 +115,12 @@ async def test_the_second_of_two_writers_of_a_run_gets_a_conflict(store: Store) 
         await store.commit(Transaction(agent_run=later(status="done")))
     with pytest.raises(Conflict, match="run_1 already exists"):
         await store.commit(Transaction(agent_run=RUN))
-    with pytest.raises(Conflict, match="run_9 no longer exists"):
+    with pytest.raises(Conflict, match="run_9 no longer exists") as gone:
         await store.commit(Transaction(agent_run=replace(RUN, id="run_9", revision=4)))
+    assert gone.value.hint == "convo approvals"
+    with pytest.raises(NotFound, match="no run 'run_9'") as unknown:
+        await store.commit(Transaction(agent_calls=(CALL._replace(run_id="run_9"),)))
+    assert unknown.value.hint == "convo approvals"
 
 
 async def test_a_run_needs_its_session(store: Store) -> None:

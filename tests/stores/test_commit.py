@@ -113,14 +113,27 @@ async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_no
         await store.path(second.head)
 
 
-@pytest.mark.parametrize(("there", "expected"), [(True, None), (False, TOP), (True, NOWHERE)])
-async def test_a_session_with_an_unexpected_head_is_a_conflict(store: Store, there: bool, expected: Key | None) -> None:
+RELOAD = "reload the conversation, then retry"
+
+
+@pytest.mark.parametrize(
+    ("there", "expected", "message", "hint"),
+    [
+        (True, None, "session 'new' already exists", RELOAD),
+        (False, TOP, "session 'new' no longer exists", "convo sessions"),
+        (True, NOWHERE, "session 'new' changed since it was read", RELOAD),
+    ],
+)
+async def test_a_session_with_an_unexpected_head_is_a_conflict(
+    store: Store, there: bool, expected: Key | None, message: str, hint: str
+) -> None:
     if there:
         await say(store, user_message("hi"))
 
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as refused:
         await store.commit(Transaction(session=session(name="new"), expected_session_head=expected))
 
+    assert (refused.value.message, refused.value.hint) == (message, hint)
     assert [one.name for one in await store.sessions()] == (["one"] if there else [])
 
 
@@ -135,8 +148,9 @@ async def test_a_transaction_without_an_expected_head_overwrites_the_session(sto
 async def test_a_name_belongs_to_one_session(store: Store) -> None:
     await say(store, user_message("hi"))
 
-    with pytest.raises(Conflict, match="another session has the name 'one'"):
+    with pytest.raises(Conflict, match=r"^another session has the name 'one'$") as refused:
         await say(store, user_message("ho"), id="ses_2")
+    assert refused.value.hint == "choose another name"
 
     assert await store.session("ses_2") is None
 
@@ -149,8 +163,8 @@ async def test_a_conversation_with_an_unexpected_head_is_a_conflict(store: Store
     )
     grown = replace(first, head=path.head, item_ids=("a", "b"))
 
-    for stale in (None, TOP):
-        with pytest.raises(Conflict):
+    for stale, message in ((None, "conv_1 already exists"), (TOP, "conv_1 changed since it was read")):
+        with pytest.raises(Conflict, match=message):
             await store.commit(
                 Transaction(
                     (AppendItems(first.head, path.items[1:]),), conversation=grown, expected_conversation_head=stale
@@ -169,49 +183,122 @@ def other(**fields: object) -> Session:
     return replace(session(id="ses_2", name="two"), **fields)  # type: ignore[arg-type]
 
 
+NO_JSON = "^an? (item|value) has no (exact )?JSON form: "
+NO_NAME = " cannot be used as a name$"
+NO_NODE = r"^no node '000000000000'$"
+
 BROKEN = {
     "a growth behind nothing": (
         Transaction((AppendItems(TOP, HALF.items), AppendItems(NOWHERE, (user_message("x"),)))),
         NotFound,
+        NO_NODE,
     ),
     "an item that is not JSON": (
         Transaction((AppendItems(TOP, (user_message("half"), {"n": float("nan")})),)),
         NotCanonical,
+        NO_JSON,
     ),
-    "an item that is no mapping of JSON": (Transaction((AppendItems(TOP, ({"type": {1, 2}},)),)), NotCanonical),
-    "a link that saw nothing": (Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", NOWHERE),)), NotFound),
+    "an item that is no mapping of JSON": (
+        Transaction((AppendItems(TOP, ({"type": {1, 2}},)),)),
+        NotCanonical,
+        NO_JSON,
+    ),
+    "a link that saw nothing": (
+        Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", NOWHERE),)),
+        NotFound,
+        NO_NODE,
+    ),
     "a link with parameters that are not JSON": (
         Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", HALF.head, parameters={"n": float("inf")}),)),
         NotCanonical,
+        NO_JSON,
     ),
-    "a session without a head": (Transaction((AppendItems(TOP, HALF.items),), session=other(head=NOWHERE)), NotFound),
+    "a link without a name": (
+        Transaction((AppendItems(TOP, HALF.items),), (link("resp_\ud800", HALF.head),)),
+        NotCanonical,
+        NO_NAME,
+    ),
+    "a link to a parent without a name": (
+        Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", HALF.head, parent_id="\ud800"),)),
+        NotCanonical,
+        NO_NAME,
+    ),
+    "a link of a session without a name": (
+        Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", HALF.head, session_id="\ud800"),)),
+        NotCanonical,
+        NO_NAME,
+    ),
+    "a session without a head": (
+        Transaction((AppendItems(TOP, HALF.items),), session=other(head=NOWHERE)),
+        NotFound,
+        NO_NODE,
+    ),
     "a session without a mark": (
         Transaction((AppendItems(TOP, HALF.items),), session=other(confirmed_head=NOWHERE)),
         NotFound,
+        NO_NODE,
+    ),
+    "a session without a written head": (
+        Transaction((AppendItems(TOP, HALF.items),), session=other(file_head=NOWHERE)),
+        NotFound,
+        NO_NODE,
     ),
     "a name that is not text": (
         Transaction((AppendItems(TOP, HALF.items),), session=other(name="\ud800")),
         NotCanonical,
+        r"^'\\ud800' cannot be used as a name$",
+    ),
+    "an id of a session that is not text": (
+        Transaction((AppendItems(TOP, HALF.items),), session=other(id="\ud800")),
+        NotCanonical,
+        NO_NAME,
+    ),
+    "a session whose link has no name": (
+        Transaction((AppendItems(TOP, HALF.items),), session=other(link_id="\ud800")),
+        NotCanonical,
+        NO_NAME,
+    ),
+    "a conversation without a name": (
+        Transaction((AppendItems(TOP, HALF.items),), conversation=Conversation("\ud800", HALF.head, NOW, ("a",))),
+        NotCanonical,
+        NO_NAME,
+    ),
+    "a conversation that gives an id that is not text": (
+        Transaction((AppendItems(TOP, HALF.items),), conversation=Conversation("conv_1", HALF.head, NOW, ("\ud800",))),
+        NotCanonical,
+        NO_NAME,
     ),
     "a conversation with too few ids": (
         Transaction((AppendItems(TOP, HALF.items),), conversation=Conversation("conv_1", HALF.head, NOW)),
         InputFault,
+        "^conv_1 has 1 items, but 0 ids for them$",
+    ),
+    "a conversation with too many ids": (
+        Transaction((AppendItems(TOP, HALF.items),), conversation=Conversation("conv_1", HALF.head, NOW, ("a", "b"))),
+        InputFault,
+        "^conv_1 has 1 items, but 2 ids for them$",
+    ),
+    "a conversation without a head": (
+        Transaction((AppendItems(TOP, HALF.items),), conversation=Conversation("conv_1", NOWHERE, NOW)),
+        NotFound,
+        NO_NODE,
     ),
     "an erased place that is not there": (
         Transaction((AppendItems(TOP, HALF.items),), session=other(head=HALF.head), erased_nodes=(NOWHERE,)),
         NotFound,
+        NO_NODE,
     ),
 }
 
 
-@pytest.mark.parametrize(("change", "error"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("change", "error", "message"), BROKEN.values(), ids=BROKEN)
 async def test_a_transaction_that_fails_half_way_changes_nothing(
-    store: Store, change: Transaction, error: type[ConvoError]
+    store: Store, change: Transaction, error: type[ConvoError], message: str
 ) -> None:
     begun = await say(store, user_message("hi"))
     before = await everything(store, begun.head)
 
-    with pytest.raises(error):
+    with pytest.raises(error, match=message):
         await store.commit(change)
 
     assert await everything(store, begun.head) == before

@@ -70,6 +70,15 @@ async def test_a_prefix_finds_sessions_responses_and_conversations(store: Store)
     assert [one.id for one in await store.find_handles("resp", limit=2)] == ["ses_resp-ect", "resp_2"]
 
 
+async def test_twenty_handles_and_hits_are_returned_unless_a_limit_is_given(store: Store) -> None:
+    path = EMPTY.append([user_message(f"apple {number}") for number in range(21)])
+    links = tuple(link(f"resp_{number}", TOP) for number in range(21))
+    await store.commit(Transaction((AppendItems(TOP, path.items),), links, session(head=path.head)))
+
+    assert len(await store.find_handles("resp_")) == len(await store.search_items("apple")) == 20
+    assert len(await store.find_handles("resp_", limit=21)) == len(await store.search_items("apple", limit=21)) == 21
+
+
 async def test_a_session_is_found_by_its_name_and_its_id_and_listed_once(store: Store) -> None:
     await say(store, "ses_mine", user_message("hi"), used=NOW)
     await say(store, "other", user_message("hi"), used=NOW + 1)
@@ -161,6 +170,7 @@ async def test_a_search_finds_the_items_that_contain_every_word(store: Store) ->
         ("C++ or C#", "C++"),
         ("naïve\u0301", "naive"),
         ("x" * 100, "x" * 100),
+        ("x" * 64 + "y", "x" * 64 + "z"),
         ("हिन्दी भाषा", "हिन्दी"),
     ],
 )
@@ -172,7 +182,14 @@ async def test_words_are_found_in_any_case_and_with_or_without_accents(store: St
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("foo then bar", "foo-bar"), ("ガ", "カ"), ("apples", "apple"), ("OR", "NOT"), ("京 東", "東京")],
+    [
+        ("foo then bar", "foo-bar"),
+        ("ガ", "カ"),
+        ("apples", "apple"),
+        ("OR", "NOT"),
+        ("京 東", "東京"),
+        ("x" * 63 + "y", "x" * 63 + "z"),
+    ],
 )
 async def test_other_words_do_not_match(store: Store, text: str, words: str) -> None:
     await say(store, "one", user_message(text))

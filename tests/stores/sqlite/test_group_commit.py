@@ -41,8 +41,9 @@ def kept(database: SqliteDatabase) -> set[int]:
 
 async def at_once(database: SqliteDatabase, *jobs: Callable[[sqlite3.Connection], Any]) -> list[Any]:
     """What became of jobs that all waited when the thread came to them."""
-    free = threading.Event()
-    first = asyncio.create_task(database.write(lambda db: free.wait()))
+    begun, free = threading.Event(), threading.Event()
+    first = asyncio.create_task(database.write(lambda db: begun.set() or free.wait()))
+    await asyncio.to_thread(begun.wait)
     waiting = [asyncio.create_task(database.write(job)) for job in jobs]
     await asyncio.sleep(0)
     free.set()
@@ -56,6 +57,16 @@ async def test_writes_that_wait_at_the_same_time_share_one_commit(database: Sqli
     assert await at_once(database, noting(1), noting(2), lambda db: seen.append(kept(database))) == [1, 2, None]
     assert seen == [set()]
     assert kept(database) == {1, 2}
+
+
+async def test_at_most_64_jobs_share_a_transaction(database: SqliteDatabase) -> None:
+    seen: list[set[int]] = []
+
+    def look(db: sqlite3.Connection) -> None:
+        seen.append(kept(database))
+
+    await at_once(database, *(noting(n) for n in range(63)), look, look)
+    assert seen == [set(), set(range(63))]
 
 
 async def test_a_failed_write_does_not_roll_back_the_others(database: SqliteDatabase) -> None:
