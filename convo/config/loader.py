@@ -312,7 +312,7 @@ def _iter_profile_settings(
     """Yield the settings of the chosen profile. Raises InvalidSettings if no file has it, or all of it is ignored."""
     if profile is None:
         return
-    name, names = str(profile.value), {setting.key[1] for setting in files if setting.key[0] == PROFILES_TABLE}
+    name, names = str(profile.value), sorted({setting.key[1] for setting in files if setting.key[0] == PROFILES_TABLE})
     if name not in names:
         if notice and any(setting.key[:2] == (PROFILES_TABLE, name) for setting in notice.ignored):
             message = f"{profile.source.location}: profile {name!r} is in a file that is not trusted"

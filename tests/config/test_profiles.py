@@ -59,6 +59,10 @@ def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidSettings) as refused:
         make_settings(SettingFlags(profile="wrok"), user=TWO)
     assert refused.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
+    assert refused.value.hint == "add [profiles.wrok]"
+    with pytest.raises(InvalidSettings) as unlike:
+        make_settings(SettingFlags(profile="zzz"), user=TWO)
+    assert unlike.value.message == "--profile: no profile 'zzz'; known profiles: home, work"
     with pytest.raises(InvalidSettings) as none:
         make_settings(environ={"CONVO_PROFILE": "work"})
     assert none.value.message == "CONVO_PROFILE: no profile 'work'; known profiles: none"
