@@ -157,8 +157,9 @@ def test_the_key_variable_of_openai_in_the_settings_decides() -> None:
 
 
 def test_a_setting_is_printed_with_its_source() -> None:
-    got = make_settings(
-        project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}'
+    got = settings(
+        project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}\n'
+        '[windows]\n"groq/x" = {context = 128000, output = 16000}\n"groq/y" = {context = 8000}'
     )
 
     lines = [str(setting) for setting in got.entries if setting.source.layer is Layer.PROJECT]
@@ -166,6 +167,8 @@ def test_a_setting_is_printed_with_its_source() -> None:
         'aliases."gpt 5.1" = groq/x  (from .convo.toml, /home/me/work)',
         "model = fast  (from .convo.toml, /home/me/work)",
         'prices."groq/x" = input 1, cached 1, output 2 USD per million tokens  (from .convo.toml, /home/me/work)',
+        'windows."groq/x" = 128,000 tokens, output up to 16,000  (from .convo.toml, /home/me/work)',
+        'windows."groq/y" = 8,000 tokens  (from .convo.toml, /home/me/work)',
     ]
 
 

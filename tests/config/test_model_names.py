@@ -188,6 +188,31 @@ def test_a_cached_list_counts_only_for_its_base_url_and_with_a_key() -> None:
             choose_model(given, "llama-4")
 
 
+AZURE_URL = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "text", "configured"),
+    [
+        ({}, "", {"ollama"}),
+        ({"OPENAI_API_KEY": "sk-1"}, "", {"ollama", "openai"}),
+        ({"AZURE_OPENAI_API_KEY": "key"}, "", {"ollama"}),
+        (AZURE_URL, "", {"ollama"}),
+        ({"AZURE_OPENAI_API_KEY": "key", **AZURE_URL}, "", {"azure", "ollama"}),
+        ({"AZURE_OPENAI_AD_TOKEN": "token", **AZURE_URL}, "", {"azure", "ollama"}),
+        ({}, "[providers.deepseek]\nkeyring = true", {"deepseek", "ollama"}),
+        ({}, '[providers.anthropic]\nkey_file = "key"', {"anthropic", "ollama"}),
+        ({}, '[providers.mine]\napi = "chat"', {"ollama"}),
+        ({}, '[providers.mine]\napi = "chat"\nbase_url = "http://127.0.0.1:1/v1"', {"mine", "ollama"}),
+        ({}, '[providers.mine]\napi = "chat"\nbase_url = "http://127.0.0.1:1/v1"\nkey_env = "MINE"', {"ollama"}),
+    ],
+)
+def test_a_bare_name_may_mean_a_provider_with_a_url_and_the_key_that_it_needs(
+    environ: dict[str, str], text: str, configured: set[str]
+) -> None:
+    assert settings(environ=environ, user=text).configured_providers == configured
+
+
 @pytest.mark.parametrize(
     ("keys", "full"),
     [

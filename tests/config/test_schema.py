@@ -14,6 +14,10 @@ PROVIDER_KEYS = (
     "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring,"
     " extra_fields"
 )
+NOT_EXTRA_FIELDS = (
+    "must be an array with values among service_tier, prompt_cache_key, prompt_cache_retention, prompt_cache_options,"
+    " safety_identifier, user, top_k, seed, stop, chat_template_kwargs"
+)
 NOT_AN_AMOUNT = "must be a finite number that is not negative"
 NOT_A_URL = "must be a URL: http:// or https://, a host, and an optional path"
 
@@ -107,6 +111,24 @@ REFUSED = [
         '[state_storage]\nconnection_string = "x.db"',
         "'state_storage' needs a type: none, memory, sqlite, postgres",
     ),
+    ('[prices]\n"a/b" = {input = 1}', "'prices.\"a/b\"' needs output, in USD per million tokens"),
+    ('[prices]\n"/b" = {input = 1, output = 2}', "'prices.\"/b\"' is not a full model name, provider/model"),
+    ('[windows]\n"a/" = {context = 1}', "'windows.\"a/\"' is not a full model name, provider/model"),
+    ('[aliases]\n" x" = "groq/x"', "'aliases.\" x\"' is not an alias: use one word without '/'"),
+    ('[providers."x "]\napi = "chat"', "'providers.\"x \"' is not a provider name: use one word without '/'"),
+    ('[providers.""]\napi = "chat"', "'providers.\"\"' is not a provider name: use one word without '/'"),
+    ('[profiles." x"]\nediting = "vi"', "'profiles.\" x\"' is not a profile name: use one word"),
+    ('[profiles.""]\nediting = "vi"', "'profiles.\"\"' is not a profile name: use one word"),
+    ("[providers.groq]\nkeyring = 1", "'providers.groq.keyring' must be true or false, not a whole number"),
+    ('[providers.groq]\nextra_fields = ["top_k", "api"]', f"'providers.groq.extra_fields' {NOT_EXTRA_FIELDS}"),
+    ('[providers.groq]\nextra_fields = "top_k"', f"'providers.groq.extra_fields' {NOT_EXTRA_FIELDS}"),
+    ("[providers.groq]\nextra_fields = [1]", f"'providers.groq.extra_fields' {NOT_EXTRA_FIELDS}"),
+    ('[providers.groq]\nurl = "x"', "no setting 'providers.groq.url'; did you mean 'base_url'?"),
+    ('[providers.groq]\ntoken = "x"', "no setting 'providers.groq.token'; did you mean 'token_env'?"),
+    ('[state_storage]\nconnection = "x"', "no setting 'state_storage.connection'; did you mean 'connection_string'?"),
+    ('compact_at = "x"', "'compact_at' must be a number, not a string"),
+    ("compact_at = 1.5", "'compact_at' must be a fraction up to 1, or a whole number of tokens"),
+    ("trusted = 1", "'trusted' must be an array of absolute folder paths"),
     # a key where the name of a variable belongs
     ('[providers.groq]\nkey_env = "sk-secret"', f"'providers.groq.key_env' {NOT_A_VARIABLE}"),
     ('[providers.groq]\nkey_env = "gsk_Secret0Secret1Secret2"', f"'providers.groq.key_env' {NOT_A_VARIABLE}"),
@@ -122,6 +144,29 @@ def test_an_invalid_setting_is_refused_with_its_file_and_key(text: str, message:
 
     assert refused.value.message == f"/home/me/work/.convo.toml: {message}"
     assert (refused.value.exit, refused.value.code) == (2, "bad_settings")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('[prices]\n"a/b" = {cached = 1}', "add input = 0.25 and output = 0.25, or the prices of the model"),
+        ('[prices]\n"a/b" = {input = 1}', "add output = 0.25, or the prices of the model"),
+        ('[windows]\n"a/b" = {output = 1}', "add context = 128000, or the limit of the model"),
+        ('[prices]\n"gpt-5" = {input = 1, output = 2}', 'quote the whole name: "provider/model"'),
+        ("[serve]\nport = 65536", "choose a port, such as 8788"),
+        ("[serve]\nport = true", "correct the value where it is set"),
+        ('trusted = ["work"]', """convo config set trusted '["/home/you/work"]'"""),
+    ],
+)
+def test_a_refusal_has_a_hint_that_shows_a_valid_value(text: str, hint: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        settings(user=text)
+    assert refused.value.hint == hint
+
+
+def test_extra_fields_are_listed_once() -> None:
+    text = '[providers.groq]\napi = "chat"\nextra_fields = ["top_k", "seed", "top_k"]'
+    assert settings(user=text).providers["groq"].extra_fields == ("top_k", "seed")
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])

@@ -1,6 +1,7 @@
 """Which settings of an untrusted project file count, and which hosts are this machine."""
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,21 @@ def test_a_notice_is_one_bounded_line_without_control_characters() -> None:
     assert '"k0\\n\\x1b[2J\\u202e"' in notice.line
     assert "and 993 more" in notice.line
     assert len(notice.line) < 1000
+
+
+@pytest.mark.parametrize(
+    ("keys", "listed"),
+    [
+        ("abcdefgh", "a, b, c, d, e, f, g, h"),
+        ("abcdefghi", "a, b, c, d, e, f, g, h and 1 more"),
+        (["x" * 60], "x" * 60),
+        (["x" * 61], f"{'x' * 60}…"),
+    ],
+)
+def test_a_notice_lists_eight_keys_and_sixty_characters_of_each(keys: Sequence[str], listed: str) -> None:
+    notice = ProjectNotice(WORK, "it is not trusted", filter_untrusted(dict.fromkeys(keys, 1), FILE).ignored)
+    assert notice.summary == f"it is not trusted, so these settings are ignored: {listed}"
+    assert notice.line == f"{notice.summary}; try: convo config trust"
 
 
 def test_a_trusted_file_cannot_trust_folders() -> None:
