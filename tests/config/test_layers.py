@@ -157,7 +157,7 @@ def test_the_key_variable_of_openai_in_the_settings_decides() -> None:
 
 
 def test_a_setting_is_printed_with_its_source() -> None:
-    got = settings(
+    got = make_settings(
         project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}\n'
         '[windows]\n"groq/x" = {context = 128000, output = 16000}\n"groq/y" = {context = 8000}'
     )

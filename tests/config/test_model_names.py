@@ -210,7 +210,7 @@ AZURE_URL = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
 def test_a_bare_name_may_mean_a_provider_with_a_url_and_the_key_that_it_needs(
     environ: dict[str, str], text: str, configured: set[str]
 ) -> None:
-    assert settings(environ=environ, user=text).configured_providers == configured
+    assert make_settings(environ=environ, user=text).configured_providers == configured
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,13 @@ def test_an_invalid_setting_is_refused_with_its_file_and_key(text: str, message:
 )
 def test_a_refusal_has_a_hint_that_shows_a_valid_value(text: str, hint: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        settings(user=text)
+        make_settings(user=text)
     assert refused.value.hint == hint
 
 
 def test_extra_fields_are_listed_once() -> None:
     text = '[providers.groq]\napi = "chat"\nextra_fields = ["top_k", "seed", "top_k"]'
-    assert settings(user=text).providers["groq"].extra_fields == ("top_k", "seed")
+    assert make_settings(user=text).providers["groq"].extra_fields == ("top_k", "seed")
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])

@@ -59,22 +59,39 @@ async def test_a_reader_resumes_after_the_last_sequence_number_it_saw(
     assert numbers(await store.events("resp_1", after=after)) == left
 
 
-@pytest.mark.parametrize("late", [[2], [1], [3, 3], [4, 3]])
-async def test_an_event_out_of_sequence_is_a_conflict_and_stores_nothing(store: Store, late: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("late", "message"),
+    [
+        ([2], "event 2 does not follow event 2"),
+        ([1], "event 1 does not follow event 2"),
+        ([3, 3], "event 3 does not follow event 3"),
+        ([4, 3], "event 3 does not follow event 4"),
+    ],
+)
+async def test_an_event_out_of_sequence_is_a_conflict_and_stores_nothing(
+    store: Store, late: list[int], message: str
+) -> None:
     await begin(store)
     await store.append_events("resp_1", events(0, 1, 2))
 
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=f"^{message}$"):
         await store.append_events("resp_1", events(*late))
 
     assert numbers(await store.events("resp_1")) == [0, 1, 2]
+
+
+async def test_the_largest_number_of_an_event_is_that_of_a_column(store: Store) -> None:
+    await begin(store)
+    await store.append_events("resp_1", events(2**63 - 1))
+
+    assert numbers(await store.events("resp_1")) == [2**63 - 1]
 
 
 @pytest.mark.parametrize("number", [None, "1", 1.0, True, -1, 2**63])
 async def test_an_event_without_a_number_is_refused(store: Store, number: object) -> None:
     await begin(store)
 
-    with pytest.raises(InputFault):
+    with pytest.raises(InputFault, match=r"^an event has no sequence number$"):
         await store.append_events("resp_1", [*events(0), {"sequence_number": number}])
 
     assert await store.events("resp_1") == []
@@ -119,7 +136,7 @@ async def test_a_run_may_start_for_a_stored_response(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["resp_2", "\ud800"])
 async def test_a_run_without_its_response_is_refused(store: Store, name: str) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match=r"^no response "):
         await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), started_run_id=name))
 
     assert await store.link("resp_1") is None
@@ -130,7 +147,7 @@ async def test_an_ended_run_keeps_its_events_and_accepts_no_more(store: Store) -
     await store.append_events("resp_1", events(0, 1))
     await store.commit(Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), ended_run_id="resp_1"))
 
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=r"^'resp_1' is not running$"):
         await store.append_events("resp_1", events(2))
     assert numbers(await store.events("resp_1")) == [0, 1]
     assert await store.link("resp_1") == DONE
@@ -239,7 +256,7 @@ async def test_events_are_removed_some_time_after_the_end(store: Store) -> None:
 
 async def test_a_run_without_a_live_lease_is_abandoned(store: Store) -> None:
     await begin(store, "resp_1", "resp_2", "resp_3")
-    await store.acquire_lease(run_lease_name("resp_1"), "alive", 60)
+    await store.acquire_lease("running resp_1", "alive", 60)
     await store.acquire_lease(run_lease_name("resp_2"), "dead", GONE)
 
     assert set(await store.admin.abandoned_runs()) == {AbandonedRun("local", "resp_2"), AbandonedRun("local", "resp_3")}

@@ -10,6 +10,7 @@ from convo.errors import Busy, StoreUnavailable
 from convo.runtime import process_identity
 from convo.stores.base import Lease, Store
 from convo.stores.lease import LeaseGuard
+from convo.stores.memory import MemoryStore
 
 ALIVE = process_identity()
 SHORT_S = 0.03
@@ -62,6 +63,14 @@ async def test_a_lease_is_renewed_as_long_as_it_is_held(store: Store) -> None:
     with pytest.raises(Busy):
         await store.acquire_lease("chat", "you", 60)
     await hold.release()
+
+
+async def test_a_lease_is_renewed_before_it_expires() -> None:
+    counted = Counted(MemoryStore(), 2)
+    guard = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", 0.6)
+    async with asyncio.timeout(1.5):
+        await counted.enough.wait()
+    await guard.release()
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("locked for too long"), Busy("chat", "you")])

@@ -1,15 +1,24 @@
 """Which store a URL names, and what naming it costs."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path as File
 
 import pytest
 
 from convo.errors import InvalidUsage
 from convo.stores.base import Transaction
-from convo.stores.factory import open_store, store_schema_sql
+from convo.stores.factory import (
+    backup_store,
+    check_store,
+    is_store_writable,
+    open_store,
+    recover_store,
+    store_schema_sql,
+)
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import session
@@ -67,7 +76,75 @@ print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if
     assert ran.stdout == "[] []\n"
 
 
-@pytest.mark.parametrize(("url", "partitions"), [("memory", 0), ("nonsense:x", 0), ("sqlite:x", 4), ("memory", 4)])
-def test_a_store_without_tables_or_partitions_has_no_statements(url: str, partitions: int) -> None:
-    with pytest.raises(InvalidUsage):
-        store_schema_sql(url, partitions=partitions)
+def quiet(step: str, done: int, total: int) -> None:
+    """Report no progress."""
+
+
+NEW = File("new.db")
+HELP = "convo --help"
+REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
+    "open": (
+        lambda: open_store("nonsense:x"),
+        "'nonsense' is not a type of store",
+        "use one of: memory, sqlite:PATH, postgresql://...",
+    ),
+    "check": (
+        lambda: asyncio.run(check_store("memory", quiet)),
+        "a store of type 'memory' cannot be checked",
+        "use --store sqlite:PATH or postgresql://...",
+    ),
+    "check without a path": (
+        lambda: asyncio.run(check_store("sqlite:", quiet)),
+        "a store of type 'sqlite' cannot be checked",
+        "use --store sqlite:PATH or postgresql://...",
+    ),
+    **{
+        f"back up {url}": (
+            lambda url=url: backup_store(url, NEW, quiet),
+            f"a store of type {kind!r} is not a file",
+            "use --store sqlite:PATH",
+        )
+        for url, kind in (("memory", "memory"), ("sqlite:", "sqlite"))
+    },
+    **{
+        f"recover {url}": (
+            lambda url=url: recover_store(url, NEW, quiet),
+            f"a store of type {kind!r} is not a file, so it cannot be recovered",
+            "restore a backup with pg_restore, or use --store sqlite:PATH",
+        )
+        for url, kind in (("memory", "memory"), ("sqlite:", "sqlite"))
+    },
+    "tables of memory": (lambda: store_schema_sql("memory"), "a store of type 'memory' has no tables", HELP),
+    "tables of nonsense": (lambda: store_schema_sql("nonsense:x"), "a store of type 'nonsense' has no tables", HELP),
+    "partitions": (
+        lambda: store_schema_sql("sqlite:x", partitions=4),
+        "only a PostgreSQL store supports partitions",
+        HELP,
+    ),
+    "one migration": (
+        lambda: store_schema_sql("sqlite:x", after_migration=1),
+        "only a PostgreSQL store prints single migrations",
+        "convo store migrate",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED.values(), ids=REFUSED)
+def test_a_store_of_a_type_that_cannot_do_it_is_refused(call: Callable[[], object], message: str, hint: str) -> None:
+    with pytest.raises(InvalidUsage) as refused:
+        call()
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+def test_a_file_can_be_written_if_it_or_the_folder_that_is_there_can(tmp_path: File) -> None:
+    (tmp_path / "convo.db").touch()
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    found = {name: is_store_writable(f"sqlite:{tmp_path}/{name}") for name in ("convo.db", "new/deep.db", "broken")}
+
+    assert found == {"convo.db": True, "new/deep.db": True, "broken": False}
+    assert not is_store_writable(f"sqlite:{tmp_path}/convo.db/below.db")
+
+
+@pytest.mark.parametrize("url", ["memory", "sqlite:", "postgresql://nobody@nowhere/convo"])
+def test_a_store_without_a_file_counts_as_writable(url: str) -> None:
+    assert is_store_writable(url)

@@ -64,7 +64,8 @@ async def test_an_unknown_session_is_not_found(store: Store) -> None:
     await kept(store)
     await store.remove_session("ses_1")
     for unknown in ("ses_1", "ses_2", "\ud83d"):
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound) as refused:
             await store.session_stats(unknown)
+        assert refused.value.message == f"no session {unknown!r}"
     with pytest.raises(NotFound):
         await store.for_tenant("another").session_stats("ses_1")

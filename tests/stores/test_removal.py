@@ -162,10 +162,12 @@ async def test_a_removed_session_can_be_created_again_under_its_names(store: Sto
 
 async def test_removing_an_unknown_record_is_not_found(store: Store) -> None:
     await fork(store)
-    for remove in (store.remove_session, store.remove_link, store.remove_conversation):
+    kinds = {"session": store.remove_session, "response": store.remove_link, "conversation": store.remove_conversation}
+    for kind, remove in kinds.items():
         for name in ("nope", "mine", "\ud800"):
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFound) as refused:
                 await remove(name)
+            assert refused.value.message == f"no {kind} {name!r}"
 
     await store.remove_session("ses_m")
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""A look at a database's file and disk, which changes neither."""
+"""A look at a database's file, rows and disk, which changes none of them."""
 
 import asyncio
 import sqlite3
@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
-from convo.stores.base import FileHealth
+from convo.stores.base import FileHealth, NamedSession, StoreProblem
 from convo.stores.factory import open_store, probe_store
-from convo.stores.sqlite.check import filesystem_type
+from convo.stores.sqlite.check import check_database, filesystem_type
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.permissions import without_root
 from tests.stores.test_tenants import everything
@@ -120,3 +120,168 @@ def test_a_read_only_file_is_distinguished_from_a_writable_one() -> None:
 
 def test_a_store_in_memory_has_no_path() -> None:
     assert asyncio.run(probe_store("memory")) is None
+
+
+# -- the rows -------------------------------------------------------------------------------------
+
+NO_KEY = "a key that does not match its parent and its item"
+NO_HASH = "does not have the hash that it is stored under"
+SEARCH = ("search", 1, "the search index does not match the terms of the items")
+
+PROBLEMS: dict[str, tuple[str, list[tuple[str, int, str]], bool]] = {
+    "a hash of another item": (
+        "UPDATE hashes SET hash = zeroblob(16)",
+        [("item", 1, f"item 1 {NO_HASH}")],
+        True,
+    ),
+    "an item that is not JSON": (
+        "UPDATE items SET body = '{'",
+        [("item", 1, "item 1 is not JSON"), ("node", 1, f"node 2 has {NO_KEY}"), SEARCH],
+        True,
+    ),
+    "an item that is not an object": (
+        "UPDATE items SET body = '[]'",
+        [("item", 1, "item 1 is not JSON"), ("node", 1, f"node 2 has {NO_KEY}"), SEARCH],
+        True,
+    ),
+    "an item of no tenant": (
+        "UPDATE items SET tenant = 9",
+        [
+            ("reference", 1, "items row 1 refers to a row of tenants that does not exist"),
+            ("item", 1, "item 1 has no tenant"),
+            ("tenant", 1, "nodes.item refers to another tenant's items"),
+        ],
+        True,
+    ),
+    "a hash of no item": (
+        "INSERT INTO hashes VALUES (1, zeroblob(16), 99)",
+        [("index", 1, "a hash leads to an item that does not exist")],
+        False,
+    ),
+    "a key of no item": (
+        "UPDATE nodes SET key = zeroblob(32) WHERE parent IS NOT NULL",
+        [("node", 1, f"node 2 has {NO_KEY}")],
+        True,
+    ),
+    "a root of no tenant": (
+        "UPDATE nodes SET key = zeroblob(32) WHERE parent IS NULL",
+        [("node", 2, "node 1 has no parent and is not its tenant's root")],
+        True,
+    ),
+    "a node without its parent": (
+        "UPDATE nodes SET parent = 99 WHERE parent IS NOT NULL",
+        [
+            ("reference", 1, "nodes row 2 refers to a row of nodes that does not exist"),
+            ("node", 1, "node 2 lacks its parent"),
+        ],
+        True,
+    ),
+    "a node without its item": (
+        "DELETE FROM items",
+        [
+            ("reference", 1, "nodes row 2 refers to a row of items that does not exist"),
+            ("index", 1, "a hash leads to an item that does not exist"),
+            ("node", 1, "node 2 lacks its item"),
+            SEARCH,
+        ],
+        True,
+    ),
+    "a head that does not exist": (
+        "UPDATE sessions SET head = 99",
+        [("reference", 1, "sessions row 1 refers to a row of nodes that does not exist")],
+        True,
+    ),
+    "a record without its fields": (
+        "UPDATE sessions SET record = '[1]'",
+        [("record", 1, "session 1 has a record that cannot be read")],
+        False,
+    ),
+    "JSON under another hash": (
+        "UPDATE repeated SET hash = zeroblob(32)",
+        [("record", 1, f"repeated 1 {NO_HASH}")],
+        False,
+    ),
+    "a route without its fields": (
+        "UPDATE repeated SET body = '[1,2,3]'",
+        [("record", 2, f"repeated 1 {NO_HASH}")],
+        False,
+    ),
+    "a route that is not JSON": (
+        "UPDATE repeated SET body = '{'",
+        [("record", 3, "repeated 1: body is not JSON")],
+        False,
+    ),
+    "a route that is not indexed": (
+        "DELETE FROM names",
+        [("index", 1, "route 1 is not found by its conversation")],
+        False,
+    ),
+    "an item without its id": (
+        "DELETE FROM members",
+        [("conversation", 1, "conversation 1 has items without an id")],
+        False,
+    ),
+    "an id of another item": (
+        "UPDATE members SET node = 1",
+        [("conversation", 2, "conversation 1 has items without an id")],
+        False,
+    ),
+    "an id of an item that is not in the conversation": (
+        "INSERT INTO members (tenant, conversation, node, id) VALUES (1, 1, 1, 'b')",
+        [("conversation", 1, "conversation 1 names items that are not on its path")],
+        False,
+    ),
+    "a conversation of another length": (
+        "UPDATE conversations SET length = 7",
+        [("conversation", 1, "conversation 1 counts 7 items and has 1")],
+        False,
+    ),
+    "metadata that are not JSON": (
+        "UPDATE conversations SET metadata = '{'",
+        [("record", 1, "conversations 1: metadata is not JSON")],
+        False,
+    ),
+    "an error that is not JSON": (
+        "UPDATE links SET error = '{'",
+        [("record", 1, "links 1: error is not JSON")],
+        False,
+    ),
+    "an empty search index": ("INSERT INTO words (words) VALUES ('delete-all')", [SEARCH], False),
+    "another program's header": (
+        "PRAGMA application_id = 1",
+        [("file", 1, "its header does not identify it as a database of convo")],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "problems", "is_session_damaged"), PROBLEMS.values(), ids=PROBLEMS)
+def test_a_check_counts_each_problem_and_describes_the_first(
+    statement: str, problems: list[tuple[str, int, str]], is_session_damaged: bool, file: Path
+) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(statement)
+    report = check_database(file, lambda *_: None)
+
+    assert report.problems == [StoreProblem(*problem) for problem in problems]
+    assert report.damaged_sessions == ([NamedSession("local", "one")] if is_session_damaged else [])
+    assert report.skipped_reason == ""
+
+
+def test_a_check_counts_the_rows_and_reports_its_steps(file: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    report = check_database(file, lambda *step: steps.append(step))
+
+    assert report.row_counts == {
+        "items": 1, "nodes": 2, "sessions": 1, "links": 1, "conversations": 1, "agent_runs": 0, "events": 0,
+    }  # fmt: skip
+    assert (report.problems, report.damaged_sessions, report.skipped_reason) == ([], [], "")
+    assert {("file", 0, 0), ("references", 0, 0), ("items", 0, 1), ("nodes", 0, 2), ("search", 0, 0)} <= set(steps)
+
+
+def test_the_rules_of_another_schema_are_not_checked(file: Path) -> None:
+    sign(file, 2)
+    report = check_database(file, lambda *_: None)
+
+    assert (report.problems, report.row_counts) == ([], {})
+    assert report.skipped_reason == f"the rules of schema {SCHEMA_VERSION}: this file has schema 2"

@@ -90,6 +90,14 @@ async def test_data_persists_when_the_file_is_opened_again(file: File) -> None:
         assert await store.path(PATH.head) == PATH
 
 
+async def test_the_size_is_that_of_the_file_and_its_log(sqlite: SqliteStore, file: File) -> None:
+    assert await sqlite.admin.size_bytes() == 0
+    await sqlite.commit(SAY)
+    sizes = [part.stat().st_size for part in (file, file.with_name(f"{file.name}-wal"))]
+    assert all(sizes)
+    assert await sqlite.admin.size_bytes() == sum(sizes)
+
+
 async def test_only_the_owner_can_read_the_file(file: File, sqlite: SqliteStore) -> None:
     deep = file.parent / "a" / "b" / "convo.db"
     old = os.umask(0)
