@@ -6,17 +6,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import errors
+from psycopg_pool import PoolClosed, PoolTimeout
 
-from convo.errors import StoreUnavailable
+from convo.errors import ConvoError, InputFault, StoreFull, StoreReadOnly, StoreUnavailable
 from convo.stores.factory import open_store
-from convo.stores.postgres.connection import (
-    DEFAULT_CONNECTION_HINT,
-    SUPABASE_DIRECT_HINT,
-    SUPABASE_POOLER_HINT,
-    SUPABASE_USER_HINT,
-    choose_connection_hint,
-)
+from convo.stores.postgres.connection import choose_connection_hint, translate_errors
 from tests import databases
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -82,8 +79,6 @@ host all keyed 127.0.0.1/32 scram-sha-256
 @pytest.fixture(scope="module")
 def server() -> Iterator[databases.Server]:
     """A server that asks `keyed` for a password and does not know others."""
-    import psycopg
-
     with databases.start_server() as made:
         with psycopg.connect(made.url(), autocommit=True) as db:
             db.execute("CREATE ROLE keyed LOGIN PASSWORD 'right'")
@@ -145,15 +140,129 @@ DIRECT = "PostgreSQL at db.abcdefghij.supabase.co:5432/postgres"
 POOLER = "PostgreSQL at aws-0-us-west-2.pooler.supabase.com:6543/postgres"
 
 
+LOCAL = "PostgreSQL at localhost/convo"
+USE_SESSION_POOLER = "db.PROJECT.supabase.co has only an IPv6 address: use the connection string of the session pooler"
+USE_PROJECT_USER = "use postgres.PROJECT as the user of Supabase's pooler"
+CHECK_PROJECT = "check in the Supabase dashboard that the project is not paused"
+ADD_PASSWORD = "add the password to the connection string, as user:$DB_PASSWORD@host"
+CHECK_SERVER = "check that the server runs, and check connection_string in [state_storage]"
+
+
 @pytest.mark.parametrize(
     ("words", "place", "advised"),
     [
-        ("failed to resolve host 'db.abcdefghij.supabase.co': no address", DIRECT, SUPABASE_DIRECT_HINT),
-        ("connection to server failed: Network is unreachable", DIRECT, SUPABASE_DIRECT_HINT),
-        ("connection timeout expired", POOLER, SUPABASE_POOLER_HINT),
-        ("FATAL:  Tenant or user not found", POOLER, SUPABASE_USER_HINT),
-        ("something that nobody heard before", POOLER, DEFAULT_CONNECTION_HINT),
+        ("failed to resolve host 'db.abcdefghij.supabase.co': no address", DIRECT, USE_SESSION_POOLER),
+        ("connection to server failed: Network is unreachable", DIRECT, USE_SESSION_POOLER),
+        ("connection failed: No route to host", DIRECT, USE_SESSION_POOLER),
+        ("connection refused", DIRECT, USE_SESSION_POOLER),
+        ("connection timeout expired", POOLER, CHECK_PROJECT),
+        ("connection timed out", POOLER, CHECK_PROJECT),
+        ('could not translate host name "aws-0-us-west-2.pooler.supabase.com"', POOLER, CHECK_PROJECT),
+        ("FATAL:  Tenant or user not found", POOLER, USE_PROJECT_USER),
+        ("FATAL:  tenant/user postgres.abc not found", POOLER, USE_PROJECT_USER),
+        ("something that nobody heard before", POOLER, CHECK_SERVER),
+        ('could not translate host name "db"', LOCAL, "check the host name, and that this machine is online"),
+        ("connection timed out", LOCAL, "check the host, and that no firewall blocks the connection"),
+        ("Network is unreachable", LOCAL, "check that this machine has a route to the host"),
+        ("No route to host", LOCAL, "check that this machine has a route to the host"),
+        ("FATAL:  SASL authentication failed", LOCAL, "correct the user and password; in a URL, percent-encode"),
+        ("fe_sendauth: no password supplied", LOCAL, ADD_PASSWORD),
+        ("SSL error: certificate verify failed", LOCAL, "set sslrootcert= in the connection string"),
+        ('no pg_hba.conf entry for host "::1", no encryption', LOCAL, "add sslmode=require to the connection string"),
+        ('no pg_hba.conf entry for host "::1"', LOCAL, "ask the server administrator for an entry in pg_hba.conf"),
+        ("FATAL:  sorry, too many clients already", LOCAL, "close other clients, or use a connection pooler"),
+        ("FATAL:  too many connections for role", LOCAL, "close other clients, or use a connection pooler"),
+        ("remaining connection slots are reserved", LOCAL, "close other clients, or use a connection pooler"),
+        ("FATAL:  the database system is starting up", LOCAL, "wait a moment, then try again"),
+        ("FATAL:  the database system is shutting down", LOCAL, "wait a moment, then try again"),
+        ("FATAL:  the database system is in recovery mode", LOCAL, "wait a moment, then try again"),
+        ("something that nobody heard before", LOCAL, CHECK_SERVER),
     ],
 )
-def test_the_errors_of_supabase_hosts_have_their_own_hints(words: str, place: str, advised: str) -> None:
-    assert choose_connection_hint(words, place) == advised
+def test_each_reason_of_a_failed_connection_has_its_next_step(words: str, place: str, advised: str) -> None:
+    assert choose_connection_hint(words, place).startswith(advised)
+
+
+TRANSLATED: dict[str, tuple[Exception, type[ConvoError], str, str]] = {
+    "a full disk": (
+        errors.DiskFull("no"),
+        StoreFull,
+        f"no disk space is left at {LOCAL}",
+        "free some space, then retry; confirmed items are kept",
+    ),
+    "no connection in time": (
+        PoolTimeout("no"),
+        StoreUnavailable,
+        f"{LOCAL} did not provide a connection in time",
+        CHECK_SERVER,
+    ),
+    "a closed pool": (
+        PoolClosed("no"),
+        StoreUnavailable,
+        f"the connection to {LOCAL} is closed",
+        "check the folder of the store; CONVO_HOME sets it",
+    ),
+    **{
+        f"concurrent writers, {kind.__name__}": (
+            kind("could not commit\nDETAIL: no"),
+            StoreUnavailable,
+            f"{LOCAL} has too many concurrent writers: could not commit",
+            "try again",
+        )
+        for kind in (
+            errors.SerializationFailure,
+            errors.DeadlockDetected,
+            errors.UniqueViolation,
+            errors.ForeignKeyViolation,
+        )
+    },
+    **{
+        f"missing tables, {kind.__name__}": (
+            kind("no"),
+            StoreUnavailable,
+            f"{LOCAL} lacks tables of this version of convo",
+            "convo store migrate",
+        )
+        for kind in (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
+    },
+    **{
+        f"no writing, {kind.__name__}": (
+            kind("permission denied"),
+            StoreReadOnly,
+            f"{LOCAL} cannot be written: permission denied",
+            "ask for the privilege to write",
+        )
+        for kind in (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)
+    },
+    "a long name": (
+        errors.ProgramLimitExceeded("index row size exceeds the maximum"),
+        InputFault,
+        "a name or an id is too long for an index",
+        "check the file, or choose another one",
+    ),
+    "a network": (
+        OSError(113, "No route to host"),
+        StoreUnavailable,
+        f"{LOCAL} cannot be reached: No route to host",
+        CHECK_SERVER,
+    ),
+    "an error without a number": (OSError("gone"), StoreUnavailable, f"{LOCAL} cannot be reached: gone", CHECK_SERVER),
+    "another error": (
+        psycopg.OperationalError(
+            'connection failed: connection to server at "::1", port 5432 failed: FATAL:  the database system is'
+            " starting up\nmore"
+        ),
+        StoreUnavailable,
+        f"{LOCAL} cannot be used: the database system is starting up",
+        "wait a moment, then try again",
+    ),
+}
+
+
+@pytest.mark.parametrize(("error", "kind", "message", "hint"), TRANSLATED.values(), ids=TRANSLATED)
+def test_an_error_of_the_driver_or_the_network_is_named_with_the_server(
+    error: Exception, kind: type[ConvoError], message: str, hint: str
+) -> None:
+    with pytest.raises(kind) as refused, translate_errors(LOCAL):
+        raise error
+    assert (type(refused.value), refused.value.message, refused.value.hint) == (kind, message, hint)

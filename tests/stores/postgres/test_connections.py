@@ -204,19 +204,40 @@ async def test_a_name_that_no_index_accepts_is_an_invalid_request(postgres: Post
     assert await postgres.sessions() == []
 
 
+NOT_A_URL = "the PostgreSQL URL cannot be parsed"
+NOT_A_HOST = "the PostgreSQL URL has a host or port that cannot be parsed"
+ENCODE = "percent-encode special characters: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
+
+
 @pytest.mark.parametrize(
-    "url",
+    ("url", "message", "hint"),
     [
-        *("postgresql://me:p@ss@host/db", "postgresql://me:p%ss@host/db"),
-        *("postgresql://me:p/ss@host/db", "postgresql://host:port/db", "postgresql://host/db?nonsense=1"),
+        ("postgresql://me:p@ss@host/db", NOT_A_HOST, f"in a password, {ENCODE}"),
+        ("postgresql://me:p%ss@host/db", NOT_A_URL, f"if it has a password, {ENCODE}"),
+        ("postgresql://me:p/ss@host/db", NOT_A_HOST, f"in a password, {ENCODE}"),
+        ("postgresql://host:port/db", NOT_A_HOST, f"in a password, {ENCODE}"),
+        ("postgresql://host/db?nonsense=1", NOT_A_URL, f"if it has a password, {ENCODE}"),
     ],
 )
-def test_an_invalid_url_explains_how_to_encode_a_password(url: str) -> None:
+def test_an_invalid_url_explains_how_to_encode_a_password(url: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidSettings) as told:
         open_store(url)
 
-    assert "%40" in told.value.hint
-    assert told.value.message.startswith("the PostgreSQL URL ")
+    assert (told.value.message, told.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("postgresql://me:hush@db:5433/chats?sslmode=require", "PostgreSQL at db:5433/chats"),
+        ("postgresql://me@db/chats", "PostgreSQL at db/chats"),
+        ("postgresql:///chats", "PostgreSQL at localhost/chats"),
+        ("postgresql://one:1,two:2/chats", "PostgreSQL at one,two:1,2/chats"),
+        ("postgresql://db", "PostgreSQL at db/"),
+    ],
+)
+async def test_a_message_names_the_host_and_the_database(url: str, location: str) -> None:
+    assert PostgresDatabase(url).location == location
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
