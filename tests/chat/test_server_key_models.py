@@ -9,7 +9,7 @@ from convo.chat.endpoint_factory import ServerKeyModel
 from convo.errors import ConvoError, EndpointFault, KeyRefused, RequestRefused, TryLater, Unsupported
 from convo.history.items import Item, StreamEvent, user_message
 from convo.models.base import ModelRequest, make_issuer_tag, tag_encrypted_content
-from tests.models.reading import all_of
+from tests.models.model_calls import read_events
 
 REQUEST = ModelRequest("secret-model", [user_message("hi")])
 TAG = make_issuer_tag("far", "secret-model", "https://far.example")
@@ -64,7 +64,7 @@ async def faults(error: ConvoError, requested_name: str = "alias") -> list[Convo
         model = shown(Answering(error=type(error)(*error.args, **fields_of(error))), requested_name)
         with pytest.raises(ConvoError) as caught:
             await (
-                all_of(model, REQUEST)
+                read_events(model, REQUEST)
                 if call == "respond"
                 else getattr(model, call)("m" if call == "warm" else REQUEST)
             )
@@ -132,7 +132,7 @@ EVENTS: list[StreamEvent] = [
 
 
 async def test_events_hide_the_model_behind_an_alias() -> None:
-    item, delta, failed, odd, created = await all_of(shown(Answering(*EVENTS)), REQUEST)
+    item, delta, failed, odd, created = await read_events(shown(Answering(*EVENTS)), REQUEST)
 
     hidden = item["item"]
     assert hidden["encrypted_content"] == f"{TAG.opaque}gAAAA"
@@ -142,7 +142,7 @@ async def test_events_hide_the_model_behind_an_alias() -> None:
 
 
 async def test_events_of_a_model_that_the_client_named_stay_as_they_are() -> None:
-    assert await all_of(shown(Answering(*EVENTS), "far/secret-model"), REQUEST) == EVENTS
+    assert await read_events(shown(Answering(*EVENTS), "far/secret-model"), REQUEST) == EVENTS
 
 
 async def test_everything_else_is_passed_on() -> None:

@@ -104,7 +104,7 @@ def session(**fields: object) -> Session:
 
 def recovered(*items: Item, confirmed_count: int = 0) -> Link | None:
     return make_recovered_link(
-        ROOT.append(items), confirmed_count, session(), link_id="try_1", model="openai/gpt-5-mini", found_at=7.0
+        ROOT.append(items), confirmed_count, session(), link_id="try_1", model="openai/gpt-5-mini", recovered_at=7.0
     )
 
 

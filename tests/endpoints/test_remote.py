@@ -311,9 +311,9 @@ ODD_NUMBERS = [
 @pytest.mark.parametrize("pad", [b"", b" " * 2**18], ids=["small", "large"])
 @pytest.mark.parametrize("event", ODD_NUMBERS)
 async def test_a_number_without_a_canonical_form_breaks_the_stream(
-    loopback: Loopback, remote: RemoteEndpoint, event: bytes, pad: bytes
+    loopback: LoopbackServer, remote: RemoteEndpoint, event: bytes, pad: bytes
 ) -> None:
-    loopback.arm(raw(sse(CREATED, b"data: " + pad + event + b"\n\n", COMPLETED)))
+    loopback.arm(raw_stream(sse(CREATED, b"data: " + pad + event + b"\n\n", COMPLETED)))
     assert isinstance(await refusal(remote, "a"), StreamBroken)
 
 
@@ -401,7 +401,7 @@ SHOWN_ID = "a/../b?" + "x" * 57
     ],
 )
 async def test_a_malformed_id_never_becomes_part_of_a_url(
-    loopback: Loopback, remote: RemoteEndpoint, method: str, arguments: tuple[Any, ...], kind: str
+    loopback: LoopbackServer, remote: RemoteEndpoint, method: str, arguments: tuple[Any, ...], kind: str
 ) -> None:
     with pytest.raises(NotFound) as caught:
         await getattr(remote, method)(*arguments)
@@ -409,7 +409,7 @@ async def test_a_malformed_id_never_becomes_part_of_a_url(
     assert (caught.value.kind, loopback.requests) == (kind, [])
 
 
-async def test_a_malformed_id_is_not_followed(loopback: Loopback, remote: RemoteEndpoint) -> None:
+async def test_a_malformed_id_is_not_followed(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     with pytest.raises(NotFound) as caught:
         await anext(remote.follow(BAD_ID))
 
@@ -428,13 +428,13 @@ async def test_the_error_repeats_a_short_id_and_the_beginning_of_a_long_one(
 
 @pytest.mark.parametrize("name", ["previous_response_id", "conversation"])
 async def test_a_request_that_continues_from_a_malformed_id_is_refused(
-    loopback: Loopback, remote: RemoteEndpoint, name: str
+    loopback: LoopbackServer, remote: RemoteEndpoint, name: str
 ) -> None:
     refused = await refusal(remote, "a", **{name: BAD_ID})
     with pytest.raises(RequestRefused):
         remote.build_http_request({"model": MODEL, name: BAD_ID})
 
-    assert told(refused) == ("invalid_value", 400, name)
+    assert error_fields(refused) == ("invalid_value", 400, name)
     assert refused.message == f"{name} {SHOWN_ID!r} is not an id"
     assert loopback.requests == []
 
@@ -449,11 +449,11 @@ async def test_a_request_that_continues_from_a_malformed_id_is_refused(
     ],
 )
 async def test_a_malformed_id_of_the_server_is_an_error(
-    loopback: Loopback, remote: RemoteEndpoint, resource: dict[str, Any]
+    loopback: LoopbackServer, remote: RemoteEndpoint, resource: dict[str, Any]
 ) -> None:
     loopback.arm(
-        Fault(answer=(200, resource, {}), path="/v1/responses/resp_1", method="GET"),
-        raw(sse({"type": "response.created", "response": resource}, COMPLETED)),
+        Fault(error_response=(200, resource, {}), path="/v1/responses/resp_1", method="GET"),
+        raw_stream(sse({"type": "response.created", "response": resource}, COMPLETED)),
     )
 
     with pytest.raises(StreamBroken) as caught:
@@ -463,20 +463,20 @@ async def test_a_malformed_id_of_the_server_is_an_error(
     assert caught.value.message == streamed.message == f"openai sent the malformed id {SHOWN_ID!r}"
 
 
-async def test_ids_that_a_server_leaves_out_are_no_error(loopback: Loopback, remote: RemoteEndpoint) -> None:
+async def test_ids_that_a_server_leaves_out_are_no_error(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     response = {"id": "", "conversation": None, "output": [{"type": "reasoning"}, {"id": None}, "odd"]}
-    loopback.arm(Fault(answer=(200, response, {}), path="/v1/responses/resp_1", method="GET"))
+    loopback.arm(Fault(error_response=(200, response, {}), path="/v1/responses/resp_1", method="GET"))
 
     assert await remote.retrieve("resp_1") == response
 
 
 @pytest.mark.parametrize("body", [[], 7, None])
 async def test_a_response_that_is_not_an_object_is_an_error(
-    loopback: Loopback, remote: RemoteEndpoint, body: Any
+    loopback: LoopbackServer, remote: RemoteEndpoint, body: Any
 ) -> None:
     loopback.arm(
-        Fault(answer=(200, body, {}), path="/v1/responses/resp_1", method="GET"),
-        Fault(answer=(200, body, {}), path="/v1/responses/compact"),
+        Fault(error_response=(200, body, {}), path="/v1/responses/resp_1", method="GET"),
+        Fault(error_response=(200, body, {}), path="/v1/responses/compact"),
     )
 
     with pytest.raises(StreamBroken, match=r"^openai sent a response that is not a JSON object$"):
@@ -486,10 +486,10 @@ async def test_a_response_that_is_not_an_object_is_an_error(
 
 
 async def test_tokens_are_counted_with_the_fields_that_they_depend_on(
-    loopback: Loopback, remote: RemoteEndpoint
+    loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     path = "/v1/responses/input_tokens"
-    counted = {
+    counted: dict[str, Any] = {
         "model": MODEL,
         "input": "a",
         "instructions": "b",
@@ -504,9 +504,9 @@ async def test_tokens_are_counted_with_the_fields_that_they_depend_on(
         "personality": "friendly",
     }
     loopback.arm(
-        Fault(answer=(200, {"input_tokens": 7}, {}), path=path),
-        Fault(answer=(200, {"input_tokens": "7"}, {}), path=path),
-        Fault(answer=(200, [7], {}), path=path),
+        Fault(error_response=(200, {"input_tokens": 7}, {}), path=path),
+        Fault(error_response=(200, {"input_tokens": "7"}, {}), path=path),
+        Fault(error_response=(200, [7], {}), path=path),
     )
 
     assert await remote.count_input_tokens({**counted, "store": False, "metadata": {}}) == 7
@@ -525,13 +525,13 @@ async def test_tokens_are_counted_with_the_fields_that_they_depend_on(
     ],
 )
 async def test_a_404_is_about_the_id_or_the_kind_that_it_names(
-    loopback: Loopback, remote: RemoteEndpoint, message: str, kind: str, handle: str
+    loopback: LoopbackServer, remote: RemoteEndpoint, message: str, kind: str, handle: str
 ) -> None:
     path = "/v1/conversations/conv_1/items/msg_1"
     for status in (404, 400):
         loopback.arm(
             *(
-                Fault(answer=(status, {"error": {"message": message}}, {}), path=path, method=method)
+                Fault(error_response=(status, {"error": {"message": message}}, {}), path=path, method=method)
                 for method in ("GET", "DELETE")
             )
         )
@@ -542,8 +542,8 @@ async def test_a_404_is_about_the_id_or_the_kind_that_it_names(
                 assert (caught.value.kind, caught.value.handle) == (kind, handle)
 
 
-async def test_a_page_is_requested_with_its_bounds(loopback: Loopback, remote: RemoteEndpoint) -> None:
-    conversation = str((await remote.create_conversation([user("a"), user("b")], {"k": "v"}))["id"])
+async def test_a_page_is_requested_with_its_bounds(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+    conversation = str((await remote.create_conversation([user_item("a"), user_item("b")], {"k": "v"}))["id"])
     first, last = (item["id"] for item in (await remote.list_conversation_items(conversation, order="asc")).items)
     loopback.requests[1:] = []
     await remote.list_conversation_items(conversation)
@@ -562,14 +562,18 @@ async def test_a_page_is_requested_with_its_bounds(loopback: Loopback, remote: R
     assert bounded == bounded_inputs == {"limit": "7", "order": "asc", "after": first, "before": last}
 
 
-async def test_the_key_of_the_account_is_masked_in_every_error(loopback: Loopback) -> None:
+async def test_the_key_of_the_account_is_masked_in_every_error(loopback: LoopbackServer) -> None:
     """Also one that does not look like a key."""
     remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret("hunter2"), token=None))
     entra = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=None, token=Secret("hunter2")))
     for endpoint in (remote, entra):
         loopback.arm(
-            answers(400, {"message": "no hunter2 here"}),
-            Fault(answer=(400, {"error": {"message": "no hunter2 here"}}, {}), path="/v1/responses/r", method="GET"),
+            error_response(400, {"message": "no hunter2 here"}),
+            Fault(
+                error_response=(400, {"error": {"message": "no hunter2 here"}}, {}),
+                path="/v1/responses/r",
+                method="GET",
+            ),
         )
         assert (await refusal(endpoint, "a")).message == "no *** here"
         with pytest.raises(RequestRefused, match=r"^no \*{3} here$"):
@@ -577,7 +581,7 @@ async def test_the_key_of_the_account_is_masked_in_every_error(loopback: Loopbac
         await endpoint.aclose()
 
 
-async def test_an_unknown_model_is_named(loopback: Loopback, remote: RemoteEndpoint) -> None:
-    loopback.arm(answers(404, {"message": "no", "code": "model_not_found"}))
+async def test_an_unknown_model_is_named(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+    loopback.arm(error_response(404, {"message": "no", "code": "model_not_found"}))
 
     assert (await refusal(remote, "a")).message == f"openai has no model {MODEL!r}"

@@ -268,10 +268,10 @@ async def test_an_error_body_of_brackets_is_an_error_like_any_other(server: Host
 
 
 def body_of(content: bytes) -> Callable[[str], Iterator[bytes]]:
-    return lambda _: repeated(content, head=JSON, times=1)
+    return lambda _: repeat_piece(content, head=JSON, times=1)
 
 
-async def test_a_body_may_be_as_long_as_the_limit_and_have_a_value_for_every_32_bytes(server: Hostile) -> None:
+async def test_a_body_may_be_as_long_as_the_limit_and_have_a_value_for_every_32_bytes(server: HostileServer) -> None:
     server.answers = body_of(b'{"id":"resp_1","pad":"%s"}' % (b"x" * 200))
     length = len(b'{"id":"resp_1","pad":""}') + 200
     await told("retrieve", server.url, ResponseLimits(body_bytes=length))
@@ -285,27 +285,27 @@ async def test_a_body_may_be_as_long_as_the_limit_and_have_a_value_for_every_32_
 
 
 @pytest.mark.parametrize(("length", "message"), [(65_536, "No"), (65_537, '{"error": {"message": "No"')])
-async def test_an_error_is_read_up_to_64_kibibytes(server: Hostile, length: int, message: str) -> None:
+async def test_an_error_is_read_up_to_64_kibibytes(server: HostileServer, length: int, message: str) -> None:
     start, end = b'{"error": {"message": "No", "pad": "', b'"}}'
     head = b"HTTP/1.1 400 Wrong\r\nconnection: close\r\n\r\n"
-    server.answers = lambda _: repeated(start + b"x" * (length - len(start + end)) + end, head=head, times=1)
+    server.answers = lambda _: repeat_piece(start + b"x" * (length - len(start + end)) + end, head=head, times=1)
 
     assert (await refused(told("retrieve", server.url))).message.startswith(message)
 
 
 @pytest.mark.parametrize("coding", [b"GZIP ", b"x-gzip", b"deflate", b"identity", b""])
-async def test_a_body_is_decompressed_whatever_its_coding_is_called(server: Hostile, coding: bytes) -> None:
+async def test_a_body_is_decompressed_whatever_its_coding_is_called(server: HostileServer, coding: bytes) -> None:
     body = b'{"id": "resp_1"}'
     wbits = {b"deflate": 15}.get(coding, 31)
     packer = zlib.compressobj(wbits=wbits)
     packed = packer.compress(body) + packer.flush() if coding not in (b"identity", b"") else body
-    server.answers = lambda _: repeated(packed, head=OK + b"content-encoding: " + coding + b"\r\n\r\n", times=1)
+    server.answers = lambda _: repeat_piece(packed, head=OK + b"content-encoding: " + coding + b"\r\n\r\n", times=1)
 
     await told("retrieve", server.url)
 
 
-async def test_a_compressed_body_that_is_damaged_is_refused(server: Hostile) -> None:
-    server.answers = lambda _: repeated(b"no gzip", head=OK + b"content-encoding: gzip\r\n\r\n", times=1)
+async def test_a_compressed_body_that_is_damaged_is_refused(server: HostileServer) -> None:
+    server.answers = lambda _: repeat_piece(b"no gzip", head=OK + b"content-encoding: gzip\r\n\r\n", times=1)
 
     wrong = await refused(told("retrieve", server.url))
 
@@ -313,16 +313,16 @@ async def test_a_compressed_body_that_is_damaged_is_refused(server: Hostile) -> 
     assert wrong.message == "the server's compressed response cannot be decompressed"
 
 
-async def test_an_error_in_an_unknown_compression_is_told_by_its_status(server: Hostile) -> None:
+async def test_an_error_in_an_unknown_compression_is_told_by_its_status(server: HostileServer) -> None:
     head = b"HTTP/1.1 503 Wrong\r\nconnection: close\r\ncontent-encoding: br\r\n\r\n"
-    server.answers = lambda _: repeated(b"x", head=head, times=1)
+    server.answers = lambda _: repeat_piece(b"x", head=head, times=1)
 
     assert (await refused(told("retrieve", server.url))).message == "mine returned HTTP 503"
 
 
-async def test_a_stream_may_be_as_long_as_the_limit_and_no_longer(server: Hostile) -> None:
+async def test_a_stream_may_be_as_long_as_the_limit_and_no_longer(server: HostileServer) -> None:
     body = b'data: {"choices": [{"finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-    server.answers = lambda _: repeated(body, head=OK + b"content-type: text/event-stream\r\n\r\n", times=1)
+    server.answers = lambda _: repeat_piece(body, head=OK + b"content-type: text/event-stream\r\n\r\n", times=1)
 
     await told("chat completions", server.url, ResponseLimits(answer_bytes=len(body)))
     wrong = await refused(told("chat completions", server.url, ResponseLimits(answer_bytes=len(body) - 1)))

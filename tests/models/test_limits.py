@@ -11,8 +11,8 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import LimitReached
 from convo.history.items import Item, StreamEvent, user_message
 from convo.models.base import ModelRequest
-from convo.models.limits import LimitedModel, OutputSize, apply_idle_limit, limit_response_events, measure_json_bytes
-from tests.models.reading import into
+from convo.models.limits import LimitedModel, apply_idle_limit, limit_response_events
+from tests.models.model_calls import collect_events
 
 
 def delta(words: Any, index: Any = 0) -> StreamEvent:
@@ -43,32 +43,36 @@ SIZES: list[tuple[list[StreamEvent], int]] = [
     ([ending([{"a": "b"}], "incomplete")], 64 + 66),
     ([{"type": "response.failed", "response": None}], 0),
     ([{"type": "response.output_text.done", "text": "abc"}], 0),
+    ([item("added", None)], 0),
+    ([item("added", 7)], 0),
+    ([item("added", "größe")], 5),
+    ([item("added", ["a", ["b"]])], 130),
+    ([item("added", {"ab": {"c": True}})], 131),
 ]
 
 
-@pytest.mark.parametrize(("events", "size"), SIZES)
-async def test_each_text_is_counted_once_with_64_bytes_for_each_object_and_list(
-    events: list[StreamEvent], size: int
-) -> None:
-    output = OutputSize()
-    for event in events:
-        await output.add_event(event)
+class SteppedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock changes only by `advance`."""
 
-    assert output.size_bytes == size
+    now_s = 0.0
 
+    def time(self) -> float:
+        return self.now_s
 
-@pytest.mark.parametrize(
-    ("value", "size"), [(None, 0), (7, 0), ("größe", 5), ([], 64), (("a", ["b"]), 130), ({"ab": {"c": True}}, 131)]
-)
-async def test_a_value_is_measured_by_its_text_and_its_containers(value: Any, size: int) -> None:
-    assert await measure_json_bytes(value) == size
+    async def advance(self, seconds: float) -> None:
+        """Add `seconds` to the time and let the timers run that are due."""
+        self.now_s += seconds
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 async def stream(*events: StreamEvent | float) -> AsyncGenerator[StreamEvent, None]:
-    """Yield the events; a number is a pause in seconds."""
+    """Yield the events; a number is a pause in seconds, in a `SteppedLoop`."""
     for event in events:
         if isinstance(event, float):
-            await asyncio.sleep(event)
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SteppedLoop)
+            await loop.advance(event)
         else:
             yield event
 
@@ -109,25 +113,49 @@ async def test_as_much_as_the_limit_passes_and_no_more(
         assert (reached.limit, reached.maximum) == (f"limits.{limit}", getattr(limits, limit))
 
 
-async def test_only_output_extends_the_idle_limit() -> None:
-    limits = ResponseLimits(idle_s=0.05, answer_s=30)
-    slowly = (delta("a"), 0.03, delta("b"), 0.03, delta("c"), 0.03, delta("d"))
-    silent = [[0.03, {"type": kind}, 0.03, {"type": kind}] for kind in ("keepalive", "response.in_progress")]
-
-    assert await read(limits, *slowly) == (4, None)
-    for events in silent:
-        passed, reached = await read(limits, *events)
-        assert passed == 1
+@pytest.mark.parametrize(("events", "size"), SIZES)
+async def test_each_text_is_counted_once_with_64_bytes_for_each_object_and_list(
+    events: list[StreamEvent], size: int
+) -> None:
+    assert await read(ResponseLimits(output_bytes=size), *events) == (len(events), None)
+    if size:
+        passed, reached = await read(ResponseLimits(output_bytes=size - 1), *events)
+        assert passed < len(events)
         assert reached is not None
-        assert (reached.limit, reached.maximum) == ("limits.idle_s", 0.05)
 
 
-async def test_the_limit_of_the_whole_response_counts_from_its_start() -> None:
-    passed, reached = await read(ResponseLimits(answer_s=0.05), delta("a"), 0.03, delta("b"), 0.03, delta("c"))
+SILENT: dict[str, list[StreamEvent | float]] = {
+    kind: [6.0, {"type": kind}, 6.0, {"type": kind}] for kind in ("keepalive", "response.in_progress")
+}
+
+
+def read_stepped(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
+    """As `read`, on a clock that only the pauses change."""
+    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+        return runner.run(read(limits, *events))
+
+
+@pytest.mark.parametrize("events", SILENT.values(), ids=SILENT)
+def test_an_event_without_output_does_not_extend_the_idle_limit(events: list[StreamEvent | float]) -> None:
+    passed, reached = read_stepped(ResponseLimits(idle_s=10, answer_s=100), *events)
+
+    assert passed == 1
+    assert reached is not None
+    assert (reached.limit, reached.maximum) == ("limits.idle_s", 10)
+
+
+def test_output_extends_the_idle_limit() -> None:
+    limits = ResponseLimits(idle_s=10, answer_s=100)
+
+    assert read_stepped(limits, delta("a"), 6.0, delta("b"), 6.0, delta("c"), 6.0, delta("d")) == (4, None)
+
+
+def test_the_limit_of_the_whole_response_counts_from_its_start() -> None:
+    passed, reached = read_stepped(ResponseLimits(answer_s=10), delta("a"), 6.0, delta("b"), 6.0, delta("c"))
 
     assert passed == 2
     assert reached is not None
-    assert (reached.limit, reached.maximum) == ("limits.answer_s", 0.05)
+    assert (reached.limit, reached.maximum) == ("limits.answer_s", 10)
 
 
 async def test_a_time_out_of_the_source_is_passed_on_as_it_is() -> None:
@@ -186,8 +214,8 @@ async def test_a_limited_model_is_warmed_once_and_passes_everything_on() -> None
     limited = LimitedModel(model, DEFAULT_RESPONSE_LIMITS)
     events: list[StreamEvent] = []
 
-    await into(events, limited, REQUEST)
-    await into(events, limited, REQUEST)
+    await collect_events(events, limited, REQUEST)
+    await collect_events(events, limited, REQUEST)
     await limited.warm("n")
     await limited.check_request(REQUEST)
 
@@ -201,7 +229,7 @@ async def test_a_limited_model_is_warmed_once_and_passes_everything_on() -> None
 async def test_a_limited_model_applies_its_limits_to_every_result() -> None:
     limited = LimitedModel(Silent(wait_s=30), ResponseLimits(idle_s=0.01))
 
-    for pending in (into([], limited, REQUEST), limited.count(REQUEST), limited.compact(REQUEST)):
+    for pending in (collect_events([], limited, REQUEST), limited.count(REQUEST), limited.compact(REQUEST)):
         with pytest.raises(LimitReached) as caught:
             await pending
         assert (caught.value.limit, caught.value.maximum) == ("limits.idle_s", 0.01)

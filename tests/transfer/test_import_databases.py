@@ -12,7 +12,6 @@ from agents import SQLiteSession
 
 from convo.errors import Unreadable
 from convo.history.items import assistant_message, user_message
-from convo.transfer.databases import attachment_part, function_call_item, function_call_output_item
 from convo.transfer.import_ import read_documents
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgowMDAw", "detail": "auto"}
@@ -168,52 +167,12 @@ def test_a_database_that_was_cut_is_refused(logs: Path, tmp_path: Path) -> None:
         read_documents(str(cut))
 
 
-def attachment(**fields: Any) -> dict[str, Any]:
-    return {"type": None, "path": None, "url": None, "content": None, **fields}
+def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
 
 
-@pytest.mark.parametrize(
-    ("row", "part"),
-    [
-        (
-            attachment(type="image/png", content=b"\x89"),
-            {"type": "input_image", "image_url": "data:image/png;base64,iQ==", "detail": "auto"},
-        ),
-        (
-            attachment(type="image/png", url="https://a.example/b"),
-            {"type": "input_image", "image_url": "https://a.example/b", "detail": "auto"},
-        ),
-        (
-            attachment(content=b"\x00", url="https://a.example/b"),
-            {
-                "type": "input_file",
-                "filename": "attachment",
-                "file_data": "data:application/octet-stream;base64,AA==",
-            },
-        ),
-        (
-            attachment(type="application/pdf", url="https://a.example/b"),
-            {"type": "input_file", "file_url": "https://a.example/b"},
-        ),
-        (
-            attachment(type="image/png", path="/tmp/b.png"),
-            {"type": "input_text", "text": "[an attachment that was not kept: /tmp/b.png]"},
-        ),
-    ],
-)
-def test_an_attachment_is_its_content_or_its_url(row: dict[str, Any], part: dict[str, Any]) -> None:
-    assert attachment_part(row) == part
-
-
-@pytest.mark.parametrize(("arguments", "text"), [(None, "{}"), ({"a": 1}, '{"a": 1}'), ('{"a"', '{"a"'), ({}, "{}")])
-def test_the_arguments_of_a_call_are_text(arguments: Any, text: str) -> None:
-    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": text}
-    assert function_call_item("c", "f", arguments) == call
-
-
-@pytest.mark.parametrize(("output", "text"), [("hot", "hot"), (None, "null"), ([1], "[1]")])
-def test_the_output_of_a_call_is_text(output: Any, text: str) -> None:
-    assert function_call_output_item("c", output) == {"type": "function_call_output", "call_id": "c", "output": text}
+def call_output(call_id: str, output: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
 THREADS = (
@@ -239,12 +198,33 @@ PARTS: list[tuple[str, list[Any]]] = [
         """(7, 'a', 0, 'attachment', NULL, '{"attachment": {"id": "gone"}}')""",
         [{"type": "input_text", "text": "[an attachment that is gone: gone]"}],
     ),
+    *(
+        (f"""(7, 'a', 0, 'attachment', NULL, '{{"attachment": {{"id": "{attachment}"}}}}')""", [part])
+        for attachment, part in {
+            "png": {"type": "input_image", "image_url": "data:image/png;base64,iQ==", "detail": "auto"},
+            "png-url": {"type": "input_image", "image_url": "https://a.example/b", "detail": "auto"},
+            "bytes": {
+                "type": "input_file",
+                "filename": "attachment",
+                "file_data": "data:application/octet-stream;base64,AA==",
+            },
+            "pdf-url": {"type": "input_file", "file_url": "https://a.example/b"},
+            "path": {"type": "input_text", "text": "[an attachment that was not kept: /tmp/b.png]"},
+        }.items()
+    ),
 ]
+
+ATTACHMENTS = """INSERT INTO attachments VALUES
+    ('png', 'image/png', NULL, NULL, x'89'),
+    ('png-url', 'image/png', NULL, 'https://a.example/b', NULL),
+    ('bytes', NULL, NULL, 'https://a.example/b', x'00'),
+    ('pdf-url', 'application/pdf', NULL, 'https://a.example/b', NULL),
+    ('path', 'image/png', '/tmp/b.png', NULL, NULL)"""
 
 
 @pytest.mark.parametrize(("parts", "content"), PARTS)
 def test_the_parts_of_a_message_become_its_content(tmp_path: Path, parts: str, content: list[Any]) -> None:
-    rows = (f"INSERT INTO parts VALUES {parts}", "INSERT INTO fragments VALUES (3, 'long')")
+    rows = (f"INSERT INTO parts VALUES {parts}", "INSERT INTO fragments VALUES (3, 'long')", ATTACHMENTS)
     (document,) = read_documents(written(tmp_path / "a.db", *THREADS, *rows))
 
     assert document.items == ({"type": "message", "role": "user", "content": content},)
@@ -259,6 +239,7 @@ def test_calls_outputs_and_reasoning_part_a_message(tmp_path: Path) -> None:
         (4, 'b', 3, 'tool_call', NULL, '{"name": "f", "arguments": {"a": 1}}'),
         (5, 'b', 4, 'tool_call', NULL, '{"name": "g", "tool_call_id": "c5", "server_executed": true}'),
         (6, 'b', 5, 'tool_result', NULL, '{"output": "hot", "tool_call_id": "c6"}'),
+        (9, 'b', 5, 'tool_result', NULL, '{"output": [1]}'),
         (7, 'b', 6, 'tool_result', NULL, '{"output": "hot", "server_executed": true}'),
         (8, 'b', 7, 'text', 'two', NULL)"""
     (document,) = read_documents(written(tmp_path / "a.db", *THREADS, rows))
@@ -266,8 +247,9 @@ def test_calls_outputs_and_reasoning_part_a_message(tmp_path: Path) -> None:
     assert list(document.items) == [
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
-        function_call_item("call_4", "f", {"a": 1}),
-        function_call_output_item("c6", "hot"),
+        function_call("call_4", "f", '{"a": 1}'),
+        call_output("c6", "hot"),
+        call_output("call_9", "[1]"),
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "two"}]},
     ]
 
@@ -300,10 +282,10 @@ def test_a_conversation_of_the_older_layout_is_its_responses_in_order(tmp_path: 
 
     assert list(document.items) == [
         user_message("one"),
-        function_call_item("call_f_0", "f", {"a": 1}),
-        function_call_item("c2", "g", None),
-        function_call_output_item("call_f_0", "hot"),
-        function_call_output_item("c2", "cold"),
+        function_call("call_f_0", "f", '{"a": 1}'),
+        function_call("c2", "g", "{}"),
+        call_output("call_f_0", "hot"),
+        call_output("c2", "cold"),
         user_message("two"),
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
         assistant_message("b"),

@@ -117,7 +117,7 @@ def test_tokens_that_were_not_all_reported_are_no_figure(told: int) -> None:
 async def test_a_turn_is_measured_by_the_bytes_of_its_requests(harness: ConversationHarness, tmp_path: Path) -> None:
     plan = course(harness.store, tmp_path)
     results = {result.strategy: result for result in await run_race(replace(plan, messages=("größe",)))}
-    body = {"model": plan.asking.wire_model, "input": [user_message("größe")], "store": False}
+    body = {"model": plan.options.wire_model, "input": [user_message("größe")], "store": False}
     expected = len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
 
     assert results[Strategy.SESSION].request_bytes == expected
