@@ -1,0 +1,327 @@
+"""A stream of events as it is written to a client: headers, comments, the events that the API knows, live responses."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from convo.errors import StreamBroken, TryLater
+from convo.history.accumulator import ResponseAccumulator
+from convo.history.items import StreamEvent
+from convo.server import http, sse
+from convo.server.http import ClientDisconnected, HttpExchange
+from convo.server.sse import EventsResult, LiveResponses, SSEWriter, relay_events
+from tests.clock import FixedClock
+
+CREATED: StreamEvent = {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1"}}
+USAGE = {"input_tokens": 1, "output_tokens": 2}
+COMPLETED: StreamEvent = {
+    "type": "response.completed",
+    "sequence_number": 1,
+    "response": {"id": "resp_1", "status": "completed", "usage": USAGE},
+}
+
+
+class Recorder:
+    """Metrics and messages of one exchange."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.metrics: list[tuple[Any, ...]] = []
+        self.clock = FixedClock()
+        self.exchange = HttpExchange(
+            {"type": "http", "method": "POST", "headers": []},
+            self._receive,
+            self._send,  # type: ignore[arg-type]  # a list of its messages is enough
+            request_id="req_1",
+            clock=self.clock,
+        )
+        self.exchange.route = "/v1/responses"
+        self.writer = SSEWriter(self.exchange, self)
+
+    async def _receive(self) -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+
+    def record_first_event(self, route: str, after_s: float) -> None:
+        self.metrics.append(("first", route, after_s))
+
+    def record_response(self, response: Any) -> None:
+        self.metrics.append(("response", response["id"]))
+
+    def add_open_streams(self, delta: int) -> None:
+        self.metrics.append(("open", delta))
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message["body"] for message in self.sent[1:])
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        return dict(self.sent[0]["headers"])
+
+
+async def events_of(*events: StreamEvent, error: Exception | None = None) -> AsyncGenerator[StreamEvent, None]:
+    for event in events:
+        yield event
+    if error:
+        raise error
+
+
+# -- one event ------------------------------------------------------------------------------------
+
+
+def test_an_event_is_written_with_its_type_and_its_json() -> None:
+    assert sse.encode_sse_event(CREATED) == (
+        b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}\n\n'
+    )
+
+
+def test_fields_that_the_api_does_not_know_are_not_sent() -> None:
+    assert sse.to_api_event(CREATED) is CREATED
+    for own in ({"limit": {"name": "x"}}, {"streamed_text_differs": True}):
+        assert sse.to_api_event({**CREATED, **own}) == CREATED
+
+
+def test_ignored_fields_move_from_the_first_event_to_the_header() -> None:
+    exchange = Recorder().exchange
+    assert sse.record_ignored_fields({**CREATED, "ignored": ["seed", "a,b", "ü\nx", "ü"]}, exchange) == CREATED
+    assert exchange.ignored_fields == ("seed", "ab", "x")
+    assert sse.record_ignored_fields(CREATED, exchange) == CREATED
+    assert exchange.ignored_fields == ()
+
+
+@pytest.mark.parametrize(("length", "kept"), [(2046, 1), (2047, 0)])
+def test_ignored_fields_fill_a_header_of_two_kilobytes(length: int, kept: int) -> None:
+    exchange = Recorder().exchange
+    sse.record_ignored_fields({**CREATED, "ignored": ["x" * length]}, exchange)
+    assert len(exchange.ignored_fields) == kept
+    sse.record_ignored_fields({**CREATED, "ignored": ["x" * 1022, "y" * 1022, "z"]}, exchange)
+    assert exchange.ignored_fields == ("x" * 1022, "y" * 1022)
+
+
+# -- a stream -------------------------------------------------------------------------------------
+
+
+async def test_a_stream_starts_with_its_first_event_and_ends_with_done() -> None:
+    recorder = Recorder()
+    recorder.clock.advance(0.5)
+    await recorder.writer.write_event({**CREATED, "ignored": ["seed"]})
+    recorder.clock.advance(1)
+    await recorder.writer.write_event(COMPLETED)
+    await recorder.writer.end(may_be_empty=False)
+    assert recorder.sent[0]["status"] == 200
+    assert recorder.headers == {
+        b"content-type": b"text/event-stream; charset=utf-8",
+        b"cache-control": b"no-cache, no-transform",
+        b"x-accel-buffering": b"no",
+        b"x-convo-ignored": b"seed",
+        b"x-request-id": b"req_1",
+        b"openai-processing-ms": b"500",
+    }
+    assert recorder.body == sse.encode_sse_event(CREATED) + sse.encode_sse_event(COMPLETED) + b"data: [DONE]\n\n"
+    assert [message["more_body"] for message in recorder.sent[1:]] == [True, True, False]
+    assert recorder.metrics == [("first", "/v1/responses", 0.5), ("response", "resp_1")]
+
+
+async def test_the_limit_that_ended_a_response_is_a_comment_before_its_last_event() -> None:
+    recorder = Recorder()
+    await recorder.writer.write_event(CREATED)
+    await recorder.writer.write_event({**COMPLETED, "limit": {"name": "limits.answer_s", "message": "slow"}})
+    chunks = [message["body"] for message in recorder.sent[1:]]
+    assert chunks[1:] == [b": x-convo-limit limits.answer_s\n\n", sse.encode_sse_event(COMPLETED)]
+
+
+async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not() -> None:
+    recorder = Recorder()
+    await recorder.writer.write_keepalive()
+    assert recorder.body == b": still here\n\n"
+    await recorder.writer.write_event(CREATED)
+    await recorder.writer.write_keepalive()
+    assert recorder.body.count(b": still here") == 1
+    await recorder.writer.write_keepalive()
+    assert recorder.body.count(b": still here") == 2
+    assert [message["type"] for message in recorder.sent].count("http.response.start") == 1
+    assert recorder.metrics == [("first", "/v1/responses", 0.0)]
+
+
+async def test_a_stream_without_events_is_an_error_unless_it_may_be_empty() -> None:
+    recorder = Recorder()
+    with pytest.raises(StreamBroken, match="The response ended before its first event"):
+        await recorder.writer.end(may_be_empty=False)
+    assert recorder.sent == []
+    await recorder.writer.end(may_be_empty=True)
+    assert (recorder.sent[0]["status"], recorder.body) == (200, b"data: [DONE]\n\n")
+
+
+async def test_an_error_after_the_first_event_has_the_next_number() -> None:
+    recorder = Recorder()
+    result = EventsResult(events_of({**CREATED, "sequence_number": 4}, error=StreamBroken("It broke")), stream=True)
+    await relay_events(recorder.exchange, result, recorder, keepalive_s=0)
+    error = json.loads(recorder.body.split(b"\n\n")[1].partition(b"data: ")[2])
+    assert (error["type"], error["sequence_number"], error["message"]) == ("error", 5, "It broke.")
+    assert recorder.body.endswith(b"\n\ndata: [DONE]\n\n")
+    assert [delta for kind, delta, *_ in recorder.metrics if kind == "open"] == [1, -1]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_error_before_the_first_event_is_raised(stream: bool) -> None:
+    recorder = Recorder()
+    with pytest.raises(TryLater):
+        await relay_events(
+            recorder.exchange, EventsResult(events_of(error=TryLater("Busy")), stream), recorder, keepalive_s=0
+        )
+    assert recorder.sent == []
+    assert recorder.metrics == ([("open", 1), ("open", -1)] if stream else [])
+
+
+async def test_a_client_that_is_gone_gets_no_further_event() -> None:
+    recorder = Recorder()
+    await recorder.writer.write_event(CREATED)
+    recorder.exchange.connection.close()
+    with pytest.raises(ClientDisconnected):
+        await recorder.writer.write_event(COMPLETED)
+    assert recorder.body == sse.encode_sse_event(CREATED)
+
+
+async def test_without_a_stream_the_last_response_is_sent_with_its_headers() -> None:
+    recorder = Recorder()
+    recorder.clock.advance(2)
+    last = {**COMPLETED, "limit": {"name": "limits.answer_s", "message": "slow"}}
+    result = EventsResult(events_of({**CREATED, "ignored": ["seed"]}, last), stream=False)
+    await relay_events(recorder.exchange, result, recorder, keepalive_s=0)
+    assert json.loads(recorder.body) == COMPLETED["response"]
+    assert recorder.headers[b"x-convo-limit"] == b"limits.answer_s"
+    assert recorder.headers[b"x-convo-ignored"] == b"seed"
+    assert recorder.metrics == [("first", "/v1/responses", 2.0), ("response", "resp_1")]
+
+
+async def test_a_background_response_is_sent_with_its_first_event() -> None:
+    recorder = Recorder()
+    result = EventsResult(events_of(CREATED, COMPLETED), stream=False, is_first_event_final=True)
+    await relay_events(recorder.exchange, result, recorder, keepalive_s=0)
+    assert json.loads(recorder.body) == CREATED["response"]
+    assert recorder.metrics == [("first", "/v1/responses", 0.0)]
+
+
+async def test_a_response_without_events_is_an_error() -> None:
+    recorder = Recorder()
+    with pytest.raises(StreamBroken):
+        await relay_events(recorder.exchange, EventsResult(events_of(), stream=False), recorder, keepalive_s=0)
+
+
+async def test_a_client_that_disconnects_ends_the_stream_without_an_error() -> None:
+    recorder = Recorder()
+
+    async def leaves() -> AsyncGenerator[StreamEvent, None]:
+        yield CREATED
+        recorder.exchange.connection.close()
+        yield COMPLETED
+
+    await relay_events(recorder.exchange, EventsResult(leaves(), stream=True), recorder, keepalive_s=0)
+    assert recorder.body == sse.encode_sse_event(CREATED)
+    assert recorder.exchange.status == 200
+
+
+async def test_a_client_that_disconnects_before_its_response_is_logged_as_gone() -> None:
+    recorder = Recorder()
+
+    async def waits() -> AsyncGenerator[StreamEvent, None]:
+        await asyncio.sleep(60)
+        yield COMPLETED
+
+    recorder.exchange.connection.close()
+    await relay_events(recorder.exchange, EventsResult(waits(), stream=False), recorder, keepalive_s=0)
+    assert (recorder.exchange.status, recorder.sent) == (http.CLIENT_CLOSED_STATUS, [])
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+# -- responses in progress ------------------------------------------------------------------------
+
+DELTA: StreamEvent = {
+    "type": "response.output_text.delta",
+    "sequence_number": 2,
+    "item_id": "msg_1",
+    "output_index": 0,
+    "content_index": 0,
+    "delta": "Hel",
+}
+ADDED: StreamEvent = {
+    "type": "response.output_item.added",
+    "sequence_number": 1,
+    "output_index": 0,
+    "item": {"type": "message", "id": "msg_1", "role": "assistant", "content": [], "status": "in_progress"},
+}
+
+
+async def test_a_response_is_live_from_its_first_event_to_its_last() -> None:
+    live = LiveResponses()
+    created = {**CREATED, "response": {"id": "resp_1", "model": "m"}}
+    tracked = live.track("alice", events_of(created, ADDED, DELTA, COMPLETED))
+    assert await anext(tracked) == created
+    assert [response.to_json() for response in live.for_tenant("alice")] == [
+        {"response_id": "resp_1", "status": "in_progress", "model": "m", "text": ""}
+    ]
+    assert live.for_tenant("bob") == []
+    await anext(tracked)
+    await anext(tracked)
+    assert [response.to_json()["text"] for response in live.for_tenant("alice")] == ["Hel"]
+    assert [event async for event in tracked] == [COMPLETED]
+    assert live.for_tenant("alice") == []
+
+
+async def test_two_responses_of_one_tenant_are_live_on_their_own() -> None:
+    live = LiveResponses()
+    one, two = (
+        live.track("alice", events_of({**CREATED, "response": {"id": name}}, COMPLETED)) for name in ("r1", "r2")
+    )
+    await anext(one)
+    await anext(two)
+    assert [response.response["id"] for response in live.for_tenant("alice")] == ["r1", "r2"]
+    await one.aclose()
+    assert [response.response["id"] for response in live.for_tenant("alice")] == ["r2"]
+    await two.aclose()
+    assert live.for_tenant("alice") == []
+
+
+@pytest.mark.parametrize(("stored", "count"), [(True, 1), (None, 1), (False, 0)])
+async def test_a_response_that_is_not_stored_is_not_live(stored: bool | None, count: int) -> None:
+    live = LiveResponses()
+    tracked = live.track("alice", events_of({**CREATED, "response": {"id": "resp_1", "store": stored}}, COMPLETED))
+    await anext(tracked)
+    assert len(live.for_tenant("alice")) == count
+    await tracked.aclose()
+
+
+@pytest.mark.parametrize(
+    ("response", "continues"),
+    [
+        ({"previous_response_id": "resp_0"}, True),
+        ({"previous_response_id": "resp_9"}, False),
+        ({"conversation": {"id": "conv_1"}}, True),
+        ({"conversation": {"id": "conv_2"}, "previous_response_id": "resp_0"}, False),
+        ({"conversation": None, "previous_response_id": "resp_0"}, True),
+        ({}, False),
+    ],
+    ids=str,
+)
+def test_a_live_response_belongs_to_the_conversation_that_it_continues(
+    response: dict[str, Any], continues: bool
+) -> None:
+    live = sse.LiveResponse({"id": "resp_1", **response})
+    assert live.is_continuation_of(frozenset({"resp_0"}), "conv_1") is continues
+
+
+def test_the_texts_of_all_items_are_joined_by_lines() -> None:
+    accumulator = ResponseAccumulator()
+    for index, text in enumerate(("one", "", "two")):
+        content = [{"type": "output_text", "text": text}]
+        item = {"type": "message", "id": f"msg_{index}", "role": "assistant", "content": content}
+        accumulator.add({"type": "response.output_item.done", "output_index": index, "item": item})
+    assert sse.join_output_text(accumulator) == "one\ntwo"

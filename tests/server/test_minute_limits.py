@@ -1,0 +1,82 @@
+"""Rate limits at their borders, on a clock that is moved by hand."""
+
+import pytest
+
+from convo.config.sections import KeyLimits, ServeLimits
+from convo.errors import TryLater
+from convo.server.rate_limits import RateLimits
+from tests.clock import FixedClock
+
+
+def refused(limits: RateLimits, name: str = "alice") -> TryLater:
+    with pytest.raises(TryLater) as caught:
+        limits.acquire(name)
+    return caught.value
+
+
+def test_a_request_at_the_limit_of_concurrent_ones_waits_for_another_to_end() -> None:
+    limits = RateLimits(ServeLimits(concurrent=2), FixedClock().monotonic)
+    limits.acquire("alice")
+    limits.acquire("alice")
+    error = refused(limits)
+    assert error.message == "Rate limit reached: Limit 2 concurrent requests, Used 2. Please try again in 1s"
+    assert (error.code, error.status, error.retry_after_s) == ("rate_limit_exceeded", 429, 1.0)
+    limits.acquire("bob")
+    limits.release("alice")
+    limits.acquire("alice")
+    refused(limits)
+    limits.release("alice")
+    limits.release("alice")
+    limits.acquire("alice")
+
+
+def test_no_limit_is_no_limit() -> None:
+    limits = RateLimits(ServeLimits(concurrent=0), FixedClock().monotonic)
+    for _ in range(1000):
+        limits.acquire("alice")
+
+
+def test_a_minute_is_the_last_sixty_seconds() -> None:
+    clock = FixedClock()
+    limits = RateLimits(ServeLimits(per_minute=2), clock.monotonic)
+    limits.acquire("alice")
+    clock.advance(30)
+    limits.acquire("alice")
+    error = refused(limits)
+    assert error.message == "Rate limit reached: Limit 2 requests per minute (RPM), Used 2. Please try again in 30s"
+    assert error.retry_after_s == 30.0
+    clock.advance(29.5)
+    assert refused(limits).retry_after_s == 1.0
+    clock.advance(0.5)
+    limits.acquire("alice")
+    assert refused(limits).retry_after_s == 30.0
+
+
+def test_a_refused_request_does_not_count() -> None:
+    clock = FixedClock()
+    limits = RateLimits(ServeLimits(concurrent=1, per_minute=2, process_per_minute=3), clock.monotonic)
+    limits.acquire("alice")
+    for _ in range(5):
+        refused(limits)
+    limits.release("alice")
+    limits.acquire("alice")
+    limits.release("alice")
+    refused(limits)
+    limits.acquire("bob")
+    error = refused(limits, "carol")
+    assert error.message == (
+        "Rate limit reached: Limit 3 requests per minute (RPM) of this server, Used 3. Please try again in 60s"
+    )
+    clock.advance(60)
+    limits.acquire("carol")
+
+
+def test_a_key_with_limits_of_its_own_counts_towards_the_server() -> None:
+    own = {"alice": KeyLimits(concurrent=0, per_minute=0)}
+    limits = RateLimits(
+        ServeLimits(concurrent=1, per_minute=1, process_per_minute=4, keys=own), FixedClock().monotonic
+    )
+    for _ in range(3):
+        limits.acquire("alice")
+    limits.acquire("bob")
+    assert "of this server" in refused(limits).message
