@@ -5,7 +5,7 @@ echoed. Unknown fields are refused by name, with the API's message, code and par
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from convo.endpoints.base import INCLUDABLE, INPUT_TOKENS_FIELDS, parse_conversation_id
@@ -289,24 +289,24 @@ class ResponseRequest:
     previous_response_id:  the response to continue
     conversation_id:       the conversation to continue
     parameters:            the fields for the model, with instructions and metadata; nulls left out
-    generate:              whether the model is called; else the request only prepares a later one
     compact_threshold:     tokens from which the history is compacted before the response
     is_compaction:         only a compaction is requested
     stream:                whether the client gets the events as they arrive
     include_obfuscation:   whether padding of events was requested; it is not supported
+    generate:              whether the model is called; else the request only prepares a later one
     """
 
     model: str
-    items: tuple[Item, ...] = ()
-    previous_response_id: str | None = None
-    conversation_id: str | None = None
-    store: bool = True
-    parameters: Mapping[str, Json] = field(default_factory=dict)
+    items: tuple[Item, ...]
+    previous_response_id: str | None
+    conversation_id: str | None
+    store: bool
+    parameters: Mapping[str, Json]
+    compact_threshold: int | None
+    is_compaction: bool
+    stream: bool
+    include_obfuscation: bool
     generate: bool = True
-    compact_threshold: int | None = None
-    is_compaction: bool = False
-    stream: bool = True
-    include_obfuscation: bool = False
 
     @property
     def background(self) -> bool:

@@ -1,0 +1,380 @@
+"""The record of a turn, what a request waits for, and the moments at which it is refused."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from convo.errors import NotFound, StoreFull, StreamBroken, TryLater
+from convo.history.items import StreamEvent
+from convo.history.records import Link
+from convo.models.base import ModelRequest
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.responses_api.deps import ActiveRuns, EndpointOptions
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.stores.base import Transaction
+from convo.stores.memory import MemoryStore
+from convo.stores.sqlite.admin import SqliteAdmin
+from tests.clock import FixedClock, counting_ids
+from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, user
+from tests.endpoints.slow import Slow, over, ready
+
+SERVER = EndpointOptions(is_server=True)
+START = 1_700_000_000.0
+
+
+async def link_of(store: MemoryStore, response_id: str = "resp_1") -> Link:
+    link = await store.link(response_id)
+    assert link is not None
+    return link
+
+
+# -- figures --------------------------------------------------------------------------------------
+
+
+class Timed(Slow):
+    """Two seconds pass before its first event, and three more before its last."""
+
+    def __init__(self, clock: FixedClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        answer = ResponseEventWriter(counting_ids(), request.model)
+        self._clock.advance(2)
+        for event in answer.write_text("one "):
+            yield event
+        self._clock.advance(3)
+        for event in answer.write_completed(make_usage(1, 2)):
+            yield event
+
+
+class StillClock(FixedClock):
+    """A clock that no sleep moves."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_link_has_the_times_of_its_response(background: bool) -> None:
+    store, clock = MemoryStore(), StillClock()
+    endpoint = EmbeddedEndpoint(store, Timed(clock), clock, counting_ids())
+    response = await ask(endpoint, "a", background=background)
+    link = await link_of(store)
+    assert (link.created_at, link.first_token_s, link.duration_s) == (START, 2.0, 5.0)
+    assert (response["created_at"], response["completed_at"]) == (int(START), int(START) + 5)
+
+
+class Partial(Slow):
+    """A model of the provider "acme" that ignores two fields."""
+
+    provider = "acme"
+
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return tuple(name for name in ("seed", "top_k") if name in request.parameters)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "stored"),
+    [
+        ("acme/m", {}, {}),
+        ("m", {}, {"convo.provider": "acme"}),
+        ("acmes", {}, {"convo.provider": "acme"}),
+        ("acme/m", {"seed": 1}, {"seed": 1, "ignored": ["seed"]}),
+        (
+            "acme/m",
+            {"seed": 1, "stream_options": {"include_obfuscation": True}},
+            {"seed": 1, "ignored": ["seed", "stream_options.include_obfuscation"]},
+        ),
+        ("acme/m", {"stream_options": {"include_obfuscation": False}}, {}),
+    ],
+    ids=str,
+)
+async def test_a_link_lists_the_fields_that_its_model_ignored_and_its_provider(
+    model: str, fields: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    store, partial = MemoryStore(), Partial()
+    partial.go_on.set()
+    endpoint = over(store, partial)
+    got = await events(endpoint, "a", **{"model": model, **fields})
+    assert (await link_of(store)).parameters == stored
+    assert got[0].get("ignored") == stored.get("ignored")
+
+
+async def test_a_request_that_only_prepares_has_no_provider_and_no_usage() -> None:
+    store, partial = MemoryStore(), Partial()
+    async with aclosing(over(store, partial).connect().create({"model": "m", "input": "a", "generate": False})) as got:
+        *_, last = [event async for event in got]
+    link = await link_of(store)
+    assert (link.parameters, link.usage) == ({}, {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0})
+    assert (last["response"]["status"], last["response"]["output"], partial.asks) == ("completed", [], [])
+
+
+async def test_a_model_gets_the_fields_for_models_alone() -> None:
+    model = ready()
+    await ask(
+        over(MemoryStore(), model),
+        "a",
+        instructions="Be brief.",
+        metadata={"a": "b"},
+        truncation="disabled",
+        temperature=0.5,
+        tools=[TOOL],
+    )
+    assert model.asks[0].parameters == {"temperature": 0.5, "tools": [TOOL]}
+    assert (model.asks[0].instructions, model.asks[0].model, texts(model.asks[0].input)) == ("Be brief.", MODEL, ["a"])
+
+
+class Flood(Slow):
+    """A model that has the whole response in memory, and never waits."""
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        answer = ResponseEventWriter(counting_ids(), request.model)
+        for _ in range(320):
+            for event in answer.write_text("word "):
+                yield event
+        for event in answer.write_completed(make_usage(1, 2)):
+            yield event
+
+
+async def test_other_tasks_run_while_a_model_never_waits() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async with aclosing(over(MemoryStore(), Flood()).create({"model": MODEL, "input": "a"})) as answer:
+        deltas = [turns async for event in answer if event["type"] == "response.output_text.delta"]
+    task.cancel()
+    assert len(deltas) == 320
+    assert deltas[-1] - deltas[0] == 5
+
+
+# -- before the model -----------------------------------------------------------------------------
+
+
+class FullDisk(MemoryStore):
+    """The real memory store, on a disk without room for a response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        class Admin(SqliteAdmin):
+            async def check_disk_space(self) -> None:
+                raise StoreFull("no disk space is left")
+
+        self.admin = Admin(self.database)
+
+
+async def test_a_response_without_room_on_the_disk_is_refused_before_the_model_is_called() -> None:
+    model = ready()
+    endpoint = over(FullDisk(), model)
+    conversation = str((await endpoint.create_conversation())["id"])
+    for body in ({}, {"conversation": conversation, "store": False}, {"background": True}):
+        assert isinstance(await refusal(endpoint, "a", **body), StoreFull)
+    assert model.asks == []
+    assert (await ask(endpoint, "a", store=False))["status"] == "completed"
+
+
+async def test_an_unknown_conversation_is_not_found_although_its_name_is_locked() -> None:
+    store = MemoryStore()
+    endpoint = over(store, ready())
+    await store.acquire_lease("writing conv_nope", "elsewhere:1:1:hold_1", 60)
+    assert isinstance(await refusal(endpoint, "a", conversation="conv_nope"), NotFound)
+    for change in (
+        endpoint.update_conversation("conv_nope", {}),
+        endpoint.delete_conversation("conv_nope"),
+        endpoint.add_conversation_items("conv_nope", [user("a")]),
+        endpoint.delete_conversation_item("conv_nope", "msg_1"),
+    ):
+        with pytest.raises(NotFound):
+            await change
+
+
+# -- after a client that disconnected -------------------------------------------------------------
+
+
+class Patient(MemoryStore):
+    """The real memory store; a commit waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def commit(self, transaction: Transaction) -> None:
+        self.writing.set()
+        await self.go_on.wait()
+        await super().commit(transaction)
+
+
+Request = Callable[[EmbeddedEndpoint, str], Awaitable[Any]]
+
+CONVERSATION_REQUESTS: dict[str, tuple[Request, list[str]]] = {
+    "add items": (lambda endpoint, name: endpoint.add_conversation_items(name, [user("b")]), ["a", "b"]),
+    "update": (lambda endpoint, name: endpoint.update_conversation(name, {"a": "b"}), ["a"]),
+    "respond": (lambda endpoint, name: ask(endpoint, "b", conversation=name), ["a", "b", "one two"]),
+}
+RESPONSE_REQUESTS: dict[str, Request] = {
+    "retrieve": lambda endpoint, name: endpoint.retrieve(name),
+    "list input items": lambda endpoint, name: endpoint.list_input_items(name),
+    "delete": lambda endpoint, name: endpoint.delete(name),
+    "continue": lambda endpoint, name: ask(endpoint, "b", previous_response_id=name),
+}
+
+
+async def leaving(
+    store: Patient, model: Slow, **body: object
+) -> tuple[EmbeddedEndpoint, asyncio.Task[None]]:
+    """An endpoint whose client has just disconnected, while the end of its response is being stored."""
+    endpoint = over(store, model, manner=SERVER)
+    begun = asyncio.Event()
+
+    async def read() -> None:
+        async with aclosing(endpoint.create({"model": MODEL, "input": "a", **body})) as answer:
+            async for event in answer:
+                if event["type"] == "response.output_text.delta":
+                    begun.set()
+                    store.writing.clear()
+                    store.go_on.clear()
+                    return
+
+    reader = asyncio.create_task(read())
+    await begun.wait()
+    await store.writing.wait()
+    model.go_on.set()
+    return endpoint, reader
+
+
+async def soon(store: Patient, request: Awaitable[Any]) -> Any:
+    """The result of `request`, which must wait for the commit."""
+    task = asyncio.ensure_future(request)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    store.go_on.set()
+    return await task
+
+
+@pytest.mark.parametrize("name", CONVERSATION_REQUESTS)
+async def test_a_request_in_a_conversation_waits_until_the_response_before_it_is_stored(name: str) -> None:
+    store, model = Patient(), Slow()
+    conversation = str((await over(store, ready()).create_conversation())["id"])
+    endpoint, reader = await leaving(store, model, conversation=conversation)
+    request, expected = CONVERSATION_REQUESTS[name]
+    await soon(store, request(endpoint, conversation))
+    await reader
+    assert texts(await endpoint.list_conversation_items(conversation, order="asc")) == expected
+
+
+async def test_a_list_of_a_conversation_waits_until_the_response_before_it_is_stored() -> None:
+    store, model = Patient(), Slow()
+    conversation = str((await over(store, ready()).create_conversation())["id"])
+    endpoint, reader = await leaving(store, model, conversation=conversation)
+    listed = await soon(store, endpoint.list_conversation_items(conversation, order="asc"))
+    await reader
+    assert texts(listed) == ["a"]
+
+
+@pytest.mark.parametrize("name", RESPONSE_REQUESTS)
+async def test_a_request_for_a_response_waits_until_it_is_stored(name: str) -> None:
+    store, model = Patient(), Slow()
+    endpoint, reader = await leaving(store, model)
+    await soon(store, RESPONSE_REQUESTS[name](endpoint, "resp_1"))
+    await reader
+
+
+async def test_a_conversation_of_another_tenant_is_not_waited_for() -> None:
+    runs = ActiveRuns()
+    with runs.track_foreground("alice") as run:
+        run.conversation_id, run.response_id = "conv_1", "resp_1"
+        assert not await runs.wait_until_ended("bob", conversation_id="conv_1")
+        assert not await runs.wait_until_ended("alice", conversation_id="conv_2")
+        assert not await runs.wait_until_ended("alice", response_id="resp_2")
+        assert not await runs.wait_until_ended("alice")
+        waiting = asyncio.create_task(runs.wait_until_ended("alice", response_id="resp_1"))
+        await asyncio.sleep(0)
+    assert await waiting
+    assert not await runs.wait_until_ended("alice", response_id="resp_1")
+
+
+async def test_a_response_that_goes_on_is_waited_for_only_a_moment() -> None:
+    runs = ActiveRuns()
+    with runs.track_foreground("alice") as run:
+        run.response_id = "resp_1"
+        async with asyncio.timeout(1):
+            assert not await runs.wait_until_ended("alice", response_id="resp_1")
+
+
+# -- shutdown -------------------------------------------------------------------------------------
+
+
+async def test_a_process_that_shuts_down_starts_nothing() -> None:
+    endpoint = over(MemoryStore(), ready())
+    connection = endpoint.connect()
+    await endpoint.aclose()
+    error = await refusal(endpoint, "a")
+    assert (error.message, error.code, error.status) == ("The server is shutting down", "server_shutting_down", 503)
+    assert isinstance(error, TryLater)
+    assert error.retry_after_s == 1.0
+    with pytest.raises(TryLater):
+        await anext(connection.create({"model": MODEL, "input": "a"}))
+
+
+async def test_a_task_is_cancelled_at_shutdown_or_stopped_by_its_own_way() -> None:
+    runs, stopped = ActiveRuns(), asyncio.Event()
+
+    async def forever() -> None:
+        await asyncio.sleep(60)
+
+    async def until_stopped() -> None:
+        await stopped.wait()
+
+    cancelled, ended = runs.start_task(forever()), runs.start_task(until_stopped(), stop=stopped.set)
+    await runs.aclose(0.0)
+    assert (cancelled.cancelled(), ended.cancelled(), ended.done()) == (True, False, True)
+
+
+# -- models that stop -----------------------------------------------------------------------------
+
+
+WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
+
+
+class Short(Slow):
+    """A model whose events end too early: before the first, or before the last."""
+
+    def __init__(self, *, empty: bool) -> None:
+        super().__init__()
+        self._empty = empty
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        answer = ResponseEventWriter(counting_ids(), request.model)
+        for event in () if self._empty else (*answer.write_item(WHOLE), *answer.write_text("two")):
+            yield event
+
+
+async def test_a_model_that_stops_before_its_first_event_is_an_error() -> None:
+    error = await refusal(over(MemoryStore(), Short(empty=True)), "a")
+    assert isinstance(error, StreamBroken)
+    assert error.message == "the model's response ended before its first event"
+
+
+async def test_a_model_that_stops_before_its_last_event_fails_the_response_with_its_finished_items() -> None:
+    response = await ask(over(MemoryStore(), Short(empty=False)), "a")
+    assert (response["status"], texts(response["output"])) == ("failed", ["one"])
+    assert response["error"]["message"] == "the model's response ended before it was complete"
+
+
+async def test_a_background_response_without_a_first_event_fails() -> None:
+    response = await ask(over(MemoryStore(), Short(empty=True)), "a", background=True)
+    assert (response["status"], response["error"]["message"]) == (
+        "failed",
+        "the model's response ended before its first event",
+    )

@@ -1,0 +1,160 @@
+"""A model request at the borders of its context window: refused, shortened, or sent as it is."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from convo.errors import ConvoError, RequestRefused, WindowExceeded
+from convo.history.items import Item, StreamEvent
+from convo.models.base import ModelRequest
+from convo.responses_api.truncation import check_fits_window, respond_within_window, truncate_model_request
+from convo.usage.counting import TOKENIZER_ENCODING, count_tokens
+from convo.usage.models import ModelWindow
+from tests.endpoints.sides import TOOL, user
+from tests.endpoints.slow import Slow
+
+ANSWER: Item = {"type": "message", "role": "assistant", "content": "Well."}
+TURNS: list[Item] = [
+    *(item for number in range(3) for item in (user(f"{number} " + "word " * 30), ANSWER)),
+    user("3 " + "word " * 30),
+]
+"""Three turns of two items, and the last question."""
+
+INSTRUCTIONS = "Be brief and kind."
+
+
+def exact(context: int, output: int | None = None) -> ModelWindow:
+    return ModelWindow(context, output, counted=TOKENIZER_ENCODING)
+
+
+def request(items: list[Item] = TURNS, **parameters: Any) -> ModelRequest:
+    return ModelRequest("m", tuple(items), INSTRUCTIONS, parameters)
+
+
+def tokens_of(model_request: ModelRequest) -> int:
+    return count_tokens(model_request.input, model_request.instructions, model_request.parameters.get("tools")).tokens
+
+
+@pytest.mark.parametrize("parameters", [{}, {"tools": [TOOL]}], ids=["no tools", "tools"])
+def test_a_request_is_refused_from_the_first_token_beyond_its_window(parameters: dict[str, Any]) -> None:
+    asked = request(**parameters)
+    tokens = tokens_of(asked)
+    check_fits_window(asked, "any", exact(tokens))
+    check_fits_window(asked, "any", None)
+    with pytest.raises(WindowExceeded) as caught:
+        check_fits_window(asked, "any", exact(tokens - 1))
+    assert caught.value.message == f"any accepts {tokens - 1} input tokens; this request has {tokens}"
+
+
+def test_an_estimate_refuses_only_above_one_and_a_half_times_the_window() -> None:
+    """Another tokenizer may find fewer tokens."""
+    asked = request()
+    fewest = int(tokens_of(asked) / 1.5)
+    check_fits_window(asked, "any", ModelWindow(fewest))
+    with pytest.raises(WindowExceeded) as caught:
+        check_fits_window(asked, "any", ModelWindow(fewest - 1))
+    assert (caught.value.needed_tokens, caught.value.limit_tokens) == (fewest, fewest - 1)
+    image = {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}
+    with_image = request([*TURNS, image])
+    check_fits_window(with_image, "any", exact(int(tokens_of(with_image) / 1.5)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "output", "reserve"),
+    [
+        ({}, None, lambda context: context // 4),
+        ({}, 10, lambda context: min(10, context // 4)),
+        ({"max_output_tokens": 5}, 10, lambda context: min(5, context // 4)),
+        ({"max_output_tokens": 10_000}, None, lambda context: context // 4),
+        ({"tools": [TOOL]}, None, lambda context: context // 4),
+    ],
+    ids=str,
+)
+def test_the_oldest_turns_are_dropped_until_there_is_room_for_an_output(
+    parameters: dict[str, Any], output: int | None, reserve: Any
+) -> None:
+    asked = request(**parameters)
+    last = request(TURNS[-1:], **parameters)
+    for context in range(tokens_of(last) + 1, 2 * tokens_of(asked)):
+        limit = context - reserve(context)
+        kept = truncate_model_request(asked, "any", exact(context, output))
+        expected = next(
+            (start for start in (0, 2, 4) if tokens_of(request(TURNS[start:], **parameters)) <= limit), 6
+        )
+        assert kept.input == tuple(TURNS[expected:])
+        assert (kept.instructions, kept.parameters) == (INSTRUCTIONS, parameters)
+    with pytest.raises(WindowExceeded):
+        truncate_model_request(asked, "any", exact(tokens_of(last) - 1, output))
+    assert truncate_model_request(asked, "any", None) is asked
+
+
+class Refusing(Slow):
+    """A model that refuses an input of more items than `room`, with `error`."""
+
+    def __init__(self, room: int, error: ConvoError) -> None:
+        super().__init__()
+        self.go_on.set()
+        self.room, self.error = room, error
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if len(request.input) > self.room:
+            self.asks.append(request)
+            raise self.error
+        async with aclosing(super().respond(request)) as events:
+            async for event in events:
+                yield event
+
+
+async def items_asked(model: Slow, window: ModelWindow | None = None, *, auto: bool = True) -> list[int]:
+    """The number of items of each request that the model got."""
+    async with aclosing(respond_within_window(model, request(), "any", window, auto=auto)) as events:
+        last = [event async for event in events][-1]
+    assert last["type"] == "response.completed"
+    return [len(ask.input) for ask in model.asks]
+
+
+TOO_LONG = RequestRefused("too long", code="context_length_exceeded")
+
+
+async def test_a_model_that_finds_its_input_too_long_gets_three_quarters_of_it() -> None:
+    assert await items_asked(Refusing(5, TOO_LONG)) == [7, 5]
+    assert await items_asked(Refusing(2, TOO_LONG)) == [7, 5, 3, 1]
+    assert await items_asked(Refusing(7, TOO_LONG)) == [7]
+
+
+async def test_a_model_that_says_how_much_it_takes_gets_that_much() -> None:
+    total = tokens_of(request())
+    assert await items_asked(Refusing(3, WindowExceeded("m", total, total // 2 + 10))) == [7, 3]
+    assert await items_asked(Refusing(1, WindowExceeded("m", 1000, 1))) == [7, 1]
+    assert await items_asked(Refusing(5, WindowExceeded("m", 10, 10))) == [7, 5]
+
+
+async def test_an_error_of_another_kind_or_of_the_last_turn_is_raised() -> None:
+    for model in (Refusing(5, RequestRefused("no")), Refusing(0, TOO_LONG)):
+        with pytest.raises(RequestRefused) as caught:
+            await items_asked(model)
+        assert caught.value is model.error
+    disabled = Refusing(5, TOO_LONG)
+    with pytest.raises(RequestRefused):
+        await items_asked(disabled, auto=False)
+    assert len(disabled.asks) == 1
+
+
+async def test_a_known_window_shortens_only_if_that_is_asked_for() -> None:
+    tokens = tokens_of(request())
+    assert await items_asked(Refusing(7, TOO_LONG), exact(tokens), auto=False) == [7]
+    assert await items_asked(Refusing(7, TOO_LONG), exact(tokens)) == [5]
+    with pytest.raises(WindowExceeded):
+        await items_asked(Refusing(7, TOO_LONG), exact(tokens - 1), auto=False)
+
+
+async def test_a_model_without_events_ends_the_stream() -> None:
+    class Silent(Slow):
+        async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+            for event in ():
+                yield event
+
+    async with aclosing(respond_within_window(Silent(), request(), "any", None, auto=True)) as events:
+        assert [event async for event in events] == []
