@@ -18,7 +18,7 @@ from convo.responses_api.history import (
     select_new_items,
     to_api_item,
 )
-from tests.endpoints.sides import told, user
+from tests.endpoints.endpoint_calls import error_fields, user_item
 
 
 def call(call_id: str = "c1", kind: str = "function_call", **more: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def output(call_id: str = "c1", kind: str = "function_call_output", **more: Any)
 @pytest.mark.parametrize(
     ("item", "prefix"),
     [
-        (user("a"), "msg"),
+        (user_item("a"), "msg"),
         ({"role": "user", "content": "a"}, "msg"),
         ({"type": "reasoning"}, "rs"),
         ({"type": "compaction"}, "cmp"),
@@ -56,7 +56,9 @@ def test_an_item_without_an_id_gets_one_with_the_prefix_of_its_type(item: Item, 
 
 
 def test_the_own_id_of_an_item_comes_before_the_id_in_its_conversation() -> None:
-    path = Path(root_key("local")).append([{**user("a"), "id": "msg_own"}, user("b"), {**user("c"), "id": ""}])
+    path = Path(root_key("local")).append(
+        [{**user_item("a"), "id": "msg_own"}, user_item("b"), {**user_item("c"), "id": ""}]
+    )
     given = {key: f"msg_{number}" for number, key in enumerate(path.keys)}
     assert resolve_item_ids(path, given) == ("msg_own", "msg_1", "msg_2")
 
@@ -97,7 +99,7 @@ def test_a_list_shows_an_item_in_the_form_of_the_api(item: Item, shown: dict[str
 
 # -- pages ----------------------------------------------------------------------------------------
 
-ITEMS = [user(letter) for letter in "abcde"]
+ITEMS = [user_item(letter) for letter in "abcde"]
 IDS = [f"msg_{letter}" for letter in "abcde"]
 
 
@@ -150,20 +152,20 @@ def test_a_page_is_cut_by_cursors_and_limit(asked: dict[str, Any], letters: str,
 def test_a_page_outside_its_limits_is_refused_by_name(asked: dict[str, Any], code: str, param: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         page(**asked)
-    assert told(caught.value) == (code, 400, param)
+    assert error_fields(caught.value) == (code, 400, param)
 
 
 # -- new items ------------------------------------------------------------------------------------
 
 
 def test_an_item_that_the_history_has_is_not_added_and_one_that_it_repeats_is_refused() -> None:
-    mine, other = {**user("a"), "id": "msg_1"}, {**user("b"), "id": "msg_2"}
+    mine, other = {**user_item("a"), "id": "msg_1"}, {**user_item("b"), "id": "msg_2"}
     reference = {"type": "item_reference", "id": "msg_2"}
-    assert select_new_items([mine, reference, user("c"), user("c")], (), {"msg_2": other}) == (
+    assert select_new_items([mine, reference, user_item("c"), user_item("c")], (), {"msg_2": other}) == (
         mine,
         other,
-        user("c"),
-        user("c"),
+        user_item("c"),
+        user_item("c"),
     )
     assert select_new_items([reference, mine], ["msg_2"], {}) == (mine,)
     for items, known in (([mine, mine], ()), ([mine], ("msg_1",))):
@@ -212,7 +214,7 @@ def test_calls_and_outputs_are_paired_before_a_model_is_called(items: list[Item]
 def test_an_incomplete_call_is_sent_only_with_its_output() -> None:
     half, other = call("c1", status="incomplete"), call("c2", status="in_progress")
     assert remove_incomplete_items([half, other, output("c2")]) == (other, output("c2"))
-    whole = [user("a"), call(), output()]
+    whole = [user_item("a"), call(), output()]
     assert remove_incomplete_items(whole) == tuple(whole)
 
 
@@ -234,17 +236,22 @@ def test_reasoning_is_followed_by_an_output_of_the_model(follower: Item) -> None
 
 @pytest.mark.parametrize(
     "follower",
-    [user("a"), {"type": "mcp_approval_response"}, {"type": "compaction_trigger"}, {"role": "developer", "content": "b"}],
+    [
+        user_item("a"),
+        {"type": "mcp_approval_response"},
+        {"type": "compaction_trigger"},
+        {"role": "developer", "content": "b"},
+    ],
     ids=str,
 )
 def test_reasoning_before_anything_else_is_refused_by_its_id_or_place(follower: Item) -> None:
     for item, name in ((REASONING, "rs_1"), ({**REASONING, "id": None}, "input[1]")):
         with pytest.raises(RequestRefused) as caught:
-            strict([user("q"), item, follower])
+            strict([user_item("q"), item, follower])
         assert caught.value.message == (
             f"Item '{name}' of type 'reasoning' was provided without its required following item"
         )
-        assert told(caught.value) == ("invalid_request_error", 400, "input")
+        assert error_fields(caught.value) == ("invalid_request_error", 400, "input")
 
 
 def test_reasoning_needs_a_summary_and_a_content_or_a_known_id() -> None:
@@ -253,30 +260,30 @@ def test_reasoning_needs_a_summary_and_a_content_or_a_known_id() -> None:
     strict([{**bare, "content": [{"type": "reasoning_text", "text": "x"}]}, ANSWER])
     with pytest.raises(RequestRefused) as unknown:
         strict([bare, ANSWER], known=("rs_2",))
-    assert told(unknown.value) == ("invalid_request_error", 404, "input")
+    assert error_fields(unknown.value) == ("invalid_request_error", 404, "input")
     with pytest.raises(RequestRefused) as caught:
-        strict([user("q"), {**REASONING, "summary": "x"}, ANSWER])
-    assert told(caught.value) == ("missing_required_parameter", 400, "input[1].summary")
+        strict([user_item("q"), {**REASONING, "summary": "x"}, ANSWER])
+    assert error_fields(caught.value) == ("missing_required_parameter", 400, "input[1].summary")
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "7", "null", ""])
 def test_arguments_are_the_text_of_an_object(arguments: str) -> None:
     strict([call(arguments='{"a": 1}'), output()])
     with pytest.raises(RequestRefused) as caught:
-        strict([user("q"), call(arguments=arguments), output()])
-    assert told(caught.value) == ("invalid_type", 400, "input[1].arguments")
+        strict([user_item("q"), call(arguments=arguments), output()])
+    assert error_fields(caught.value) == ("invalid_type", 400, "input[1].arguments")
     assert caught.value.message == (
         "Invalid type for 'input[1].arguments': expected the text of a JSON object, but got something else instead"
     )
 
 
 def test_a_compaction_replaces_the_calls_before_it_and_no_stored_history() -> None:
-    strict([call(arguments="{}"), COMPACTION, user("a")])
+    strict([call(arguments="{}"), COMPACTION, user_item("a")])
     strict([call("c0", arguments="{}"), COMPACTION, call(arguments="{}"), output()])
     with pytest.raises(RequestRefused, match="No tool call found"):
         strict([call(arguments="{}"), COMPACTION, output()])
     with pytest.raises(RequestRefused) as caught:
-        strict([user("q"), COMPACTION], earlier=(user("a"),))
+        strict([user_item("q"), COMPACTION], earlier=(user_item("a"),))
     assert (caught.value.message, caught.value.param) == (
         "A compaction item cannot follow the history that it replaces",
         "input[1]",

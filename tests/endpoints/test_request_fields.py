@@ -14,7 +14,7 @@ from convo.responses_api.validation import (
     parse_count_request,
     parse_response_request,
 )
-from tests.endpoints.sides import TOOL, told, user
+from tests.endpoints.endpoint_calls import TOOL, error_fields, user_item
 
 
 def parsed(**fields: Any) -> ResponseRequest:
@@ -48,7 +48,7 @@ def test_a_number_is_accepted_up_to_its_limits_and_not_beyond(
     for value in allowed:
         assert parsed(**{field: value}).model_parameters == {field: value}
     for value, code in beyond:
-        assert told(refused(**{field: value})) == (code, 400, field)
+        assert error_fields(refused(**{field: value})) == (code, 400, field)
 
 
 def test_a_compaction_threshold_is_one_token_or_more_and_the_smallest_counts() -> None:
@@ -59,8 +59,8 @@ def test_a_compaction_threshold_is_one_token_or_more_and_the_smallest_counts() -
     assert parsed(context_management=threshold(9, 4, 7)).compact_threshold == 4
     assert parsed(context_management=[]).compact_threshold is None
     param = "context_management[1].compact_threshold"
-    assert told(refused(context_management=threshold(5, 0))) == ("integer_below_min_value", 400, param)
-    assert told(refused(context_management=threshold(5, "1"))) == ("invalid_type", 400, param)
+    assert error_fields(refused(context_management=threshold(5, 0))) == ("integer_below_min_value", 400, param)
+    assert error_fields(refused(context_management=threshold(5, "1"))) == ("invalid_type", 400, param)
 
 
 @pytest.mark.parametrize("number", [0, -1, 10**30])
@@ -103,7 +103,7 @@ def test_a_field_with_fixed_values_accepts_each_and_lists_them_for_any_other(
     for value in values:
         parsed(**fields(value))
     other = refused(**fields("other"))
-    assert told(other) == ("invalid_value", 400, param)
+    assert error_fields(other) == ("invalid_value", 400, param)
     assert other.message == f"Invalid value: 'other'. Supported values are: {listed}"
     assert refused(**fields(7)).message == f"Invalid type for '{param}': expected a string, but got an integer instead"
 
@@ -217,7 +217,7 @@ def test_a_value_of_another_type_is_refused_by_its_place(
     fields: dict[str, Any], param: str, expected: str, got: str
 ) -> None:
     error = refused(**fields)
-    assert told(error) == ("invalid_type", 400, param)
+    assert error_fields(error) == ("invalid_type", 400, param)
     assert error.message == f"Invalid type for '{param}': expected {expected}, but got {got} instead"
 
 
@@ -227,8 +227,8 @@ def test_an_item_needs_each_of_its_fields_as_text(item: dict[str, Any]) -> None:
     for field in set(item) - {"type"}:
         param = f"input[0].{field}"
         missing = refused(input=[{name: value for name, value in item.items() if name != field} | {"status": None}])
-        assert told(missing) == ("missing_required_parameter", 400, param)
-        assert told(refused(input=[{**item, field: 7}])) == ("invalid_type", 400, param)
+        assert error_fields(missing) == ("missing_required_parameter", 400, param)
+        assert error_fields(refused(input=[{**item, field: 7}])) == ("invalid_type", 400, param)
 
 
 @pytest.mark.parametrize(
@@ -238,14 +238,14 @@ def test_the_id_of_an_item_is_text_or_absent(item: dict[str, Any]) -> None:
     for absent in (None, ""):
         assert parsed(input=[{**item, "id": absent}]).items == ({**item, "id": absent},)
     for wrong in (0, False, 7):
-        assert told(refused(input=[{**item, "id": wrong}])) == ("invalid_type", 400, "input[0].id")
+        assert error_fields(refused(input=[{**item, "id": wrong}])) == ("invalid_type", 400, "input[0].id")
 
 
 @pytest.mark.parametrize("field", ["encrypted_content", "id"])
 def test_the_texts_of_a_reasoning_item_are_optional(field: str) -> None:
     item = {"type": "reasoning", "summary": [], "content": [], "encrypted_content": "x", "id": "rs_1"}
     assert parsed(input=[{**item, field: None}]).items == ({**item, field: None},)
-    assert told(refused(input=[{**item, field: 0}])) == ("invalid_type", 400, f"input[0].{field}")
+    assert error_fields(refused(input=[{**item, field: 0}])) == ("invalid_type", 400, f"input[0].{field}")
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ def test_text_and_a_bare_id_are_short_forms_of_items(given: Any, item: dict[str,
 
 def test_an_item_without_a_type_and_role_is_refused() -> None:
     for item in ({"id": "msg_1", "content": "a"}, {"id": "msg_1", "type": "", "x": 1}):
-        assert told(refused(input=[item])) == ("missing_required_parameter", 400, "input[0].type")
+        assert error_fields(refused(input=[item])) == ("missing_required_parameter", 400, "input[0].type")
 
 
 def test_a_tool_choice_and_a_stop_are_a_text_or_more() -> None:
     for field, values in (("tool_choice", ("auto", {"type": "function"})), ("stop", ("a", ["a", "b"], []))):
         for value in values:
             assert parsed(**{field: value}).model_parameters == {field: value}
-    assert told(refused(tool_choice={})) == ("missing_required_parameter", 400, "tool_choice.type")
+    assert error_fields(refused(tool_choice={})) == ("missing_required_parameter", 400, "tool_choice.type")
 
 
 @pytest.mark.parametrize(("length", "cut"), [(64, False), (65, True)])
@@ -313,7 +313,7 @@ def test_metadata_is_accepted_up_to_its_limits(metadata: dict[str, str], error: 
 
 
 def test_the_first_unknown_field_in_alphabetical_order_is_named() -> None:
-    assert told(refused(zeta=1, alpha=1)) == ("unknown_parameter", 400, "alpha")
+    assert error_fields(refused(zeta=1, alpha=1)) == ("unknown_parameter", 400, "alpha")
     error = refused(background_options={"zeta": 1, "alpha": 1})
     assert (error.param, error.message) == ("background_options.alpha", "Unknown parameter: 'background_options.alpha'")
 
@@ -346,12 +346,12 @@ def test_a_request_with_a_history_needs_no_input(history: dict[str, Any]) -> Non
     for absent in (None, "", []):
         assert parsed(input=absent, **history).items == ()
     for absent in (None, "", []):
-        assert told(refused(input=absent)) == ("missing_required_parameter", 400, "input")
+        assert error_fields(refused(input=absent)) == ("missing_required_parameter", 400, "input")
 
 
 def test_two_histories_exclude_each_other() -> None:
     error = refused(previous_response_id="resp_1", conversation={"id": "conv_1"})
-    assert told(error) == ("mutually_exclusive_parameters", 400, None)
+    assert error_fields(error) == ("mutually_exclusive_parameters", 400, None)
 
 
 def test_a_background_response_without_store_is_refused_with_the_reason() -> None:
@@ -364,9 +364,9 @@ def test_a_background_response_without_store_is_refused_with_the_reason() -> Non
 
 def test_a_compaction_trigger_is_no_item_and_must_be_the_last() -> None:
     trigger = {"type": "compaction_trigger"}
-    request = parsed(input=[user("a"), trigger])
-    assert (request.items, request.is_compaction) == ((user("a"),), True)
-    for items in ([trigger, user("a")], [trigger, trigger]):
+    request = parsed(input=[user_item("a"), trigger])
+    assert (request.items, request.is_compaction) == ((user_item("a"),), True)
+    for items in ([trigger, user_item("a")], [trigger, trigger]):
         assert refused(input=items).message == "The 'compaction_trigger' item must be the final input item"
 
 
@@ -408,7 +408,7 @@ def test_a_connection_calls_the_model_unless_the_request_only_prepares() -> None
         assert over_a_connection(**calls).generate is True
     with pytest.raises(RequestRefused) as caught:
         over_a_connection(generate=0)
-    assert told(caught.value) == ("invalid_type", 400, "generate")
+    assert error_fields(caught.value) == ("invalid_type", 400, "generate")
 
 
 def test_a_request_to_count_needs_no_model_and_takes_a_personality_of_null() -> None:
@@ -447,24 +447,24 @@ def test_a_request_to_compact_is_not_stored_and_has_the_fields_of_the_api() -> N
     for field in ("store", "stream", "tools", "conversation", "metadata"):
         with pytest.raises(RequestRefused) as caught:
             parse_compact_body({**fields, field: None})
-        assert told(caught.value) == ("unknown_parameter", 400, field)
+        assert error_fields(caught.value) == ("unknown_parameter", 400, field)
 
 
 @pytest.mark.parametrize("count", [20, 21])
 def test_a_conversation_takes_twenty_items_at_a_time(count: int) -> None:
-    items = [user(str(number)) for number in range(count)]
+    items = [user_item(str(number)) for number in range(count)]
     if count == 20:
         assert parse_conversation_items(items) == tuple(items)
     else:
         with pytest.raises(RequestRefused) as caught:
             parse_conversation_items(items)
-        assert told(caught.value) == ("array_above_max_length", 400, "items")
+        assert error_fields(caught.value) == ("array_above_max_length", 400, "items")
 
 
 def test_a_conversation_stores_no_compaction_trigger() -> None:
     with pytest.raises(RequestRefused) as caught:
-        parse_conversation_items([user("a"), {"type": "compaction_trigger"}])
-    assert told(caught.value) == ("unsupported_parameter", 400, "items")
+        parse_conversation_items([user_item("a"), {"type": "compaction_trigger"}])
+    assert error_fields(caught.value) == ("unsupported_parameter", 400, "items")
     assert caught.value.message == (
         "Unsupported parameter: 'items': a compaction is requested with a response and is not stored as an item"
     )

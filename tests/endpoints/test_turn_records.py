@@ -18,8 +18,8 @@ from convo.stores.base import Transaction
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.admin import SqliteAdmin
 from tests.clock import FixedClock, counting_ids
-from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, user
-from tests.endpoints.slow import Slow, over, ready
+from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, events, refusal, texts, user_item
+from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_model
 
 SERVER = EndpointOptions(is_server=True)
 START = 1_700_000_000.0
@@ -34,7 +34,7 @@ async def link_of(store: MemoryStore, response_id: str = "resp_1") -> Link:
 # -- figures --------------------------------------------------------------------------------------
 
 
-class Timed(Slow):
+class Timed(GatedModel):
     """Two seconds pass before its first event, and three more before its last."""
 
     def __init__(self, clock: FixedClock) -> None:
@@ -68,7 +68,7 @@ async def test_a_link_has_the_times_of_its_response(background: bool) -> None:
     assert (response["created_at"], response["completed_at"]) == (int(START), int(START) + 5)
 
 
-class Partial(Slow):
+class Partial(GatedModel):
     """A model of the provider "acme" that ignores two fields."""
 
     provider = "acme"
@@ -97,8 +97,8 @@ async def test_a_link_lists_the_fields_that_its_model_ignored_and_its_provider(
     model: str, fields: dict[str, Any], stored: dict[str, Any]
 ) -> None:
     store, partial = MemoryStore(), Partial()
-    partial.go_on.set()
-    endpoint = over(store, partial)
+    partial.gate.set()
+    endpoint = endpoint_over(store, partial)
     got = await events(endpoint, "a", **{"model": model, **fields})
     assert (await link_of(store)).parameters == stored
     assert got[0].get("ignored") == stored.get("ignored")
@@ -106,17 +106,19 @@ async def test_a_link_lists_the_fields_that_its_model_ignored_and_its_provider(
 
 async def test_a_request_that_only_prepares_has_no_provider_and_no_usage() -> None:
     store, partial = MemoryStore(), Partial()
-    async with aclosing(over(store, partial).connect().create({"model": "m", "input": "a", "generate": False})) as got:
+    async with aclosing(
+        endpoint_over(store, partial).connect().create({"model": "m", "input": "a", "generate": False})
+    ) as got:
         *_, last = [event async for event in got]
     link = await link_of(store)
     assert (link.parameters, link.usage) == ({}, {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0})
-    assert (last["response"]["status"], last["response"]["output"], partial.asks) == ("completed", [], [])
+    assert (last["response"]["status"], last["response"]["output"], partial.requests) == ("completed", [], [])
 
 
 async def test_a_model_gets_the_fields_for_models_alone() -> None:
-    model = ready()
+    model = open_gated_model()
     await ask(
-        over(MemoryStore(), model),
+        endpoint_over(MemoryStore(), model),
         "a",
         instructions="Be brief.",
         metadata={"a": "b"},
@@ -124,11 +126,15 @@ async def test_a_model_gets_the_fields_for_models_alone() -> None:
         temperature=0.5,
         tools=[TOOL],
     )
-    assert model.asks[0].parameters == {"temperature": 0.5, "tools": [TOOL]}
-    assert (model.asks[0].instructions, model.asks[0].model, texts(model.asks[0].input)) == ("Be brief.", MODEL, ["a"])
+    assert model.requests[0].parameters == {"temperature": 0.5, "tools": [TOOL]}
+    assert (model.requests[0].instructions, model.requests[0].model, texts(model.requests[0].input)) == (
+        "Be brief.",
+        MODEL,
+        ["a"],
+    )
 
 
-class Flood(Slow):
+class Flood(GatedModel):
     """A model that has the whole response in memory, and never waits."""
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -150,7 +156,7 @@ async def test_other_tasks_run_while_a_model_never_waits() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    async with aclosing(over(MemoryStore(), Flood()).create({"model": MODEL, "input": "a"})) as answer:
+    async with aclosing(endpoint_over(MemoryStore(), Flood()).create({"model": MODEL, "input": "a"})) as answer:
         deltas = [turns async for event in answer if event["type"] == "response.output_text.delta"]
     task.cancel()
     assert len(deltas) == 320
@@ -174,24 +180,24 @@ class FullDisk(MemoryStore):
 
 
 async def test_a_response_without_room_on_the_disk_is_refused_before_the_model_is_called() -> None:
-    model = ready()
-    endpoint = over(FullDisk(), model)
+    model = open_gated_model()
+    endpoint = endpoint_over(FullDisk(), model)
     conversation = str((await endpoint.create_conversation())["id"])
     for body in ({}, {"conversation": conversation, "store": False}, {"background": True}):
         assert isinstance(await refusal(endpoint, "a", **body), StoreFull)
-    assert model.asks == []
+    assert model.requests == []
     assert (await ask(endpoint, "a", store=False))["status"] == "completed"
 
 
 async def test_an_unknown_conversation_is_not_found_although_its_name_is_locked() -> None:
     store = MemoryStore()
-    endpoint = over(store, ready())
+    endpoint = endpoint_over(store, open_gated_model())
     await store.acquire_lease("writing conv_nope", "elsewhere:1:1:hold_1", 60)
     assert isinstance(await refusal(endpoint, "a", conversation="conv_nope"), NotFound)
     for change in (
         endpoint.update_conversation("conv_nope", {}),
         endpoint.delete_conversation("conv_nope"),
-        endpoint.add_conversation_items("conv_nope", [user("a")]),
+        endpoint.add_conversation_items("conv_nope", [user_item("a")]),
         endpoint.delete_conversation_item("conv_nope", "msg_1"),
     ):
         with pytest.raises(NotFound):
@@ -218,7 +224,7 @@ class Patient(MemoryStore):
 Request = Callable[[EmbeddedEndpoint, str], Awaitable[Any]]
 
 CONVERSATION_REQUESTS: dict[str, tuple[Request, list[str]]] = {
-    "add items": (lambda endpoint, name: endpoint.add_conversation_items(name, [user("b")]), ["a", "b"]),
+    "add items": (lambda endpoint, name: endpoint.add_conversation_items(name, [user_item("b")]), ["a", "b"]),
     "update": (lambda endpoint, name: endpoint.update_conversation(name, {"a": "b"}), ["a"]),
     "respond": (lambda endpoint, name: ask(endpoint, "b", conversation=name), ["a", "b", "one two"]),
 }
@@ -230,11 +236,9 @@ RESPONSE_REQUESTS: dict[str, Request] = {
 }
 
 
-async def leaving(
-    store: Patient, model: Slow, **body: object
-) -> tuple[EmbeddedEndpoint, asyncio.Task[None]]:
+async def leaving(store: Patient, model: GatedModel, **body: object) -> tuple[EmbeddedEndpoint, asyncio.Task[None]]:
     """An endpoint whose client has just disconnected, while the end of its response is being stored."""
-    endpoint = over(store, model, manner=SERVER)
+    endpoint = endpoint_over(store, model, options=SERVER)
     begun = asyncio.Event()
 
     async def read() -> None:
@@ -249,7 +253,7 @@ async def leaving(
     reader = asyncio.create_task(read())
     await begun.wait()
     await store.writing.wait()
-    model.go_on.set()
+    model.gate.set()
     return endpoint, reader
 
 
@@ -264,8 +268,8 @@ async def soon(store: Patient, request: Awaitable[Any]) -> Any:
 
 @pytest.mark.parametrize("name", CONVERSATION_REQUESTS)
 async def test_a_request_in_a_conversation_waits_until_the_response_before_it_is_stored(name: str) -> None:
-    store, model = Patient(), Slow()
-    conversation = str((await over(store, ready()).create_conversation())["id"])
+    store, model = Patient(), GatedModel()
+    conversation = str((await endpoint_over(store, open_gated_model()).create_conversation())["id"])
     endpoint, reader = await leaving(store, model, conversation=conversation)
     request, expected = CONVERSATION_REQUESTS[name]
     await soon(store, request(endpoint, conversation))
@@ -274,8 +278,8 @@ async def test_a_request_in_a_conversation_waits_until_the_response_before_it_is
 
 
 async def test_a_list_of_a_conversation_waits_until_the_response_before_it_is_stored() -> None:
-    store, model = Patient(), Slow()
-    conversation = str((await over(store, ready()).create_conversation())["id"])
+    store, model = Patient(), GatedModel()
+    conversation = str((await endpoint_over(store, open_gated_model()).create_conversation())["id"])
     endpoint, reader = await leaving(store, model, conversation=conversation)
     listed = await soon(store, endpoint.list_conversation_items(conversation, order="asc"))
     await reader
@@ -284,7 +288,7 @@ async def test_a_list_of_a_conversation_waits_until_the_response_before_it_is_st
 
 @pytest.mark.parametrize("name", RESPONSE_REQUESTS)
 async def test_a_request_for_a_response_waits_until_it_is_stored(name: str) -> None:
-    store, model = Patient(), Slow()
+    store, model = Patient(), GatedModel()
     endpoint, reader = await leaving(store, model)
     await soon(store, RESPONSE_REQUESTS[name](endpoint, "resp_1"))
     await reader
@@ -316,7 +320,7 @@ async def test_a_response_that_goes_on_is_waited_for_only_a_moment() -> None:
 
 
 async def test_a_process_that_shuts_down_starts_nothing() -> None:
-    endpoint = over(MemoryStore(), ready())
+    endpoint = endpoint_over(MemoryStore(), open_gated_model())
     connection = endpoint.connect()
     await endpoint.aclose()
     error = await refusal(endpoint, "a")
@@ -347,7 +351,7 @@ async def test_a_task_is_cancelled_at_shutdown_or_stopped_by_its_own_way() -> No
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
 
 
-class Short(Slow):
+class Short(GatedModel):
     """A model whose events end too early: before the first, or before the last."""
 
     def __init__(self, *, empty: bool) -> None:
@@ -361,19 +365,19 @@ class Short(Slow):
 
 
 async def test_a_model_that_stops_before_its_first_event_is_an_error() -> None:
-    error = await refusal(over(MemoryStore(), Short(empty=True)), "a")
+    error = await refusal(endpoint_over(MemoryStore(), Short(empty=True)), "a")
     assert isinstance(error, StreamBroken)
     assert error.message == "the model's response ended before its first event"
 
 
 async def test_a_model_that_stops_before_its_last_event_fails_the_response_with_its_finished_items() -> None:
-    response = await ask(over(MemoryStore(), Short(empty=False)), "a")
+    response = await ask(endpoint_over(MemoryStore(), Short(empty=False)), "a")
     assert (response["status"], texts(response["output"])) == ("failed", ["one"])
     assert response["error"]["message"] == "the model's response ended before it was complete"
 
 
 async def test_a_background_response_without_a_first_event_fails() -> None:
-    response = await ask(over(MemoryStore(), Short(empty=True)), "a", background=True)
+    response = await ask(endpoint_over(MemoryStore(), Short(empty=True)), "a", background=True)
     assert (response["status"], response["error"]["message"]) == (
         "failed",
         "the model's response ended before its first event",

@@ -12,13 +12,13 @@ from convo.models.base import ModelRequest
 from convo.responses_api.truncation import check_fits_window, respond_within_window, truncate_model_request
 from convo.usage.counting import TOKENIZER_ENCODING, count_tokens
 from convo.usage.models import ModelWindow
-from tests.endpoints.sides import TOOL, user
-from tests.endpoints.slow import Slow
+from tests.endpoints.endpoint_calls import TOOL, user_item
+from tests.endpoints.gated_model import GatedModel
 
 ANSWER: Item = {"type": "message", "role": "assistant", "content": "Well."}
 TURNS: list[Item] = [
-    *(item for number in range(3) for item in (user(f"{number} " + "word " * 30), ANSWER)),
-    user("3 " + "word " * 30),
+    *(item for number in range(3) for item in (user_item(f"{number} " + "word " * 30), ANSWER)),
+    user_item("3 " + "word " * 30),
 ]
 """Three turns of two items, and the last question."""
 
@@ -80,9 +80,7 @@ def test_the_oldest_turns_are_dropped_until_there_is_room_for_an_output(
     for context in range(tokens_of(last) + 1, 2 * tokens_of(asked)):
         limit = context - reserve(context)
         kept = truncate_model_request(asked, "any", exact(context, output))
-        expected = next(
-            (start for start in (0, 2, 4) if tokens_of(request(TURNS[start:], **parameters)) <= limit), 6
-        )
+        expected = next((start for start in (0, 2, 4) if tokens_of(request(TURNS[start:], **parameters)) <= limit), 6)
         assert kept.input == tuple(TURNS[expected:])
         assert (kept.instructions, kept.parameters) == (INSTRUCTIONS, parameters)
     with pytest.raises(WindowExceeded):
@@ -90,29 +88,29 @@ def test_the_oldest_turns_are_dropped_until_there_is_room_for_an_output(
     assert truncate_model_request(asked, "any", None) is asked
 
 
-class Refusing(Slow):
+class Refusing(GatedModel):
     """A model that refuses an input of more items than `room`, with `error`."""
 
     def __init__(self, room: int, error: ConvoError) -> None:
         super().__init__()
-        self.go_on.set()
+        self.gate.set()
         self.room, self.error = room, error
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         if len(request.input) > self.room:
-            self.asks.append(request)
+            self.requests.append(request)
             raise self.error
         async with aclosing(super().respond(request)) as events:
             async for event in events:
                 yield event
 
 
-async def items_asked(model: Slow, window: ModelWindow | None = None, *, auto: bool = True) -> list[int]:
+async def items_asked(model: GatedModel, window: ModelWindow | None = None, *, auto: bool = True) -> list[int]:
     """The number of items of each request that the model got."""
     async with aclosing(respond_within_window(model, request(), "any", window, auto=auto)) as events:
         last = [event async for event in events][-1]
     assert last["type"] == "response.completed"
-    return [len(ask.input) for ask in model.asks]
+    return [len(ask.input) for ask in model.requests]
 
 
 TOO_LONG = RequestRefused("too long", code="context_length_exceeded")
@@ -139,7 +137,7 @@ async def test_an_error_of_another_kind_or_of_the_last_turn_is_raised() -> None:
     disabled = Refusing(5, TOO_LONG)
     with pytest.raises(RequestRefused):
         await items_asked(disabled, auto=False)
-    assert len(disabled.asks) == 1
+    assert len(disabled.requests) == 1
 
 
 async def test_a_known_window_shortens_only_if_that_is_asked_for() -> None:
@@ -151,7 +149,7 @@ async def test_a_known_window_shortens_only_if_that_is_asked_for() -> None:
 
 
 async def test_a_model_without_events_ends_the_stream() -> None:
-    class Silent(Slow):
+    class Silent(GatedModel):
         async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
             for event in ():
                 yield event

@@ -73,9 +73,7 @@ def test_a_refused_request_does_not_count() -> None:
 
 def test_a_key_with_limits_of_its_own_counts_towards_the_server() -> None:
     own = {"alice": KeyLimits(concurrent=0, per_minute=0)}
-    limits = RateLimits(
-        ServeLimits(concurrent=1, per_minute=1, process_per_minute=4, keys=own), FixedClock().monotonic
-    )
+    limits = RateLimits(ServeLimits(concurrent=1, per_minute=1, process_per_minute=4, keys=own), FixedClock().monotonic)
     for _ in range(3):
         limits.acquire("alice")
     limits.acquire("bob")

@@ -11,10 +11,10 @@ from convo.errors import ConvoError, KeyRefused, LimitReached, RequestRefused, T
 from convo.server import errors, http
 from convo.server.http import ClientConnection, ClientDisconnected, HttpExchange, parse_json_object, parse_strict_json
 from tests.clock import FixedClock
-from tests.config.given import settings
-from tests.endpoints.sides import told
+from tests.config.settings_inputs import make_settings
+from tests.endpoints.endpoint_calls import error_fields
 
-SERVE = settings().serve
+SERVE = make_settings().serve
 
 
 def refused(raw: bytes, **limits: int) -> RequestRefused:
@@ -30,7 +30,7 @@ def test_a_body_is_accepted_up_to_its_limits_and_not_beyond() -> None:
     for name in ("input", "items"):
         two, three = (json.dumps({name: [1] * count}).encode() for count in (2, 3))
         assert parse_json_object(two, SERVE._replace(max_items=2)) == {name: [1, 1]}
-        assert told(refused(three, max_items=2)) == ("array_above_max_length", 400, name)
+        assert error_fields(refused(three, max_items=2)) == ("array_above_max_length", 400, name)
     assert parse_json_object(b'{"tools": [1, 2, 3]}', SERVE._replace(max_items=2))
     assert parse_json_object(b'{"a": 1}', SERVE._replace(max_body_bytes=8)) == {"a": 1}
     large = refused(b'{"a": 1} ', max_body_bytes=8)
@@ -125,7 +125,7 @@ def test_an_integer_of_a_query_has_up_to_eighteen_digits(text: str, number: int)
 def test_anything_else_is_no_integer_of_a_query(text: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         http.parse_integer_value("limit", text)
-    assert (caught.value.message, told(caught.value)) == (
+    assert (caught.value.message, error_fields(caught.value)) == (
         "Invalid type for 'limit': expected an integer",
         ("invalid_type", 400, "limit"),
     )
@@ -140,7 +140,7 @@ def test_a_query_has_booleans_orders_and_lists() -> None:
     }
     for order in ("asc", "desc"):
         assert http.parse_query(f"order={order}".encode(), http.LIST_PARAMETERS) == {"order": order}
-    with pytest.raises(RequestRefused, match="'up'. Supported values are: 'asc' and 'desc'"):
+    with pytest.raises(RequestRefused, match=r"'up'\. Supported values are: 'asc' and 'desc'"):
         http.parse_query(b"order=up", http.LIST_PARAMETERS)
     with pytest.raises(RequestRefused, match="Invalid type for 'stream': expected a boolean"):
         http.parse_query(b"stream=True", stream)
@@ -311,7 +311,7 @@ async def test_a_response_without_content_has_no_length() -> None:
 async def test_a_chunk_is_followed_by_others_unless_it_is_the_last() -> None:
     wire = Wire()
     await wire.exchange.send_chunk(b"a")
-    await wire.exchange.send_chunk(b"b", more=False)
+    await wire.exchange.send_chunk(b"b", more_body=False)
     assert [message["more_body"] for message in wire.sent] == [True, False]
 
 
@@ -362,7 +362,9 @@ def test_the_last_event_tells_the_log_why_a_response_ended() -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_the_headers_of_an_error_tell_a_client_what_to_do(fault: ConvoError, headers: list[tuple[bytes, bytes]]) -> None:
+def test_the_headers_of_an_error_tell_a_client_what_to_do(
+    fault: ConvoError, headers: list[tuple[bytes, bytes]]
+) -> None:
     assert http.build_error_headers(fault) == headers
 
 

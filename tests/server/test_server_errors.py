@@ -138,9 +138,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "code", "status", "param"), ERRORS, ids=[row[1][:40] for row in ERRORS]
-)
+@pytest.mark.parametrize(("error", "message", "code", "status", "param"), ERRORS, ids=[row[1][:40] for row in ERRORS])
 def test_an_error_has_its_words_code_status_and_parameter(
     error: ConvoError, message: str, code: str, status: int, param: str | None
 ) -> None:

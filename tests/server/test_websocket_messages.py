@@ -17,11 +17,9 @@ from convo.server.websocket import (
     parse_turn_message,
     with_stream_id,
 )
-from tests.endpoints.sides import told
+from tests.endpoints.endpoint_calls import error_fields
 
-STREAM_ID_ERROR = (
-    "The 'stream_id' field must be a string of 1 to 256 letters, digits, underscores, hyphens and periods"
-)
+STREAM_ID_ERROR = "The 'stream_id' field must be a string of 1 to 256 letters, digits, underscores, hyphens and periods"
 
 
 @pytest.mark.parametrize("stream_id", [None, "a", "A-z_0.9", "x" * 256])
@@ -34,7 +32,10 @@ def test_a_stream_id_is_a_short_name(stream_id: str | None) -> None:
 def test_any_other_stream_id_is_refused(stream_id: Any) -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_stream_id({"stream_id": stream_id})
-    assert (caught.value.message, told(caught.value)) == (STREAM_ID_ERROR, ("invalid_stream_id", 400, "stream_id"))
+    assert (caught.value.message, error_fields(caught.value)) == (
+        STREAM_ID_ERROR,
+        ("invalid_stream_id", 400, "stream_id"),
+    )
 
 
 def test_a_turn_is_the_message_without_its_type_and_stream_id() -> None:
@@ -58,7 +59,7 @@ def test_a_turn_is_the_message_without_its_type_and_stream_id() -> None:
 def test_a_message_of_another_type_is_refused(message: dict[str, Any], text: str, code: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_turn_message(message)
-    assert (caught.value.message, told(caught.value)) == (text, (code, 400, "type"))
+    assert (caught.value.message, error_fields(caught.value)) == (text, (code, 400, "type"))
 
 
 def test_a_binary_message_is_refused() -> None:

@@ -1,0 +1,139 @@
+"""The work of a service beside requests: the list of models, old events, pruning, and counts without a model."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from convo.history.items import Json
+from convo.models.base import ModelRequest
+from convo.responses_api.deps import EndpointOptions
+from convo.responses_api.endpoint import EmbeddedEndpoint, EmbeddedService, TimeToLive, prune_interval_s
+from convo.runtime import random_id
+from convo.stores.memory import MemoryStore
+from convo.stores.sqlite.admin import SqliteAdmin
+from convo.usage.counting import count_tokens
+from tests.clock import FixedClock, counting_ids
+from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, user_item
+from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_model
+
+
+class RecordingAdmin(SqliteAdmin):
+    """The real administration of a store in memory; remembers what was pruned."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store.database)
+        self.event_ages_s: list[float] = []
+
+    async def prune_events(self, older_than_s: float) -> int:
+        self.event_ages_s.append(older_than_s)
+        return await super().prune_events(older_than_s)
+
+
+async def no_models() -> Sequence[Mapping[str, Json]]:
+    return []
+
+
+def open_service(store: MemoryStore, clock: FixedClock, ttl_s: TimeToLive | None = None) -> EmbeddedService:
+    return EmbeddedService(
+        store, open_gated_model(), clock, random_id, fetch_models=no_models, options=EndpointOptions(), ttl_s=ttl_s
+    )
+
+
+async def test_old_events_are_deleted_in_every_fifteenth_sweep() -> None:
+    store = MemoryStore()
+    admin = RecordingAdmin(store)
+    store.admin = admin
+    served = open_service(store, FixedClock())
+    for number, count in ((0, 1), (1, 1), (14, 1), (15, 2), (16, 2), (30, 3)):
+        await served.sweep(number)
+        assert len(admin.event_ages_s) == count
+    assert set(admin.event_ages_s) == {3600.0}
+    await served.aclose()
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "interval_s"),
+    [(10, 0.0), (40, 0.0), (50, 1.0), (60, 2.0), (36_000, 3596.0), (36_040, 3600.0), (10**9, 3600.0)],
+)
+def test_state_is_pruned_ten_times_in_its_time_and_at_least_once_an_hour(ttl_s: float, interval_s: float) -> None:
+    assert prune_interval_s(ttl_s) == interval_s
+
+
+async def test_the_list_of_models_is_a_minute_old_at_most() -> None:
+    clock, calls = FixedClock(), 0
+
+    async def fetch() -> Sequence[Mapping[str, Json]]:
+        nonlocal calls
+        calls += 1
+        return [{"id": str(calls)}]
+
+    store = MemoryStore()
+    served = EmbeddedService(store, open_gated_model(), clock, random_id, fetch_models=fetch, options=EndpointOptions())
+    seen = []
+    for seconds in (0, 60, 0.5, 60, 0.5):
+        clock.advance(seconds)
+        seen.append((await served.list_models())[0]["id"])
+    assert seen == ["1", "1", "2", "2", "3"]
+    await served.aclose()
+
+
+class Counting(GatedModel):
+    """A model that counts seven tokens, and remembers what it counted."""
+
+    async def count(self, request: ModelRequest) -> int | None:
+        self.requests.append(request)
+        return 7
+
+
+async def test_tokens_are_counted_by_the_model_if_it_can_and_estimated_if_that_is_set() -> None:
+    body = {"model": "m", "input": [user_item("hello")], "instructions": "Be brief.", "tools": [TOOL]}
+    counting = Counting()
+    assert await endpoint_over(MemoryStore(), counting).count_input_tokens(body) == 7
+    assert counting.requests[0].instructions == "Be brief."
+    assert counting.requests[0].parameters == {"tools": [TOOL]}
+    unable = open_gated_model()
+    assert await endpoint_over(MemoryStore(), unable).count_input_tokens(body) is None
+    estimating = EndpointOptions(estimate_tokens=True)
+    expected = count_tokens([user_item("hello")], "Be brief.", [TOOL]).tokens
+    assert await endpoint_over(MemoryStore(), unable, options=estimating).count_input_tokens(body) == expected
+    without_model = {name: value for name, value in body.items() if name != "model"}
+    assert await endpoint_over(MemoryStore(), unable, options=estimating).count_input_tokens(without_model) == expected
+    assert await endpoint_over(MemoryStore(), counting, options=estimating).count_input_tokens(body) == 7
+
+
+class Prepared(GatedModel):
+    """A model that remembers what it was asked to prepare and to check."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warmed: list[str] = []
+
+    async def warm(self, model: str) -> None:
+        self.warmed.append(model)
+
+    async def check_request(self, request: ModelRequest) -> None:
+        self.requests.append(request)
+
+
+async def test_a_model_is_prepared_and_a_request_is_checked_without_a_response() -> None:
+    model, store = Prepared(), MemoryStore()
+    endpoint = EmbeddedEndpoint(store, model, FixedClock(), counting_ids())
+    await endpoint.warm("any")
+    await endpoint.check_request({"model": "any", "input": "a", "temperature": 0.5})
+    assert model.warmed == ["any"]
+    assert [(request.model, request.parameters) for request in model.requests] == [("any", {"temperature": 0.5})]
+    assert endpoint.build_http_request({"model": "any"}) is None  # type: ignore[func-returns-value]  # the contract's type
+    assert await store.link("resp_1") is None
+
+
+async def test_items_that_are_added_are_one_whole_page() -> None:
+    endpoint = endpoint_over(MemoryStore(), open_gated_model())
+    created = await endpoint.create_conversation([user_item("a")], {"k": "v"})
+    assert created == {"id": "conv_1", "object": "conversation", "created_at": 1_700_000_000, "metadata": {"k": "v"}}
+    added = await endpoint.add_conversation_items("conv_1", [user_item("b")])
+    assert (added.has_more, [item["id"] for item in added.items]) == (False, ["msg_2"])
+    await ask(endpoint, "c", model=MODEL, conversation="conv_1")
+    assert [item["id"] for item in (await endpoint.list_conversation_items("conv_1", order="asc")).items][:2] == [
+        "msg_1",
+        "msg_2",
+    ]
