@@ -334,7 +334,7 @@ def test_the_last_event_of_a_model_is_the_result(kind: str, body: dict[str, Any]
 
 
 def test_a_result_is_confirmed_if_the_response_ended_by_itself() -> None:
-    confirmed = {status: TurnResult(status).is_confirmed for status in ("completed", "incomplete", "failed")}  # type: ignore[arg-type]
+    confirmed = {status: TurnResult(status).is_confirmed for status in ("completed", "incomplete", "failed")}
     assert confirmed == {"completed": True, "incomplete": True, "failed": False}
     cancelled = TurnResult("cancelled")
     assert (cancelled.is_confirmed, cancelled.is_appended, replace(cancelled, is_sent=True).is_appended) == (
