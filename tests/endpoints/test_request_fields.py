@@ -343,9 +343,10 @@ def test_a_request_says_what_the_endpoint_is_to_do() -> None:
     "history", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"prompt": {"id": "pmpt_1"}}], ids=str
 )
 def test_a_request_with_a_history_needs_no_input(history: dict[str, Any]) -> None:
-    for absent in (None, "", []):
+    empty: tuple[Any, ...] = (None, "", [])
+    for absent in empty:
         assert parsed(input=absent, **history).items == ()
-    for absent in (None, "", []):
+    for absent in empty:
         assert error_fields(refused(input=absent)) == ("missing_required_parameter", 400, "input")
 
 
@@ -432,7 +433,7 @@ def test_a_request_to_count_has_the_fields_that_tokens_depend_on(field: str) -> 
 
 
 def test_a_request_to_compact_is_not_stored_and_has_the_fields_of_the_api() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "model": "m",
         "input": "a",
         "instructions": "Be brief.",

@@ -151,7 +151,8 @@ async def test_a_known_window_shortens_only_if_that_is_asked_for() -> None:
 async def test_a_model_without_events_ends_the_stream() -> None:
     class Silent(GatedModel):
         async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-            for event in ():
+            no_events: tuple[StreamEvent, ...] = ()
+            for event in no_events:
                 yield event
 
     async with aclosing(respond_within_window(Silent(), request(), "any", None, auto=True)) as events:

@@ -17,7 +17,7 @@ from tests.endpoints.endpoint_calls import error_fields
 SERVE = make_settings().serve
 
 
-def refused(raw: bytes, **limits: int) -> RequestRefused:
+def refused(raw: bytes, **limits: Any) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         parse_json_object(raw, SERVE._replace(**limits))
     return caught.value

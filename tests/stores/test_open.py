@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path as File
 
 import pytest
@@ -100,7 +101,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     ),
     **{
         f"back up {url}": (
-            lambda url=url: backup_store(url, NEW, quiet),
+            partial(backup_store, url, NEW, quiet),
             f"a store of type {kind!r} is not a file",
             "use --store sqlite:PATH",
         )
@@ -108,7 +109,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     },
     **{
         f"recover {url}": (
-            lambda url=url: recover_store(url, NEW, quiet),
+            partial(recover_store, url, NEW, quiet),
             f"a store of type {kind!r} is not a file, so it cannot be recovered",
             "restore a backup with pg_restore, or use --store sqlite:PATH",
         )

@@ -42,7 +42,12 @@ def kept(database: SqliteDatabase) -> set[int]:
 async def at_once(database: SqliteDatabase, *jobs: Callable[[sqlite3.Connection], Any]) -> list[Any]:
     """What became of jobs that all waited when the thread came to them."""
     begun, free = threading.Event(), threading.Event()
-    first = asyncio.create_task(database.write(lambda db: begun.set() or free.wait()))
+
+    def wait(db: sqlite3.Connection) -> None:
+        begun.set()
+        free.wait()
+
+    first = asyncio.create_task(database.write(wait))
     await asyncio.to_thread(begun.wait)
     waiting = [asyncio.create_task(database.write(job)) for job in jobs]
     await asyncio.sleep(0)
