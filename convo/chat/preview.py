@@ -27,8 +27,8 @@ from convo.inspect.tree import ancestor_ids
 from convo.inspect.view import ConversationView
 from convo.strategies.requests import build_request_body
 from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
-from convo.usage.counting import Usage
-from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
+from convo.usage.cost import Usage
+from convo.usage.model_info import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
 
 NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "background"}
 """Fields of a request that the next request does not simply repeat."""

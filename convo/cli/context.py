@@ -57,7 +57,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     wrap_text,
 )
-from convo.usage.models import find_price
+from convo.usage.model_info import find_price
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute

@@ -120,7 +120,7 @@ def make_request_options(
 ) -> "RequestOptions":
     """Build the request options for the chosen model; `store` and `parameters` as in `RequestOptions`."""
     from convo.chat.turn import RequestOptions
-    from convo.usage.models import has_encrypted_reasoning
+    from convo.usage.model_info import has_encrypted_reasoning
 
     remote = choice.provider.endpoint == "remote"
     return RequestOptions(

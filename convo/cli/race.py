@@ -25,7 +25,7 @@ from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import format_race_progress, render_race
 from convo.terminal.terminal import detect_display
 from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, RaceTurn, run_race
-from convo.usage.models import find_price
+from convo.usage.model_info import find_price
 
 DEFAULT_TURNS = (
     "Name a colour, in one word.",

@@ -29,8 +29,9 @@ from convo.strategies.selection import select_owner
 from convo.terminal.prompt import Suggestion
 from convo.terminal.status_line import StatusLineState, format_owner_handle, format_status
 from convo.terminal.terminal import detect_display_without_color
-from convo.usage.counting import Usage, estimate_tokens
-from convo.usage.models import find_model_window, is_text_only_model
+from convo.usage.cost import Usage
+from convo.usage.counting import estimate_tokens
+from convo.usage.model_info import find_model_window, is_text_only_model
 
 if TYPE_CHECKING:
     from convo.chat.preview import RequestTokenCounter

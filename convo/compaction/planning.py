@@ -35,7 +35,7 @@ from convo.history.items import (
 from convo.history.records import Strategy
 from convo.history.tree import Key, Path
 from convo.strategies.strategy import STRATEGIES
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 
 
 class CompactionMode(StrEnum):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from convo.history.items import Item, Json, is_assistant_message, is_user_message, item_type
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 
 
 class ContextPart(NamedTuple):

@@ -14,8 +14,9 @@ from typing import AnyStr, Literal, NamedTuple
 from convo.history.canonical import digest, normalize_item
 from convo.history.items import Item, Json, searchable_text
 from convo.history.tree import first_difference
-from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, Usage, count_tokens
-from convo.usage.models import find_model_window
+from convo.usage.cost import Usage
+from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
+from convo.usage.model_info import find_model_window
 
 DiffStatus = Literal["same", "changed", "only a", "only b"]
 

@@ -15,8 +15,9 @@ from convo.history.items import Item, is_assistant_message, item_preview
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Key, Node, Path
 from convo.strategies.strategy import STRATEGIES
-from convo.usage.counting import Usage, estimate_tokens
-from convo.usage.models import find_price
+from convo.usage.cost import Usage
+from convo.usage.counting import estimate_tokens
+from convo.usage.model_info import find_price
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from convo.models.errors import ErrorContext, fault_from_stream_error, map_provi
 from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies
 from convo.models.stream import ResponseEventWriter, make_usage
 from convo.runtime import NewId
-from convo.usage.models import find_model_window
+from convo.usage.model_info import find_model_window
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -36,7 +36,7 @@ from convo.models.errors import fault_from_event, map_provider_errors, validate_
 from convo.models.http import OpenAIClientOptions, SSEClient, make_http_client, make_openai_client, make_sse_client
 from convo.models.stream import is_token_count
 from convo.runtime import NewId
-from convo.usage.models import has_encrypted_reasoning
+from convo.usage.model_info import has_encrypted_reasoning
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

@@ -19,7 +19,7 @@ from convo.responses_api.truncation import WindowLookup
 from convo.runtime import Clock, NewId, process_identity, shielded
 from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
-from convo.usage.models import find_model_window
+from convo.usage.model_info import find_model_window
 
 T = TypeVar("T")
 

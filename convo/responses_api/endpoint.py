@@ -39,7 +39,7 @@ from convo.responses_api.validation import ResponseRequest, referenced_id
 from convo.runtime import Clock, NewId
 from convo.stores.base import Store
 from convo.usage.counting import count_tokens
-from convo.usage.models import find_model_window
+from convo.usage.model_info import find_model_window
 
 STATE_FIELDS = ("previous_response_id", "conversation", "background", "store")
 

@@ -17,7 +17,7 @@ from convo.errors import ConvoError, WindowExceeded
 from convo.history.items import Json, StreamEvent
 from convo.models.base import Model, ModelRequest
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_item_tokens, count_tokens, max_token_count
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 
 WindowLookup: TypeAlias = Callable[[str], ModelWindow | None]
 """Returns the context window of a model by its provider's own name; None if unknown."""

@@ -24,7 +24,7 @@ from convo.terminal.terminal import (
     render_table,
     table_lines,
 )
-from convo.usage.models import (
+from convo.usage.model_info import (
     SETTINGS_SOURCE,
     find_model_window,
     find_price,

@@ -14,7 +14,7 @@ from convo.history.records import Link, Session
 from convo.inspect.view import OpenRun
 from convo.strategies.strategy import STRATEGIES, ConversationState
 from convo.terminal.terminal import text_width, truncate_text
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 
 PART_SEPARATOR = " · "
 

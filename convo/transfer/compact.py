@@ -61,8 +61,9 @@ from convo.stores.base import Transaction
 from convo.strategies.branching import items_after_point, replace_history
 from convo.strategies.strategy import ConversationState, to_resendable_items
 from convo.transfer.convert import delete_seeded_conversation, seed_conversation
-from convo.usage.counting import TokenCount, Usage, count_item_tokens, count_tokens
-from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window
+from convo.usage.cost import Usage
+from convo.usage.counting import TokenCount, count_item_tokens, count_tokens
+from convo.usage.model_info import NO_WINDOW_SETTINGS, find_model_window
 
 COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": COMPACTION_TRIGGER}
 """Input item that requests a compaction and no response."""

@@ -24,7 +24,7 @@ from convo.history.items import Json, StreamEvent, user_message
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, SCRATCH_PREFIX, Link, Session, Strategy
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import STRATEGIES
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 
 RACE_ORDER = tuple(STRATEGIES)
 

@@ -1,1 +1,4 @@
-"""Token usage and cost: `counting` counts tokens, `models` knows prices and context windows."""
+"""Token usage and cost.
+
+`counting` counts tokens, `cost` has the usage of a response and its cost, `model_info` prices and context windows.
+"""

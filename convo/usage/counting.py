@@ -1,4 +1,4 @@
-"""Token counts: exact with a tokenizer, else estimated; and the usage an endpoint reported.
+"""Token counts: exact with a tokenizer, else estimated.
 
 The tokenizer is o200k from the optional `toktok-rs`. Without it a token is four bytes. Always estimated:
 
@@ -6,17 +6,14 @@ The tokenizer is o200k from the optional `toktok-rs`. Without it a token is four
     file, audio     one token for four bytes
     encrypted text  one token for four bytes
 
-Each item adds four tokens for its role and its bounds. Missing parts of a usage object count as 0;
-no usage at all is None.
+Each item adds four tokens for its role and its bounds.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol, cast
 
-from convo.config.sections import Price
 from convo.history.items import Item, Json, searchable_text
 
 TOKENIZER_ENCODING = "o200k_base"
@@ -25,9 +22,6 @@ IMAGE_PART_TYPES = ("input_image", "computer_screenshot")
 IMAGE_TOKENS, LOW_DETAIL_IMAGE_TOKENS = 765, 85
 BASE64_CHARS_PER_BYTE = 4 / 3
 """Base64 characters per byte."""
-
-TOKENS_PER_PRICE = 1_000_000
-"""The number of tokens that a price is for."""
 
 MAX_BYTES_PER_CHAR = 4
 """The maximum in UTF-8; a token is at least one byte."""
@@ -163,63 +157,3 @@ def estimate_tokens(item: Item) -> int:
     """Estimate the tokens of an item, within a third for English prose; images and encrypted reasoning count as 0."""
     size = len(searchable_text(item).encode("utf-8", "replace"))
     return ITEM_OVERHEAD_TOKENS + -(-size // BYTES_PER_TOKEN)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts of one call.
-
-    `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`.
-    """
-
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    cache_write_tokens: int = 0
-
-    @classmethod
-    def from_json(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
-        """Parse a usage object; None if there is none. A count that is not a positive whole number becomes 0."""
-        if not usage:
-            return None
-        input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-        return cls(
-            input_tokens=_read_token_count(usage, "input_tokens"),
-            cached_tokens=_read_token_count(input_details, "cached_tokens"),
-            output_tokens=_read_token_count(usage, "output_tokens"),
-            reasoning_tokens=_read_token_count(output_details, "reasoning_tokens"),
-            cache_write_tokens=_read_token_count(input_details, "cache_write_tokens"),
-        )
-
-    def cost_usd(self, price: Price | None) -> float | None:
-        """Return the cost of the call in USD; None if the price of a part is unknown."""
-        if price is None or (self.cache_write_tokens and price.written is None):
-            return None
-        input_factor, output_factor = 1.0, 1.0
-        if price.max_input_tokens is not None and self.input_tokens > price.max_input_tokens:
-            if price.long_input_factors is None:
-                return None
-            input_factor, output_factor = price.long_input_factors
-        uncached_tokens = self.input_tokens - self.cached_tokens - self.cache_write_tokens
-        input_cost = (
-            uncached_tokens * price.input
-            + self.cached_tokens * price.cached
-            + self.cache_write_tokens * (price.written or 0.0)
-        )
-        return (input_factor * input_cost + output_factor * self.output_tokens * price.output) / TOKENS_PER_PRICE
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-        )
-
-
-def _read_token_count(usage: Json, name: str) -> int:
-    """Return a count, or 0 for any invalid value of a server."""
-    count = usage.get(name) if isinstance(usage, Mapping) else None
-    return count if type(count) is int and count > 0 else 0

@@ -3,7 +3,7 @@
 import pytest
 
 from convo.compaction.planning import threshold_tokens, tokens_if_over_threshold
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from convo.config.schema import SETTINGS_SCHEMA
 from convo.config.values import toml_type_name
 from convo.errors import InvalidSettings
 from convo.terminal.settings_views import settings_to_json
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 from tests.config.settings_inputs import make_settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; the value may be a key and is not shown"

@@ -11,7 +11,7 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.usage.counting import TOKENIZER_ENCODING
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 from tests.endpoints.endpoint_calls import TOOL, ask, error_fields, output_for, refusal, texts, user_item
 from tests.endpoints.summarizing_model import SummarizingModel
 

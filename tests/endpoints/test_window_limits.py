@@ -11,7 +11,7 @@ from convo.history.items import Item, StreamEvent
 from convo.models.base import ModelRequest
 from convo.responses_api.truncation import check_fits_window, respond_within_window, truncate_model_request
 from convo.usage.counting import TOKENIZER_ENCODING, count_tokens
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 from tests.endpoints.endpoint_calls import TOOL, user_item
 from tests.endpoints.gated_model import GatedModel
 

@@ -16,7 +16,7 @@ from convo.inspect.context_window import (
     sum_context_usage,
 )
 from convo.usage.counting import TOKENIZER_ENCODING, count_tokens
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 
 KNOWN = ModelWindow(1_000, counted=TOKENIZER_ENCODING)
 NEAR = ModelWindow(1_000)

@@ -5,7 +5,7 @@ import pytest
 from convo.config.sections import Price
 from convo.history.records import Strategy
 from convo.inspect.view import link_cost_usd, sum_link_usage
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 from tests.inspect.conversation_builder import USAGE, ConversationBuilder
 
 OWN = {"scripted/echo": Price(1.0, 10.0, 0.5)}

@@ -6,7 +6,8 @@ from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path
 from convo.inspect.view import PathIndex, compute_link_stats
-from convo.usage.counting import Usage, estimate_tokens
+from convo.usage.cost import Usage
+from convo.usage.counting import estimate_tokens
 from tests.inspect.conversation_builder import ROOT, ConversationBuilder, build_chain
 
 

@@ -15,7 +15,8 @@ from convo.inspect.diff import (
     request_diff_to_json,
     sort_request_fields,
 )
-from convo.usage.counting import Usage, count_tokens
+from convo.usage.cost import Usage
+from convo.usage.counting import count_tokens
 
 MODEL = "openai/gpt-5-mini"
 LONG = "word " * 3_000

@@ -7,7 +7,7 @@ from convo.terminal.status_line import format_share
 from convo.terminal.terminal import DisplayOptions, text_width
 from convo.terminal.usage_views import METER_COLUMNS, context_meter_lines, context_table_lines
 from convo.usage.counting import TokenCount
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 
 PARTS = (ContextPart("tools", 2, TokenCount(250, False)), ContextPart("your messages", 3, TokenCount(500, True)))
 

@@ -2,7 +2,7 @@
 
 from convo.terminal.settings_views import known_models_to_json, render_known_models
 from convo.terminal.terminal import DisplayOptions
-from convo.usage.models import SETTINGS_SOURCE, load_model_windows, load_prices
+from convo.usage.model_info import SETTINGS_SOURCE, load_model_windows, load_prices
 from tests.config.settings_inputs import make_settings
 
 NOTHING = make_settings()

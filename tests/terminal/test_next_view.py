@@ -11,7 +11,7 @@ from convo.history.tree import Path, root_key
 from convo.inspect.context_window import request_parts, sum_context_usage
 from convo.terminal.inspect_view import build_curl_command, render_next_request
 from convo.terminal.terminal import DisplayOptions
-from convo.usage.models import ModelWindow
+from convo.usage.model_info import ModelWindow
 
 ASKED = Path(root_key("local")).append(
     [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four")]

@@ -18,7 +18,7 @@ from convo.history.records import Scope, Session, Strategy
 from convo.stores.base import Store, Transaction
 from convo.strategies.selection import OwnerSelection
 from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, RaceTurn, run_race
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 from tests.transfer.compaction_cases import CompactionCase
 from tests.transfer.sample_conversations import ConversationHarness
 
@@ -106,7 +106,7 @@ async def test_an_owner_that_fails_does_not_end_the_race(harness: ConversationHa
 @pytest.mark.parametrize("told", [0, 2])
 def test_tokens_that_were_not_all_reported_are_no_figure(told: int) -> None:
     from convo.transfer.race import RaceResult, RaceTurn
-    from convo.usage.counting import Usage
+    from convo.usage.cost import Usage
 
     laps = [RaceTurn(10, 1, Usage(input_tokens=5) if number < told else None, None, 1.0) for number in range(3)]
     lane = RaceResult(Strategy.CHAIN, tuple(laps))

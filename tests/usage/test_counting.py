@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.history.items import Item, user_message
-from convo.usage.counting import (
-    TokenCount,
-    count_item_tokens,
-    count_tokens,
-    load_tokenizer,
-    max_token_count,
-)
+from convo.usage.counting import TokenCount, count_item_tokens, count_tokens, load_tokenizer, max_token_count
 from tests.history.json_strategies import ITEMS, TEXT
 from tests.usage.test_estimate import CALL, PROSE, PROSE_TOKENS
 

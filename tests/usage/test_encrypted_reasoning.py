@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.usage.models import has_encrypted_reasoning
+from convo.usage.model_info import has_encrypted_reasoning
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from datetime import date
 import pytest
 
 from convo.config.sections import Price
-from convo.usage.counting import Usage
-from convo.usage.models import find_price, load_model_data, load_prices
+from convo.usage.cost import Usage
+from convo.usage.model_info import find_price, load_model_data, load_prices
 
 OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.usage.models import is_text_only_model
+from convo.usage.model_info import is_text_only_model
 
 
 @pytest.mark.parametrize(

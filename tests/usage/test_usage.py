@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from convo.config.sections import Price
-from convo.usage.counting import Usage
+from convo.usage.cost import Usage
 
 WHOLE = {
     "input_tokens": 1_000,

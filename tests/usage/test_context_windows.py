@@ -3,7 +3,7 @@
 import pytest
 
 from convo.config.sections import ContextLimits
-from convo.usage.models import ModelWindow, find_model_window, load_model_windows
+from convo.usage.model_info import ModelWindow, find_model_window, load_model_windows
 
 
 def test_every_window_names_its_source() -> None:

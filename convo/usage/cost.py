@@ -1,0 +1,73 @@
+"""Usage of a response as its endpoint reported it, and its cost in USD.
+
+Missing parts of a usage object count as 0; no usage at all is None.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from convo.config.sections import Price
+from convo.history.items import Json
+
+TOKENS_PER_PRICE = 1_000_000
+"""The number of tokens that a price is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one call.
+
+    `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`.
+    """
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @classmethod
+    def from_json(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
+        """Parse a usage object; None if there is none. A count that is not a positive whole number becomes 0."""
+        if not usage:
+            return None
+        input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+        return cls(
+            input_tokens=_read_token_count(usage, "input_tokens"),
+            cached_tokens=_read_token_count(input_details, "cached_tokens"),
+            output_tokens=_read_token_count(usage, "output_tokens"),
+            reasoning_tokens=_read_token_count(output_details, "reasoning_tokens"),
+            cache_write_tokens=_read_token_count(input_details, "cache_write_tokens"),
+        )
+
+    def cost_usd(self, price: Price | None) -> float | None:
+        """Return the cost of the call in USD; None if the price of a part is unknown."""
+        if price is None or (self.cache_write_tokens and price.written is None):
+            return None
+        input_factor, output_factor = 1.0, 1.0
+        if price.max_input_tokens is not None and self.input_tokens > price.max_input_tokens:
+            if price.long_input_factors is None:
+                return None
+            input_factor, output_factor = price.long_input_factors
+        uncached_tokens = self.input_tokens - self.cached_tokens - self.cache_write_tokens
+        input_cost = (
+            uncached_tokens * price.input
+            + self.cached_tokens * price.cached
+            + self.cache_write_tokens * (price.written or 0.0)
+        )
+        return (input_factor * input_cost + output_factor * self.output_tokens * price.output) / TOKENS_PER_PRICE
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+def _read_token_count(usage: Json, name: str) -> int:
+    """Return a count, or 0 for any invalid value of a server."""
+    count = usage.get(name) if isinstance(usage, Mapping) else None
+    return count if type(count) is int and count > 0 else 0
