@@ -29,7 +29,7 @@ def test_an_image_is_known_by_its_first_bytes(kind: str, name: str, tmp_path: Pa
     assert part["image_url"].startswith(f"data:{kind};base64,")
 
 
-def test_a_pdf_travels_as_a_file_with_its_name(tmp_path: Path) -> None:
+def test_a_pdf_is_sent_as_a_file_with_its_name(tmp_path: Path) -> None:
     part = load_attachment(file(tmp_path, "paper.PDF", b"%PDF-1.7"))
     assert part == {
         "type": "input_file",
@@ -49,35 +49,35 @@ def test_a_pdf_travels_as_a_file_with_its_name(tmp_path: Path) -> None:
         ("crlf.txt", b"a\r\nb", "crlf.txt:\na\r\nb"),
     ],
 )
-def test_what_is_text_travels_as_text_behind_its_name(name: str, content: bytes, text: str, tmp_path: Path) -> None:
+def test_a_text_file_is_sent_as_text_after_its_name(name: str, content: bytes, text: str, tmp_path: Path) -> None:
     assert load_attachment(file(tmp_path, name, content)) == {"type": "input_text", "text": text}
 
 
 @pytest.mark.needs("linux")
-def test_a_name_that_is_no_text_is_spelled_out(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
     place = file(tmp_path, os.fsdecode(b"caf\xe9.txt"), b"hi")
     assert load_attachment(place)["text"] == "caf\\udce9.txt:\nhi"
 
 
 @pytest.mark.parametrize("content", [b"caf\xe9", "hi".encode("utf-16"), b"a\0b", b"\x1f\x8b\x08"])
-def test_what_is_neither_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_image_pdf_or_text_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="is not UTF-8 text, an image or a PDF"):
         load_attachment(file(tmp_path, "x", content))
 
 
 @pytest.mark.parametrize(("place", "why"), [("nope", "no such file"), (".", "is a folder"), ("a" * 300, "too long")])
-def test_what_cannot_be_read_is_refused(place: str, why: str) -> None:
+def test_an_unreadable_file_is_refused(place: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         load_attachment(place)
 
 
-def test_the_users_own_folder_can_be_written_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_expanded_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     file(tmp_path, "notes", b"hi")
     assert load_attachment("~/notes")["text"] == "notes:\nhi"
 
 
-def test_a_file_that_no_endpoint_would_take_is_refused_by_its_size(tmp_path: Path) -> None:
+def test_a_file_above_the_size_limit_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as huge:
         huge.truncate(MAX_ATTACHMENT_BYTES + 1)
     with pytest.raises(Unreadable, match="is larger than 50 MB"):
@@ -85,7 +85,7 @@ def test_a_file_that_no_endpoint_would_take_is_refused_by_its_size(tmp_path: Pat
 
 
 @pytest.mark.needs("linux")
-def test_a_device_that_never_ends_is_refused_by_its_size() -> None:
+def test_an_endless_device_is_refused() -> None:
     with pytest.raises(Unreadable, match="is larger than 50 MB"):
         load_attachment("/dev/zero")
 

@@ -55,7 +55,7 @@ class Line:
         self.doubts += 1
 
 
-async def test_an_answer_is_handed_on_with_its_first_piece() -> None:
+async def test_a_response_is_returned_with_its_first_delta() -> None:
     line = Line([[CREATED, PIECE, MORE]])
     opened = await line.call()
     assert opened
@@ -64,7 +64,7 @@ async def test_an_answer_is_handed_on_with_its_first_piece() -> None:
     assert (line.tries, line.clock.sleeps_s, line.notes) == (1, [], [])
 
 
-async def test_waits_grow_from_one_second_and_differ_between_clients() -> None:
+async def test_retry_delays_grow_from_one_second_and_differ_between_clients() -> None:
     """Clients that fail together must not come back together."""
     waits = []
     for _ in range(20):
@@ -77,7 +77,7 @@ async def test_waits_grow_from_one_second_and_differ_between_clients() -> None:
     assert line.notes == ["The server is overloaded; retrying: the endpoint stores nothing"] * 3
 
 
-async def test_four_tries_are_all_and_the_last_failure_is_told() -> None:
+async def test_after_four_attempts_the_last_error_is_raised() -> None:
     last = TryLater("still overloaded", status=503)
     line = Line([DOWN, DOWN, DOWN, last, [PIECE]])
     with pytest.raises(TryLater, match="still overloaded"):
@@ -86,13 +86,13 @@ async def test_four_tries_are_all_and_the_last_failure_is_told() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 20.0, MAX_RETRY_AFTER_S])
-async def test_the_wait_that_the_endpoint_names_is_kept_exactly(seconds: float) -> None:
+async def test_a_retry_after_time_of_the_endpoint_is_kept_exactly(seconds: float) -> None:
     line = Line([TryLater("Rate limit reached", status=429, retry_after_s=seconds), [PIECE]])
     assert await line.call()
     assert line.clock.sleeps_s == [seconds]
 
 
-async def test_who_is_told_to_wait_for_long_is_told_so_and_does_not_ask_too_early() -> None:
+async def test_a_long_retry_after_time_raises_the_error_without_a_retry() -> None:
     line = Line([TryLater("Come back tomorrow", status=429, retry_after_s=86_400.0), [PIECE]])
     with pytest.raises(TryLater, match="Come back tomorrow"):
         await line.call()
@@ -101,9 +101,7 @@ async def test_who_is_told_to_wait_for_long_is_told_so_and_does_not_ask_too_earl
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LIMITED, LOCKED])
-async def test_what_was_refused_before_anything_was_done_leaves_no_doubt(
-    strategy: Strategy, failure: ConvoError
-) -> None:
+async def test_a_rejected_request_needs_no_check_before_a_retry(strategy: Strategy, failure: ConvoError) -> None:
     line = Line([failure, [PIECE]])
     assert await line.call(strategy)
     assert line.doubts == 0
@@ -111,13 +109,15 @@ async def test_what_was_refused_before_anything_was_done_leaves_no_doubt(
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [DOWN, CUT])
-async def test_only_a_conversation_is_read_before_a_resend_in_doubt(strategy: Strategy, failure: ConvoError) -> None:
+async def test_only_a_conversation_is_read_before_a_retry_with_unknown_outcome(
+    strategy: Strategy, failure: ConvoError
+) -> None:
     line = Line([failure, failure, [PIECE]])
     assert await line.call(strategy)
     assert line.doubts == (2 if strategy is Strategy.CONVERSATION else 0)
 
 
-async def test_an_owner_that_has_answered_already_is_not_asked() -> None:
+async def test_a_request_that_the_conversation_has_answered_is_not_retried() -> None:
     line = Line([CUT, None])
     assert await line.call(Strategy.CONVERSATION) is None
     assert (line.tries, line.doubts) == (2, 1)
@@ -126,7 +126,7 @@ async def test_an_owner_that_has_answered_already_is_not_asked() -> None:
 @pytest.mark.parametrize(
     "failure", [RequestRefused("no"), StreamBroken("cut"), Unreachable("no such host", code=NO_CONNECTION)]
 )
-async def test_a_final_failure_is_told_at_once(failure: ConvoError) -> None:
+async def test_a_permanent_error_is_raised_without_a_retry(failure: ConvoError) -> None:
     line = Line([failure, [PIECE]])
     with pytest.raises(type(failure)):
         await line.call()
@@ -141,13 +141,13 @@ async def test_a_stream_that_ends_before_an_answer_is_an_error(events: list[Stre
     assert line.tries == 1
 
 
-async def test_a_stream_that_fails_before_its_first_piece_is_closed_and_opened_again() -> None:
+async def test_a_stream_that_fails_before_its_first_delta_is_closed_and_retried() -> None:
     line = Line([[CREATED, DOWN], [CREATED, PIECE]])
     assert await line.call()
     assert (line.tries, line.closed) == (2, 1)
 
 
-async def test_what_fails_behind_the_first_piece_is_for_the_reader() -> None:
+async def test_an_error_after_the_first_delta_is_raised_to_the_reader() -> None:
     line = Line([[PIECE, DOWN], [PIECE]])
     opened = await line.call()
     assert opened

@@ -80,14 +80,14 @@ async def killed(times: int, strategy: Strategy, folder: Path) -> tuple[int, int
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_killed_chat_goes_on_where_it_was(strategy: Strategy, tmp_path: Path) -> None:
+async def test_a_killed_chat_continues_from_its_stored_state(strategy: Strategy, tmp_path: Path) -> None:
     confirmed, items = await killed(3, strategy, tmp_path)
     assert items >= 2 * confirmed
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_chat_killed_fifty_times_goes_on_where_it_was(strategy: Strategy, tmp_path: Path) -> None:
+async def test_a_chat_killed_fifty_times_continues_from_its_stored_state(strategy: Strategy, tmp_path: Path) -> None:
     confirmed, items = await killed(50, strategy, tmp_path)
     print(f"{strategy}: {confirmed} confirmed links, {items} items")
     assert confirmed

@@ -62,7 +62,7 @@ class Everything:
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
-async def test_who_does_not_keep_it_finds_everything_as_it_was(
+async def test_an_unsent_message_that_is_not_kept_leaves_the_store_unchanged(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError, tmp_path: Path
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -82,7 +82,7 @@ async def test_who_does_not_keep_it_finds_everything_as_it_was(
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
-async def test_a_new_session_that_nobody_keeps_is_gone(
+async def test_an_unsent_message_that_is_not_kept_creates_no_session(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError, tmp_path: Path
 ) -> None:
     everything = Everything(harness.store, tmp_path)
@@ -99,7 +99,9 @@ async def test_a_new_session_that_nobody_keeps_is_gone(
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
-async def test_who_keeps_it_has_it_still(harness: ChatHarness, strategy: Strategy, failure: ConvoError) -> None:
+async def test_an_unsent_message_that_is_kept_is_unconfirmed(
+    harness: ChatHarness, strategy: Strategy, failure: ConvoError
+) -> None:
     chat = await harness.open(strategy, name="mine")
     harness.endpoint.faults = [EndpointFault(failure)]
     await fail(chat, failure, keep=True)
@@ -109,7 +111,9 @@ async def test_who_keeps_it_has_it_still(harness: ChatHarness, strategy: Strateg
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", ASKED, ids=kind_of)
-async def test_what_somebody_was_asked_is_kept(harness: ChatHarness, strategy: Strategy, failure: ConvoError) -> None:
+async def test_a_message_whose_request_was_sent_is_kept_after_an_error(
+    harness: ChatHarness, strategy: Strategy, failure: ConvoError
+) -> None:
     chat = await harness.open(strategy, name="mine")
     harness.endpoint.faults = [EndpointFault(failure)] * 4
     await fail(chat, failure, keep=False)
@@ -117,7 +121,7 @@ async def test_what_somebody_was_asked_is_kept(harness: ChatHarness, strategy: S
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(
+async def test_a_message_that_an_earlier_attempt_may_have_delivered_is_kept(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -131,7 +135,7 @@ async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_the_chat_whole(
+async def test_a_response_that_cannot_be_stored_fails_its_turn_and_the_chat_continues(
     store: Store, harness: ChatHarness, strategy: Strategy
 ) -> None:
     full: Any = FailingStore(

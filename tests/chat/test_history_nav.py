@@ -30,7 +30,7 @@ def said(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_what_was_taken_back_is_taken_up_again(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_redo_restores_an_undone_turn(harness: ChatHarness, strategy: Strategy) -> None:
     chat, heads = await talked(harness, strategy, "one", "two", "three"), UndoStack()
     stood, last = chat.state, chat.record.last_link
     await heads.undo(chat)
@@ -44,9 +44,7 @@ async def test_what_was_taken_back_is_taken_up_again(harness: ChatHarness, strat
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_after_something_else_was_said_there_is_nothing_to_take_up(
-    harness: ChatHarness, strategy: Strategy
-) -> None:
+async def test_after_a_new_message_there_is_nothing_to_redo(harness: ChatHarness, strategy: Strategy) -> None:
     chat, heads = await talked(harness, strategy, "one", "two"), UndoStack()
     await heads.undo(chat)
     await say(chat, "other")
@@ -58,7 +56,7 @@ async def test_after_something_else_was_said_there_is_nothing_to_take_up(
 
 @pytest.mark.parametrize("strategy", MOVING)
 @pytest.mark.parametrize("number", [1, -2])
-async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
+async def test_the_next_turn_continues_from_the_turn_that_undo_returned_to(
     harness: ChatHarness, strategy: Strategy, number: int
 ) -> None:
     chat = await talked(harness, strategy, "one")
@@ -82,7 +80,7 @@ async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_what_was_left_stays_in_the_store(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_undone_items_stay_in_the_store(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await talked(harness, strategy, "one", "two")
     left = chat.record.last_link
     await UndoStack().undo(chat, 1)
@@ -92,7 +90,7 @@ async def test_what_was_left_stays_in_the_store(harness: ChatHarness, strategy: 
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_another_process_finds_the_head_where_it_was_moved_to(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_another_process_finds_the_head_that_undo_set(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await talked(harness, strategy, "one", "two", "three")
     await UndoStack().undo(chat, 1)
     again = await harness.open(handle="mine")
@@ -102,7 +100,7 @@ async def test_another_process_finds_the_head_where_it_was_moved_to(harness: Cha
         assert len(json.loads((harness.folder / "talk.json").read_text())) == 2
 
 
-async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_else(harness: ChatHarness) -> None:
+async def test_in_a_conversation_only_unconfirmed_items_are_undone(harness: ChatHarness) -> None:
     chat, heads = await talked(harness, Strategy.CONVERSATION, "one"), UndoStack()
     harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
     with pytest.raises(RequestRefused):
@@ -121,7 +119,7 @@ async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_els
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_turn_that_is_not_there_changes_nothing(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_an_unknown_turn_changes_nothing(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await talked(harness, strategy, "one")
     stood = chat.state
     for number in (2, -2, 99):
@@ -148,7 +146,7 @@ async def called(harness: ChatHarness, strategy: Strategy) -> Chat:
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_undo_takes_a_whole_turn_with_its_calls(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_undo_removes_a_whole_turn_with_its_calls(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await called(harness, strategy)
     assert len(chat.state.path) == 6
     await UndoStack().undo(chat)
@@ -160,7 +158,7 @@ async def test_undo_takes_a_whole_turn_with_its_calls(harness: ChatHarness, stra
 
 
 @pytest.mark.parametrize("strategy", MOVING)
-async def test_a_fork_holds_whole_turns(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_a_fork_contains_whole_turns(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await called(harness, strategy)
     assert len((await harness.store.path((await make_session_at_turn(harness.store, chat.session, 1)).head)).nodes) == 2
     assert (await make_session_at_turn(harness.store, chat.session, 2)).head == chat.session.head
@@ -171,7 +169,7 @@ async def test_a_fork_holds_whole_turns(harness: ChatHarness, strategy: Strategy
 
 @pytest.mark.parametrize("strategy", MOVING)
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
-async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(
+async def test_a_fork_continues_from_any_turn_and_its_source_is_unchanged(
     harness: ChatHarness, strategy: Strategy, number: int
 ) -> None:
     chat = await talked(harness, strategy, "one", "two", "three")
@@ -191,7 +189,7 @@ async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(
 # -- the last message ------------------------------------------------------------------------------
 
 
-async def test_the_last_message_may_be_several(harness: ChatHarness) -> None:
+async def test_the_last_message_may_have_several_items(harness: ChatHarness) -> None:
     chat = await talked(harness, Strategy.SESSION, "one")
     for words in ("two", "three"):
         harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
@@ -200,6 +198,6 @@ async def test_the_last_message_may_be_several(harness: ChatHarness) -> None:
     assert [item_text(item) for item in get_last_user_items(chat)] == ["two", "three"]
 
 
-async def test_before_anything_was_said_there_is_no_last_message(harness: ChatHarness) -> None:
+async def test_an_empty_chat_has_no_last_message(harness: ChatHarness) -> None:
     with pytest.raises(InvalidUsage):
         get_last_user_items(await harness.open(Strategy.SESSION))

@@ -69,7 +69,7 @@ async def stopped_in_commit(store: Watched, number: int, turn: Callable[[], Awai
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_stopped_while_the_message_is_stored_the_chat_goes_on(
+async def test_a_chat_interrupted_while_it_stores_the_message_continues(
     strategy: Strategy, harness: ChatHarness, watched: Watched
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -81,7 +81,7 @@ async def test_stopped_while_the_message_is_stored_the_chat_goes_on(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_stopped_while_the_answer_is_stored_the_answer_counts(
+async def test_an_answer_that_is_stored_during_an_interruption_is_confirmed(
     strategy: Strategy, harness: ChatHarness, watched: Watched
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -98,9 +98,7 @@ async def test_stopped_while_the_answer_is_stored_the_answer_counts(
     assert len(await harness.store.links(again.session.id)) == 2
 
 
-async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(
-    harness: ChatHarness, watched: Watched
-) -> None:
+async def test_a_second_ctrl_c_does_not_interrupt_the_commit(harness: ChatHarness, watched: Watched) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
     events = chat.send([user_message("a message that is long enough to come in pieces")])
 
@@ -117,7 +115,7 @@ async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(
     assert chat.turn.link.status == "cancelled"
 
 
-async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(
+async def test_a_name_that_another_process_takes_meanwhile_gets_the_next_number(
     harness: ChatHarness, watched: Watched
 ) -> None:
     async def take(name: str) -> None:

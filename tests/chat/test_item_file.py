@@ -24,14 +24,14 @@ HELLO = {"role": "assistant", "content": "hello"}
         (json.dumps({"object": "list", "data": [HI, HELLO]}), "data"),
     ],
 )
-def test_every_form_holds_the_same_items(text: str, member: str, tmp_path: Path) -> None:
+def test_every_format_contains_the_same_items(text: str, member: str, tmp_path: Path) -> None:
     place = tmp_path / "items"
     place.write_text(text, encoding="utf-8")
     read = read_item_file(str(place))
     assert (read.items, read.list_field) == ((HI, HELLO), member)
 
 
-def test_what_was_exported_with_its_links_is_read_as_items(tmp_path: Path) -> None:
+def test_an_export_with_its_responses_is_read_as_items(tmp_path: Path) -> None:
     document = ConversationDocument((HI, HELLO), 2, "monads")
     whole, lined = tmp_path / "whole.json", tmp_path / "lines.jsonl"
     whole.write_text(json.dumps(document_to_json(document)))
@@ -43,9 +43,7 @@ def test_what_was_exported_with_its_links_is_read_as_items(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85"])
 @pytest.mark.parametrize("between", ["\n", "\r\n", "\r"])
-def test_a_line_ends_at_its_end_and_not_at_a_separator_in_somebodys_words(
-    inside: str, between: str, tmp_path: Path
-) -> None:
+def test_unicode_line_separators_in_a_string_do_not_end_a_line(inside: str, between: str, tmp_path: Path) -> None:
     """Other programs leave these as they are in a string of JSON."""
     said = {"role": "user", "content": f"one{inside}two"}
     place = tmp_path / "items.jsonl"
@@ -53,7 +51,7 @@ def test_a_line_ends_at_its_end_and_not_at_a_separator_in_somebodys_words(
     assert read_item_file(str(place)).items == (said, HELLO)
 
 
-def test_a_device_without_an_end_is_refused_and_a_pipe_is_read() -> None:
+def test_an_endless_device_is_refused_and_a_pipe_is_read() -> None:
     with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
         read_item_file("/dev/zero")
     taken, given = os.pipe()
@@ -63,7 +61,7 @@ def test_a_device_without_an_end_is_refused_and_a_pipe_is_read() -> None:
     os.close(taken)
 
 
-def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:
+def test_a_single_line_is_a_history_of_one_item(tmp_path: Path) -> None:
     place = tmp_path / "items.jsonl"
     place.write_text(json.dumps(HI) + "\n")
     assert read_item_file(str(place)).items == (HI,)
@@ -79,7 +77,7 @@ def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:
         ('"hi"', " is not a list of items"),
     ],
 )
-def test_what_holds_no_items_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_a_file_without_items_is_refused(text: str, said: str, tmp_path: Path) -> None:
     place = tmp_path / "items"
     place.write_text(text)
     with pytest.raises(Unreadable) as caught:
@@ -100,7 +98,7 @@ def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
         read_item_file(str(tmp_path / "none.json"))
 
 
-def test_items_are_written_in_the_form_that_they_came_in(tmp_path: Path) -> None:
+def test_items_are_written_in_the_format_of_their_source(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"model": "m", "input": [HI], "previous_response_id": "resp_1"}))
     write_item_file(str(tmp_path / "new.json"), [HI, HELLO], read_item_file(str(request)))
@@ -114,7 +112,7 @@ def test_items_are_written_in_the_form_that_they_came_in(tmp_path: Path) -> None
     assert len((tmp_path / "new.jsonl").read_text().splitlines()) == 2
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     place = tmp_path / "there.json"
     place.write_text("mine")
     with pytest.raises(InvalidUsage):

@@ -12,11 +12,11 @@ async def ask(harness: ChatHarness, words: str, **state: str) -> str:
     return str(events[-1]["response"]["id"])
 
 
-async def test_an_empty_store_holds_nothing(harness: ChatHarness) -> None:
+async def test_an_empty_store_has_an_empty_listing(harness: ChatHarness) -> None:
     assert store_listing_to_json(await list_store(harness.store, 5)) == {"sessions": [], "others": [], "more": False}
 
 
-async def test_sessions_come_as_their_list_has_them_and_their_responses_are_no_other_clients(
+async def test_sessions_are_listed_once_and_their_responses_are_not_listed_as_unrecorded(
     harness: ChatHarness,
 ) -> None:
     for strategy in (Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION):
@@ -29,7 +29,7 @@ async def test_sessions_come_as_their_list_has_them_and_their_responses_are_no_o
     assert (await list_store(harness.store, 2)).has_more
 
 
-async def test_a_chain_of_another_client_is_listed_by_its_ends_newest_first(harness: ChatHarness) -> None:
+async def test_an_unrecorded_chain_is_listed_by_its_leaves_newest_first(harness: ChatHarness) -> None:
     first = await ask(harness, "one")
     left, right = [await ask(harness, words, previous_response_id=first) for words in ("left", "right")]
     found = await list_store(harness.store, 5)
@@ -39,7 +39,7 @@ async def test_a_chain_of_another_client_is_listed_by_its_ends_newest_first(harn
     ]
 
 
-async def test_a_conversation_is_listed_by_itself_also_when_nothing_was_answered_in_it(harness: ChatHarness) -> None:
+async def test_an_unrecorded_conversation_is_listed_even_without_a_response(harness: ChatHarness) -> None:
     empty, used = [(await harness.endpoint.create_conversation())["id"] for _ in range(2)]
     await ask(harness, "hi", conversation=used)
     found = await list_store(harness.store, 5)

@@ -36,7 +36,7 @@ class Counted:
         return await self.store.path(head)
 
 
-async def test_a_long_chain_is_read_once_and_each_fork_once_more(harness: ChatHarness) -> None:
+async def test_a_long_chain_is_read_once_and_once_more_for_each_fork(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN, name="long")
     for number in range(12):
         await say(chat, f"turn {number}")
@@ -49,7 +49,7 @@ async def test_a_long_chain_is_read_once_and_each_fork_once_more(harness: ChatHa
     assert counted.paths == 1 + 3
 
 
-async def test_every_link_knows_what_it_saw_although_it_copied_nothing(harness: ChatHarness) -> None:
+async def test_the_context_of_every_response_is_known_without_a_copy(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
     for number in range(4):
         await say(chat, f"turn {number}")
@@ -66,7 +66,7 @@ async def test_every_link_knows_what_it_saw_although_it_copied_nothing(harness: 
     assert list(conversation_to_json(known)["items"].values()) == list(known.path.items)
 
 
-async def test_forks_of_other_sessions_are_there_under_their_names(harness: ChatHarness) -> None:
+async def test_forks_that_are_sessions_have_the_names_of_their_sessions(harness: ChatHarness) -> None:
     first = await harness.open(Strategy.CHAIN, name="first")
     await say(first, "one")
     harness.clock.advance(1)
@@ -79,7 +79,7 @@ async def test_forks_of_other_sessions_are_there_under_their_names(harness: Chat
     assert known.current_link_id == first.session.link_id
 
 
-async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(harness: ChatHarness) -> None:
+async def test_a_history_that_lost_an_item_is_still_read_from_its_responses(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CONVERSATION, name="mine")
     await say(chat, "secret")
     await say(chat, "second")
@@ -100,7 +100,7 @@ async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(harness: 
     assert (len(theirs.path), len(theirs.links)) == (3, 2)
 
 
-async def test_a_response_that_lost_an_item_is_still_shown(harness: ChatHarness) -> None:
+async def test_a_response_that_lost_an_item_is_still_read(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN, name="mine")
     await say(chat, "secret")
     await harness.store.commit(Transaction(erased_nodes=(chat.state.path.nodes[0].key,)))
@@ -120,7 +120,7 @@ async def test_the_input_of_a_response_that_failed_is_unconfirmed(harness: ChatH
     assert [item_text(node.item) for node in known.unconfirmed_nodes] == (["two"] if fails else [])
 
 
-async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(harness: ChatHarness) -> None:
+async def test_a_remote_conversation_is_found_by_its_local_mirror(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN, name="mirror")
     await say(chat, "one")
     there = replace(chat.session, strategy=Strategy.CONVERSATION, handle="conv_remote_1", scope=THERE)
@@ -134,7 +134,7 @@ async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(harn
     )
 
 
-async def test_a_beginning_that_two_mirrors_share_is_ambiguous(harness: ChatHarness) -> None:
+async def test_a_prefix_that_two_mirrors_share_is_ambiguous(harness: ChatHarness) -> None:
     for number in (1, 2):
         chat = await harness.open(Strategy.SESSION, name=f"mirror-{number}")
         await say(chat, "one")
@@ -148,13 +148,13 @@ async def test_a_beginning_that_two_mirrors_share_is_ambiguous(harness: ChatHarn
 @pytest.mark.parametrize(
     ("handle", "kind"), [("nope", "session"), ("resp_nope", "response"), ("conv_nope", "conversation")]
 )
-async def test_what_nobody_knows_is_said_by_its_kind(handle: str, kind: str, harness: ChatHarness) -> None:
+async def test_an_unknown_handle_is_reported_with_its_kind(handle: str, kind: str, harness: ChatHarness) -> None:
     with pytest.raises(NotFound) as unknown:
         await load_handle_view(harness.store, handle)
     assert unknown.value.kind == kind
 
 
-async def test_without_files_a_replayed_conversation_is_what_its_record_says(harness: ChatHarness) -> None:
+async def test_without_files_a_replayed_conversation_is_read_from_the_store(harness: ChatHarness) -> None:
     await say(await harness.open(Strategy.REPLAY, name="mine"), "hi")
     (harness.folder / "talk.json").write_text('[{"role": "user", "content": "edited"}]', encoding="utf-8")
     assert [len((await load_handle_view(harness.store, "mine", read_files=files)).path) for files in (True, False)] == [

@@ -15,7 +15,7 @@ def refused(name: str) -> str:
     return error.value.message
 
 
-def test_a_file_is_read_to_its_end_and_a_mark_at_its_beginning_is_no_text(tmp_path: Path) -> None:
+def test_a_file_is_read_completely_and_without_its_byte_order_mark(tmp_path: Path) -> None:
     place = tmp_path / "a.json"
     place.write_text("\ufeffä" * 2, encoding="utf-8")
     assert read_text_file(str(place)) == "ä\ufeffä"
@@ -25,7 +25,7 @@ def test_a_file_is_read_to_its_end_and_a_mark_at_its_beginning_is_no_text(tmp_pa
     assert read_text_file(str(place)) == read_text_file(os.devnull) == ""
 
 
-def test_what_a_command_says_comes_through_a_pipe(tmp_path: Path) -> None:
+def test_the_output_of_a_command_is_read_through_a_pipe(tmp_path: Path) -> None:
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -38,7 +38,7 @@ def test_what_a_command_says_comes_through_a_pipe(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_never_ends_or_never_begins_is_refused(tmp_path: Path) -> None:
+def test_an_endless_or_unreadable_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "image").write_bytes(b"\xff\xfe")
     assert refused("/dev/zero") == "/dev/zero is larger than 16 MB"

@@ -29,7 +29,7 @@ async def one_of_each(harness: ChatHarness) -> dict[Strategy, Chat]:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_every_handle_of_a_session_goes_on_with_it(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_every_handle_of_a_session_continues_it(harness: ChatHarness, strategy: Strategy) -> None:
     session = (await one_of_each(harness))[strategy].session
     named = [session.name, session.name[:-1], session.id, *([session.handle] if session.handle else [])]
     for handle in named:
@@ -37,7 +37,7 @@ async def test_every_handle_of_a_session_goes_on_with_it(harness: ChatHarness, s
         assert await find_selected_session(harness.store, OwnerSelection(implied, handle)) == session
 
 
-async def test_the_session_used_last_is_gone_on_with_and_not_the_one_made_last(harness: ChatHarness) -> None:
+async def test_the_last_used_session_continues_and_not_the_newest(harness: ChatHarness) -> None:
     chats = await one_of_each(harness)
     harness.clock.advance(60)
     await say(chats[Strategy.REPLAY], "two")
@@ -47,19 +47,19 @@ async def test_the_session_used_last_is_gone_on_with_and_not_the_one_made_last(h
     )
 
 
-async def test_without_a_handle_a_new_conversation_begins(harness: ChatHarness) -> None:
+async def test_without_a_handle_a_new_conversation_starts(harness: ChatHarness) -> None:
     await one_of_each(harness)
     assert await find_selected_session(harness.store, OwnerSelection(None)) is None
     assert await find_selected_session(harness.store, OwnerSelection(Strategy.CHAIN)) is None
 
 
 @pytest.mark.parametrize("handle", ["nope", "by-nobody", "@last"])
-async def test_a_handle_that_names_nothing_is_not_found(store: Store, handle: str) -> None:
+async def test_an_unknown_handle_is_not_found(store: Store, handle: str) -> None:
     with pytest.raises(NotFound):
         await find_selected_session(store, OwnerSelection(None, handle))
 
 
-async def test_a_beginning_that_several_sessions_share_is_refused_with_their_names(harness: ChatHarness) -> None:
+async def test_a_prefix_of_several_sessions_is_refused_with_their_names(harness: ChatHarness) -> None:
     await one_of_each(harness)
     with pytest.raises(AmbiguousHandle) as caught:
         await find_selected_session(harness.store, OwnerSelection(None, "by-"))
@@ -68,7 +68,7 @@ async def test_a_beginning_that_several_sessions_share_is_refused_with_their_nam
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("named", Strategy)
-async def test_a_record_is_opened_by_its_owners_flag_and_by_no_other(
+async def test_a_session_is_opened_only_by_the_flag_of_its_owner(
     harness: ChatHarness, strategy: Strategy, named: Strategy
 ) -> None:
     chats = await one_of_each(harness)
@@ -84,7 +84,7 @@ async def test_a_record_is_opened_by_its_owners_flag_and_by_no_other(
         await find_selected_session(harness.store, OwnerSelection(named, use_last_session=True))
 
 
-async def test_a_chain_goes_on_from_an_older_response_as_a_session_of_its_own(harness: ChatHarness) -> None:
+async def test_a_chain_continues_from_an_older_response_as_a_session_of_its_own(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN, name="mine")
     await say(chat, "one")
     first = chat.session.handle
@@ -99,7 +99,7 @@ async def test_a_chain_goes_on_from_an_older_response_as_a_session_of_its_own(ha
     assert await harness.store.session("mine") == chat.session
 
 
-async def test_nothing_is_stored_before_something_is_said(harness: ChatHarness) -> None:
+async def test_nothing_is_stored_before_the_first_message(harness: ChatHarness) -> None:
     for strategy in Strategy:
         await harness.open(strategy, name=f"by-{strategy}")
     assert await harness.store.sessions() == []
@@ -111,7 +111,7 @@ class Elsewhere(RecordingEndpoint):
     scope = Scope("https://elsewhere.test/v1")
 
 
-async def test_a_response_of_another_endpoint_is_refused_and_both_are_named(harness: ChatHarness) -> None:
+async def test_a_response_of_another_endpoint_is_refused_with_both_endpoints(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN)
     await say(chat, "one")
     edges = ChatDeps(harness.store, Elsewhere(harness.endpoint), harness.clock, harness.deps.new_id)
@@ -123,7 +123,7 @@ async def test_a_response_of_another_endpoint_is_refused_and_both_are_named(harn
 
 
 @pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN])
-async def test_a_fork_goes_on_from_where_its_source_stands_and_leaves_it_alone(
+async def test_a_fork_continues_from_the_head_of_its_source_and_does_not_change_it(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -143,7 +143,7 @@ async def test_a_fork_goes_on_from_where_its_source_stands_and_leaves_it_alone(
     assert message_lines(second.state.path.items) == [*whole, "assistant: two"]
 
 
-async def test_a_fork_begins_behind_what_was_confirmed(harness: ChatHarness) -> None:
+async def test_a_fork_starts_after_the_confirmed_items(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
     await say(chat, "one")
     events = chat.send([user_message("two")])
@@ -154,7 +154,7 @@ async def test_a_fork_begins_behind_what_was_confirmed(harness: ChatHarness) -> 
     assert message_lines(second.state.path.items) == ["user: one", "assistant: one"]
 
 
-async def test_a_fork_of_a_file_goes_to_a_file_beside_it(harness: ChatHarness, tmp_path: Path) -> None:
+async def test_a_fork_of_a_replay_file_is_another_file_beside_it(harness: ChatHarness, tmp_path: Path) -> None:
     chat = await harness.open(Strategy.REPLAY, name="mine")
     await say(chat, "one")
     before = (tmp_path / "talk.json").read_bytes()
@@ -167,14 +167,14 @@ async def test_a_fork_of_a_file_goes_to_a_file_beside_it(harness: ChatHarness, t
     assert b"two" in (tmp_path / "talk-2.json").read_bytes()
 
 
-async def test_a_conversation_is_not_forked(harness: ChatHarness) -> None:
+async def test_a_conversation_cannot_be_forked(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CONVERSATION)
     await say(chat, "one")
     with pytest.raises(WrongOwner, match="cannot be forked: its endpoint stores it as one list"):
         await fork_session(chat.session, ASKING, harness.deps)
 
 
-async def test_a_fork_has_the_name_that_it_is_given(harness: ChatHarness) -> None:
+async def test_a_fork_has_the_requested_name(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
     await say(chat, "one")
     assert (await fork_session(chat.session, ASKING, harness.deps, name="other")).session.name == "other"
@@ -184,7 +184,7 @@ async def test_a_fork_has_the_name_that_it_is_given(harness: ChatHarness) -> Non
     ("there", "free"),
     [([], "talk.json"), (["talk.json"], "talk-2.json"), (["talk.json", "talk-2.json"], "talk-3.json")],
 )
-def test_a_file_that_is_there_is_not_taken(tmp_path: Path, there: list[str], free: str) -> None:
+def test_an_existing_file_is_not_overwritten_by_a_fork(tmp_path: Path, there: list[str], free: str) -> None:
     for name in there:
         (tmp_path / name).touch()
     assert find_free_file(str(tmp_path / "talk.json")) == str(tmp_path / free)

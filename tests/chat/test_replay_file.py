@@ -50,19 +50,19 @@ def test_an_empty_file_is_an_empty_conversation(text: str, place: Path) -> None:
     assert ReplayFile(place).read() == []
 
 
-def test_a_missing_file_is_an_empty_conversation_and_is_not_made(place: Path) -> None:
+def test_a_missing_file_is_an_empty_conversation_and_is_not_created(place: Path) -> None:
     file = ReplayFile(place)
     file.check_writable()
     assert (file.read(), file.exists()) == ([], False)
 
 
-def test_items_come_back_as_they_were_written(place: Path) -> None:
+def test_items_are_read_as_they_were_written(place: Path) -> None:
     odd: list[Item] = [*ITEMS, {"type": "odd", "half": "\ud83d", "big": 2**63 + 1, "nested": {"null": None}}]
     ReplayFile(place).write(odd)
     assert ReplayFile(place).read() == odd
 
 
-def test_what_people_write_is_read(place: Path) -> None:
+def test_handwritten_items_are_read(place: Path) -> None:
     place.write_text('[\n  {"role": "user",\n   "content": "größer"}\n]\n', encoding="utf-8")
     assert ReplayFile(place).read() == [{"role": "user", "content": "größer"}]
 
@@ -80,7 +80,7 @@ def test_what_people_write_is_read(place: Path) -> None:
     ],
     ids=["half-written", "numbers", "mixed", "object", "null", "deep", "bytes"],
 )
-def test_what_is_no_list_of_items_is_refused_and_stays(content: bytes, why: str, place: Path) -> None:
+def test_a_file_that_is_no_list_of_items_is_refused_and_stays_unchanged(content: bytes, why: str, place: Path) -> None:
     place.write_bytes(content)
     with pytest.raises(Unreadable) as refused:
         ReplayFile(place).read()
@@ -88,14 +88,14 @@ def test_what_is_no_list_of_items_is_refused_and_stays(content: bytes, why: str,
     assert place.read_bytes() == content
 
 
-def test_a_folder_in_its_place_is_refused(place: Path) -> None:
+def test_a_folder_is_refused(place: Path) -> None:
     place.mkdir()
     for refuse in (ReplayFile(place).read, ReplayFile(place).check_writable):
         with pytest.raises(Unreadable, match="is a folder, not a replay file"):
             refuse()
 
 
-def test_a_change_by_somebody_else_is_seen(place: Path) -> None:
+def test_a_change_by_another_process_is_detected(place: Path) -> None:
     file = ReplayFile(place)
     assert not file.is_changed()
     file.write(ITEMS)
@@ -109,7 +109,7 @@ def test_a_change_by_somebody_else_is_seen(place: Path) -> None:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def test_a_new_file_is_its_owners_alone(place: Path) -> None:
+def test_a_new_file_is_readable_only_by_its_owner(place: Path) -> None:
     ReplayFile(place).write(ITEMS)
     assert mode(place) == 0o600
 
@@ -121,7 +121,7 @@ def test_a_file_keeps_its_mode(place: Path) -> None:
     assert mode(place) == 0o640
 
 
-def test_a_line_holds_one_item_so_that_people_and_diffs_can_read_it(place: Path) -> None:
+def test_each_line_contains_one_item(place: Path) -> None:
     ReplayFile(place).write(ITEMS)
     first, *lines, last = place.read_text().splitlines()
     assert (first, last) == ("[", "]")
@@ -129,7 +129,7 @@ def test_a_line_holds_one_item_so_that_people_and_diffs_can_read_it(place: Path)
 
 
 @pytest.mark.needs("posix")
-def test_a_link_stays_one_and_its_target_is_written(place: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_is_kept_and_its_target_is_written(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     place.symlink_to(folder / "real.json")
@@ -142,7 +142,7 @@ def test_a_link_stays_one_and_its_target_is_written(place: Path, tmp_path: Path)
 
 
 @pytest.mark.needs("posix")
-def test_links_that_lead_in_a_circle_are_refused(place: Path) -> None:
+def test_circular_symbolic_links_are_refused(place: Path) -> None:
     place.symlink_to(place.name)
     file = ReplayFile(place)
     for refuse in (file.check_writable, file.read, lambda: file.write(ITEMS)):
@@ -155,12 +155,12 @@ def test_links_that_lead_in_a_circle_are_refused(place: Path) -> None:
     ("name", "why"),
     [("nope/talk.json", "is not a folder, so talk.json cannot be written there"), ("t" * 300, "cannot be reached")],
 )
-def test_a_place_where_nothing_can_be_written_is_known_before(name: str, why: str, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_detected_in_advance(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match=why):
         ReplayFile(tmp_path / name).check_writable()
 
 
-def test_the_longest_name_that_a_file_can_have_will_do(tmp_path: Path) -> None:
+def test_the_longest_possible_file_name_is_accepted(tmp_path: Path) -> None:
     file = ReplayFile(tmp_path / ("t" * 250 + ".json"))
     file.check_writable()
     file.write(ITEMS)
@@ -171,7 +171,7 @@ def test_the_longest_name_that_a_file_can_have_will_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("posix")
-def test_a_reader_finds_a_whole_list_however_often_it_is_killed(place: Path) -> None:
+def test_a_reader_sees_a_complete_list_even_if_writers_are_killed(place: Path) -> None:
     ReplayFile(place).write([user_message("none"), user_message("")])
     for _ in range(5):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(place)], stdout=subprocess.PIPE, cwd=ROOT) as process:
@@ -197,7 +197,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 
 
 @pytest.mark.needs("posix")
-def test_a_full_disk_leaves_the_old_list_and_nothing_beside_it(place: Path) -> None:
+def test_a_full_disk_leaves_the_old_list_and_no_temporary_file(place: Path) -> None:
     file = ReplayFile(place)
     file.write(ITEMS)
     with no_file_larger_than(10_000), pytest.raises(StoreFull, match="no space left to write"):
@@ -242,7 +242,7 @@ def refusals(place: Path) -> list[str]:
 
 
 @pytest.mark.needs("posix")
-def test_a_read_only_folder_is_known_before_anything_is_sent(open_folder: Path) -> None:
+def test_a_read_only_folder_is_detected_before_anything_is_sent(open_folder: Path) -> None:
     ReplayFile(open_folder / "talk.json").write(ITEMS)
     open_folder.chmod(0o555)
     assert refusals(open_folder / "talk.json") == [
@@ -253,14 +253,14 @@ def test_a_read_only_folder_is_known_before_anything_is_sent(open_folder: Path) 
 
 
 @pytest.mark.needs("posix")
-def test_a_read_only_file_is_known_before_anything_is_sent(open_folder: Path) -> None:
+def test_a_read_only_file_is_detected_before_anything_is_sent(open_folder: Path) -> None:
     ReplayFile(open_folder / "talk.json").write(ITEMS)
     (open_folder / "talk.json").chmod(0o444)
     assert refusals(open_folder / "talk.json")[0] == "store_read_only talk.json cannot be written"
 
 
 @pytest.mark.needs("posix")
-def test_a_folder_that_may_not_be_looked_into_is_known_before_anything_is_sent(open_folder: Path) -> None:
+def test_an_inaccessible_folder_is_detected_before_anything_is_sent(open_folder: Path) -> None:
     (open_folder / "locked").mkdir(mode=0o700)
     (open_folder / "locked").chmod(0 if os.getuid() else 0o700)
     assert refusals(open_folder / "locked" / "talk.json") == [

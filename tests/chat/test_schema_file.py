@@ -20,7 +20,7 @@ def formatted(folder: Path, schema: Any, name: str = "schema.json") -> dict[str,
     return form
 
 
-def test_a_schema_travels_as_it_stands_in_the_file(tmp_path: Path) -> None:
+def test_a_schema_is_sent_unchanged(tmp_path: Path) -> None:
     assert formatted(tmp_path, CLOSED) == {"type": "json_schema", "name": "schema", "schema": CLOSED, "strict": True}
 
 
@@ -34,7 +34,7 @@ def test_a_schema_travels_as_it_stands_in_the_file(tmp_path: Path) -> None:
         ("t" * 99, "x.json", "t" * 64),
     ],
 )
-def test_its_name_is_one_that_the_api_takes(title: Any, file: str, name: str, tmp_path: Path) -> None:
+def test_the_name_of_a_schema_is_valid_for_the_api(title: Any, file: str, name: str, tmp_path: Path) -> None:
     schema = CLOSED if title is None else {**CLOSED, "title": title}
     assert formatted(tmp_path, schema, file)["name"] == name
 
@@ -57,7 +57,9 @@ def closed(**properties: Any) -> dict[str, Any]:
         closed(word={"type": "string"}, anything=True),
     ],
 )
-def test_a_schema_that_closes_and_requires_everything_is_strict(schema: dict[str, Any], tmp_path: Path) -> None:
+def test_a_schema_that_requires_all_properties_and_allows_no_others_is_strict(
+    schema: dict[str, Any], tmp_path: Path
+) -> None:
     assert formatted(tmp_path, schema)["strict"]
 
 
@@ -83,7 +85,7 @@ def test_a_schema_that_closes_and_requires_everything_is_strict(schema: dict[str
         {**CLOSED, "required": [{}]},
     ],
 )
-def test_every_other_schema_is_not(schema: dict[str, Any], tmp_path: Path) -> None:
+def test_every_other_schema_is_not_strict(schema: dict[str, Any], tmp_path: Path) -> None:
     assert not formatted(tmp_path, schema)["strict"]
 
 
@@ -99,18 +101,18 @@ def test_every_other_schema_is_not(schema: dict[str, Any], tmp_path: Path) -> No
     ],
     ids=["empty", "half", "infinite", "list", "boolean", "deep"],
 )
-def test_a_file_that_is_no_schema_is_refused(text: str, why: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_schema_is_refused(text: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match=why):
         formatted(tmp_path, text)
 
 
 @pytest.mark.parametrize("depth", [100, 400, 700, 950])
-def test_however_deep_it_goes_a_schema_is_taken_or_refused(depth: int, tmp_path: Path) -> None:
+def test_a_deeply_nested_schema_is_accepted_or_refused(depth: int, tmp_path: Path) -> None:
     with suppress(Unreadable):
         assert not formatted(tmp_path, '{"items": ' * depth + "{}" + "}" * depth)["strict"]
 
 
-def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_binary_schema_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b'{"a": "\xe9"}')
     for place, why in (("nope", "no such file"), (".", "is a directory"), ("bytes", "it is not UTF-8")):
         with pytest.raises(Unreadable, match=why):
@@ -119,6 +121,6 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
         load_text_format("/dev/zero")
 
 
-def test_a_mark_of_the_byte_order_is_no_reason_to_refuse(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(CLOSED).encode())
     assert load_text_format(str(tmp_path / "schema.json"))["format"]["schema"] == CLOSED

@@ -36,22 +36,22 @@ async def elsewhere(store: Store, tmp_path: Path) -> Store:
     return store
 
 
-async def test_the_second_is_told_who_is_first_and_offered_a_fork(elsewhere: Store) -> None:
+async def test_the_second_writer_learns_the_first_and_is_offered_a_fork(elsewhere: Store) -> None:
     busy = await refused(elsewhere, session())
     assert busy.message == "'mine' is open in another process (process 42 on desk)"
     assert (busy.hint, busy.exit) == ("convo chat --fork mine", 1)
 
 
-async def test_a_name_with_a_space_is_quoted_in_the_offer(elsewhere: Store) -> None:
+async def test_a_name_with_a_space_is_quoted_in_the_fork_command(elsewhere: Store) -> None:
     assert (await refused(elsewhere, session(name="two words"))).hint == "convo chat --fork 'two words'"
 
 
-async def test_a_chain_is_offered_a_fork_and_a_conversation_is_not(elsewhere: Store) -> None:
+async def test_a_fork_is_offered_for_a_chain_but_not_for_a_conversation(elsewhere: Store) -> None:
     assert (await refused(elsewhere, session(Strategy.CHAIN, "resp_1"))).hint == "convo chat --fork mine"
     assert (await refused(elsewhere, session(Strategy.CONVERSATION, "conv_1"))).hint == "close that chat first"
 
 
-async def test_a_replay_file_has_one_writer_whichever_session_knows_it(elsewhere: Store, tmp_path: Path) -> None:
+async def test_a_replay_file_has_one_writer_across_all_sessions(elsewhere: Store, tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to("talk.json")
     for place in (tmp_path / "talk.json", tmp_path / "link.json"):
         busy = await refused(elsewhere, session(Strategy.REPLAY, str(place), name="another"))
@@ -59,7 +59,7 @@ async def test_a_replay_file_has_one_writer_whichever_session_knows_it(elsewhere
         assert busy.hint == f"convo chat --fork {place}"
 
 
-async def test_two_files_and_two_sessions_do_not_meet(store: Store) -> None:
+async def test_different_files_and_sessions_have_different_leases(store: Store) -> None:
     holds = [
         await acquire_session_lease(store, one)
         for one in (
@@ -73,17 +73,17 @@ async def test_two_files_and_two_sessions_do_not_meet(store: Store) -> None:
         await hold.release()
 
 
-async def test_what_is_given_back_can_be_taken_again(store: Store) -> None:
+async def test_a_released_lease_can_be_acquired_again(store: Store) -> None:
     for _ in range(2):
         await (await acquire_session_lease(store, session())).release()
 
 
-async def test_a_killed_writer_of_this_machine_is_followed_at_once(store: Store) -> None:
+async def test_the_lease_of_a_killed_local_process_is_taken_over_at_once(store: Store) -> None:
     machine = process_identity().partition(":")[0]
     await store.acquire_lease("session ses_mine", f"{machine}:4194305:1", 3600)
     await (await acquire_session_lease(store, session())).release()
 
 
-async def test_a_renamed_session_is_the_same_to_its_writers(elsewhere: Store) -> None:
+async def test_a_renamed_session_keeps_its_lease(elsewhere: Store) -> None:
     renamed = replace(session(), name="renamed")
     assert (await refused(elsewhere, renamed)).hint == "convo chat --fork renamed"

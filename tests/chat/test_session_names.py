@@ -31,18 +31,18 @@ def test_a_session_is_named_after_its_first_words(words: str, name: str) -> None
 
 
 @given(ODD)
-def test_whatever_was_said_the_name_is_one(words: str) -> None:
+def test_any_message_gives_a_valid_name(words: str) -> None:
     name = make_session_name(user_message(words))
     assert validate_session_name(name) == name
     assert len(name) <= NAME_MAX_CHARS
 
 
-def test_an_image_alone_has_a_name_too() -> None:
+def test_a_message_with_only_an_image_has_a_name_too() -> None:
     assert make_session_name(user_message("", {"type": "input_image", "image_url": "data:"})) == "message"
 
 
 @pytest.mark.parametrize("name", ["mine", "my chat", "2", "Ünïcode", "a.b", "resp", "last", "json"])
-def test_a_name_that_nothing_else_is_called_is_fit(name: str) -> None:
+def test_an_unambiguous_name_is_accepted(name: str) -> None:
     assert validate_session_name(name) == name
 
 
@@ -65,7 +65,7 @@ def test_a_name_that_nothing_else_is_called_is_fit(name: str) -> None:
         ("a/b", "looks like an option, an id or a file"),
     ],
 )
-def test_a_name_that_could_be_another_handle_is_not(name: str, why: str) -> None:
+def test_a_name_that_looks_like_another_handle_is_refused(name: str, why: str) -> None:
     with pytest.raises(InvalidUsage, match=why):
         validate_session_name(name)
 

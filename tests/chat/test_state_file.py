@@ -20,7 +20,7 @@ def rights(place: Path) -> int:
     return stat.S_IMODE(place.stat().st_mode)
 
 
-def test_what_is_saved_is_loaded_and_its_owners_alone(tmp_path: Path) -> None:
+def test_a_saved_state_is_loaded_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     place = tmp_path / "state.json"
     place.write_text("older")
     place.chmod(0o666)
@@ -29,7 +29,7 @@ def test_what_is_saved_is_loaded_and_its_owners_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["state.json"]
 
 
-def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_kept_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state.json")
     save_state_file(STATE, str(tmp_path / "link"))
     assert (tmp_path / "link").is_symlink()
@@ -37,7 +37,7 @@ def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("posix")
-def test_a_disk_without_room_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import resource
 
     place = tmp_path / "state.json"
@@ -52,21 +52,21 @@ def test_a_disk_without_room_leaves_the_file_as_it_was(tmp_path: Path, monkeypat
     assert (place.read_text(), os.listdir(tmp_path)) == ("older", ["state.json"])
 
 
-def test_where_no_file_can_be_nothing_is_written(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreFault):
         save_state_file(STATE, str(tmp_path / "nope" / "state.json"))
     with pytest.raises(Unreadable):
         save_state_file(STATE, str(tmp_path))
 
 
-def test_what_is_not_there_or_no_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         load_state_file(str(tmp_path / "nope.json"))
     with pytest.raises(Unreadable, match="is a folder"):
         load_state_file(str(tmp_path))
 
 
-def test_a_refusal_begins_with_the_files_name(tmp_path: Path) -> None:
+def test_an_error_starts_with_the_name_of_the_file(tmp_path: Path) -> None:
     place = tmp_path / "state.json"
     place.write_bytes(malformed()["27_agent_null.json"])
     with pytest.raises(InvalidRunState) as wrong:
@@ -87,7 +87,7 @@ def test_a_refusal_begins_with_the_files_name(tmp_path: Path) -> None:
         (b"", False),
     ],
 )
-def test_a_state_is_known_by_what_is_in_it(data: bytes, meant: bool) -> None:
+def test_a_state_is_detected_by_its_content(data: bytes, meant: bool) -> None:
     assert is_state_like(data) is meant
 
 

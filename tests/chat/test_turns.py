@@ -56,7 +56,7 @@ async def stop_midway(chat: Chat, said: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_first_turn_sends_the_message_alone(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_the_first_turn_sends_only_the_message(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
 
     assert await say(chat, "hi there") == "hi there"
@@ -66,7 +66,7 @@ async def test_a_first_turn_sends_the_message_alone(harness: ChatHarness, strate
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_follow_up_sends_the_whole_path_or_what_is_new(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_a_later_turn_sends_the_whole_history_or_only_new_items(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
     await say(chat, "one")
     state_before = expected_state(chat)
@@ -80,7 +80,7 @@ async def test_a_follow_up_sends_the_whole_path_or_what_is_new(harness: ChatHarn
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_another_process_sends_what_the_first_would_have_sent(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_another_process_sends_the_same_next_request(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy, name="mine")
     await say(chat, "one")
 
@@ -95,7 +95,7 @@ async def test_another_process_sends_what_the_first_would_have_sent(harness: Cha
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(
+async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_request(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy)
@@ -112,7 +112,7 @@ async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_one(
+async def test_after_a_failed_turn_the_next_request_sends_the_old_message_too(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -130,7 +130,7 @@ async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_o
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
-async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
+async def test_after_an_interruption_the_partial_answer_is_sent_as_text(
     harness: ChatHarness, strategy: Strategy, elsewhere: bool
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -153,7 +153,7 @@ async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_retry_after_an_interruption_sends_the_old_input_alone(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_a_retry_after_an_interruption_sends_only_the_old_input(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
@@ -164,7 +164,9 @@ async def test_retry_after_an_interruption_sends_the_old_input_alone(harness: Ch
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_undo_after_an_interruption_drops_input_and_partial(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_undo_after_an_interruption_removes_input_and_partial_answer(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
     chat = await harness.open(strategy)
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
@@ -178,7 +180,9 @@ async def test_undo_after_an_interruption_drops_input_and_partial(harness: ChatH
 
 
 @pytest.mark.parametrize("strategy", [*CLIENTS, Strategy.CHAIN])
-async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_undo_of_a_confirmed_turn_continues_from_the_previous_one(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
     chat = await harness.open(strategy)
     await say(chat, "one")
     state_before = expected_state(chat)
@@ -195,7 +199,7 @@ async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(harness: Cha
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [DOWN, CUT, TryLater("locked", code="conversation_locked", status=400)])
-async def test_a_failure_before_the_answer_is_tried_again_with_the_same_request(
+async def test_an_error_before_the_answer_is_retried_with_the_same_request(
     harness: ChatHarness, strategy: Strategy, failure: ConvoError
 ) -> None:
     chat = await harness.open(strategy)
@@ -207,7 +211,7 @@ async def test_a_failure_before_the_answer_is_tried_again_with_the_same_request(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_kept_it(
+async def test_a_lost_answer_that_a_conversation_stored_is_not_requested_twice(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy)
@@ -223,7 +227,7 @@ async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_k
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_next(
+async def test_an_answer_that_a_killed_process_did_not_receive_is_read_by_the_next_one(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
@@ -243,7 +247,7 @@ async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_n
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_nothing_is_sent_again_once_the_answer_began(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_nothing_is_retried_after_the_answer_started(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
     harness.endpoint.faults = [EndpointFault(CUT, after=6)]
     with pytest.raises(Unreachable):
@@ -254,9 +258,7 @@ async def test_nothing_is_sent_again_once_the_answer_began(harness: ChatHarness,
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(
-    harness: ChatHarness, strategy: Strategy
-) -> None:
+async def test_a_streamed_turn_and_a_collected_one_store_the_same(harness: ChatHarness, strategy: Strategy) -> None:
     collected, streamed = (
         await harness.open(strategy, name="a"),
         await harness.open(strategy, str(harness.folder / "b.json") if strategy is Strategy.REPLAY else None, name="b"),
@@ -275,7 +277,7 @@ async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(
     assert [digest(item) for item in collected.state.path.items] == [digest(item) for item in streamed.state.path.items]
 
 
-async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(
+async def test_a_replay_file_edited_between_turns_is_the_history_that_is_sent(
     harness: ChatHarness, tmp_path: Path
 ) -> None:
     chat = await harness.open(Strategy.REPLAY)
@@ -288,7 +290,7 @@ async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(
     assert message_lines(harness.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
 
 
-async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(harness: ChatHarness, tmp_path: Path) -> None:
+async def test_a_replay_file_with_easy_input_messages_is_sent_unchanged(harness: ChatHarness, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(
         '[{"role": "user", "content": "knock"}, {"role": "assistant", "content": "who?"}]'
     )
@@ -323,7 +325,7 @@ class Dies:
         self.left -= 1
 
 
-async def test_a_message_outlives_two_kills_around_the_writing_of_the_file(harness: ChatHarness) -> None:
+async def test_a_message_survives_two_kills_around_the_write_of_the_file(harness: ChatHarness) -> None:
     await say(await harness.open(Strategy.REPLAY, name="mine"), "one")
     alive = harness.deps
     file_written = replace(alive, store=Dies(harness.store, 2, reads=True))

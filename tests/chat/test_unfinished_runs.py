@@ -43,7 +43,7 @@ async def held_by(store: Store, session: Session, holder: str) -> Lease:
     return await store.acquire_lease(f"session {session.id}", holder, 60)
 
 
-async def test_a_paused_run_is_open_and_says_what_it_waits_for(harness: ChatHarness) -> None:
+async def test_a_paused_run_is_open_and_names_its_pending_calls(harness: ChatHarness) -> None:
     session = await talked(harness, paused())
     run = OpenRun("run_1", ("g1", "g2", "m1"), is_paused=True)
     assert await load_open_run(harness.store, session) == run
@@ -51,7 +51,7 @@ async def test_a_paused_run_is_open_and_says_what_it_waits_for(harness: ChatHarn
     assert await list_orphaned_runs(harness.store) == []
 
 
-async def test_a_run_that_nobody_performs_was_left_and_names_the_calls_that_nobody_knows_of(
+async def test_a_run_without_a_process_is_orphaned_and_names_the_calls_with_unknown_outcome(
     harness: ChatHarness,
 ) -> None:
     session = await talked(harness, working("c1", "c2"))
@@ -69,7 +69,7 @@ async def test_a_run_that_nobody_performs_was_left_and_names_the_calls_that_nobo
 
 
 @pytest.mark.parametrize(("again", "unknown"), [((), ["c1"]), (("c1",), [])])
-async def test_of_a_call_that_was_to_run_the_ledger_tells_whether_it_began(
+async def test_the_stored_calls_show_whether_a_ready_call_started(
     harness: ChatHarness, again: tuple[str, ...], unknown: list[str]
 ) -> None:
     run = working()
@@ -81,7 +81,7 @@ async def test_of_a_call_that_was_to_run_the_ledger_tells_whether_it_began(
     assert [one.call_id for one in left.calls] == unknown
 
 
-async def test_a_run_whose_process_may_live_is_under_way(harness: ChatHarness) -> None:
+async def test_a_run_whose_process_may_be_alive_is_not_orphaned(harness: ChatHarness) -> None:
     session = await talked(harness, working())
     hold = await acquire_session_lease(harness.store, session)
     found = await load_open_run(harness.store, session)
@@ -103,13 +103,13 @@ async def test_a_run_whose_process_may_live_is_under_way(harness: ChatHarness) -
     assert [left.run.id for left in await list_orphaned_runs(harness.store)] == ["run_1"]
 
 
-async def test_a_run_without_calls_is_not_in_the_way(harness: ChatHarness) -> None:
+async def test_a_run_without_calls_is_not_open(harness: ChatHarness) -> None:
     run, _ = apply_events(make_run(Agent("shop")), RunStarted())
     session = await talked(harness, run)
     assert (await load_open_run(harness.store, session), await list_orphaned_runs(harness.store)) == (None, [])
 
 
-async def test_the_newest_run_of_a_session_is_the_one_that_counts(harness: ChatHarness) -> None:
+async def test_only_the_newest_run_of_a_session_counts(harness: ChatHarness) -> None:
     session = await talked(harness, working())
     run, _ = apply_events(make_run(Agent("shop")), RunStarted())
     done, _ = apply_events(run, model_response(run, assistant_message("done")))
@@ -119,12 +119,12 @@ async def test_the_newest_run_of_a_session_is_the_one_that_counts(harness: ChatH
     assert (await load_open_run(harness.store, session), await list_orphaned_runs(harness.store)) == (None, [])
 
 
-async def test_a_run_that_another_convo_kept_is_open_all_the_same(harness: ChatHarness) -> None:
+async def test_a_paused_run_of_an_unknown_document_version_is_open(harness: ChatHarness) -> None:
     session = await talked(harness, paused(), version=9)
     assert await load_open_run(harness.store, session) == OpenRun("run_1", is_paused=True)
 
 
-async def test_a_run_names_its_session_and_so_does_a_beginning_that_only_it_has(harness: ChatHarness) -> None:
+async def test_a_run_id_or_its_unique_prefix_finds_the_session(harness: ChatHarness) -> None:
     await talked(harness, paused(), run_id="run_12")
     await talked(harness, paused(), run_id="run_21", name="other")
     for handle, name, run in (("run_12", "shop", "run_12"), ("run_2", "other", "run_21")):

@@ -55,7 +55,7 @@ async def elsewhere(file: Path) -> None:
     await other.aclose()
 
 
-async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_path: Path) -> None:
+async def test_an_edited_replay_file_is_read_again(home: Path, tmp_path: Path) -> None:
     await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.REPLAY, "one"))
     file, store = tmp_path / "talk.json", SqliteStore(SqliteDatabase(home / DATABASE))
     async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
@@ -66,7 +66,7 @@ async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_p
     assert (len(first.path), len(second.path)) == (2, 1)
 
 
-async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_said(home: Path) -> None:
+async def test_a_run_that_pauses_without_a_new_item_is_noticed(home: Path) -> None:
     await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.SESSION, "one"))
     store, other = SqliteStore(SqliteDatabase(home / DATABASE)), SqliteStore(SqliteDatabase(home / DATABASE))
     async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
@@ -80,7 +80,7 @@ async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_s
     assert (first.open_run, second.open_run) == (None, OpenRun("run_1", ("g1", "g2", "m1"), is_paused=True))
 
 
-async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
+async def test_nothing_is_read_again_before_the_next_write(home: Path) -> None:
     await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.CHAIN, "one", "two"))
     store, clock = Counted(SqliteDatabase(home / DATABASE)), FixedClock()
     store.turn = 100
@@ -94,7 +94,7 @@ async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
     assert clock.sleeps_s == [POLL_INTERVAL_S] * 99
 
 
-def test_an_answer_is_to_come_while_a_request_runs_or_nobody_has_taken_up_what_was_said() -> None:
+def test_an_answer_is_in_progress_while_a_request_runs_or_a_message_has_no_request() -> None:
     known = build_chain(2).view("resp_2")
     assert not is_in_progress(known)
     said = known.path.append([user_message("and then?")])
