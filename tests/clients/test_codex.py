@@ -36,7 +36,7 @@ def codex(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.needs("codex")
-def test_codex_runs_a_command_that_the_model_asked_for_and_ends_with_its_answer(
+def test_codex_runs_a_command_that_the_model_called_and_ends_with_its_answer(
     base_url: str, upstream: Upstream, tmp_path: Path
 ) -> None:
     upstream.word = "echo 12321"

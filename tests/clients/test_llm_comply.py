@@ -20,14 +20,14 @@ def comply(base_url: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_every_rule_of_llm_comply_is_kept_and_none_is_left_out(base_url: str) -> None:
+def test_every_rule_of_llm_comply_passes_and_none_is_skipped(base_url: str) -> None:
     report = comply(base_url)
     results = report["results"]
     assert {found["id"]: found for found in results if found["status"] != "passed"} == {}
     assert len(results) == TESTS
 
 
-def test_images_tools_and_reasoning_settings_arrive_at_the_model(base_url: str, upstream: Upstream) -> None:
+def test_images_tools_and_reasoning_settings_are_sent_to_the_model(base_url: str, upstream: Upstream) -> None:
     comply(base_url)
     parts = [part for asked in upstream.requests for part in parts_of(asked)]
     images = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]

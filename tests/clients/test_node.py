@@ -85,7 +85,7 @@ CASES = [("openai.mjs", "conversation"), ("vercel.mjs", "chain"), ("agents.mjs",
 
 @pytest.mark.needs("node clients")
 @pytest.mark.parametrize(("script", "state"), CASES)
-def test_a_client_of_node_aborts_a_stream_and_goes_on(
+def test_a_node_client_aborts_a_stream_and_continues(
     script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
     aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)
@@ -95,7 +95,7 @@ def test_a_client_of_node_aborts_a_stream_and_goes_on(
 @pytest.mark.needs("node clients")
 @pytest.mark.parametrize("state", ["chain", "conversation"])
 @pytest.mark.parametrize("script", ["openai.mjs", "vercel.mjs", "agents.mjs"])
-def test_every_client_of_node_aborts_a_stream_and_goes_on_under_both_owners(
+def test_every_node_client_aborts_a_stream_and_continues_with_both_server_side_owners(
     script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
     aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)

@@ -59,7 +59,7 @@ def texts(upstream: Upstream) -> list[str]:
     return [str(message["content"]) for message in upstream.messages]
 
 
-async def test_a_previous_response_id_brings_back_what_was_said(
+async def test_a_previous_response_id_restores_the_history(
     run: RunConfig, agent: Agent[None], upstream: Upstream
 ) -> None:
     first = await Runner.run(agent, "one", run_config=run)
@@ -68,7 +68,7 @@ async def test_a_previous_response_id_brings_back_what_was_said(
     assert texts(upstream)[::3] == ["Be brief.", "two"]
 
 
-async def test_auto_previous_response_id_sends_only_the_tool_output_and_the_model_sees_all(
+async def test_auto_previous_response_id_sends_only_the_tool_output_and_the_model_receives_the_history(
     run: RunConfig, tooled: Agent[None], upstream: Upstream, client: AsyncOpenAI
 ) -> None:
     got = await Runner.run(tooled, "Norway?", auto_previous_response_id=True, run_config=run)
@@ -79,7 +79,7 @@ async def test_auto_previous_response_id_sends_only_the_tool_output_and_the_mode
     assert last.previous_response_id == got.raw_responses[0].response_id
 
 
-async def test_a_conversation_id_holds_turns_tools_and_all(
+async def test_a_conversation_id_keeps_turns_and_tool_calls(
     run: RunConfig, tooled: Agent[None], client: AsyncOpenAI
 ) -> None:
     conversation = await client.conversations.create()
@@ -90,7 +90,7 @@ async def test_a_conversation_id_holds_turns_tools_and_all(
     assert kinds == ["message", "function_call", "function_call_output", "message"] * 2
 
 
-async def test_a_streamed_run_ends_with_what_the_model_said(run: RunConfig, agent: Agent[None]) -> None:
+async def test_a_streamed_run_ends_with_the_final_answer(run: RunConfig, agent: Agent[None]) -> None:
     streamed = Runner.run_streamed(agent, "one", run_config=run)
     kinds = [event.data.type async for event in streamed.stream_events() if event.type == "raw_response_event"]
     assert kinds[0] == "response.created"
@@ -98,7 +98,7 @@ async def test_a_streamed_run_ends_with_what_the_model_said(run: RunConfig, agen
     assert streamed.final_output.startswith("2 messages, the last one: one")
 
 
-async def test_a_conversations_session_keeps_its_items_at_the_gateway(
+async def test_a_conversations_session_stores_its_items_at_the_gateway(
     run: RunConfig, tooled: Agent[None], client: AsyncOpenAI
 ) -> None:
     session = OpenAIConversationsSession(openai_client=client)
@@ -114,7 +114,7 @@ async def test_a_conversations_session_keeps_its_items_at_the_gateway(
 
 
 @pytest.mark.parametrize("mode", ["previous_response_id", "input"])
-async def test_a_compaction_session_goes_on_from_what_the_gateway_made_of_it(
+async def test_a_compaction_session_continues_from_the_compacted_history(
     run: RunConfig, agent: Agent[None], client: AsyncOpenAI, upstream: Upstream, mode: Any
 ) -> None:
     session = OpenAIResponsesCompactionSession(
@@ -131,7 +131,7 @@ async def test_a_compaction_session_goes_on_from_what_the_gateway_made_of_it(
     assert any("messages, the last one" in words for words in texts(upstream)[:-1])
 
 
-async def test_a_run_that_stores_nothing_leaves_nothing(run: RunConfig, client: AsyncOpenAI) -> None:
+async def test_a_run_with_store_false_stores_nothing(run: RunConfig, client: AsyncOpenAI) -> None:
     agent = Agent(name="plain", model=ALIAS, model_settings=ModelSettings(store=False))
     got = await Runner.run(agent, "one", run_config=run)
     assert got.last_response_id is not None

@@ -33,7 +33,7 @@ def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: P
     assert (mine["api"], mine["key"], mine["key_env"]) == ("chat", "not set", "MINE_API_KEY")
 
 
-def test_the_agents_pause_and_go_on_as_it_is_shown(convo: Convo, tmp_path: Path) -> None:
+def test_the_agents_pause_and_resume_as_the_readme_shows(convo: Convo, tmp_path: Path) -> None:
     """Word for word, but for what differs from run to run: the receipt, and where the state lies."""
     (support,) = [block for block in blocks("python") if block.startswith("# support.py")]
     (tmp_path / "support.py").write_text(support, encoding="utf-8")
@@ -52,7 +52,7 @@ def test_the_agents_pause_and_go_on_as_it_is_shown(convo: Convo, tmp_path: Path)
 
 
 @pytest.mark.needs("weights")
-def test_the_program_goes_on_from_the_built_in_models_first_answer(tmp_path: Path) -> None:
+def test_the_program_continues_from_the_first_answer_of_the_built_in_model(tmp_path: Path) -> None:
     names: dict[str, object] = {}
     with gateway(tmp_path, "serve", "--port", "0") as address:
         exec(program(f"{address}/v1"), names)

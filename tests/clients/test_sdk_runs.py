@@ -61,7 +61,7 @@ async def comparison(
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_the_sdk_finishes_what_it_paused_and_convo_decided(comparison: SdkComparison, name: str) -> None:
+async def test_the_sdk_resumes_its_own_run_that_convo_decided(comparison: SdkComparison, name: str) -> None:
     wanted_end = await sdk_alone(comparison, name)
     start_story(comparison, STORIES[name])
     result = await comparison.start_with_sdk()
@@ -71,7 +71,7 @@ async def test_the_sdk_finishes_what_it_paused_and_convo_decided(comparison: Sdk
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_convo_finishes_what_the_sdk_paused(comparison: SdkComparison, name: str) -> None:
+async def test_convo_resumes_a_run_that_the_sdk_paused(comparison: SdkComparison, name: str) -> None:
     wanted_end = await sdk_alone(comparison, name)
     start_story(comparison, STORIES[name])
     result = await comparison.start_with_sdk()
@@ -82,7 +82,7 @@ async def test_convo_finishes_what_the_sdk_paused(comparison: SdkComparison, nam
 
 
 @pytest.mark.parametrize("name", EXPORTED_STORIES)
-async def test_the_sdk_finishes_what_convo_paused(comparison: SdkComparison, name: str) -> None:
+async def test_the_sdk_resumes_a_run_that_convo_paused(comparison: SdkComparison, name: str) -> None:
     wanted_end = await sdk_alone(comparison, name)
     start_story(comparison, STORIES[name])
     running = await comparison.start_with_convo()
@@ -92,7 +92,7 @@ async def test_the_sdk_finishes_what_convo_paused(comparison: SdkComparison, nam
     assert (result.final_output, model_requests(comparison)) == wanted_end
 
 
-async def test_agents_of_one_name_are_never_written_for_the_sdk(comparison: SdkComparison) -> None:
+async def test_a_run_with_two_agents_of_one_name_is_not_exported_for_the_sdk(comparison: SdkComparison) -> None:
     start_story(comparison, STORIES["agents of one name"])
     running = await comparison.start_with_convo()
     assert [call.id for call in running.pending_calls] == ["call_2", "call_4"]
@@ -100,7 +100,7 @@ async def test_agents_of_one_name_are_never_written_for_the_sdk(comparison: SdkC
         await comparison.export_run_state(running)
 
 
-async def test_a_run_goes_from_the_sdk_to_convo_and_back(comparison: SdkComparison) -> None:
+async def test_a_run_moves_from_the_sdk_to_convo_and_back(comparison: SdkComparison) -> None:
     wanted_end = await sdk_alone(comparison, "two pauses")
     start_story(comparison, STORIES["two pauses"])
     result = await comparison.start_with_sdk()
@@ -110,7 +110,7 @@ async def test_a_run_goes_from_the_sdk_to_convo_and_back(comparison: SdkComparis
     assert (result.final_output, model_requests(comparison)) == wanted_end
 
 
-async def test_a_run_goes_from_convo_to_the_sdk_and_back(comparison: SdkComparison) -> None:
+async def test_a_run_moves_from_convo_to_the_sdk_and_back(comparison: SdkComparison) -> None:
     wanted_end = await sdk_alone(comparison, "two pauses")
     start_story(comparison, STORIES["two pauses"])
     result = await comparison.resume_with_sdk(await comparison.export_run_state(await comparison.start_with_convo()))
@@ -120,9 +120,7 @@ async def test_a_run_goes_from_convo_to_the_sdk_and_back(comparison: SdkComparis
 
 @pytest.mark.parametrize("begins", ["the SDK", "convo"])
 @pytest.mark.parametrize("comparison", ["replay", "session"], indirect=True)
-async def test_the_sdk_goes_on_from_a_summary_that_convo_made_at_a_handoff(
-    comparison: SdkComparison, begins: str
-) -> None:
+async def test_the_sdk_continues_from_a_handoff_summary_of_convo(comparison: SdkComparison, begins: str) -> None:
     wanted_end = await _run_sdk_alone(comparison, SUMMARY)
     start_story(comparison, SUMMARY)
     if begins == "convo":
@@ -148,7 +146,7 @@ def _meant(message: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("comparison", ["conversation"], indirect=True)
-async def test_a_conversation_holds_everything_once_however_often_it_changed_hands(
+async def test_a_conversation_has_every_item_once_after_any_number_of_moves(
     comparison: SdkComparison, client: AsyncOpenAI
 ) -> None:
     start_story(comparison, STORIES["two pauses"])
