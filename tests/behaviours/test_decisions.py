@@ -49,19 +49,19 @@ def taken_from(scenario: str, document: Any, among: Graph | None = None, **given
 
 
 @pytest.mark.parametrize("other", SERVERS)
-def test_when_a_session_is_asked_for_together_with_a_server_owner_it_is_refused(other: Strategy) -> None:
+def test_when_a_session_and_server_side_state_are_requested_together_it_is_refused(other: Strategy) -> None:
     with pytest.raises(WrongOwner, match="a conversation has one owner"):
         select_owner([Strategy.SESSION, other], None)
 
 
-def test_when_a_conversation_and_a_chain_are_asked_for_together_it_is_refused() -> None:
+def test_when_a_conversation_and_a_chain_are_requested_together_it_is_refused() -> None:
     with pytest.raises(WrongOwner, match="--chain and --conversation cannot be used together"):
         select_owner(SERVERS, None)
     with pytest.raises(WrongOwner, match="belongs to"):
         select_owner([Strategy.CHAIN], "conv_1")
 
 
-def test_when_a_state_has_a_conversation_that_is_its_owner_and_no_session_is() -> None:
+def test_when_a_state_has_a_conversation_the_conversation_is_its_only_owner() -> None:
     document = snapshots.document("server_parallel_partial", "1.21")
     found = taken_from("server_parallel_partial", document)
     assert (found.strategy, found.handle) == (Strategy.CONVERSATION, document["conversation_id"])
@@ -72,7 +72,7 @@ def test_when_a_state_has_a_conversation_that_is_its_owner_and_no_session_is() -
 # -- what a state holds ---------------------------------------------------------------------------------------
 
 
-def test_when_a_state_is_taken_up_a_chain_goes_on_from_the_last_response_that_has_an_id() -> None:
+def test_when_a_state_is_imported_a_chain_continues_from_the_last_response_with_an_id() -> None:
     document = snapshots.document("auto_previous_response_id", "1.21")
     last = document["model_responses"][-1]
     document["model_responses"].append({**last, "response_id": None})
@@ -87,7 +87,7 @@ def test_when_approvals_are_among_the_items_of_a_state_they_are_never_sent() -> 
     assert [item.get("type", "message") for item in found.items] == ["message", "function_call"]
 
 
-def test_when_a_state_is_read_from_a_copy_the_same_is_known_as_sent() -> None:
+def test_when_items_are_copies_the_same_items_count_as_sent() -> None:
     """Nothing depends on which object an item is."""
     items = (user_message("hi"), assistant_message("hello"), user_message("more"))
     path = START.append(copy.deepcopy(items[:2]))
@@ -95,7 +95,7 @@ def test_when_a_state_is_read_from_a_copy_the_same_is_known_as_sent() -> None:
     assert held.owner.build_input(held).items == (items[2],)
 
 
-def test_when_the_applications_values_are_given_anew_decisions_and_counts_of_a_state_stay() -> None:
+def test_when_a_state_gets_new_context_values_its_decisions_and_counts_are_unchanged() -> None:
     document = snapshots.document("parallel_mixed_decided", "1.21")
     among = graph_of("parallel_mixed_decided")
     before = taken_from("parallel_mixed_decided", document, among)
@@ -106,7 +106,7 @@ def test_when_the_applications_values_are_given_anew_decisions_and_counts_of_a_s
 
 
 @pytest.mark.parametrize("name", ["45_args_tampered_pending_only", "46_args_tampered_execution_only"])
-def test_when_arguments_to_run_differ_from_those_that_were_approved_the_state_is_refused(name: str) -> None:
+def test_when_the_arguments_of_a_call_differ_from_the_approved_ones_the_state_is_refused(name: str) -> None:
     with pytest.raises(InvalidRunState, match="the approved call must be the call that runs"):
         parse_run_state(snapshots.malformed()[f"{name}.json"])
 
@@ -114,7 +114,7 @@ def test_when_arguments_to_run_differ_from_those_that_were_approved_the_state_is
 # -- what an owner has ------------------------------------------------------------------------------------------
 
 
-def test_when_only_part_of_the_input_was_taken_the_rest_is_sent_and_otherwise_all_of_it_once() -> None:
+def test_when_only_part_of_the_input_was_confirmed_the_rest_is_sent_and_otherwise_all_of_it_once() -> None:
     said = [user_message("a"), user_message("b"), user_message("c")]
     held = ConversationState(Strategy.CONVERSATION, START.append(said), START.root, "conv_1")
     assert [node.item for node in reconcile(held, said[:1]).unconfirmed_nodes] == said[1:]
@@ -122,7 +122,7 @@ def test_when_only_part_of_the_input_was_taken_the_rest_is_sent_and_otherwise_al
     assert held.owner.build_input(held).items == tuple(said)
 
 
-def test_when_the_server_has_an_item_equal_to_one_that_waits_it_does_not_wait_any_more() -> None:
+def test_when_the_server_has_an_item_equal_to_an_unconfirmed_one_it_is_confirmed() -> None:
     held = ConversationState(
         Strategy.CONVERSATION, START.append([{"role": "user", "content": "a"}, user_message("b")]), START.root, "conv_1"
     )
@@ -139,7 +139,7 @@ def answered(status: int, headers: dict[str, str] | None = None) -> Any:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
-def test_when_a_status_passes_the_same_is_asked_again_and_a_conversation_is_read_first(status: int) -> None:
+def test_when_a_status_is_temporary_the_request_is_retried_and_a_conversation_is_read_first(status: int) -> None:
     assert isinstance(answered(status), TryLater)
     verdicts = {one: decide_retry(one, answered(status)).action for one in Strategy}
     careful = RetryAction.YES if status == 429 else RetryAction.READ_FIRST
@@ -147,11 +147,11 @@ def test_when_a_status_passes_the_same_is_asked_again_and_a_conversation_is_read
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
-def test_when_a_status_is_final_nothing_is_asked_again(status: int) -> None:
-    assert decide_retry(Strategy.SESSION, answered(status)).action is RetryAction.NO
+def test_when_a_status_is_permanent_the_request_is_not_retried(status: int) -> None:
+    assert decide_retry(Strategy.SESSION, answered(status), response_started=False).action is RetryAction.NO
 
 
-def test_when_a_server_says_whether_and_when_to_ask_again_that_counts() -> None:
+def test_when_a_server_says_whether_and_when_to_retry_that_is_followed() -> None:
     never = answered(503, {"x-should-retry": "false"})
     assert (type(never), never.status) == (RequestRefused, 503)
     soon = answered(400, {"x-should-retry": "true", "retry-after": "7"})
@@ -169,7 +169,7 @@ TALK: tuple[Item, ...] = (
 )
 
 
-def test_when_a_turn_is_taken_back_its_response_is_no_longer_what_is_compacted() -> None:
+def test_when_a_turn_is_undone_its_response_is_not_compacted_by_its_id() -> None:
     path = START.append(TALK)
     cut = HistorySnapshot(Strategy.CHAIN, path.first(2), is_embedded=False, stored_responses={path.head: "resp_2"})
     assert plan_compaction(cut, CompactionOptions()).method is CompactionMethod.INPUT
@@ -185,7 +185,7 @@ def test_when_the_last_response_was_not_stored_the_items_are_compacted_and_not_i
 
 
 @pytest.mark.parametrize("mode", CompactionMode)
-def test_when_a_call_or_a_hosted_tools_request_waits_nothing_is_compacted(mode: CompactionMode) -> None:
+def test_when_a_call_or_an_mcp_approval_request_is_pending_nothing_is_compacted(mode: CompactionMode) -> None:
     request: Item = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "pay"}
     for waiting in (request, {"type": "function_call", "call_id": "c1", "name": "pay"}):
         path = START.append([*TALK, waiting])
@@ -205,7 +205,7 @@ def test_when_a_call_or_a_hosted_tools_request_waits_nothing_is_compacted(mode: 
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_when_a_window_takes_the_place_of_a_history_no_id_of_its_messages_is_sent(strategy: Strategy) -> None:
+def test_when_a_compacted_window_replaces_a_history_no_id_of_its_messages_is_sent(strategy: Strategy) -> None:
     """With reasoning or without: an id means something in a server's own list alone."""
     path = START.append(TALK)
     window = [{**assistant_message("they counted"), "id": "msg_1", "status": "completed"}]

@@ -76,7 +76,7 @@ def cashier(tool_log: ToolLog) -> Agent:
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_the_client_owns_the_history_every_request_has_all_of_it_and_no_id(
+async def test_when_the_client_owns_the_history_every_request_sends_all_of_it_and_no_id(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await two_calls(harness, tool_log, strategy)
@@ -85,7 +85,7 @@ async def test_when_the_client_owns_the_history_every_request_has_all_of_it_and_
     assert owners(harness) == [{}, {}, {}]
 
 
-async def test_when_a_conversation_is_the_owner_each_request_has_only_what_is_new(
+async def test_when_a_conversation_is_the_owner_each_request_sends_only_new_items(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     await two_calls(harness, tool_log, Strategy.CONVERSATION)
@@ -95,7 +95,7 @@ async def test_when_a_conversation_is_the_owner_each_request_has_only_what_is_ne
     assert owners(harness) == [{"conversation": session.handle}] * 3
 
 
-async def test_when_a_chain_goes_on_each_request_names_the_newest_response_and_has_only_what_is_new(
+async def test_when_a_chain_continues_each_request_names_the_latest_response_and_sends_only_new_items(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     harness.model = scripted_model(
@@ -108,14 +108,14 @@ async def test_when_a_chain_goes_on_each_request_names_the_newest_response_and_h
     assert owners(harness)[1:] == [{"previous_response_id": one} for one in (await responses(harness))[:3]]
 
 
-async def test_when_a_chain_begins_its_first_request_names_no_response(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_when_a_chain_starts_its_first_request_names_no_response(harness: ChatHarness, tool_log: ToolLog) -> None:
     await two_calls(harness, tool_log, Strategy.CHAIN)
     first, second, _ = await responses(harness)
     assert owners(harness) == [{}, {"previous_response_id": first}, {"previous_response_id": second}]
     assert request_inputs(harness)[1] == [OUTPUT]
 
 
-async def test_when_a_conversation_is_the_owner_no_response_id_is_ever_named(
+async def test_when_a_conversation_is_the_owner_no_previous_response_id_is_sent(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     await two_calls(harness, tool_log, Strategy.CONVERSATION)
@@ -127,7 +127,7 @@ async def test_when_a_conversation_is_the_owner_no_response_id_is_ever_named(
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_an_item_is_known_to_the_server_it_is_left_out_of_every_later_input(
+async def test_when_the_server_has_an_item_no_later_request_sends_it(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await two_calls(harness, tool_log, strategy)
@@ -141,7 +141,7 @@ async def test_when_an_item_is_known_to_the_server_it_is_left_out_of_every_later
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_items_share_a_placeholder_id_each_is_still_an_item_of_its_own(
+async def test_when_items_share_a_placeholder_id_they_are_still_different_items(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     def fake(said: str) -> dict[str, Any]:
@@ -183,7 +183,7 @@ async def test_when_outputs_of_two_calls_are_equal_each_of_them_is_sent(
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_a_run_is_taken_up_what_was_delivered_is_not_sent_again_and_what_was_not_is(
+async def test_when_a_run_is_resumed_confirmed_items_are_not_sent_again_and_unconfirmed_items_are(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await paused(harness, tool_log, strategy)
@@ -207,7 +207,7 @@ async def test_when_a_call_has_no_output_it_gets_one_before_the_next_request(
     assert request_inputs(harness)[-1][1:] == ["call pay", "call look", f"c1: {ended}", "c2: look done", "user: well?"]
 
 
-async def test_when_a_caller_says_a_call_without_an_output_it_is_sent_untouched(
+async def test_when_the_caller_passes_a_call_without_an_output_it_is_sent_unchanged(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     orphan = {"type": "function_call", "call_id": "c9", "name": "look", "arguments": "{}"}
@@ -218,7 +218,7 @@ async def test_when_a_caller_says_a_call_without_an_output_it_is_sent_untouched(
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_reasoning_is_sent_again_it_has_no_id_and_stands_there_once(
+async def test_when_reasoning_is_sent_again_it_has_no_id_and_is_sent_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
@@ -237,7 +237,7 @@ async def test_when_reasoning_is_sent_again_it_has_no_id_and_stands_there_once(
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_a_filter_runs_under_a_server_owner_it_sees_only_what_is_new(
+async def test_when_a_filter_runs_with_a_server_side_owner_it_gets_only_new_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     seen: list[list[str]] = []
@@ -253,7 +253,7 @@ async def test_when_a_filter_runs_under_a_server_owner_it_sees_only_what_is_new(
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_a_filter_drops_an_output_under_a_server_owner_the_run_is_refused_and_the_output_is_kept(
+async def test_when_a_filter_drops_an_output_with_a_server_side_owner_the_run_fails_and_the_output_is_kept(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def drops(data: ModelInput) -> ModelInput:
@@ -282,7 +282,7 @@ def tail(harness: ChatHarness, strategy: Strategy) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_the_same_words_are_added_twice_both_are_sent_once(
+async def test_when_the_same_text_is_added_twice_both_messages_are_sent_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     one = await paused(harness, tool_log, strategy)
@@ -293,7 +293,7 @@ async def test_when_the_same_words_are_added_twice_both_are_sent_once(
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_a_filter_rewrites_added_input_what_it_returns_is_what_was_said(
+async def test_when_a_filter_rewrites_added_input_the_history_has_the_rewritten_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def rewrites(data: ModelInput) -> ModelInput:
@@ -309,7 +309,7 @@ async def test_when_a_filter_rewrites_added_input_what_it_returns_is_what_was_sa
 
 @pytest.mark.parametrize("strategy", SERVERS)
 @pytest.mark.parametrize("failure", [RequestRefused("no", status=400), TryLater("down", status=503)])
-async def test_when_a_request_with_added_input_fails_the_input_waits_until_a_response_has_it(
+async def test_when_a_request_with_added_input_fails_the_input_is_sent_until_a_response_confirms_it(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Exception
 ) -> None:
     one = await paused(harness, tool_log, strategy)
@@ -324,7 +324,7 @@ async def test_when_a_request_with_added_input_fails_the_input_waits_until_a_res
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_items_of_a_search_for_tools_have_no_id_they_are_not_sent_again_and_later_ones_are_kept(
+async def test_when_tool_search_items_have_no_id_they_are_not_sent_again_and_later_ones_with_ids_are_kept(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     found: dict[str, Any] = {"type": "tool_search_output", "tools": []}

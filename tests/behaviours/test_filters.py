@@ -33,7 +33,7 @@ def desk(harness: ChatHarness, tool_log: ToolLog) -> Agent:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_filter_returns_something_else_the_run_fails_and_nobody_is_asked(
+async def test_when_a_filter_returns_an_invalid_value_the_run_fails_before_any_request(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     conduct = RunConfig(input_filter=lambda data: data.items)
@@ -43,7 +43,7 @@ async def test_when_a_filter_returns_something_else_the_run_fails_and_nobody_is_
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_filter_raises_the_run_fails_with_that_and_nobody_is_asked(
+async def test_when_a_filter_raises_the_run_fails_with_that_exception_before_any_request(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def broken(data: ModelInput) -> ModelInput:
@@ -58,7 +58,7 @@ async def test_when_a_filter_raises_the_run_fails_with_that_and_nobody_is_asked(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_filters_list_has_two_outputs_of_one_call_only_the_later_is_sent(
+async def test_when_a_filter_returns_two_outputs_of_one_call_only_the_later_is_sent(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     late = {"type": "function_call_output", "call_id": "call_1", "output": "later"}
@@ -73,7 +73,7 @@ async def test_when_a_filters_list_has_two_outputs_of_one_call_only_the_later_is
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_a_filter_rewrites_the_input_the_store_keeps_what_was_said(
+async def test_when_a_filter_rewrites_the_input_the_store_keeps_the_original(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     conduct = RunConfig(

@@ -69,7 +69,7 @@ async def gone_on(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_paused_run_is_gone_on_with_undecided_the_same_calls_wait_and_nobody_is_asked(
+async def test_when_a_paused_run_is_resumed_without_a_decision_the_same_calls_are_pending_and_no_request_is_sent(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     first = await paused(harness, tool_log, strategy)
@@ -79,7 +79,7 @@ async def test_when_a_paused_run_is_gone_on_with_undecided_the_same_calls_wait_a
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_approved_the_tool_runs_once_and_the_next_input_ends_with_its_output(
+async def test_when_a_call_is_approved_its_tool_runs_once_and_the_next_input_ends_with_its_output(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     first = await paused(harness, tool_log, strategy)
@@ -90,7 +90,7 @@ async def test_when_approved_the_tool_runs_once_and_the_next_input_ends_with_its
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("message", [None, "too dear"])
-async def test_when_rejected_the_tool_does_not_run_and_its_output_is_the_reason_or_the_usual_words(
+async def test_when_a_call_is_rejected_its_tool_does_not_run_and_its_output_is_the_reason_or_the_default_text(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, message: str | None
 ) -> None:
     await paused(harness, tool_log, strategy)
@@ -110,7 +110,7 @@ async def test_when_max_turns_was_reached_before_the_pause_the_tool_runs_and_the
     assert item_lines(await stored_items(harness))[-2:] == BOTH
 
 
-async def test_when_two_go_on_from_one_pause_the_second_is_told_and_runs_nothing(
+async def test_when_two_runners_decide_on_one_pause_the_second_gets_a_conflict_and_runs_nothing(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     first = await paused(harness, tool_log)
@@ -124,7 +124,7 @@ async def test_when_two_go_on_from_one_pause_the_second_is_told_and_runs_nothing
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_input_was_added_to_a_paused_run_it_follows_the_outputs_once(
+async def test_when_input_is_added_to_a_paused_run_it_follows_the_outputs_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await paused(harness, tool_log, strategy)
@@ -135,7 +135,7 @@ async def test_when_input_was_added_to_a_paused_run_it_follows_the_outputs_once(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_approved_for_good_later_calls_of_the_tool_by_the_agent_run_without_asking(
+async def test_when_a_call_is_always_approved_later_calls_of_the_tool_by_the_agent_run_without_approval(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(
@@ -149,7 +149,7 @@ async def test_when_approved_for_good_later_calls_of_the_tool_by_the_agent_run_w
 # -- the owner ----------------------------------------------------------------------------------------------
 
 
-async def test_when_a_run_on_a_conversation_goes_on_in_another_process_only_the_outputs_go_there(
+async def test_when_a_run_on_a_conversation_resumes_in_another_process_only_the_outputs_are_sent(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     await paused(harness, tool_log, Strategy.CONVERSATION)
@@ -158,7 +158,7 @@ async def test_when_a_run_on_a_conversation_goes_on_in_another_process_only_the_
     assert harness.bodies[1]["conversation"] == harness.bodies[0]["conversation"]
 
 
-async def test_when_a_run_on_a_chain_goes_on_in_another_process_it_goes_on_from_the_last_response(
+async def test_when_a_run_on_a_chain_resumes_in_another_process_it_continues_from_the_last_response(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     await paused(harness, tool_log, Strategy.CHAIN)
@@ -169,7 +169,7 @@ async def test_when_a_run_on_a_chain_goes_on_in_another_process_it_goes_on_from_
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION])
-async def test_when_one_tool_ran_and_one_waits_both_outputs_are_sent_in_call_order_after_the_state_was_json(
+async def test_when_one_tool_ran_and_one_is_pending_both_outputs_are_sent_in_call_order_after_a_json_round_trip(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     """The state is written, read and taken up in another session, as if it had come from elsewhere."""
@@ -193,7 +193,7 @@ async def test_when_one_tool_ran_and_one_waits_both_outputs_are_sent_in_call_ord
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_everything_once(
+async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_every_item_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await paused(harness, tool_log, strategy)
@@ -205,7 +205,7 @@ async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_ever
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 @pytest.mark.parametrize("reason", [None, "not this"])
-async def test_when_an_output_guardrail_is_there_calls_are_kept_at_the_pause_and_the_answer_once_it_passed(
+async def test_when_an_output_guardrail_is_set_calls_are_stored_at_the_pause_and_the_answer_once_it_passed(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, reason: str | None
 ) -> None:
     seen: list[list[str]] = []
@@ -229,7 +229,7 @@ async def test_when_an_output_guardrail_is_there_calls_are_kept_at_the_pause_and
     assert len(list(filter(is_assistant_message, kept))) == (0 if reason else 1)
 
 
-async def test_when_a_run_is_left_after_its_tools_it_goes_on_with_a_model_call(
+async def test_when_a_run_is_abandoned_after_its_tools_it_continues_with_a_model_call(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})

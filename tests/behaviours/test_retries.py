@@ -50,7 +50,7 @@ async def faulty(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *f
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_an_ordinary_error_comes_it_is_raised_after_one_attempt(
+async def test_when_an_ordinary_error_occurs_it_is_raised_after_one_attempt(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     with pytest.raises(RequestRefused):
@@ -58,7 +58,7 @@ async def test_when_an_ordinary_error_comes_it_is_raised_after_one_attempt(
     assert (len(harness.bodies), harness.clock.sleeps_s) == (1, [])
 
 
-async def test_when_a_conversation_is_locked_the_same_is_tried_three_times_more_with_growing_waits(
+async def test_when_a_conversation_is_locked_the_request_is_retried_three_times_with_growing_delays(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     await faulty(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED)] * 3)
@@ -67,7 +67,7 @@ async def test_when_a_conversation_is_locked_the_same_is_tried_three_times_more_
     assert request_inputs(harness)[4:] == [[OUTPUT]]
 
 
-async def test_when_a_conversation_stays_locked_the_last_failure_is_raised(
+async def test_when_a_conversation_stays_locked_the_last_error_is_raised(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     with pytest.raises(TryLater, match="locked"):
@@ -77,7 +77,7 @@ async def test_when_a_conversation_stays_locked_the_last_failure_is_raised(
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 @pytest.mark.parametrize("failure", [DOWN, CUT])
-async def test_when_a_request_that_nobody_keeps_fails_the_identical_input_goes_out_again(
+async def test_when_the_client_owns_the_history_a_failed_request_is_sent_again_with_identical_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
 ) -> None:
     await faulty(harness, tool_log, strategy, EndpointFault(failure), EndpointFault(failure))
@@ -86,7 +86,7 @@ async def test_when_a_request_that_nobody_keeps_fails_the_identical_input_goes_o
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_an_answer_was_lost_a_conversation_is_read_instead_of_asked_and_a_chain_forks(
+async def test_when_an_answer_is_lost_a_conversation_is_read_before_a_retry_and_a_chain_forks(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await faulty(harness, tool_log, strategy, EndpointFault(CUT, after=None), EndpointFault(CUT, after=None))
@@ -103,7 +103,7 @@ async def test_when_an_answer_was_lost_a_conversation_is_read_instead_of_asked_a
 
 @pytest.mark.parametrize("strategy", SERVERS)
 @pytest.mark.parametrize("failure", [LOCKED, TryLater("slow down", status=429)])
-async def test_when_a_failure_is_known_to_be_safe_the_same_goes_out_again_and_the_next_turn_sends_only_what_is_new(
+async def test_when_a_retry_is_safe_the_same_request_is_sent_and_the_next_turn_sends_only_new_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
 ) -> None:
     await faulty(harness, tool_log, strategy, EndpointFault(failure))
@@ -112,7 +112,7 @@ async def test_when_a_failure_is_known_to_be_safe_the_same_goes_out_again_and_th
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_piece_of_the_answer_has_come_nothing_is_asked_again(
+async def test_when_a_delta_was_received_nothing_is_retried(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     """The first answer is a call in five events; the second breaks off behind its first words."""
@@ -122,7 +122,7 @@ async def test_when_a_piece_of_the_answer_has_come_nothing_is_asked_again(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_an_answer_has_only_been_announced_the_same_goes_out_again(
+async def test_when_only_the_start_of_a_response_was_received_the_same_request_is_sent_again(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await faulty(harness, tool_log, strategy, EndpointFault(TryLater("slow down", status=429), after=2))
@@ -130,7 +130,7 @@ async def test_when_an_answer_has_only_been_announced_the_same_goes_out_again(
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_a_request_is_tried_again_the_input_that_is_kept_stays_and_stands_there_once(
+async def test_when_a_request_is_retried_its_stored_input_is_kept_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await faulty(harness, tool_log, strategy, EndpointFault(DOWN), EndpointFault(DOWN))
@@ -139,7 +139,7 @@ async def test_when_a_request_is_tried_again_the_input_that_is_kept_stays_and_st
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_request_is_cancelled_it_is_never_tried_again(
+async def test_when_a_request_is_cancelled_it_is_never_retried(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     with pytest.raises(asyncio.CancelledError):
@@ -148,7 +148,7 @@ async def test_when_a_request_is_cancelled_it_is_never_tried_again(
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_attempts_failed_each_answer_is_counted_and_no_attempt(
+async def test_when_attempts_fail_each_response_counts_in_the_usage_and_no_attempt_does(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     await faulty(harness, tool_log, strategy, EndpointFault(DOWN), EndpointFault(DOWN))

@@ -62,7 +62,7 @@ async def asked_after(harness: ChatHarness, *items: Item, limit: int | None = No
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_a_session_holds_items_the_input_is_the_history_and_what_is_new(
+async def test_when_a_session_has_items_the_input_is_the_history_and_the_new_items(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     one = await open_runner(harness, Agent("desk"), strategy=strategy)
@@ -73,7 +73,7 @@ async def test_when_a_session_holds_items_the_input_is_the_history_and_what_is_n
 
 
 @pytest.mark.parametrize("limit", [None, 2])
-async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_and_without_a_limit_it_is_kept(
+async def test_when_a_limit_separates_an_output_from_its_call_it_is_omitted_and_without_a_limit_it_is_sent(
     harness: ChatHarness, limit: int | None
 ) -> None:
     """Without a limit the endpoint is left to say what it thinks of an output without a call."""
@@ -86,14 +86,14 @@ async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_a
     assert sent == ([] if limit else ["c1: done"]) + ["assistant: done", "user: more"]
 
 
-async def test_when_history_holds_a_call_without_output_it_and_the_reasoning_before_it_are_left_out(
+async def test_when_a_call_in_the_history_has_no_output_it_and_the_reasoning_before_it_are_omitted(
     harness: ChatHarness,
 ) -> None:
     sent = await asked_after(harness, user_message("hi"), THOUGHT, called("c1"), user_message("well"), limit=9)
     assert sent == ["user: hi", "user: well", "user: more"]
 
 
-async def test_when_two_outputs_share_a_call_the_later_one_is_sent(harness: ChatHarness) -> None:
+async def test_when_two_outputs_have_one_call_id_the_later_one_is_sent(harness: ChatHarness) -> None:
     items = (user_message("hi"), called("c1"), output("c1", "first"), output("c1", "second"), assistant_message("done"))
     sent = await asked_after(harness, *items)
     assert sent == ["user: hi", "call look", "c1: second", "assistant: done", "user: more"]
@@ -111,7 +111,7 @@ async def test_when_messages_are_equal_they_are_never_merged(harness: ChatHarnes
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-async def test_when_a_run_ends_the_store_holds_input_call_output_and_answer_in_this_order(
+async def test_when_a_run_ends_the_store_has_input_call_output_and_answer_in_this_order(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
@@ -127,7 +127,7 @@ async def test_when_a_run_ends_the_store_holds_input_call_output_and_answer_in_t
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_the_first_model_call_fails_the_input_is_kept_already(
+async def test_when_the_first_model_call_fails_the_input_is_already_stored(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     one = await open_runner(harness, Agent("desk"), strategy=strategy)
@@ -138,7 +138,7 @@ async def test_when_the_first_model_call_fails_the_input_is_kept_already(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself(
+async def test_when_an_output_cannot_be_stored_the_call_is_not_run_again_without_a_decision(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     store: Any = FailingStore(harness.store, StoreUnavailable("the disk is gone"), failing=False)

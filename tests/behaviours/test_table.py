@@ -31,12 +31,12 @@ def marks(of: Any) -> set[str]:
     return {name for mark in marked(of) for name in mark.args if isinstance(name, str)}
 
 
-def test_there_are_118_sentences_each_under_its_number() -> None:
+def test_the_table_has_118_numbered_sentences() -> None:
     assert [sentence.number for sentence in TABLE] == list(range(1, 119))
 
 
 @pytest.mark.parametrize("sentence", TABLE, ids=lambda one: str(one.number))
-def test_a_sentence_has_one_verdict_and_what_belongs_to_it(sentence: Sentence) -> None:
+def test_a_sentence_has_one_verdict_with_its_tests_or_remarks(sentence: Sentence) -> None:
     """A test for what is same or better, words for what is better or not ours; never two verdicts."""
     assert len(sentence.verdicts) == 1
     assert bool(sentence.shown) == sentence.ours
@@ -56,7 +56,7 @@ def check(shown: Shown) -> None:
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda one: one.function)
-def test_what_shows_a_sentence_is_a_test_and_reads_both_ways_where_it_says_so(shown: Shown) -> None:
+def test_each_listed_test_always_runs_and_uses_both_read_modes_where_the_table_says_so(shown: Shown) -> None:
     check(shown)
 
 
@@ -69,7 +69,7 @@ def test_what_shows_a_sentence_is_a_test_and_reads_both_ways_where_it_says_so(sh
         (Shown("same", "behaviours.test_table", "long", False), AssertionError),
     ],
 )
-def test_a_test_that_is_not_there_or_does_not_always_run_is_noticed(shown: Shown, error: type[Exception]) -> None:
+def test_a_listed_test_that_is_missing_or_does_not_always_run_is_an_error(shown: Shown, error: type[Exception]) -> None:
     with pytest.raises(error):
         check(shown)
 
@@ -79,7 +79,7 @@ def long() -> None:
     """What a test that is left out by default looks like."""
 
 
-def test_every_test_here_shows_a_sentence() -> None:
+def test_the_table_lists_every_test_of_this_folder() -> None:
     listed = {(one.module, one.function) for one in SHOWN}
     for file in HERE.glob("test_*.py"):
         if file.stem != "test_table":
@@ -88,7 +88,7 @@ def test_every_test_here_shows_a_sentence() -> None:
             assert found <= listed
 
 
-def test_most_is_the_same_and_what_is_not_ours_is_little() -> None:
+def test_three_sentences_are_not_ours_and_most_others_are_the_same() -> None:
     counted = Counter(next(iter(sentence.verdicts)) for sentence in TABLE)
     assert counted["not ours"] == 3
     assert counted["same"] > counted["better"]
