@@ -78,7 +78,7 @@ def flags() -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("form", ["--json", "--jsonl", "--no-stream"])
-def test_what_a_persons_own_code_prints_is_no_part_of_the_answer(form: str, convo: Convo, home: Path) -> None:
+def test_output_that_an_agent_file_prints_is_not_part_of_the_answer(form: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *flags(), form, "pay back")
     assert got.exit == 0, got.err
     assert set(got.err.splitlines()) >= PRINTED
@@ -87,12 +87,12 @@ def test_what_a_persons_own_code_prints_is_no_part_of_the_answer(form: str, conv
     assert (len(said) == 1) is (form != "--jsonl")
 
 
-def test_in_a_process_of_its_own_too(launch: Launch, home: Path) -> None:
+def test_in_another_process_printed_output_is_not_part_of_the_answer_either(launch: Launch, home: Path) -> None:
     got = launch("chat", *flags(), "--json", "pay back")
     assert (got.exit, got.json()["output_text"]) == (0, "Paid back.")
     assert set(got.err.splitlines()) >= PRINTED
 
 
-def test_an_error_is_no_less_apart(convo: Convo, home: Path) -> None:
+def test_printed_output_is_not_part_of_an_error_object(convo: Convo, home: Path) -> None:
     wrong = convo("resume", "nobody", *agent_flags(text=TALKATIVE), "--json")
     assert (wrong.exit, wrong.json()["error"]["code"], wrong.err) == (5, "not_found", "imported\n")

@@ -51,23 +51,23 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_agents_are_taken_from_python_with_what_lies_beside_the_file(folder: Path) -> None:
+def test_agents_are_loaded_from_python_with_the_modules_beside_the_file(folder: Path) -> None:
     graph = load_agent_graph("bot/support.py:triage")
     assert (graph.start, list(graph.agents)) == ("triage", ["triage", "billing"])
 
 
-def test_a_file_is_run_once_whatever_is_taken_from_it(folder: Path) -> None:
+def test_a_file_is_executed_once_for_all_its_options(folder: Path) -> None:
     assert load_function("bot/support.py:last_two", "--history-mapper")([1, 2, 3]) == [2, 3]
     assert load_python_file(folder / "support.py") is load_python_file(folder / "support.py")
 
 
-def test_agents_are_taken_from_toml_and_a_name_says_which_begins(folder: Path) -> None:
+def test_agents_are_loaded_from_toml_and_a_name_selects_the_first(folder: Path) -> None:
     assert load_agent_graph("bot/agents.toml").start == "triage"
     graph = load_agent_graph("bot/agents.toml:billing")
     assert (graph.start, [tool.name for tool in graph["billing"].functions]) == ("billing", ["refund"])
 
 
-def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: Path) -> None:
+def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "sdk.py").write_text("from agents import Agent\ntriage = Agent(name='SDK', instructions='Be brief.')\n")
     assert load_agent_graph("sdk.py:triage")["SDK"].instructions == "Be brief."
 
@@ -88,7 +88,7 @@ def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: P
         ("triage", InvalidUsage, "--agent 'triage' names no .py or .toml file", "--agent support.py:triage"),
     ],
 )
-def test_a_name_that_is_none_is_told_with_the_next_step(
+def test_an_unknown_agent_name_is_refused_with_the_next_step(
     words: str, error: type[ConvoError], says: str, hint: str, folder: Path
 ) -> None:
     with pytest.raises(error) as told:
@@ -110,7 +110,7 @@ def test_a_name_that_is_none_is_told_with_the_next_step(
         ("class Own(Exception):\n def __str__(self): raise ValueError\nraise Own\n", "bad.py:3: Own"),
     ],
 )
-def test_a_mistake_in_the_file_is_one_sentence_with_file_and_line(text: str, says: str, tmp_path: Path) -> None:
+def test_an_error_in_the_file_is_one_sentence_with_file_and_line(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("\n1 / 0\n")
     (tmp_path / "bad.py").write_text(text)
     sys.modules.pop("helper", None)
@@ -120,7 +120,7 @@ def test_a_mistake_in_the_file_is_one_sentence_with_file_and_line(text: str, say
     assert "\n" not in told.value.message
 
 
-def test_a_tool_that_is_a_plain_function_is_told_with_the_way_to_make_one(tmp_path: Path) -> None:
+def test_a_plain_function_as_a_tool_is_refused_with_a_way_to_wrap_it(tmp_path: Path) -> None:
     text = "from convo.agents import Agent\ndef pay() -> str: ...\n\ndesk = Agent('desk', tools=[pay])\n"
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(InputFault) as told:
@@ -129,7 +129,7 @@ def test_a_tool_that_is_a_plain_function_is_told_with_the_way_to_make_one(tmp_pa
     assert told.value.hint == "create one from a function with @tool"
 
 
-def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: Path, home: Path) -> None:
+def test_the_command_prints_the_error_without_a_traceback(convo: Convo, tmp_path: Path, home: Path) -> None:
     (tmp_path / "bad.py").write_text("raise RuntimeError('no')\n")
     got = convo("chat", "--agent", "bad.py:triage", "hello")
     assert (got.exit, got.out) == (2, "")
@@ -137,7 +137,7 @@ def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: 
     assert not home.exists()
 
 
-def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
+def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[agents.a]\nhandofs = []\n")
     with pytest.raises(InvalidSettings, match=r"a\.toml: agents\.a has an unknown key 'handofs'"):
         load_agent_graph("a.toml")
@@ -156,7 +156,7 @@ def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
         ("/etc/passwd:x", "bot/a.toml: '/etc/passwd:x' names no .py or .toml file", "write FILE.py:NAME in bot/a.toml"),
     ],
 )
-def test_a_reference_in_toml_that_names_nothing_is_told_with_what_to_write_there(
+def test_an_unknown_reference_in_toml_is_refused_with_a_correction(
     said: str, says: str, hint: str, folder: Path
 ) -> None:
     (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{said}']\n")
@@ -165,7 +165,7 @@ def test_a_reference_in_toml_that_names_nothing_is_told_with_what_to_write_there
     assert (told.value.message, told.value.hint) == (says, hint)
 
 
-def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_anything_is_asked(
+def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_any_request(
     convo: Convo, tmp_path: Path, home: Path
 ) -> None:
     (tmp_path / "a.toml").write_text("[agents.a]\ntools = [{type = 'web_search', x = 2020-01-01}]\n")
@@ -176,7 +176,7 @@ def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_anything_is_asked(
 
 
 @pytest.mark.parametrize("agent", ["zero.toml", "pipe.toml", "pipe.py:desk", "zero.py:desk"])
-def test_agents_do_not_come_from_what_never_ends_or_never_begins(agent: str, tmp_path: Path) -> None:
+def test_agents_are_not_loaded_from_an_endless_file_or_a_pipe(agent: str, tmp_path: Path) -> None:
     for suffix in (".toml", ".py"):
         (tmp_path / f"zero{suffix}").symlink_to("/dev/zero")
         os.mkfifo(tmp_path / f"pipe{suffix}")
@@ -185,7 +185,7 @@ def test_agents_do_not_come_from_what_never_ends_or_never_begins(agent: str, tmp
 
 
 @pytest.mark.parametrize("values", ["/dev/zero", "pipe"])
-def test_values_do_not_either(values: str, folder: Path) -> None:
+def test_context_values_are_not_loaded_from_an_endless_file_or_a_pipe(values: str, folder: Path) -> None:
     os.mkfifo("pipe")
     with pytest.raises(Unreadable, match=values):
         load_agent_setup(RunFlags(agent="bot/support.py:triage", context=values))
@@ -194,7 +194,7 @@ def test_values_do_not_either(values: str, folder: Path) -> None:
 # -- how a run behaves -------------------------------------------------------------------------------
 
 
-def test_flags_say_how_a_run_behaves(folder: Path) -> None:
+def test_flags_configure_a_run(folder: Path) -> None:
     (folder / "values.json").write_text('{"customer": "A1"}')
     flags = RunFlags(
         agent="bot/support.py:triage",
@@ -211,7 +211,7 @@ def test_flags_say_how_a_run_behaves(folder: Path) -> None:
     assert cast.model == "scripted/echo"
 
 
-def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, convo: Convo) -> None:
+def test_a_history_mapper_without_nested_history_has_no_effect_and_prints_a_note(folder: Path, convo: Convo) -> None:
     mapper = ("--history-mapper", "bot/support.py:last_two")
     alone = convo("chat", "--agent", "bot/support.py:triage", *mapper, "hi")
     assert alone.exit == 0
@@ -234,7 +234,7 @@ def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, c
         (["--agent", "bot/support.py:triage", "--state", "-", "hi"], "--state needs a file"),
     ],
 )
-def test_flags_that_do_not_fit_together_change_nothing(
+def test_conflicting_flags_are_refused_and_change_nothing(
     argv: list[str], says: str, convo: Convo, folder: Path, home: Path
 ) -> None:
     got = convo("chat", "-m", "scripted/echo", *argv)

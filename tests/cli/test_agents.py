@@ -29,7 +29,7 @@ from tests.command_runner import Convo, Launch
 OWNERS = ("--replay", "--session", "--conversation", "--chain")
 
 
-def test_the_answer_is_on_stdout_and_what_the_run_does_on_stderr(convo: Convo, home: Path) -> None:
+def test_the_answer_is_on_stdout_and_the_steps_of_the_run_on_stderr(convo: Convo, home: Path) -> None:
     got = convo(
         "chat", *agent_flags("triage"), *scripted_flags(HANDOFF, LOOK_UP, {"text": "It cost 5."}), "-n", "mine", "A1?"
     )
@@ -47,7 +47,7 @@ def test_the_answer_is_on_stdout_and_what_the_run_does_on_stderr(convo: Convo, h
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-def test_every_owner_can_hold_a_run_that_pauses_and_goes_on(owner: str, convo: Convo, home: Path) -> None:
+def test_a_run_pauses_and_resumes_with_every_owner(owner: str, convo: Convo, home: Path) -> None:
     model = scripted_flags(LOOK_UP, REFUND, PAID_BACK, {"text": "Anything else?"})
     got = convo("chat", *agent_flags(), *model, owner, "-n", "mine", "pay A1 back")
     assert (got.exit, got.out) == (3, ""), got.err
@@ -63,7 +63,7 @@ def test_every_owner_can_hold_a_run_that_pauses_and_goes_on(owner: str, convo: C
     assert len(links) == 4
 
 
-def test_a_pause_exits_3_with_its_state_file_and_what_waits(convo: Convo, home: Path) -> None:
+def test_a_pause_exits_3_with_its_state_file_and_the_pending_calls(convo: Convo, home: Path) -> None:
     got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--json", "-n", "mine", "pay A1 back")
     told = got.json()
     assert got.exit == 3
@@ -85,7 +85,7 @@ def test_a_pause_exits_3_with_its_state_file_and_what_waits(convo: Convo, home: 
     assert [one["call_id"] for one in shown["pending"]] == ["c1"]
 
 
-def test_the_state_of_a_run_that_has_ended_is_taken_away(convo: Convo, home: Path) -> None:
+def test_the_state_file_of_a_finished_run_is_removed(convo: Convo, home: Path) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     convo("chat", *agent_flags(), *model, "-n", "mine", "pay A1 back")
     assert len(paused_files(home)) == 1
@@ -93,7 +93,7 @@ def test_the_state_of_a_run_that_has_ended_is_taken_away(convo: Convo, home: Pat
     assert paused_files(home) == []
 
 
-def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_named_state_file_is_kept(convo: Convo, home: Path, tmp_path: Path) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     got = convo("chat", *agent_flags(), *model, "--state", "mine.json", "-n", "mine", "pay A1 back")
     assert f"paused; state saved to {tmp_path / 'mine.json'}" in got.err
@@ -110,7 +110,7 @@ def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_
         ("", 2, "the name of the state file is empty\n"),
     ],
 )
-def test_where_no_state_could_be_written_nothing_is_asked(
+def test_an_unwritable_state_file_is_refused_before_any_request(
     place: str, exit_: int, says: str, convo: Convo, home: Path
 ) -> None:
     got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--state", place, "pay A1 back")
@@ -118,7 +118,9 @@ def test_where_no_state_could_be_written_nothing_is_asked(
     assert got.err.endswith(f"{says}  try: choose another file\n")
 
 
-def test_a_state_that_cannot_be_written_after_all_waits_in_the_inbox(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_run_whose_state_file_cannot_be_written_stays_paused_in_the_inbox(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     (tmp_path / "going").mkdir()
     text = AGENTS.replace('note(f"look_up {order}")', "(RAN.parent / 'going').rmdir()")
     model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
@@ -130,7 +132,7 @@ def test_a_state_that_cannot_be_written_after_all_waits_in_the_inbox(convo: Conv
     assert convo("resume", "mine", *agent_flags("desk", text), *model, "--approve", "all").out == "Paid back.\n"
 
 
-def test_jsonl_has_the_models_events_and_those_of_the_run(convo: Convo, home: Path) -> None:
+def test_jsonl_contains_the_events_of_the_model_and_of_the_run(convo: Convo, home: Path) -> None:
     got = convo("chat", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "--jsonl", "pay A1 back")
     assert got.exit == 3
     events = [json.loads(line) for line in got.out.splitlines()]
@@ -140,7 +142,7 @@ def test_jsonl_has_the_models_events_and_those_of_the_run(convo: Convo, home: Pa
     assert events[-1]["pending"][0]["call_id"] == "c1"
 
 
-def test_json_has_the_final_value_the_items_and_what_the_whole_run_used(convo: Convo, home: Path) -> None:
+def test_json_contains_the_output_the_items_and_the_usage_of_the_whole_run(convo: Convo, home: Path) -> None:
     told = convo(
         "chat", *agent_flags(), *scripted_flags(LOOK_UP, {"text": "Five."}), "--json", "-n", "mine", "A1?"
     ).json()
@@ -156,7 +158,7 @@ def test_a_tools_output_can_be_the_answer(convo: Convo, home: Path) -> None:
     assert (got.exit, got.out) == (0, "A1 cost 500 cents\n")
 
 
-def test_a_guardrail_that_trips_is_told_and_fails(convo: Convo, home: Path) -> None:
+def test_a_triggered_guardrail_is_reported_and_fails_the_run(convo: Convo, home: Path) -> None:
     got = convo("chat", *agent_flags("guarded"), *scripted_flags({"text": "hello"}), "you fool")
     assert (got.exit, got.out) == (1, "")
     assert "guardrail no_insults stopped the input: an insult\n" in got.err
@@ -169,7 +171,7 @@ def test_too_many_turns_fail_the_run(convo: Convo, home: Path) -> None:
     assert "Max turns (2) exceeded" in got.err
 
 
-def test_objects_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path) -> None:
+def test_agents_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     assert convo("chat", *agent_flags("desk", SDK), *model, "-n", "mine", "pay A1 back").exit == 3
     got = convo("resume", "mine", *agent_flags("desk", SDK), *model, "--approve", "all")
@@ -194,7 +196,7 @@ def instructions(home: Path, name: str) -> list[Any]:
     return [link.parameters.get("instructions") for link in links]
 
 
-def test_an_input_filter_makes_the_input_of_every_call(convo: Convo, home: Path) -> None:
+def test_an_input_filter_builds_the_input_of_every_model_call(convo: Convo, home: Path) -> None:
     convo(
         "chat",
         *agent_flags(),
@@ -208,7 +210,7 @@ def test_an_input_filter_makes_the_input_of_every_call(convo: Convo, home: Path)
     assert instructions(home, "mine") == ["Help. Shout.", "Help. Shout."]
 
 
-def test_values_reach_the_tools(convo: Convo, home: Path) -> None:
+def test_context_values_are_passed_to_the_tools(convo: Convo, home: Path) -> None:
     Path("values.json").write_text('{"customer": "Ada"}')
     got = convo(
         "chat",
@@ -221,7 +223,7 @@ def test_values_reach_the_tools(convo: Convo, home: Path) -> None:
     assert "who returned Ada" in got.err
 
 
-def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, home: Path) -> None:
+def test_with_nested_history_the_next_agent_gets_a_summary_between_markers(convo: Convo, home: Path) -> None:
     text = two_models(HANDOFF, {"text": "Yes?"})
     got = convo(
         "chat", *agent_flags("triage", text), "--nest-history", "--history-markers", "<<", ">>", "-n", "mine", "help me"
@@ -239,7 +241,7 @@ def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, hom
     assert stored_messages(home, "mine")[0] == "user: help me"
 
 
-def test_under_an_owner_that_remembers_a_summary_is_left_out_and_said(convo: Convo, home: Path) -> None:
+def test_with_a_server_side_owner_no_summary_is_sent_and_a_note_is_printed(convo: Convo, home: Path) -> None:
     got = convo(
         "chat",
         "--chain",
@@ -252,14 +254,14 @@ def test_under_an_owner_that_remembers_a_summary_is_left_out_and_said(convo: Con
     assert "note: the handoff triage -> billing continues without a summary" in got.err
 
 
-def test_a_limit_of_a_session_is_refused_where_the_owner_remembers(convo: Convo, home: Path) -> None:
+def test_a_session_limit_is_refused_with_a_server_side_owner(convo: Convo, home: Path) -> None:
     got = convo("chat", "--chain", *agent_flags(), *scripted_flags(PAID_BACK), "--session-limit", "2", "hi")
     assert (got.exit, got.out) == (2, "")
     assert "cannot be used with --chain" in got.err
     assert stored_runs(home) == []
 
 
-def test_an_agents_own_model_answers_unless_another_is_named(convo: Convo, home: Path) -> None:
+def test_an_agents_own_model_is_used_unless_another_is_named(convo: Convo, home: Path) -> None:
     text = "from convo.agents import Agent\ndesk = Agent('desk', model='scripted/echo')\n"
     told = convo("chat", *agent_flags("desk", text), "--json", "hello").json()
     assert (told["model"], told["output_text"]) == ("scripted/echo", "hello")
@@ -267,7 +269,7 @@ def test_an_agents_own_model_answers_unless_another_is_named(convo: Convo, home:
     assert told["output_text"] == "other"
 
 
-def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, home: Path) -> None:
+def test_agents_of_one_graph_can_use_models_of_several_providers(convo: Convo, home: Path) -> None:
     text = two_models(HANDOFF, {"text": "from billing"})
     assert convo("chat", *agent_flags("triage", text), "hello").out == "from billing\n"
 
@@ -275,7 +277,7 @@ def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, 
 # -- what a model or a tool writes -------------------------------------------------------------------
 
 
-def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> None:
+def test_terminal_control_characters_are_escaped(convo: Convo, home: Path) -> None:
     order, call_id = "A\x1b[2J\u202e\u200b", "c\x1b[31m\u2066"
     call = {"call": {"name": "refund", "arguments": {"order": order, "cents": 5}, "call_id": call_id}}
     got = convo("chat", *agent_flags(), *scripted_flags(call), "-n", "mine", "pay back")
@@ -286,7 +288,7 @@ def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> 
     assert "c\\x1b[31m\\u2066" in said
 
 
-def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, home: Path) -> None:
+def test_a_long_output_is_truncated_on_stderr_and_complete_for_the_model(convo: Convo, home: Path) -> None:
     text = AGENTS.replace('return f"{order} cost 500 cents"', 'return "x" * 100_000')
     got = convo("chat", *agent_flags("desk", text), *scripted_flags(LOOK_UP, PAID_BACK), "-n", "mine", "A1?")
     assert "look_up returned xxx" in got.err
@@ -299,7 +301,7 @@ def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, ho
 # -- a conversation with an open run -----------------------------------------------------------------
 
 
-def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> None:
+def test_no_message_is_accepted_while_a_run_is_paused(convo: Convo, home: Path) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     convo("chat", *agent_flags(), *model, "-n", "mine", "pay A1 back")
     before = stored_conversation(home, "mine")
@@ -316,7 +318,7 @@ def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> 
     assert stored_conversation(home, "mine") == before
 
 
-def test_a_request_that_failed_says_how_the_run_goes_on(convo: Convo, home: Path) -> None:
+def test_a_failed_request_reports_the_command_that_continues_the_run(convo: Convo, home: Path) -> None:
     error = {"error": {"code": "overloaded", "message": "Busy", "status": 500, "retry_after_s": 0}}
     place = scripted_flags(LOOK_UP, error)
     got = convo("chat", *agent_flags(), *place, "-n", "mine", "A1?")
@@ -328,7 +330,7 @@ def test_a_request_that_failed_says_how_the_run_goes_on(convo: Convo, home: Path
     assert tool_runs() == ["look_up A1"]
 
 
-def test_decisions_from_another_process_are_performed_by_resume(launch: Launch, convo: Convo, home: Path) -> None:
+def test_decisions_from_another_process_are_applied_by_resume(launch: Launch, convo: Convo, home: Path) -> None:
     model = two_refund_calls()
     assert convo("chat", *agent_flags(), *model, "-n", "mine", "pay back").exit == 3
     assert launch("approvals", "approve", "c1").exit == 0

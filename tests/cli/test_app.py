@@ -49,57 +49,57 @@ def test_version_prints_one_line_on_stdout(launch: Launch) -> None:
     assert (got.exit, got.out, got.err) == (0, f"convo {__version__}\n", "")
 
 
-def test_version_is_known_behind_other_options_too(convo: Convo, tmp_path: Path) -> None:
+def test_version_is_accepted_after_other_options_too(convo: Convo, tmp_path: Path) -> None:
     assert convo("--config", str(tmp_path / "c.toml"), "--version").out == f"convo {__version__}\n"
 
 
-def test_version_imports_nothing_but_the_package_and_its_main() -> None:
+def test_version_imports_only_the_package_and_its_main_module() -> None:
     assert {name for name in loaded("--version") if name.startswith(("convo", "typer"))} == {"convo"}
 
 
 @pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
-def test_light_command_lines_import_nothing_heavy(argv: list[str]) -> None:
+def test_light_command_lines_import_no_large_packages(argv: list[str]) -> None:
     assert not loaded(*argv) & HEAVY
 
 
-def test_a_list_of_sessions_loads_nothing_that_makes_histories_shorter() -> None:
+def test_listing_sessions_does_not_import_compaction() -> None:
     found = loaded("sessions", "list")
     assert "convo.chat.lookup" in found
     assert not {name for name in found if name.startswith(("convo.compaction", "convo.usage", "convo.chat.session"))}
 
 
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=" ".join)
-def test_completion_imports_nothing_heavy(words: list[str]) -> None:
+def test_completion_imports_no_large_packages(words: list[str]) -> None:
     assert not loaded(*words, "=--", env="1") & HEAVY
 
 
-def test_help_imports_no_command() -> None:
+def test_help_imports_no_command_modules() -> None:
     ours = {name for name in loaded("--help") if name.startswith("convo.cli.")}
     assert not ours & {row.module for row in COMMANDS.values()}
     assert "convo.cli.app" in ours
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_row_repeats_the_first_line_of_the_commands_own_help(name: str) -> None:
+def test_every_summary_in_the_command_table_is_the_first_line_of_that_commands_help(name: str) -> None:
     command = get_command(import_module(COMMANDS[name].module).app)
     assert (command.help or "").splitlines()[0] == COMMANDS[name].summary
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_shows_its_help(name: str, convo: Convo) -> None:
+def test_every_command_has_help(name: str, convo: Convo) -> None:
     got = convo(name, "--help")
     assert (got.exit, got.err) == (0, "")
     assert got.out.startswith(f"Usage: convo {name} ")
     assert COMMANDS[name].summary.split()[0] in got.out
 
 
-def test_no_command_line_at_all_shows_the_help(convo: Convo) -> None:
+def test_without_arguments_the_help_is_shown(convo: Convo) -> None:
     got = convo()
     assert (got.exit, got.err) == (0, "")
     assert got.out == convo("--help").out
 
 
-def test_help_lists_the_commands_in_the_tables_order(convo: Convo) -> None:
+def test_help_lists_the_commands_in_the_order_of_the_command_table(convo: Convo) -> None:
     out = convo("--help", table=SAMPLES).out
     places = [out.index(f"  {name} ") for name in SAMPLES]
     assert places == sorted(places)
@@ -129,13 +129,11 @@ Examples:
 """
 
 
-def test_help_of_a_command_groups_its_options_and_leaves_examples_as_they_are(convo: Convo) -> None:
+def test_help_of_a_command_groups_its_options_and_keeps_its_examples_unchanged(convo: Convo) -> None:
     assert convo("greet", "-h", table=SAMPLES).out == HELP
 
 
-def test_help_fits_a_narrow_terminal_but_for_commands_that_are_copied(
-    convo: Convo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_fits_a_narrow_terminal_except_for_commands_to_copy(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = convo("greet", "-h", table=SAMPLES).out
     assert (
@@ -148,27 +146,27 @@ def test_help_fits_a_narrow_terminal_but_for_commands_that_are_copied(
         assert [line for line in words if len(line) > 40 and not line.endswith(":")] == [], name
 
 
-def test_a_group_does_its_own_work_or_its_commands(convo: Convo) -> None:
+def test_a_command_group_runs_alone_or_with_a_subcommand(convo: Convo) -> None:
     assert convo("box", table=SAMPLES).out == "empty\n"
     assert convo("box", "take", "pear", table=SAMPLES).out == "took pear\n"
 
 
-def test_a_command_is_told_the_settings_file_named_before_it(convo: Convo) -> None:
+def test_a_command_gets_the_settings_file_named_before_it(convo: Convo) -> None:
     assert convo("--config", "my.toml", "greet", "Ada", table=SAMPLES).out == "good day, Ada my.toml\n"
 
 
-def test_a_command_without_a_settings_file_is_told_none(convo: Convo) -> None:
+def test_a_command_without_a_settings_file_gets_none(convo: Convo) -> None:
     assert convo("greet", "Ada", table=SAMPLES).out == "good day, Ada\n"
 
 
-def test_calling_one_command_imports_no_other(convo: Convo) -> None:
+def test_running_one_command_imports_no_other(convo: Convo) -> None:
     for row in SAMPLES.values():
         sys.modules.pop(row.module, None)
     convo("greet", "Ada", table=SAMPLES)
     assert [name for name, row in SAMPLES.items() if row.module in sys.modules] == ["greet"]
 
 
-def test_the_table_holds_real_commands_only() -> None:
+def test_every_row_of_the_command_table_is_a_command() -> None:
     for row in COMMANDS.values():
         assert isinstance(import_module(row.module).app, typer.Typer)
 
@@ -188,9 +186,7 @@ def test_the_table_holds_real_commands_only() -> None:
         (["talk.json"], "convo inspect talk.json"),
     ],
 )
-def test_a_command_that_is_none_is_answered_with_the_command_it_could_mean(
-    argv: list[str], hint: str, convo: Convo
-) -> None:
+def test_an_unknown_command_is_refused_with_a_similar_one(argv: list[str], hint: str, convo: Convo) -> None:
     Path("talk.json").write_text("[]")
     got = convo(*argv)
     assert (got.exit, got.out, got.err.splitlines()[-1]) == (2, "", f"  try: {hint}")

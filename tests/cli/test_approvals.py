@@ -52,7 +52,7 @@ def stages(home: Path) -> dict[str, str]:
     return {one["id"]: one["stage"] for one in stands(home).document["batch"]}
 
 
-def test_an_empty_inbox_says_so_and_makes_no_store(convo: Convo, home: Path) -> None:
+def test_an_empty_inbox_is_reported_and_creates_no_store(convo: Convo, home: Path) -> None:
     got = convo("approvals")
     assert (got.exit, got.out, got.err) == (0, "", "no pending calls\n")
     assert convo("approvals", "--json").json() == []
@@ -85,7 +85,7 @@ def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
     assert (last["call_id"], last["tool_name"]) == ("m1", "crm.drop")
 
 
-def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
+def test_show_prints_a_call_completely(convo: Convo, home: Path) -> None:
     write_chats(home, waits("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
     assert convo("approvals", "show", "g1").out == (
         "guarded needs approval\n"
@@ -99,13 +99,13 @@ def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
     )
 
 
-def test_a_call_whose_outcome_is_unknown_says_so(convo: Convo, home: Path) -> None:
+def test_a_call_with_unknown_outcome_is_marked(convo: Convo, home: Path) -> None:
     write_chats(home, waits("shop", unknown()))
     assert "free, outcome unknown" in convo("approvals").out
     assert "it may or may not have run" in convo("approvals", "show", "u1").out
 
 
-def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -> None:
+def test_a_decision_is_stored_and_nothing_else_changes(convo: Convo, home: Path) -> None:
     write_chats(home, waits("shop", paused()))
     before = stands(home)
     got = convo("approvals", "approve", "g1")
@@ -116,13 +116,13 @@ def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -
     assert run_from_json(after.document, paused().graph).pending != ()
 
 
-def test_where_nothing_waits_the_next_step_shows_so(convo: Convo, home: Path) -> None:
+def test_without_a_pending_call_the_suggested_command_works(convo: Convo, home: Path) -> None:
     got = convo("approvals", "approve", "g1")
     assert (got.exit, got.err) == (5, "convo: no pending call 'g1'\n  try: convo approvals\n")
     assert convo("approvals").exit == 0
 
 
-def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
+def test_the_last_decision_prints_the_command_that_resumes_the_run(convo: Convo, home: Path) -> None:
     write_chats(home, waits("shop", paused()))
     got = convo("approvals", "reject", "all", "--run", "shop")
     assert got.err.splitlines()[-1] == "all calls are decided; to resume: convo resume shop --agent FILE.py:NAME"
@@ -130,7 +130,7 @@ def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
     assert "decided" in convo("approvals").out
 
 
-def test_a_tools_name_means_all_of_its_calls_and_a_reason_goes_along(convo: Convo, home: Path) -> None:
+def test_a_tool_name_selects_all_of_its_calls_and_a_reason_is_stored(convo: Convo, home: Path) -> None:
     write_chats(home, waits("shop", paused()))
     convo("approvals", "reject", "guarded=not on a Friday = no")
     outputs = [one["output"] and one["output"]["output"] for one in stands(home).document["batch"][:2]]
@@ -138,7 +138,7 @@ def test_a_tools_name_means_all_of_its_calls_and_a_reason_goes_along(convo: Conv
     assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["m1"]
 
 
-def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path) -> None:
+def test_always_applies_to_every_later_call_of_the_tool(convo: Convo, home: Path) -> None:
     write_chats(home, waits("shop", paused()))
     assert convo("approvals", "approve", "guarded", "--always").exit == 0
     assert stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
@@ -147,7 +147,7 @@ def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path)
     }
 
 
-def test_arguments_are_changed_in_the_editor(
+def test_arguments_are_edited_in_the_editor(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_chats(home, waits("shop", paused()))
@@ -167,7 +167,7 @@ def test_arguments_are_changed_in_the_editor(
         (["approve", "g1", "nobody"], 5, "no pending call 'nobody'"),
     ],
 )
-def test_what_is_not_there_is_refused_and_nothing_changes(
+def test_an_invalid_selection_is_refused_and_nothing_changes(
     argv: list[str], exit_: int, says: str, convo: Convo, home: Path
 ) -> None:
     write_chats(home, waits("shop", paused()))
@@ -178,7 +178,7 @@ def test_what_is_not_there_is_refused_and_nothing_changes(
     assert stands(home) == before
 
 
-def test_an_id_that_two_runs_have_is_named_with_its_run(convo: Convo, home: Path) -> None:
+def test_an_id_in_two_runs_is_listed_with_both_runs(convo: Convo, home: Path) -> None:
     async def both(writer: ChatWriter) -> None:
         await waits("shop", paused())(writer)
         await waits("other", paused(), "run_2")(writer)
@@ -190,7 +190,7 @@ def test_an_id_that_two_runs_have_is_named_with_its_run(convo: Convo, home: Path
     assert [one["run"] for one in convo("approvals", "--json").json() if one["call_id"] == "g1"] == ["run_1"]
 
 
-def test_an_id_that_two_calls_of_one_run_have_means_both(convo: Convo, home: Path) -> None:
+def test_an_id_of_two_calls_in_one_run_selects_both(convo: Convo, home: Path) -> None:
     write_chats(home, waits("trip", both_inside()))
     got = convo("approvals", "approve", "i1")
     assert got.exit == 0, got.err
@@ -198,14 +198,14 @@ def test_an_id_that_two_calls_of_one_run_have_means_both(convo: Convo, home: Pat
     assert convo("approvals", "--json").json() == []
 
 
-def test_decisions_of_two_processes_both_count(launch: Launch, home: Path) -> None:
+def test_concurrent_decisions_of_two_processes_are_both_stored(launch: Launch, home: Path) -> None:
     write_chats(home, waits("shop", paused()))
     assert launch("approvals", "approve", "g1").exit == 0
     assert launch("approvals", "reject", "g2").exit == 0
     assert [one.call_id for one in list_pending_approvals(stands(home).document)] == ["m1"]
 
 
-def test_a_run_of_another_convo_is_told_in_one_sentence(convo: Convo, home: Path) -> None:
+def test_a_run_of_an_unknown_document_version_is_one_error_sentence(convo: Convo, home: Path) -> None:
     write_chats(home, spoilt)
     got = convo("approvals")
     assert (got.exit, got.out) == (2, "")

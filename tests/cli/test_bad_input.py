@@ -308,13 +308,13 @@ TABLE = [*HANDLES, *FILES, *STORES, *SETTINGS]
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_bad_input_is_told_in_two_lines_and_changes_nothing(
+def test_bad_input_is_an_error_of_two_lines_and_changes_nothing(
     row: BadInput, environment: CommandEnvironment, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_bad_input(row, environment, launch, convo, monkeypatch)
 
 
-def test_what_was_there_goes_on_afterwards(environment: CommandEnvironment, convo: Convo) -> None:
+def test_the_sessions_of_the_table_of_bad_input_can_be_continued(environment: CommandEnvironment, convo: Convo) -> None:
     """The table's own ground: both sessions can be gone on with, so nothing in it was broken before."""
     for name in ("mine", "file"):
         assert convo("chat", "--from", name, *ECHO.split(), "and now?").out == "and now?\n"
@@ -330,7 +330,7 @@ def test_what_was_there_goes_on_afterwards(environment: CommandEnvironment, conv
         (f"chat {ECHO} --agent bots/desk.py hi", "--agent bots/desk.py:desk"),
     ],
 )
-def test_a_hint_is_something_that_can_be_done(argv: str, step: str, convo: Convo, tmp_path: Path) -> None:
+def test_a_suggested_step_is_possible(argv: str, step: str, convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<!doctype html>\n<title>a page</title>\n")
     (tmp_path / "bots").mkdir()
     (tmp_path / "bots" / "desk.py").write_text('from convo.agents import Agent\ndesk = Agent("desk")\n')

@@ -26,20 +26,20 @@ REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 40
 # -- what is printed where -------------------------------------------------------------------------
 
 
-def test_stdout_is_the_answer_and_stderr_one_receipt(convo: Convo) -> None:
+def test_stdout_has_the_answer_and_stderr_one_receipt(convo: Convo) -> None:
     got = convo("chat", *ECHO, "hello", "there")
     assert (got.exit, got.out) == (0, "hello there\n")
     assert got.err.count("\n") == 1
     assert receipts(got.err)[0]["owner"] == "session hello-there"
 
 
-def test_a_receipt_says_tokens_seconds_the_response_and_the_owner(convo: Convo) -> None:
+def test_a_receipt_contains_tokens_seconds_response_and_owner(convo: Convo) -> None:
     receipt = receipts(convo("chat", *ECHO, "--chain", "hello there").err)[0]
     assert (receipt["input"], receipt["output"], receipt["cost"]) == ("2", "2", None)
     assert receipt["owner"] == f"chain {receipt['id']}"
 
 
-def test_a_receipt_says_the_cost_where_a_price_is_set(convo: Convo) -> None:
+def test_a_receipt_contains_the_cost_where_a_price_is_set(convo: Convo) -> None:
     write_project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 2000.0\n')
     assert receipts(convo("chat", *ECHO, "hello there").err)[0]["cost"] == "$0.0060"
 
@@ -61,30 +61,30 @@ def test_quiet_leaves_stderr_empty(convo: Convo) -> None:
     ],
     ids=["pieces", "line-break", "two-parts", "refusal", "words-and-a-call", "call"],
 )
-def test_the_text_is_the_same_in_pieces_and_whole(reply: dict[str, Any], out: str, convo: Convo) -> None:
+def test_streamed_and_complete_text_are_the_same(reply: dict[str, Any], out: str, convo: Convo) -> None:
     model = scripted_flags(reply)
     assert convo("chat", *model, "hi").out == convo("chat", *model, "--no-stream", "hi").out == out
 
 
-def test_a_call_is_announced_on_stderr(convo: Convo) -> None:
+def test_a_function_call_is_reported_on_stderr(convo: Convo) -> None:
     got = convo("chat", *scripted_flags(CALL), "is it raining?")
     assert got.err.splitlines()[0] == '[function_call] weather {"city": "Oslo"}'
 
 
 @pytest.mark.parametrize("flags", [[], ["--no-stream"]])
-def test_control_characters_and_half_characters_of_an_answer_are_spelled_out(flags: list[str], convo: Convo) -> None:
+def test_control_characters_and_lone_surrogates_of_an_answer_are_escaped(flags: list[str], convo: Convo) -> None:
     hostile = scripted_flags({"text": "clear \x1b[2J, ring \x07, \x9b31m, half \ud83d, tab\tand\nline"})
     got = convo("chat", *hostile, *flags, "hi")
     assert got.out == "clear \\x1b[2J, ring \\x07, \\x9b31m, half \\ud83d, tab\tand\nline\n"
 
 
-def test_control_characters_of_a_prompt_reach_neither_stdout_nor_the_name(convo: Convo) -> None:
+def test_control_characters_of_a_prompt_are_in_neither_stdout_nor_the_session_name(convo: Convo) -> None:
     got = convo("chat", *ECHO, "red \x1b[31malert\r")
     assert got.out == "red \\x1b[31malert\\x0d\n"
     assert receipts(got.err)[0]["owner"] == "session red-31malert"
 
 
-def test_control_characters_of_a_call_are_spelled_out_on_stderr(convo: Convo) -> None:
+def test_control_characters_of_a_call_are_escaped_on_stderr(convo: Convo) -> None:
     got = convo("chat", *scripted_flags({"call": {"name": "\x1b]0;title\x07", "arguments": "{}"}}), "hi")
     assert got.err.splitlines()[0] == "[function_call] \\x1b]0;title\\x07 {}"
 
@@ -115,7 +115,7 @@ def test_json_is_one_object_with_these_keys(convo: Convo) -> None:
     }
 
 
-def test_json_names_the_conversation_or_the_file_that_holds_the_state(convo: Convo, tmp_path: Path) -> None:
+def test_json_contains_the_conversation_or_the_file_that_owns_the_state(convo: Convo, tmp_path: Path) -> None:
     conversation = convo("chat", *ECHO, "--conversation", "--json", "hello").json()
     replayed = convo("chat", *ECHO, "--replay", "--json", "hello").json()
     chained = convo("chat", *ECHO, "--chain", "--json", "hello").json()
@@ -125,14 +125,14 @@ def test_json_names_the_conversation_or_the_file_that_holds_the_state(convo: Con
     assert (chained["conversation_id"], chained["state_file"]) == (None, None)
 
 
-def test_output_text_of_json_is_plain_and_its_control_characters_are_escaped(convo: Convo) -> None:
+def test_output_text_of_json_is_plain_with_escaped_control_characters(convo: Convo) -> None:
     got = convo("chat", *scripted_flags({"text": "a\x1b[1mb\x9b"}), "--json", "hi")
     assert "\x1b" not in got.out
     assert "\x9b" not in got.out
     assert got.json()["output_text"] == "a\x1b[1mb\x9b"
 
 
-def test_jsonl_is_every_event_a_line_and_the_last_one_is_the_end(convo: Convo) -> None:
+def test_jsonl_prints_each_event_as_a_line_and_the_terminal_event_last(convo: Convo) -> None:
     got = convo("chat", *ECHO, "--jsonl", "many words in several pieces")
     events = [json.loads(line) for line in got.out.splitlines()]
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
@@ -143,13 +143,13 @@ def test_jsonl_is_every_event_a_line_and_the_last_one_is_the_end(convo: Convo) -
     assert len(receipts(got.err)) == 1
 
 
-def test_json_and_jsonl_exclude_each_other(convo: Convo) -> None:
+def test_json_and_jsonl_cannot_be_used_together(convo: Convo) -> None:
     got = convo("chat", *ECHO, "--json", "--jsonl", "hi")
     assert (got.exit, got.json()["error"]["code"]) == (2, "usage")
 
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
-def test_an_error_ends_json_as_an_object(flag: str, convo: Convo) -> None:
+def test_json_prints_an_error_as_an_object(flag: str, convo: Convo) -> None:
     got = convo("chat", *scripted_flags(REFUSES), flag, "hi")
     assert got.exit == 1
     assert json.loads(got.out.splitlines()[-1])["error"]["code"] == "odd"
@@ -164,7 +164,7 @@ def test_an_unknown_handle_with_json_exits_5(convo: Convo) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--no-stream"], ["--json"]])
-def test_an_answer_that_was_cut_off_at_its_limit_exits_1(flags: list[str], convo: Convo) -> None:
+def test_an_answer_that_reached_its_token_limit_exits_1(flags: list[str], convo: Convo) -> None:
     got = convo("chat", *ECHO, "--max-output-tokens", "2", *flags, "one two three")
     assert got.exit == 1
     if "--json" in flags:
@@ -176,7 +176,7 @@ def test_an_answer_that_was_cut_off_at_its_limit_exits_1(flags: list[str], convo
         assert (line["status"], line["why"]) == ("incomplete", "max_output_tokens")
 
 
-def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, home: Path) -> None:
+def test_a_partial_answer_is_printed_and_stored_after_a_broken_stream(convo: Convo, home: Path) -> None:
     got = convo("chat", *scripted_flags(BREAKS_OFF, {"text": "Whole."}), "hi")
     assert (got.exit, got.out) == (1, "Half an ans\n")
     receipt, *words = got.err.splitlines()
@@ -185,7 +185,7 @@ def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, 
     assert stored_messages(home, "hi") == ["user: hi", "assistant: Half an ans…"]
 
 
-def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(convo: Convo, home: Path) -> None:
+def test_after_a_rejected_request_the_message_is_kept_and_sent_with_the_next_turn(convo: Convo, home: Path) -> None:
     got = convo("chat", *scripted_flags(REFUSES), "first")
     assert (got.exit, got.out) == (1, "")
     assert got.err.splitlines()[-2:] == [
@@ -197,7 +197,7 @@ def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(conv
     assert stored_messages(home, "first") == ["user: first", "user: second", "assistant: second"]
 
 
-def test_a_script_that_is_not_there_is_named(convo: Convo) -> None:
+def test_a_missing_script_is_named(convo: Convo) -> None:
     got = convo("chat", "-m", "scripted/nope.json", "hi")
     assert got.exit == 2
     assert "convo: nope.json cannot be read: No such file or directory\n" in got.err
@@ -211,9 +211,7 @@ def test_a_script_that_is_not_there_is_named(convo: Convo) -> None:
         ("", "-m must not be empty"),
     ],
 )
-def test_a_model_that_cannot_be_is_refused_and_nothing_is_kept(
-    model: str, words: str, convo: Convo, home: Path
-) -> None:
+def test_an_invalid_model_is_refused_and_nothing_is_stored(model: str, words: str, convo: Convo, home: Path) -> None:
     got = convo("chat", "-m", model, "hi")
     assert (got.exit, got.out) == (2, "")
     assert words in got.err
@@ -232,7 +230,7 @@ def test_a_model_that_cannot_be_is_refused_and_nothing_is_kept(
     ],
     ids=" ".join,
 )
-def test_a_figure_that_no_model_takes_is_a_usage_error(flags: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_an_option_value_out_of_range_is_a_usage_error(flags: tuple[str, str], convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, *flags, "hi")
     assert (got.exit, got.out) == (2, "")
     assert flags[0] in got.err
@@ -252,25 +250,25 @@ def image(tmp_path: Path) -> str:
     return str(place)
 
 
-def test_without_a_key_one_line_says_that_the_built_in_model_answers(image: str, convo: Convo) -> None:
+def test_without_a_key_one_note_names_the_built_in_model(image: str, convo: Convo) -> None:
     got = convo("chat", "-a", image, "hi")
     assert got.err.splitlines()[0] == BUILT_IN
     assert got.err.count(BUILT_IN) == 1
 
 
-def test_the_line_is_left_out_where_somebody_chose_the_built_in_model(image: str, convo: Convo) -> None:
+def test_no_note_is_printed_when_the_built_in_model_was_chosen(image: str, convo: Convo) -> None:
     assert BUILT_IN not in convo("chat", "-m", "local", "-a", image, "-n", "mine", "hi").err
     assert BUILT_IN not in convo("chat", "--from", "mine", "and?").err
     write_project_file('model = "local/smollm2-135m-instruct"\n')
     assert BUILT_IN not in convo("chat", "-a", image, "hi").err
 
 
-def test_the_line_is_left_out_where_nobody_wants_notes(image: str, convo: Convo) -> None:
+def test_quiet_prints_no_note_about_the_built_in_model(image: str, convo: Convo) -> None:
     assert BUILT_IN not in convo("chat", "-q", "-a", image, "hi").err
 
 
 @pytest.mark.needs("weights")
-def test_the_built_in_model_refuses_an_image_in_a_sentence(image: str, convo: Convo) -> None:
+def test_the_built_in_model_refuses_an_image_in_one_sentence(image: str, convo: Convo) -> None:
     got = convo("chat", "-m", "local", "-q", "-a", image, "hi")
     assert (got.exit, got.out) == (1, "")
     assert got.err.startswith("convo: local/")

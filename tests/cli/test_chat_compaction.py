@@ -28,7 +28,9 @@ def two_turns(convo: Convo, owner: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
-def test_it_is_announced_done_and_then_asked(convo: Convo, home: Path, settings: Path, owner: str) -> None:
+def test_a_due_compaction_is_announced_and_runs_before_the_request(
+    convo: Convo, home: Path, settings: Path, owner: str
+) -> None:
     two_turns(convo, owner)
     got = convo("chat", "--from", "mine", "three")
     assert got.exit == 0
@@ -39,26 +41,26 @@ def test_it_is_announced_done_and_then_asked(convo: Convo, home: Path, settings:
     assert stored_messages(home, "mine")[-2].endswith("three")
 
 
-def test_below_the_bound_nothing_happens(convo: Convo, home: Path) -> None:
+def test_below_the_limit_nothing_is_compacted(convo: Convo, home: Path) -> None:
     two_turns(convo, "--session")
     got = convo("chat", "--from", "mine", "three")
     assert "compact" not in got.err
     assert len(stored_messages(home, "mine")) == 6
 
 
-def test_nought_is_never(convo: Convo, home: Path, settings: Path) -> None:
+def test_a_limit_of_zero_disables_compaction(convo: Convo, home: Path, settings: Path) -> None:
     settings.write_text("compact_at = 0\n", encoding="utf-8")
     two_turns(convo, "--session")
     assert "compact" not in convo("chat", "--from", "mine", "three").err
 
 
-def test_what_is_just_compacted_is_not_compacted_again(convo: Convo, home: Path, settings: Path) -> None:
+def test_a_compacted_history_is_not_compacted_again_at_once(convo: Convo, home: Path, settings: Path) -> None:
     two_turns(convo, "--session")
     assert convo("compact", "mine").exit == 0
     assert "compacting" not in convo("chat", "--from", "mine", "three").err
 
 
-def test_the_endpoint_of_a_conversation_is_asked_to_do_it(convo: Convo, home: Path, settings: Path) -> None:
+def test_a_conversation_is_compacted_by_its_endpoint(convo: Convo, home: Path, settings: Path) -> None:
     two_turns(convo, "--conversation")
     handle = stored_sessions(home)[0].handle
     got = convo("chat", "--from", "mine", "three")
@@ -68,7 +70,7 @@ def test_the_endpoint_of_a_conversation_is_asked_to_do_it(convo: Convo, home: Pa
     assert "compaction" in [item["type"] for item in items]
 
 
-def test_a_compaction_that_comes_to_nothing_keeps_no_message_back(convo: Convo, home: Path, settings: Path) -> None:
+def test_a_message_is_sent_even_if_the_compaction_fails(convo: Convo, home: Path, settings: Path) -> None:
     two_turns(convo, "--session")
     wordy = scripted_flags({"text": LONG * 10})
     got = convo("chat", "--from", "mine", *wordy, "three")
@@ -78,7 +80,7 @@ def test_a_compaction_that_comes_to_nothing_keeps_no_message_back(convo: Convo, 
 
 
 @pytest.mark.parametrize("wrong", ["-1", '"often"', "1.5", "true"])
-def test_a_bound_that_is_none_is_refused(convo: Convo, settings: Path, wrong: str) -> None:
+def test_an_invalid_compaction_limit_is_refused(convo: Convo, settings: Path, wrong: str) -> None:
     settings.write_text(f"compact_at = {wrong}\n", encoding="utf-8")
     got = convo("chat", "-m", "scripted/echo", "hello")
     assert got.exit == 2
@@ -86,7 +88,7 @@ def test_a_bound_that_is_none_is_refused(convo: Convo, settings: Path, wrong: st
 
 
 @pytest.mark.needs("terminal")
-def test_a_person_types_it(home: Path) -> None:
+def test_the_compact_command_works_at_the_prompt(home: Path) -> None:
     long = scripted_flags({"text": "Short."}, {"text": LONG})
     with at_terminal("chat", "-n", "mine", *long) as person:
         person.is_asked()
@@ -105,7 +107,7 @@ def test_a_person_types_it(home: Path) -> None:
 
 
 @pytest.mark.needs("terminal")
-def test_a_chat_that_is_open_is_left_to_itself(convo: Convo) -> None:
+def test_a_session_that_is_open_in_a_chat_is_not_compacted_by_another_process(convo: Convo) -> None:
     with at_terminal("chat", "-n", "mine", *scripted_flags({"text": "Short."}, {"text": LONG})) as person:
         person.is_asked()
         for words in ("one", "two"):

@@ -58,7 +58,7 @@ def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.Completed
         "double-dash",
     ],
 )
-def test_the_message_is_what_was_said_and_then_what_was_piped_in(
+def test_the_message_is_the_prompt_followed_by_the_piped_input(
     argv: list[str], stdin: str, asked: str, convo: Convo, home: Path
 ) -> None:
     got = convo("chat", *ECHO, "-n", "mine", *argv, stdin=stdin)
@@ -74,7 +74,7 @@ def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: C
     assert not home.exists()
 
 
-def test_a_pipe_of_a_megabyte_is_sent_whole(launch: Launch, home: Path) -> None:
+def test_a_megabyte_of_piped_input_is_sent_completely(launch: Launch, home: Path) -> None:
     much = "lorem ipsum " * 90_000
     got = launch("chat", *scripted_flags({"text": "Long."}), "summarise:", "-", stdin=much)
     assert (got.exit, got.out) == (0, "Long.\n")
@@ -84,7 +84,7 @@ def test_a_pipe_of_a_megabyte_is_sent_whole(launch: Launch, home: Path) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["-"], ["review this"]])
-def test_bytes_that_are_no_text_are_refused(argv: list[str], home: Path) -> None:
+def test_piped_bytes_that_are_not_utf_8_are_refused(argv: list[str], home: Path) -> None:
     done = launch_bytes("chat", *ECHO, *argv, stdin=b"caf\xe9")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
@@ -94,7 +94,7 @@ def test_bytes_that_are_no_text_are_refused(argv: list[str], home: Path) -> None
 
 
 @pytest.mark.needs("posix")
-def test_bytes_on_the_command_line_that_are_no_text_are_refused(home: Path) -> None:
+def test_arguments_that_are_not_utf_8_are_refused(home: Path) -> None:
     done = launch_bytes("chat", *ECHO, b"caf\xe9")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"convo: the message is not text in UTF-8\n")
@@ -110,7 +110,7 @@ def content(body: Any) -> list[dict[str, Any]]:
     return parts
 
 
-def test_files_travel_with_the_message_in_the_order_of_the_flags(server: LoopbackServer, convo: Convo) -> None:
+def test_files_are_sent_with_the_message_in_the_order_of_the_flags(server: LoopbackServer, convo: Convo) -> None:
     for name, data in {"dot.png": PNG, "paper.pdf": PDF, "notes.md": b"# Notes\n"}.items():
         Path(name).write_bytes(data)
     got = convo("chat", "-a", "notes.md", "-a", "dot.png", "-a", "paper.pdf", "what is all this?")
@@ -127,7 +127,7 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def test_a_file_alone_is_a_message(convo: Convo, home: Path) -> None:
+def test_a_file_without_text_is_a_message(convo: Convo, home: Path) -> None:
     Path("notes.md").write_text("# Notes")
     assert convo("chat", *ECHO, "-n", "mine", "-a", "notes.md").out == "notes.md:\n# Notes\n"
     assert len(stored_messages(home, "mine")) == 2
@@ -142,9 +142,7 @@ def test_a_file_alone_is_a_message(convo: Convo, home: Path) -> None:
         ("bytes", "bytes is not UTF-8 text, an image or a PDF"),
     ],
 )
-def test_a_file_that_cannot_be_sent_is_refused_before_anything_is(
-    place: str, words: str, convo: Convo, home: Path
-) -> None:
+def test_an_invalid_attachment_is_refused_before_any_request(place: str, words: str, convo: Convo, home: Path) -> None:
     Path("bytes").write_bytes(bytes(range(256)))
     got = convo("chat", *ECHO, "-a", place, "look")
     assert (got.exit, got.out) == (2, "")
@@ -155,7 +153,7 @@ def test_a_file_that_cannot_be_sent_is_refused_before_anything_is(
 # -- a schema --------------------------------------------------------------------------------------
 
 
-def test_a_schema_asks_for_an_answer_of_its_form(server: LoopbackServer, convo: Convo) -> None:
+def test_a_schema_requests_structured_output(server: LoopbackServer, convo: Convo) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     Path("answer form.json").write_text(json.dumps(schema))
     server.replies({"text": '{"n": 1}'})
@@ -175,7 +173,7 @@ def test_a_schema_asks_for_an_answer_of_its_form(server: LoopbackServer, convo: 
         ("[1]", "schema.json is not a JSON schema: it is not an object"),
     ],
 )
-def test_a_schema_that_is_none_is_refused_before_anything_is_sent(
+def test_an_invalid_schema_is_refused_before_any_request(
     text: str | None, words: str, convo: Convo, home: Path
 ) -> None:
     if text is not None:
@@ -189,7 +187,7 @@ def test_a_schema_that_is_none_is_refused_before_anything_is_sent(
 # -- how to ask ------------------------------------------------------------------------------------
 
 
-def test_instructions_go_with_every_turn_of_a_session_and_can_be_changed(convo: Convo, home: Path) -> None:
+def test_instructions_are_sent_with_every_turn_of_a_session_and_can_be_changed(convo: Convo, home: Path) -> None:
     convo("chat", *ECHO, "-n", "mine", "-s", "Be brief.", "one")
     convo("chat", "--from", "mine", "two")
     convo("chat", "--from", "mine", "-s", "Be long.", "three")
@@ -200,22 +198,22 @@ def test_instructions_go_with_every_turn_of_a_session_and_can_be_changed(convo: 
     assert told == ["Be brief.", "Be brief.", "Be long.", None, None]
 
 
-def test_temperature_and_limit_travel_with_the_request(server: LoopbackServer, convo: Convo) -> None:
+def test_temperature_and_token_limit_are_sent_with_the_request(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "--temperature", "0", "--max-output-tokens", "7", "hi")
     assert (server.bodies[0]["temperature"], server.bodies[0]["max_output_tokens"]) == (0, 7)
 
 
-def test_nothing_is_sent_that_nobody_asked_for(server: LoopbackServer, convo: Convo) -> None:
+def test_a_request_without_options_has_only_the_required_fields(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "-m", "openai/gpt-4o", "hi")
     assert set(server.bodies[0]) == {"model", "input", "store", "stream"}
 
 
-def test_store_leaves_a_copy_at_the_endpoint(server: LoopbackServer, convo: Convo) -> None:
+def test_the_store_flag_sends_store_true(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "--store", "hi")
     assert server.bodies[0]["store"] is True
 
 
-def test_a_call_above_the_limit_of_a_price_has_a_cost(server: LoopbackServer, convo: Convo) -> None:
+def test_a_request_with_more_input_than_the_price_limit_has_a_cost(server: LoopbackServer, convo: Convo) -> None:
     usage = {"input_tokens": 300_000, "output_tokens": 1_000, "total_tokens": 301_000}
     response = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "usage": usage}
     event = {"type": "response.completed", "sequence_number": 0, "response": response}

@@ -31,7 +31,7 @@ def slowly() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-def test_ctrl_c_keeps_what_came_and_the_next_turn_goes_on(signals: int, start: Start, convo: Convo) -> None:
+def test_ctrl_c_keeps_the_partial_answer_and_the_next_turn_continues(signals: int, start: Start, convo: Convo) -> None:
     process = start("chat", *slowly(), "-n", "mine", "count")
     begun = first_piece(process)
     for _ in range(signals):
@@ -49,7 +49,7 @@ def test_ctrl_c_keeps_what_came_and_the_next_turn_goes_on(signals: int, start: S
     assert receipts(after.err)[0]["input"] == str(len(f"count {printed} go on".split()))
 
 
-def test_the_partial_answer_is_kept_as_it_was_printed(start: Start, home: Path) -> None:
+def test_the_partial_answer_is_stored_as_it_was_printed(start: Start, home: Path) -> None:
     process = start("chat", *slowly(), "-n", "mine", "count")
     begun = first_piece(process)
     process.send_signal(signal.SIGINT)
@@ -58,7 +58,7 @@ def test_the_partial_answer_is_kept_as_it_was_printed(start: Start, home: Path) 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_being_told_to_end_keeps_as_much_as_ctrl_c(number: int, code: int, start: Start, home: Path) -> None:
+def test_a_termination_signal_keeps_as_much_as_ctrl_c(number: int, code: int, start: Start, home: Path) -> None:
     process = start("chat", *slowly(), "--replay", "-q", "-n", "mine", "count")
     begun = first_piece(process)
     process.send_signal(number)
@@ -70,7 +70,7 @@ def test_being_told_to_end_keeps_as_much_as_ctrl_c(number: int, code: int, start
         assert [item["role"] for item in json.load(file)] == ["user", "assistant"]
 
 
-def test_a_session_whose_process_was_stopped_is_free_at_once(start: Start, launch: Launch) -> None:
+def test_the_session_of_a_terminated_process_is_free_at_once(start: Start, launch: Launch) -> None:
     process = start("chat", *slowly(), "-n", "mine", "count")
     first_piece(process)
     process.terminate()
@@ -78,7 +78,7 @@ def test_a_session_whose_process_was_stopped_is_free_at_once(start: Start, launc
     assert launch("chat", "--from", "mine", *ECHO, "go on").exit == 0
 
 
-def test_a_reader_that_went_away_stops_the_answer(start: Start, home: Path) -> None:
+def test_a_closed_stdout_stops_the_answer(start: Start, home: Path) -> None:
     process = start("chat", *slowly(), "-n", "mine", "count")
     begun = first_piece(process)
     assert process.stdout
@@ -91,7 +91,7 @@ def test_a_reader_that_went_away_stops_the_answer(start: Start, home: Path) -> N
     assert partial.endswith("…")
 
 
-def test_what_ignores_interrupts_goes_on_ignoring_them(start: Start) -> None:
+def test_a_process_started_with_ignored_interrupts_still_ignores_them(start: Start) -> None:
     """As `nohup` and the background jobs of a script do."""
     process = start(
         "chat",
@@ -106,7 +106,7 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(start: Start) -> None:
     assert (process.returncode, begun + out) == (0, "one two three\n")
 
 
-def test_ctrl_c_with_json_tells_the_partial_turn(start: Start, server: LoopbackServer) -> None:
+def test_ctrl_c_with_json_prints_the_partial_turn(start: Start, server: LoopbackServer) -> None:
     server.replies(LONG)
     server.arm(pause_after(after=6))
     process = start("chat", "--json", "count")
@@ -119,7 +119,7 @@ def test_ctrl_c_with_json_tells_the_partial_turn(start: Start, server: LoopbackS
     assert turn["session"] == "count"
 
 
-def test_ctrl_c_with_jsonl_ends_in_an_object_that_says_so(start: Start) -> None:
+def test_ctrl_c_with_jsonl_ends_with_an_interruption_object(start: Start) -> None:
     process = start("chat", *slowly(), "--jsonl", "count")
     assert process.stdout
     while "delta" not in json.loads(process.stdout.readline()):
@@ -130,7 +130,7 @@ def test_ctrl_c_with_jsonl_ends_in_an_object_that_says_so(start: Start) -> None:
     assert json.loads(out.splitlines()[-1])["error"]["code"] == "interrupted"
 
 
-def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, server: LoopbackServer, home: Path) -> None:
+def test_ctrl_c_during_a_retry_delay_keeps_the_message(start: Start, server: LoopbackServer, home: Path) -> None:
     """The wait is told before it begins, so that nobody wonders."""
     server.arm(error_response(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     process = start("chat", "-n", "mine", "count")
@@ -144,7 +144,7 @@ def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, serv
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_reason_to_fail(closed: str, start: Start, home: Path) -> None:
+def test_closed_standard_streams_do_not_fail_the_command(closed: str, start: Start, home: Path) -> None:
     process = start("chat", *ECHO, "-n", "mine", "hello", shell=f'exec "$@" {closed}')
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0

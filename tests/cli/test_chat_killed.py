@@ -81,7 +81,7 @@ SLOWLY = {"text": "Word by word by word."}
 
 
 @pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
-def test_a_killed_command_is_followed_by_one_that_works(strategy: Strategy, store_url: str, convo: Convo) -> None:
+def test_after_a_killed_command_the_next_one_succeeds(strategy: Strategy, store_url: str, convo: Convo) -> None:
     confirmed, items = killed(4, strategy, store_url, convo, *scripted_flags(SLOWLY, chunk=4, delay_s=0.01))
     assert confirmed >= 4
     assert items >= 2 * confirmed
@@ -89,9 +89,7 @@ def test_a_killed_command_is_followed_by_one_that_works(strategy: Strategy, stor
 
 @pytest.mark.full
 @pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy), indirect=["store_url"])
-def test_a_command_killed_forty_times_is_followed_by_one_that_works(
-    strategy: Strategy, store_url: str, convo: Convo
-) -> None:
+def test_after_forty_killed_commands_the_next_one_succeeds(strategy: Strategy, store_url: str, convo: Convo) -> None:
     confirmed, items = killed(40, strategy, store_url, convo, *scripted_flags(SLOWLY, chunk=4, delay_s=0.01))
     assert confirmed >= 40
     assert items >= 2 * confirmed
@@ -101,7 +99,7 @@ def test_a_command_killed_forty_times_is_followed_by_one_that_works(
 @pytest.mark.parametrize(
     ("strategy", "store_url"), store_params([Strategy.CONVERSATION, Strategy.CHAIN]), indirect=["store_url"]
 )
-def test_an_endpoint_whose_client_is_killed_is_told_nothing_twice(
+def test_a_killed_client_sends_no_message_to_the_endpoint_twice(
     strategy: Strategy, store_url: str, convo: Convo, server: LoopbackServer
 ) -> None:
     server.replies(SLOWLY, chunk=4, delay_s=0.02)

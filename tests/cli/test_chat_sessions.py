@@ -48,21 +48,21 @@ def test_a_session_is_named_after_its_first_words_and_numbered_when_the_name_is_
         ("x" * 99, "x" * 40),
     ],
 )
-def test_a_name_made_of_words_is_a_handle_of_its_session(words: str, name: str, convo: Convo, home: Path) -> None:
+def test_a_generated_name_is_a_handle_of_its_session(words: str, name: str, convo: Convo, home: Path) -> None:
     convo("chat", *ECHO, "--", words)
     assert names(home) == [name]
     assert convo("chat", "--from", name, "and?").exit == 0
     assert len(stored_messages(home, name)) == 4
 
 
-def test_a_name_that_was_chosen_is_the_handle(convo: Convo, home: Path) -> None:
+def test_a_chosen_name_is_a_handle_of_its_session(convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, "-n", "my own", "hello")
     assert got.err.rstrip().endswith("· session my own")
     assert names(home) == ["my own"]
 
 
 @pytest.mark.parametrize("name", ["resp_1", "conv_1", "@last", "a/b", "talk.json", "-x", "ses_1", "", " ", "a\x1bb"])
-def test_a_name_that_another_handle_could_have_is_refused(name: str, convo: Convo, home: Path) -> None:
+def test_a_name_that_looks_like_another_handle_is_refused(name: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, f"--name={name}", "hello")
     assert (got.exit, got.out) == (2, "")
     assert got.err.endswith("try: use words with dashes, such as monads-in-haskell\n")
@@ -79,7 +79,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, h
 
 
 @pytest.mark.parametrize("way", [["--from", "mine"], ["-c"]])
-def test_a_session_that_has_a_name_gets_no_other(way: list[str], convo: Convo, home: Path) -> None:
+def test_an_existing_session_keeps_its_name(way: list[str], convo: Convo, home: Path) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
     got = convo("chat", *way, "-n", "a b", "two")
     assert (got.exit, got.out) == (2, "")
@@ -87,7 +87,7 @@ def test_a_session_that_has_a_name_gets_no_other(way: list[str], convo: Convo, h
     assert len(stored_messages(home, "mine")) == 2
 
 
-def test_sessions_that_begin_at_once_with_the_same_words_all_get_names(launch: Launch, home: Path) -> None:
+def test_concurrent_new_sessions_with_the_same_first_words_get_different_names(launch: Launch, home: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         ended = list(threads.map(lambda _: launch("chat", *ECHO, "hello").exit, range(4)))
     assert ended == [0] * 4
@@ -97,7 +97,7 @@ def test_sessions_that_begin_at_once_with_the_same_words_all_get_names(launch: L
 # -- going on --------------------------------------------------------------------------------------
 
 
-def test_continue_picks_the_session_that_was_used_last_and_not_the_one_made_last(convo: Convo, home: Path) -> None:
+def test_continue_selects_the_last_used_session_and_not_the_newest(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         older = await writer.chat(Strategy.SESSION, "older", "one")
         await writer.chat(Strategy.SESSION, "newer", "two")
@@ -109,7 +109,7 @@ def test_continue_picks_the_session_that_was_used_last_and_not_the_one_made_last
     assert stored_messages(home, "older")[-2:] == ["user: four", "assistant: four"]
 
 
-def test_continue_goes_by_the_order_of_use_and_not_by_the_clock(convo: Convo, home: Path) -> None:
+def test_continue_follows_the_order_of_use_and_not_the_clock(convo: Convo, home: Path) -> None:
     """The clock was a day ahead when the first session was used."""
     convo("chat", *ECHO, "-n", "ahead", "one")
     with closing(sqlite3.connect(home / DATABASE)) as db, db:
@@ -120,7 +120,7 @@ def test_continue_goes_by_the_order_of_use_and_not_by_the_clock(convo: Convo, ho
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay", "--chain", "--conversation"])
-def test_continue_passes_over_a_session_whose_first_turn_failed(
+def test_continue_skips_a_session_whose_first_turn_failed(
     owner: str, server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     """The message of that turn is kept: it may have reached the server."""
@@ -139,7 +139,7 @@ def test_continue_passes_over_a_session_whose_first_turn_failed(
 
 
 @pytest.mark.needs("posix")
-def test_continue_passes_over_a_session_whose_first_turn_was_stopped_before_any_answer(
+def test_continue_skips_a_session_whose_first_turn_was_interrupted_without_an_answer(
     server: LoopbackServer, start: Start, convo: Convo, home: Path
 ) -> None:
     assert convo("chat", "-n", "good", "hello").exit == 0
@@ -152,7 +152,7 @@ def test_continue_passes_over_a_session_whose_first_turn_was_stopped_before_any_
     assert "session good" in convo("chat", "-c", "go on").err
 
 
-def test_continue_takes_a_session_without_an_answer_where_no_other_one_is(
+def test_continue_selects_a_session_without_an_answer_if_there_is_no_other(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     server.arm(*[overloaded()] * 4)
@@ -167,13 +167,13 @@ def test_continue_without_any_session_exits_5(convo: Convo) -> None:
     assert got.err == "convo: no session '@last'\n  try: convo chat \"hello\"\n"
 
 
-def test_the_record_says_who_answers_and_who_keeps_the_state(convo: Convo, home: Path) -> None:
+def test_the_session_record_provides_the_model_and_the_owner(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     turn = convo("chat", "--from", "mine", "--json", "two").json()
     assert (turn["strategy"], turn["model"], turn["session"]) == ("chain", "scripted/echo", "mine")
 
 
-def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
+def test_a_response_is_continued_by_its_id(convo: Convo, home: Path) -> None:
     first = convo("chat", *ECHO, "--chain", "--json", "one").json()["response_id"]
     convo("chat", "--from", first, "--json", "two")
     assert len(stored_messages(home, "one")) == 4
@@ -211,7 +211,7 @@ def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_flags_that_contradict_each_other_or_the_record_name_the_owner(
+def test_flags_that_conflict_with_each_other_or_with_the_record_are_refused_with_the_owner(
     flags: list[str], words: str, convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
@@ -222,7 +222,7 @@ def test_flags_that_contradict_each_other_or_the_record_name_the_owner(
     assert names(home) == ["mine"]
 
 
-def test_a_model_of_another_endpoint_is_refused_where_an_endpoint_owns_the_state(
+def test_a_model_of_another_endpoint_is_refused_when_the_endpoint_owns_the_state(
     convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
@@ -236,7 +236,7 @@ def test_a_model_of_another_endpoint_is_refused_where_an_endpoint_owns_the_state
 # -- files -----------------------------------------------------------------------------------------
 
 
-def test_a_replay_without_a_file_makes_one_and_says_so_once(convo: Convo, tmp_path: Path) -> None:
+def test_a_replay_without_a_file_creates_one_and_names_it_once(convo: Convo, tmp_path: Path) -> None:
     first = convo("chat", *ECHO, "--replay", "-n", "mine", "one")
     second = convo("chat", "--from", "mine", "two")
     assert (first.out, second.out) == ("one\n", "two\n")
@@ -247,14 +247,14 @@ def test_a_replay_without_a_file_makes_one_and_says_so_once(convo: Convo, tmp_pa
     assert [item["role"] for item in spoken] == ["user", "assistant", "user", "assistant"]
 
 
-def test_a_second_replay_takes_the_next_free_file(convo: Convo, tmp_path: Path) -> None:
+def test_a_second_replay_gets_the_next_free_file_name(convo: Convo, tmp_path: Path) -> None:
     convo("chat", *ECHO, "--replay", "one")
     got = convo("chat", *ECHO, "--replay", "two")
     assert got.err.splitlines()[0] == "saving the conversation to conversation-2.json"
     assert "one" in (tmp_path / "conversation.json").read_text()
 
 
-def test_a_replay_file_that_is_there_is_gone_on_with_and_not_announced(convo: Convo, tmp_path: Path) -> None:
+def test_an_existing_replay_file_is_continued_without_a_note(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "knock"}]')
     got = convo("chat", *ECHO, "--from", "talk.json", "me")
     assert (got.exit, got.out) == (0, "me\n")
@@ -272,7 +272,7 @@ def test_a_replay_file_that_is_there_is_gone_on_with_and_not_announced(convo: Co
         (None, "is a folder, not a replay file"),
     ],
 )
-def test_a_replay_file_that_cannot_be_one_is_refused_and_left_as_it_is(
+def test_an_invalid_replay_file_is_refused_and_stays_unchanged(
     content: str | bytes | None, words: str, convo: Convo, tmp_path: Path, home: Path
 ) -> None:
     place = tmp_path / "talk.json"
@@ -291,7 +291,7 @@ def test_a_replay_file_that_cannot_be_one_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.REPLAY])
-def test_a_fork_is_a_second_session_from_the_same_place(strategy: Strategy, convo: Convo, home: Path) -> None:
+def test_a_fork_is_a_second_session_with_the_same_history(strategy: Strategy, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", strategy, "one"))
     got = convo("chat", "--fork", "mine", "two")
     assert (got.exit, got.out) == (0, "two\n")
@@ -315,7 +315,7 @@ def test_a_fork_of_a_replay_file_has_a_file_of_its_own(convo: Convo, home: Path,
     assert len(json.loads((tmp_path / "talk-2.json").read_text())) == 4
 
 
-def test_a_file_that_no_session_has_is_forked_by_a_copy(convo: Convo, tmp_path: Path) -> None:
+def test_a_replay_file_without_a_session_is_forked_as_a_copy(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text("[]")
     got = convo("chat", *ECHO, "--fork", "./talk.json", "two")
     assert (got.exit, got.out) == (5, "")
@@ -333,7 +333,9 @@ def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
 # -- what is left of it ----------------------------------------------------------------------------
 
 
-def test_a_session_at_another_endpoint_says_so(convo: Convo, home: Path, server: LoopbackServer) -> None:
+def test_a_session_that_continues_at_another_endpoint_records_both_endpoints(
+    convo: Convo, home: Path, server: LoopbackServer
+) -> None:
     """A client's own history goes to any model, and each link says which endpoint answered."""
     convo("chat", *ECHO, "-n", "mine", "one")
     convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
@@ -342,7 +344,7 @@ def test_a_session_at_another_endpoint_says_so(convo: Convo, home: Path, server:
     assert stored_sessions(home)[0].scope.url == server.url
 
 
-def test_without_a_store_nothing_is_left(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_store_nothing_is_written(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_STORE", "none")
     got = convo("chat", *scripted_flags({"text": "Half", "error": {"message": "Busy"}}), "hi")
     assert (got.exit, got.out) == (1, "Half\n")

@@ -113,13 +113,13 @@ def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch:
 
 
 @pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS, alternating=True), indirect=["store_url"])
-def test_a_killed_compaction_is_followed_by_a_turn(case: str, store_url: str, convo: Convo, scratch: Path) -> None:
+def test_after_a_killed_compaction_a_turn_succeeds(case: str, store_url: str, convo: Convo, scratch: Path) -> None:
     assert compact_killed(FEW, case, store_url, convo, scratch).killed <= FEW
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS), indirect=["store_url"])
-def test_a_compaction_killed_many_times_loses_and_doubles_nothing(
+def test_a_compaction_killed_many_times_loses_and_duplicates_nothing(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
     figures = compact_killed(MANY, case, store_url, convo, scratch)
@@ -171,7 +171,7 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
 
 
 @pytest.mark.parametrize(("case", "store_url"), store_params(RACES, alternating=True), indirect=["store_url"])
-def test_a_killed_race_leaves_nothing_that_the_next_one_keeps(
+def test_a_killed_race_leaves_no_session_after_the_next_race(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
     assert race_killed(FEW, case, store_url, convo, scratch).killed <= FEW
@@ -179,7 +179,7 @@ def test_a_killed_race_leaves_nothing_that_the_next_one_keeps(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("case", "store_url"), store_params(RACES), indirect=["store_url"])
-def test_a_race_killed_many_times_leaves_nothing_that_the_next_one_keeps(
+def test_a_race_killed_many_times_leaves_no_session_after_the_next_race(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
     figures = race_killed(MANY, case, store_url, convo, scratch)
@@ -268,7 +268,7 @@ def test_a_killed_import_is_completed_by_the_same_command(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("case", "store_url"), store_params(SOURCES), indirect=["store_url"])
-def test_an_import_killed_many_times_makes_each_session_once(
+def test_an_import_killed_many_times_creates_each_session_once(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
     figures = import_killed(MANY, case, store_url, convo, scratch)
@@ -328,7 +328,7 @@ def test_a_killed_conversion_is_completed_by_the_same_command(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("to", "store_url"), store_params(Strategy), indirect=["store_url"])
-def test_a_conversion_killed_many_times_makes_one_session(
+def test_a_conversion_killed_many_times_creates_one_session(
     to: Strategy, store_url: str, convo: Convo, scratch: Path
 ) -> None:
     figures = convert_killed(MANY, str(to), store_url, convo, scratch)

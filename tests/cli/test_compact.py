@@ -21,7 +21,9 @@ def talked(convo: Convo) -> tuple[str, str]:
     return long
 
 
-def test_it_says_what_it_saved_and_where_the_old_history_is(convo: Convo, talked: tuple[str, str], home: Path) -> None:
+def test_compact_reports_the_saved_tokens_and_the_handle_of_the_old_history(
+    convo: Convo, talked: tuple[str, str], home: Path
+) -> None:
     got = convo("compact", "mine")
     assert got.exit == 0
     assert "less" in got.out
@@ -30,7 +32,9 @@ def test_it_says_what_it_saved_and_where_the_old_history_is(convo: Convo, talked
     assert len(stored_messages(home, "mine-before")) == 4
 
 
-def test_a_preview_shows_the_window_and_keeps_nothing(convo: Convo, talked: tuple[str, str], home: Path) -> None:
+def test_a_preview_shows_the_compacted_window_and_stores_nothing(
+    convo: Convo, talked: tuple[str, str], home: Path
+) -> None:
     before = stored_conversation(home, "mine")
     got = convo("compact", "mine", "--preview")
     assert got.exit == 0
@@ -46,7 +50,7 @@ def test_json_is_one_object(convo: Convo, talked: tuple[str, str]) -> None:
     assert told["after_tokens"] < told["before_tokens"]
 
 
-def test_a_response_that_no_session_stands_at_becomes_one(convo: Convo, home: Path) -> None:
+def test_compacting_a_response_without_a_session_creates_one(convo: Convo, home: Path) -> None:
     long = scripted_flags({"text": "Short."}, {"text": LONG})
     assert convo("chat", "-q", "--chain", "-n", "mine", *long, f"one {LONG}").exit == 0
     first = stored_sessions(home)[0].handle
@@ -57,7 +61,7 @@ def test_a_response_that_no_session_stands_at_becomes_one(convo: Convo, home: Pa
     assert sorted(one.handle or "" for one in stored_sessions(home) if one.name == "mine") != [first]
 
 
-def test_a_replay_file_is_shortened_and_copied(convo: Convo) -> None:
+def test_a_replay_file_is_compacted_and_its_old_content_is_copied(convo: Convo) -> None:
     long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         assert convo("chat", "-q", "--replay", "--from", "talk.json", *long, f"{words} {LONG}").exit == 0
@@ -76,7 +80,7 @@ def test_a_replay_file_is_shortened_and_copied(convo: Convo) -> None:
         (["mine", "--mode", "sideways"], 2, "sideways"),
     ],
 )
-def test_what_cannot_be_compacted_is_said_and_nothing_changes(
+def test_an_impossible_compaction_is_refused_and_nothing_changes(
     convo: Convo, talked: tuple[str, str], home: Path, argv: list[str], code: int, words: str
 ) -> None:
     before = stored_conversation(home, "mine")
@@ -87,7 +91,7 @@ def test_what_cannot_be_compacted_is_said_and_nothing_changes(
     assert (home / DATABASE).exists()
 
 
-def test_a_conversation_asks_before_it_gets_a_new_handle(convo: Convo, home: Path) -> None:
+def test_a_conversation_requires_confirmation_before_it_gets_a_new_handle(convo: Convo, home: Path) -> None:
     long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         flags = ["--conversation", "-n", "mine"] if words == "one" else ["--from", "mine"]

@@ -35,7 +35,7 @@ def without_compaction(server: LoopbackServer) -> None:
     server.arm(Fault(error_response=fault.error_response, path="/v1/responses/compact"))
 
 
-def test_a_chain_is_compacted_by_its_id_and_nothing_else_is_sent(
+def test_a_chain_is_compacted_by_its_id_without_any_items_in_the_request(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     talked(convo, "--chain")
@@ -51,7 +51,9 @@ def test_a_chain_is_compacted_by_its_id_and_nothing_else_is_sent(
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay"])
-def test_what_the_client_owns_is_sent_and_stays_the_clients(convo: Convo, server: LoopbackServer, owner: str) -> None:
+def test_the_items_of_client_owned_state_are_sent_for_compaction_and_stay_client_owned(
+    convo: Convo, server: LoopbackServer, owner: str
+) -> None:
     talked(convo, owner)
     assert convo("compact", "mine").exit == 0
     assert list(compactions(server)[0]) == ["model", "input"]
@@ -60,7 +62,7 @@ def test_what_the_client_owns_is_sent_and_stays_the_clients(convo: Convo, server
     assert "compaction" in [item["type"] for item in server.bodies[-1]["input"]]
 
 
-def test_a_chain_that_the_server_forgot_is_compacted_from_the_items(convo: Convo, server: LoopbackServer) -> None:
+def test_a_chain_that_the_server_deleted_is_compacted_from_its_items(convo: Convo, server: LoopbackServer) -> None:
     talked(convo, "--chain")
     gone = error_response(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
     server.arm(Fault(error_response=gone.error_response, path="/v1/responses/compact"))
@@ -70,7 +72,7 @@ def test_a_chain_that_the_server_forgot_is_compacted_from_the_items(convo: Convo
     assert [list(body) for body in compactions(server)] == [["model", "previous_response_id"], ["model", "input"]]
 
 
-def test_a_mode_that_was_named_is_not_exchanged_for_another(convo: Convo, server: LoopbackServer, home: Path) -> None:
+def test_a_named_compaction_mode_is_not_replaced_by_another(convo: Convo, server: LoopbackServer, home: Path) -> None:
     talked(convo, "--chain")
     before = stored_conversation(home, "mine")
     gone = error_response(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
@@ -80,7 +82,9 @@ def test_a_mode_that_was_named_is_not_exchanged_for_another(convo: Convo, server
 
 
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
-def test_a_server_without_compaction_sums_up_with_any_model(convo: Convo, server: LoopbackServer, owner: str) -> None:
+def test_without_a_compaction_endpoint_any_model_writes_a_summary(
+    convo: Convo, server: LoopbackServer, owner: str
+) -> None:
     """Nothing of the summary is stored there."""
     talked(convo, owner)
     without_compaction(server)
@@ -91,7 +95,7 @@ def test_a_server_without_compaction_sums_up_with_any_model(convo: Convo, server
     assert "<transcript>" in server.bodies[-1]["input"][0]["content"][0]["text"]
 
 
-def test_a_conversation_is_compacted_in_its_list_where_the_server_can(
+def test_a_conversation_is_compacted_in_place_if_the_server_supports_it(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     talked(convo, "--conversation")
@@ -103,7 +107,7 @@ def test_a_conversation_is_compacted_in_its_list_where_the_server_can(
 
 
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
-def test_an_answer_without_a_compaction_item_is_no_compaction_of_a_conversation(
+def test_a_reply_without_a_compaction_item_does_not_compact_a_conversation_and_is_deleted(
     flags: list[str], convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     """The server takes the trigger for a message and answers it; that answer is deleted again."""
@@ -125,7 +129,7 @@ def test_an_answer_without_a_compaction_item_is_no_compaction_of_a_conversation(
 
 
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
-def test_a_compaction_without_a_compaction_item_is_refused_or_done_by_summary(
+def test_a_compaction_response_without_a_compaction_item_is_refused_or_replaced_by_a_summary(
     owner: str, convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     talked(convo, owner)
@@ -145,7 +149,7 @@ def test_a_compaction_without_a_compaction_item_is_refused_or_done_by_summary(
     assert "compacted by summary instead" in got.err
 
 
-def test_a_conversation_that_its_server_cannot_compact_needs_a_yes(
+def test_a_conversation_that_its_server_cannot_compact_requires_confirmation(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     talked(convo, "--conversation")
@@ -164,7 +168,7 @@ def test_a_conversation_that_its_server_cannot_compact_needs_a_yes(
     assert server.bodies[-1]["conversation"] == stored_sessions(home)[0].handle
 
 
-def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
+def test_an_endpoint_without_known_support_gets_no_context_management_field(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     place = home / "config" / "config.toml"
@@ -176,7 +180,9 @@ def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
     assert "context_management" not in server.bodies[-1]
 
 
-def test_a_turn_that_another_process_makes_meanwhile_is_kept(convo: Convo, server: LoopbackServer, home: Path) -> None:
+def test_a_turn_that_another_process_adds_during_a_compaction_is_kept(
+    convo: Convo, server: LoopbackServer, home: Path
+) -> None:
     """The summary is held back at the server until the other process has had its answer."""
     talked(convo, "--session")
     without_compaction(server)

@@ -53,7 +53,7 @@ sys.exit(run(sys.argv[1:], SAMPLES))
     ],
     ids=str,
 )
-def test_candidates_for_a_word(words: list[str], incomplete: str, found: list[str]) -> None:
+def test_a_partial_word_has_matching_candidates(words: list[str], incomplete: str, found: list[str]) -> None:
     assert [value for value, _ in list_completions(words, incomplete, SAMPLES)] == found
 
 
@@ -94,15 +94,17 @@ HANDLES = ["@last", "chained", "monads"]
     ],
     ids=str,
 )
-def test_what_this_machine_knows_is_offered(words: list[str], incomplete: str, found: list[str], talked: None) -> None:
+def test_local_sessions_files_and_models_are_candidates(
+    words: list[str], incomplete: str, found: list[str], talked: None
+) -> None:
     assert [value for value, _ in list_completions(words, incomplete)] == found
 
 
-def test_handles_at_an_endpoint_are_offered_once_one_is_begun(talked: None) -> None:
+def test_handles_at_an_endpoint_are_candidates_once_their_prefix_is_typed(talked: None) -> None:
     assert {said for _, said in list_completions(["inspect"], "resp_")} == {"chained", "monads"}
 
 
-def test_settings_that_cannot_be_read_have_no_candidates(
+def test_with_unreadable_settings_there_are_no_candidates(
     talked: None, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "config" / "config.toml").write_text("no toml")
@@ -111,12 +113,12 @@ def test_settings_that_cannot_be_read_have_no_candidates(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_store_that_is_not_there_is_not_made(home: Path) -> None:
+def test_a_missing_store_is_not_created(home: Path) -> None:
     assert list_completions(["inspect"], "") == []
     assert not home.exists()
 
 
-def test_to_know_handles_and_models_nothing_heavy_is_imported(talked: None) -> None:
+def test_candidates_for_handles_and_models_import_no_large_packages(talked: None) -> None:
     code = (
         "import sys; from convo.cli.completion import list_completions; "
         "list_completions(['inspect'], ''); list_completions(['chat', '-m'], 'o'); "
@@ -126,17 +128,17 @@ def test_to_know_handles_and_models_nothing_heavy_is_imported(talked: None) -> N
     assert done.stdout == "\n"
 
 
-def test_an_answer_is_a_line_for_each_candidate_with_its_help_after_a_tab(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_candidate_is_a_line_with_its_help_after_a_tab(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_completions(["box", "=t"], SAMPLES) == 0
     assert capsys.readouterr().out == "take\tTake one thing out.\n"
 
 
-def test_a_line_that_cannot_be_read_has_no_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unparsable_command_line_has_no_candidates(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_completions(["greet", "--tongue", "german", "--nonsense", "=x"], SAMPLES) == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_scripts_in_the_repository_are_what_the_generator_writes(tmp_path: Path) -> None:
+def test_the_completion_scripts_in_the_repository_equal_the_generated_ones(tmp_path: Path) -> None:
     write_completion_scripts(tmp_path)
     kept = {path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / MAN_PAGE_PATH}
     assert kept == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -144,7 +146,7 @@ def test_the_scripts_in_the_repository_are_what_the_generator_writes(tmp_path: P
 
 
 @pytest.mark.parametrize("shell", COMPLETION_SCRIPTS)
-def test_the_command_prints_the_script_of_a_shell(shell: str, convo: Convo) -> None:
+def test_completions_prints_the_script_of_a_shell(shell: str, convo: Convo) -> None:
     got = convo("--completion", shell)
     assert (got.exit, got.out, got.err) == (0, COMPLETION_SCRIPTS[shell], "")
 
@@ -196,7 +198,7 @@ def test_bash_completes_a_line(path: Path) -> None:
 
 
 @pytest.mark.needs("bash", "terminal", "posix")
-def test_bash_runs_nothing_that_a_candidate_is_called(path: Path) -> None:
+def test_bash_never_executes_the_text_of_a_candidate(path: Path) -> None:
     name = "a$(touch${IFS}ran)b;id`id`"
     (path / "convo").write_text(f'#!/bin/sh\nif [ $_CONVO_COMPLETE ]; then echo {quote(name)}; else echo "$1"; fi\n')
     load = f"source {ROOT / 'completions' / 'convo.bash'}"

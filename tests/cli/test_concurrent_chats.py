@@ -40,7 +40,7 @@ def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_the_second_is_told_who_is_there_and_what_to_do_and_the_first_goes_on(
+def test_the_second_chat_learns_the_first_and_the_next_step_and_the_first_continues(
     strategy: Strategy, server: LoopbackServer, start: Start, launch: Launch, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     begin(convo, strategy)
@@ -69,7 +69,7 @@ def test_the_second_is_told_who_is_there_and_what_to_do_and_the_first_goes_on(
 
 
 @pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN])
-def test_a_fork_of_what_is_open_elsewhere_goes_on_from_what_was_confirmed(
+def test_a_fork_of_an_open_session_continues_from_the_confirmed_items(
     strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
     begin(convo, strategy, *slowly())
@@ -84,7 +84,7 @@ def test_a_fork_of_what_is_open_elsewhere_goes_on_from_what_was_confirmed(
 
 
 @pytest.mark.parametrize("command", [["rm", "mine", "--yes"], ["rename", "mine", "yours"]])
-def test_a_session_that_is_open_elsewhere_is_neither_removed_nor_renamed(
+def test_a_session_that_is_open_in_another_process_is_neither_removed_nor_renamed(
     command: list[str], start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
     begin(convo, Strategy.SESSION, *slowly())
@@ -100,7 +100,7 @@ def test_a_session_that_is_open_elsewhere_is_neither_removed_nor_renamed(
     assert [session.name for session in stored_sessions(home)] == ["mine"]
 
 
-def test_a_replay_file_has_one_writer_by_whichever_name_it_is_known(
+def test_a_replay_file_has_one_writer_under_all_its_handles(
     start: Start, launch: Launch, convo: Convo, tmp_path: Path, home: Path
 ) -> None:
     begin(convo, Strategy.REPLAY, *slowly())
@@ -119,7 +119,7 @@ def test_a_replay_file_has_one_writer_by_whichever_name_it_is_known(
 # -- nobody knows of the other ---------------------------------------------------------------------
 
 
-def test_a_file_that_was_written_from_another_home_meanwhile_keeps_both(
+def test_a_replay_file_written_from_another_home_meanwhile_keeps_both_turns(
     server: LoopbackServer, start: Start, launch: Launch, tmp_path: Path
 ) -> None:
     launch("chat", "--replay", "--from", "talk.json", "hi")
@@ -141,7 +141,7 @@ def test_a_file_that_was_written_from_another_home_meanwhile_keeps_both(
     ]
 
 
-def test_a_conversation_that_is_held_from_another_home_is_waited_for(
+def test_a_conversation_locked_from_another_home_is_retried(
     server: LoopbackServer, start: Start, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(convo, Strategy.CONVERSATION)
@@ -164,7 +164,7 @@ def test_a_conversation_that_is_held_from_another_home_is_waited_for(
     assert [item["role"] for item in held] == ["user", "assistant"] * 3
 
 
-def test_one_response_can_be_gone_on_from_by_two_at_once(
+def test_two_processes_can_continue_one_response_concurrently(
     server: LoopbackServer, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
     begin(convo, Strategy.CHAIN)
@@ -190,7 +190,7 @@ MANY = 6
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_of_many_at_once_each_has_a_whole_turn_or_is_told(
+def test_of_many_concurrent_chats_each_stores_a_whole_turn_or_fails_with_an_error(
     strategy: Strategy, launch: Launch, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     begin(convo, strategy, *scripted_flags({"text": "Answered word by word."}, chunk=2, delay_s=0.01))
@@ -217,7 +217,7 @@ def test_of_many_at_once_each_has_a_whole_turn_or_is_told(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_killed_process_is_followed_at_once_and_its_question_is_not_lost(
+def test_after_a_killed_process_the_session_is_free_at_once_and_its_message_is_kept(
     strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
     begin(convo, strategy, *slowly())

@@ -59,7 +59,7 @@ def listed(convo: Convo, *argv: str) -> list[dict[str, Any]]:
 # -- what is shown ---------------------------------------------------------------------------------
 
 
-def test_the_limits_of_one_key_are_shown_by_their_names(convo: Convo, own: Path) -> None:
+def test_the_limits_of_one_key_are_shown_with_their_names(convo: Convo, own: Path) -> None:
     own.write_text("[serve.limits.keys]\nalice.per_minute = 600\nbob = {concurrent = 2, per_minute = 9}\ncarol = {}\n")
     shown = {key: value for key, (value, _, _) in origins(convo).items() if key.startswith("serve.limits.keys")}
     assert shown == {
@@ -69,7 +69,7 @@ def test_the_limits_of_one_key_are_shown_by_their_names(convo: Convo, own: Path)
     }
 
 
-def test_every_value_says_who_set_it(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_value_is_shown_with_its_source(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_project_file("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
     monkeypatch.setenv("CONVO_TENANT", "alice")
     found = origins(convo, "--profile", "work")
@@ -81,7 +81,7 @@ def test_every_value_says_who_set_it(convo: Convo, own: Path, monkeypatch: pytes
     assert found["serve.host"] == ("127.0.0.1", "default", "built in")
 
 
-def test_a_line_for_each_value(convo: Convo, own: Path) -> None:
+def test_each_value_is_printed_on_a_line(convo: Convo, own: Path) -> None:
     got = convo("config", "list", "aliases")
     assert got.out == f"setting       value       source\naliases.fast  groq/llama  from config.toml, {own.parent}\n"
     assert convo("config").out.splitlines()[0].split() == ["setting", "value", "source"]
@@ -100,7 +100,7 @@ def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) 
 # -- what is written -------------------------------------------------------------------------------
 
 
-def test_a_value_is_changed_and_everything_around_it_stays(convo: Convo, own: Path) -> None:
+def test_setting_a_value_keeps_the_rest_of_the_file_unchanged(convo: Convo, own: Path) -> None:
     got = convo("config", "set", "model", "fast")
     assert (got.exit, got.out, got.err) == (0, "", f"set model to fast in {own}\n")
     assert own.read_text() == COMMENTED.replace("openai/gpt-5", "fast")
@@ -121,7 +121,9 @@ def test_a_value_is_changed_and_everything_around_it_stays(convo: Convo, own: Pa
         ('aliases."a.b"', "openai/x", "openai/x"),
     ],
 )
-def test_a_word_is_read_as_what_its_key_may_be(key: str, written: str, value: object, convo: Convo, own: Path) -> None:
+def test_a_value_is_parsed_as_the_type_of_its_key(
+    key: str, written: str, value: object, convo: Convo, own: Path
+) -> None:
     got = convo("config", "set", key, written)
     assert got.exit == 0, got
     found: Any = tomllib.loads(own.read_text())
@@ -141,7 +143,7 @@ def test_a_word_is_read_as_what_its_key_may_be(key: str, written: str, value: ob
         ('redact = [\n  "a",\n]\n[serve]\n', 'redact = [\n  "a",\n]\nNEW[serve]\n'),
     ],
 )
-def test_a_new_value_parts_no_comment_from_its_table(text: str, longer: str, convo: Convo, own: Path) -> None:
+def test_a_new_value_keeps_each_comment_with_its_table(text: str, longer: str, convo: Convo, own: Path) -> None:
     own.write_text(text)
     assert convo("config", "set", "tenant", "alice").exit == 0
     assert own.read_text() == longer.replace("NEW", 'tenant = "alice"\n')
@@ -157,7 +159,7 @@ def test_a_new_value_parts_no_comment_from_its_table(text: str, longer: str, con
         "# no\r\n",
     ],
 )
-def test_however_tables_are_written_a_value_comes_among_them(text: str, convo: Convo, own: Path) -> None:
+def test_a_value_is_added_to_a_table_in_any_toml_notation(text: str, convo: Convo, own: Path) -> None:
     own.write_bytes(text.encode())
     before = tomllib.loads(text)
     for key, value in (("aliases.slow", "c/d"), ("providers.mine.api", "chat"), ("providers.mine.key_env", "MINE")):
@@ -167,7 +169,7 @@ def test_however_tables_are_written_a_value_comes_among_them(text: str, convo: C
     assert after["providers"] == before.get("providers", {}) | {"mine": {"api": "chat", "key_env": "MINE"}}
 
 
-def test_a_new_file_is_for_its_user_alone(convo: Convo, home: Path) -> None:
+def test_a_new_settings_file_is_readable_only_by_its_owner(convo: Convo, home: Path) -> None:
     assert convo("config", "set", "tenant", "alice").exit == 0
     place = home / "config" / "config.toml"
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
@@ -186,7 +188,7 @@ def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path
     assert convo("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
 
 
-def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
+def test_a_suggested_command_contains_the_profile(convo: Convo) -> None:
     write_project_file('[profiles.work]\ntenant = "office"\n')
     got = convo("--profile", "work", "chat", *agent_flags(), *scripted_flags(REFUND), "-n", "mine", "pay A1 back")
     assert "to decide and resume: convo --profile work resume mine --agent bot.py:desk --approve c1" in got.err
@@ -194,7 +196,9 @@ def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
     assert convo("sessions", "--json").json() == []
 
 
-def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_names_the_source_that_overrides_the_new_value(
+    convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CONVO_MODEL", "openai/other")
     got = convo("config", "set", "model", "fast")
     assert got.err.splitlines()[1] == "CONVO_MODEL overrides this value"
@@ -234,7 +238,7 @@ def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, mon
         (["unset", "aliases.slow.x"], 5, "no value in {own} for 'aliases.slow.x'"),
     ],
 )
-def test_what_cannot_be_is_refused_and_the_file_stays(
+def test_an_invalid_change_is_refused_and_the_file_stays_unchanged(
     argv: list[str], exit_code: int, message: str, convo: Convo, own: Path
 ) -> None:
     got = convo("config", *argv)
@@ -244,7 +248,7 @@ def test_what_cannot_be_is_refused_and_the_file_stays(
     assert own.read_text() == COMMENTED
 
 
-def test_the_example_for_folders_is_one_that_works(convo: Convo, own: Path) -> None:
+def test_the_suggested_folder_setting_works(convo: Convo, own: Path) -> None:
     refused = convo("config", "set", "trusted", "work")
     assert refused.err.startswith("convo: config set: 'trusted' must be an array of absolute folder paths")
     argv = shlex.split(refused.err.partition("  try: convo ")[2])
@@ -252,13 +256,13 @@ def test_the_example_for_folders_is_one_that_works(convo: Convo, own: Path) -> N
     assert 'trusted = ["/home/you/work"]' in own.read_text()
 
 
-def test_a_setting_that_is_like_none_is_answered_with_the_names_of_all(convo: Convo, own: Path) -> None:
+def test_an_unknown_setting_without_a_similar_name_is_refused_with_all_names(convo: Convo, own: Path) -> None:
     assert convo("config", "set", "nosuch", "1").err.endswith(
         "trusted, profile, profiles\n  try: convo config set model VALUE, or another of these settings\n"
     )
 
 
-def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:
+def test_an_invalid_settings_file_can_be_fixed_with_config_set(convo: Convo, own: Path) -> None:
     own.write_text('modle = "x"\ntenant = "/"\n')
     assert convo("config").exit == 2
     assert convo("config", "unset", "modle").exit == 0
@@ -269,13 +273,13 @@ def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:
     assert own.read_text() == "no toml"
 
 
-def test_of_many_who_write_at_once_none_writes_over_another(own: Path) -> None:
+def test_concurrent_writers_of_settings_do_not_overwrite_each_other(own: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: write_setting(SettingsTarget(own), f"aliases.a{number}", "a/b"), range(8)))
     assert {f"a{number}" for number in range(8)} < set(tomllib.loads(own.read_text())["aliases"])
 
 
-def test_what_never_ends_is_no_settings_file_and_no_key(convo: Convo, home: Path) -> None:
+def test_an_endless_file_or_a_pipe_is_refused_as_settings_and_as_a_key(convo: Convo, home: Path) -> None:
     got = convo("--config", "/dev/zero", "config")
     assert (got.exit, got.err.partition("\n")[0]) == (
         2,
@@ -298,7 +302,7 @@ def ring() -> Iterator[MemoryKeyring]:
         yield one
 
 
-def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: MemoryKeyring, own: Path) -> None:
+def test_a_key_is_stored_in_the_keyring_and_removed_from_it(convo: Convo, ring: MemoryKeyring, own: Path) -> None:
     got = convo("config", "key", "set", "openai", stdin=f"{KEY}\n")
     assert (got.exit, got.out, got.err) == (0, "", "stored the key of openai in the keyring\n")
     assert ring.passwords == {("convo", "OPENAI_API_KEY"): KEY}
@@ -310,7 +314,7 @@ def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: Mem
     assert (ring.passwords, own.read_text().strip()) == ({}, COMMENTED.strip())
 
 
-def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path) -> None:
+def test_a_key_file_is_readable_only_by_its_owner_and_is_used(convo: Convo, home: Path) -> None:
     got = convo("config", "key", "set", "openai", "--file", stdin=KEY)
     place = home / "config" / "provider-keys" / "OPENAI_API_KEY.key"
     assert (got.exit, got.err) == (0, f"stored the key of openai in {place}\n")
@@ -331,7 +335,7 @@ def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path
         (["unset", "openai"], "", 5, "no stored key for 'openai'\n  try: unset OPENAI_API_KEY"),
     ],
 )
-def test_what_is_no_key_is_refused(
+def test_an_invalid_key_is_refused(
     argv: list[str], stdin: str, exit_code: int, message: str, convo: Convo, ring: MemoryKeyring, home: Path
 ) -> None:
     got = convo("config", "key", *argv, stdin=stdin)
@@ -340,7 +344,7 @@ def test_what_is_no_key_is_refused(
     assert (ring.passwords, home.exists()) == ({}, False)
 
 
-def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, home: Path) -> None:
+def test_without_a_keyring_a_key_file_is_suggested_and_nothing_is_stored(convo: Convo, home: Path) -> None:
     with no_keyring():
         got = convo("config", "key", "set", "openai", stdin=KEY)
     assert got.exit == 2
@@ -351,7 +355,7 @@ def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, h
 
 
 @pytest.mark.needs("terminal")
-def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
+def test_a_typed_key_is_not_shown(home: Path) -> None:
     import pexpect
 
     terminal: Any = pexpect.spawn(
@@ -378,6 +382,6 @@ def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
         ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-5-mini\"'"),
     ],
 )
-def test_a_hint_shows_the_table_that_was_meant(key: str, value: str, step: str, convo: Convo, home: Path) -> None:
+def test_a_suggestion_names_the_intended_table(key: str, value: str, step: str, convo: Convo, home: Path) -> None:
     got = convo("config", "set", key, value)
     assert (got.exit, got.err.splitlines()[1]) == (2, f"  try: {step}")

@@ -56,7 +56,7 @@ def context_in(place: str) -> Any:
     return json.loads(Path(place).read_text())["context"]["context"]
 
 
-def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo, home: Path) -> None:
+def test_context_values_are_kept_in_every_later_process_and_in_every_state(convo: Convo, home: Path) -> None:
     Path("values.json").write_text('{"customer": "Ada"}')
     again = {"call": {**REFUND["call"], "call_id": "c2"}}
     model = scripted_flags(REFUND, WHO, again, WHO, PAID_BACK)
@@ -69,7 +69,7 @@ def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo
     assert (got.exit, context_in("state.json")) == (0, {"customer": "Ada"})
 
 
-def test_values_of_a_state_from_elsewhere_stay_after_the_next_pause(convo: Convo, home: Path) -> None:
+def test_context_values_of_an_imported_state_are_kept_after_the_next_pause(convo: Convo, home: Path) -> None:
     paused_with({"customer": "Ada"})
     again = {"call": {**REFUND["call"], "call_id": "c2"}}
     model = scripted_flags(REFUND, again, WHO, PAID_BACK)
@@ -78,7 +78,7 @@ def test_values_of_a_state_from_elsewhere_stay_after_the_next_pause(convo: Convo
     assert "who returned Ada" in convo("resume", "next.json", *agent_flags(), *model, "--approve", "c2").err
 
 
-def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: Convo, home: Path) -> None:
+def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo: Convo, home: Path) -> None:
     paused_with(Customer("Ada"))
     flags = (*agent_flags(text=AGENTS + READER), *scripted_flags(REFUND, WHO, PAID_BACK), "--approve", "c1")
     refused = convo("resume", "state.json", *flags)
@@ -97,7 +97,7 @@ def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: 
         ("nobody", "no name in bot.py 'nobody'"),
     ],
 )
-def test_what_makes_a_context_has_to_make_one(named: str, words: str, convo: Convo, home: Path) -> None:
+def test_an_invalid_context_function_is_refused(named: str, words: str, convo: Convo, home: Path) -> None:
     paused_with(Customer("Ada"))
     flags = (*agent_flags(text=AGENTS + READER), *scripted_flags(REFUND, PAID_BACK))
     got = convo("resume", "state.json", *flags, "--approve", "c1", "--context", f"bot.py:{named}")

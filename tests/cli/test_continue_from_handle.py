@@ -53,7 +53,7 @@ def mirrored(convo: Convo, handle: str) -> list[str]:
     return message_lines([known["items"][key] for key in [*last["saw"], *last["output"]]])
 
 
-def test_a_response_that_the_store_does_not_know_is_gone_on_from_and_its_history_mirrored(
+def test_an_unrecorded_response_is_continued_and_its_history_is_mirrored(
     server: LoopbackServer, launch: Launch, convo: Convo
 ) -> None:
     ids = chain(server, "one", "two")
@@ -71,7 +71,7 @@ def test_a_response_that_the_store_does_not_know_is_gone_on_from_and_its_history
     assert message_lines(server.scripts.requests[-1].input) == [*told, "user: four"]
 
 
-def test_a_conversation_that_the_store_does_not_know_is_gone_on_with_and_its_history_mirrored(
+def test_an_unrecorded_conversation_is_continued_and_its_history_is_mirrored(
     server: LoopbackServer, launch: Launch, convo: Convo
 ) -> None:
     made = conversation(server, "one", "two")
@@ -87,7 +87,9 @@ def test_a_conversation_that_the_store_does_not_know_is_gone_on_with_and_its_his
 
 
 @pytest.mark.parametrize("flags", [["--chain", "--from"], ["--from"], ["--fork"]])
-def test_going_on_from_an_older_response_makes_a_branch(server: LoopbackServer, convo: Convo, flags: list[str]) -> None:
+def test_continuing_from_an_older_response_creates_a_branch(
+    server: LoopbackServer, convo: Convo, flags: list[str]
+) -> None:
     first = begin(convo, Strategy.CHAIN)
     convo("chat", "-c", "two")
     got = convo("chat", *flags, first, "other")
@@ -105,7 +107,7 @@ def test_going_on_from_an_older_response_makes_a_branch(server: LoopbackServer, 
     ("flags", "kind"),
     [(["--chain", "--from", "resp_nope"], "response"), (["--conversation", "--from", "conv_nope"], "conversation")],
 )
-def test_a_handle_that_nobody_knows_changes_nothing(convo: Convo, flags: list[str], kind: str, home: Path) -> None:
+def test_an_unknown_handle_changes_nothing(convo: Convo, flags: list[str], kind: str, home: Path) -> None:
     got = convo("chat", *flags, "hello")
     assert (got.exit, got.out, got.err) == (5, "", f"convo: no {kind} {flags[-1]!r}\n  try: convo sessions\n")
     assert not home.exists()
@@ -113,7 +115,7 @@ def test_a_handle_that_nobody_knows_changes_nothing(convo: Convo, flags: list[st
 
 @pytest.mark.parametrize("handle", ["conv_1/../../admin", "conv_1\n  total  $0.00", "resp_" + "1" * 5_000_000], ids=len)
 @pytest.mark.parametrize("argv", [("chat", "hi", "--from"), ("inspect",), ("next",)], ids=" ".join)
-def test_a_malformed_id_reaches_no_server_and_forges_no_line(
+def test_a_malformed_id_is_not_sent_and_does_not_inject_an_output_line(
     server: LoopbackServer, convo: Convo, argv: tuple[str, ...], handle: str, home: Path
 ) -> None:
     before = len(server.requests)
@@ -125,7 +127,7 @@ def test_a_malformed_id_reaches_no_server_and_forges_no_line(
     assert len(server.requests) == before
 
 
-def test_a_malformed_id_from_a_server_is_an_error_and_forges_no_line(
+def test_a_malformed_id_from_a_server_is_an_error_and_does_not_inject_an_output_line(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     response = {"id": "resp_1\n  total  $0.00", "object": "response", "status": "completed", "output": []}
@@ -139,7 +141,7 @@ def test_a_malformed_id_from_a_server_is_an_error_and_forges_no_line(
     assert not any(line.startswith("  total") for line in (got.out + got.err).splitlines())
 
 
-def test_a_handle_of_one_endpoint_is_not_taken_to_another(
+def test_a_handle_of_one_endpoint_is_not_sent_to_another(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     older = begin(convo, Strategy.CHAIN)
@@ -161,7 +163,7 @@ def test_a_handle_of_one_endpoint_is_not_taken_to_another(
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
-def test_an_environment_that_contradicts_the_record_is_refused(
+def test_an_environment_variable_that_conflicts_with_the_record_is_refused(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, variable: str
 ) -> None:
     begin(convo, strategy)
@@ -175,7 +177,7 @@ def test_an_environment_that_contradicts_the_record_is_refused(
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
-def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_history(
+def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_owns_the_history(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
@@ -189,7 +191,7 @@ def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_hist
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY])
-def test_a_model_at_another_endpoint_may_answer_when_the_client_holds_the_history(
+def test_a_model_at_another_endpoint_may_answer_when_the_client_owns_the_history(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
@@ -202,9 +204,7 @@ def test_a_model_at_another_endpoint_may_answer_when_the_client_holds_the_histor
     ]
 
 
-def test_another_model_at_the_same_endpoint_may_answer_whoever_holds_the_history(
-    server: LoopbackServer, convo: Convo
-) -> None:
+def test_another_model_at_the_same_endpoint_may_answer_with_any_owner(server: LoopbackServer, convo: Convo) -> None:
     first = begin(convo, Strategy.CHAIN)
     assert convo("chat", "-c", "-m", "gpt-4o-mini", "two").exit == 0
     assert server.bodies[1]["model"] == "gpt-4o-mini"
@@ -212,9 +212,7 @@ def test_another_model_at_the_same_endpoint_may_answer_whoever_holds_the_history
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "scripted/echo"])
-def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(
-    server: LoopbackServer, convo: Convo, model: str
-) -> None:
+def test_a_response_sent_with_store_false_cannot_be_continued(server: LoopbackServer, convo: Convo, model: str) -> None:
     response = convo("chat", "-m", model, "-n", "mine", "--json", "one").json()["response_id"]
     asked = len(server.requests)
     got = convo("chat", "--chain", "--from", response, "-m", model, "two")
@@ -226,7 +224,7 @@ def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(
     assert len(server.requests) == asked
 
 
-def test_a_conversation_is_one_list_and_is_not_forked(server: LoopbackServer, convo: Convo) -> None:
+def test_a_conversation_cannot_be_forked(server: LoopbackServer, convo: Convo) -> None:
     made = begin(convo, Strategy.CONVERSATION)
     for handle in (made, "mine"):
         got = convo("chat", "--fork", handle, "two")
@@ -238,7 +236,7 @@ def test_a_conversation_is_one_list_and_is_not_forked(server: LoopbackServer, co
     assert len(server.bodies) == 1
 
 
-def test_two_owners_or_a_handle_of_another_one_are_told_whose_it_is(convo: Convo, home: Path) -> None:
+def test_two_owners_or_a_handle_of_another_owner_are_refused_with_the_right_owner(convo: Convo, home: Path) -> None:
     both = convo("chat", "--chain", "--conversation", "--from", "conv_1", "hello")
     wrong = convo("chat", "--chain", "--from", "conv_1", "hello")
     whose = "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
