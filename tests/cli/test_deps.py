@@ -27,12 +27,12 @@ def test_a_store_is_read_without_an_event_loop(home: Path) -> None:
     assert found.name == "tea"
 
 
-def test_listing_sessions_imports_no_event_loop(home: Path) -> None:
+def test_listing_sessions_does_not_import_asyncio(home: Path) -> None:
     write_chats(home, chat_of("tea", Strategy.SESSION, "hi"))
     assert "asyncio" not in loaded("sessions", "list")
 
 
-def test_what_the_reading_raises_comes_out(home: Path) -> None:
+def test_an_exception_of_the_read_function_is_raised(home: Path) -> None:
     async def nothing(store: Store) -> None:
         raise NotFound("session", "nope")
 
@@ -41,7 +41,7 @@ def test_what_the_reading_raises_comes_out(home: Path) -> None:
     assert not home.exists()
 
 
-def test_what_has_to_wait_is_refused_where_no_loop_runs(home: Path) -> None:
+def test_a_read_function_that_suspends_is_refused_without_an_event_loop(home: Path) -> None:
     async def wait(store: Store) -> None:
         await asyncio.sleep(0)
 

@@ -43,14 +43,14 @@ def write(name: str, *items: Any) -> str:
 # -- histories -------------------------------------------------------------------------------------
 
 
-def test_a_turn_and_what_came_of_it(convo: Convo, home: Path) -> None:
+def test_a_diff_shows_the_items_after_a_turn(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("diff", "mine@1", "mine")
     assert (got.exit, got.out, got.err) == (0, SCREEN, "")
 
 
 @pytest.mark.needs("terminal")
-def test_at_a_terminal_the_heads_of_both_sides_are_dim(convo: Convo, home: Path) -> None:
+def test_in_a_terminal_the_headings_of_both_sides_are_dim(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     with at_terminal("diff", "mine@1", "mine") as person:
         person.child.expect_exact("\x1b[2m  A ")
@@ -69,14 +69,14 @@ def test_at_a_terminal_the_heads_of_both_sides_are_dim(convo: Convo, home: Path)
         ("./talk.json@1", "talk.json", 2, 2),
     ],
 )
-def test_every_handle_may_have_a_turn(a: str, b: str, same: int, rest: int, convo: Convo, home: Path) -> None:
+def test_every_handle_accepts_a_turn(a: str, b: str, same: int, rest: int, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.REPLAY, "one", "two"))
     found = differs(convo, a, b)
     assert (found["same"], len(found["rest"])) == (same, rest)
 
 
 @pytest.mark.parametrize("number", ["3", "-3"])
-def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path) -> None:
+def test_an_unknown_turn_exits_5(number: str, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("diff", f"mine@{number}", "mine")
     assert (got.exit, got.out, got.err) == (
@@ -86,7 +86,7 @@ def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path)
     )
 
 
-def test_a_name_that_looks_like_a_turn_is_a_name(convo: Convo, home: Path) -> None:
+def test_a_session_name_that_looks_like_a_turn_is_a_name(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "mine", "one", "two")
         await writer.chat(Strategy.SESSION, "mine@1", "other")
@@ -104,7 +104,7 @@ def test_calls_and_their_outputs_are_one_turn(convo: Convo) -> None:
     assert (found["a"]["items"], found["same"]) == (6, 6)
 
 
-def test_a_fork_parts_where_it_was_forked(convo: Convo, home: Path) -> None:
+def test_a_fork_differs_from_its_source_after_the_fork_point(convo: Convo, home: Path) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("chat", "--fork", "mine", "-n", "other", "another").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
@@ -122,7 +122,7 @@ def test_an_answer_in_another_form_is_no_difference(convo: Convo) -> None:
     assert "identical: 2 items" in got.out
 
 
-def test_before_and_after_a_compaction_what_was_folded_stands_on_one_side(convo: Convo) -> None:
+def test_compacted_items_are_only_on_the_side_before_the_compaction(convo: Convo) -> None:
     last = [{"role": "user", "content": "three"}, {"role": "assistant", "content": "four"}]
     before = write("before.json", {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, *last)
     after = write("after.json", {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}, *last)
@@ -132,20 +132,20 @@ def test_before_and_after_a_compaction_what_was_folded_stands_on_one_side(convo:
     assert "1 only in A, 0 only in B, 1 changed, 2 identical" in out
 
 
-def test_the_exit_code_tells_on_request(convo: Convo, home: Path) -> None:
+def test_with_exit_code_a_difference_sets_the_exit_code(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     assert convo("diff", "mine@1", "mine", "--exit-code").exit == 1
     assert convo("diff", "mine@1", "mine").exit == 0
     assert convo("diff", "mine", "mine", "--exit-code").exit == 0
 
 
-def test_nothing_that_was_said_moves_the_cursor(convo: Convo) -> None:
+def test_control_sequences_in_items_are_not_printed(convo: Convo) -> None:
     out = convo("diff", write("a.json", {"role": "user", "content": "\x1b[2J"}), write("b.json")).out
     assert "\x1b" not in out
 
 
 @pytest.mark.parametrize("argv", [["mine"], ["a", "b", "--server"], ["a", "b", "--wire", "--server"]])
-def test_sides_that_do_not_fit_are_refused(argv: list[str], convo: Convo) -> None:
+def test_invalid_combinations_of_sides_are_refused(argv: list[str], convo: Convo) -> None:
     assert convo("diff", *argv).exit == 2
 
 
@@ -153,13 +153,13 @@ def test_sides_that_do_not_fit_are_refused(argv: list[str], convo: Convo) -> Non
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
-def test_a_mirror_that_holds_all_says_the_same(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
+def test_a_complete_mirror_has_no_difference(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one").exit == 0
     found = differs(convo, "mine", "--server")
     assert (found["same"], found["first"]) == (2, None)
 
 
-def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(
+def test_items_only_on_the_server_and_items_only_in_the_mirror_are_distinguished(
     server: LoopbackServer, convo: Convo
 ) -> None:
     assert convo("chat", "--conversation", "-n", "mine", "one").exit == 0
@@ -175,7 +175,7 @@ def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(
     assert f"there, 3 items, {handle} at {server.url}" in got.out
 
 
-def test_what_another_client_said_to_our_own_endpoint_is_only_there(convo: Convo, home: Path) -> None:
+def test_items_of_another_client_at_the_embedded_endpoint_are_only_on_the_server_side(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CONVERSATION, "mine", "one")
         await writer.other_client("two", conversation=chat.session.handle or "")
@@ -184,7 +184,7 @@ def test_what_another_client_said_to_our_own_endpoint_is_only_there(convo: Convo
     assert [line["mark"] for line in differs(convo, "mine", "--server")["rest"]] == ["only b", "only b"]
 
 
-def test_nobody_else_holds_a_session(convo: Convo, home: Path) -> None:
+def test_a_session_has_no_server_side_to_compare(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     got = convo("diff", "mine", "--server")
     assert (got.exit, got.err) == (
@@ -193,7 +193,7 @@ def test_nobody_else_holds_a_session(convo: Convo, home: Path) -> None:
     )
 
 
-def test_a_server_that_cannot_be_reached_is_no_difference(
+def test_an_unreachable_server_is_an_error_and_not_a_difference(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
@@ -207,7 +207,7 @@ def test_a_server_that_cannot_be_reached_is_no_difference(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_requests_are_compared_as_they_travelled(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
+def test_requests_are_compared_as_they_were_sent(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, "-s", "Be brief.", "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
@@ -217,7 +217,7 @@ def test_requests_are_compared_as_they_travelled(strategy: Strategy, server: Loo
         assert differs(convo, "--wire", f"mine@{number}", f"./{number}.json")["byte"] is None
 
 
-def test_the_cache_that_was_expected_stands_beside_the_one_reported(server: LoopbackServer, convo: Convo) -> None:
+def test_the_expected_cached_tokens_are_shown_with_the_reported_ones(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "-n", "mine", "-s", "word " * 2_000, "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
     found = differs(convo, "--wire", "mine@1", "mine@2")
@@ -230,7 +230,7 @@ def test_the_cache_that_was_expected_stands_beside_the_one_reported(server: Loop
     assert "  expected    at most 1,920 of them cached\n  reported    0 cached of " in out
 
 
-def test_changed_instructions_are_where_the_cache_ends(convo: Convo, home: Path) -> None:
+def test_changed_instructions_end_the_cached_prefix(convo: Convo, home: Path) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "-s", "It is 12:00.", "one").exit == 0
     assert convo("chat", "--from", "mine", "-s", "It is 12:01.", "two").exit == 0
     found = differs(convo, "--wire", "mine@1", "mine@2")
@@ -238,7 +238,7 @@ def test_changed_instructions_are_where_the_cache_ends(convo: Convo, home: Path)
     assert 0 < found["prefix_tokens"] < 8
 
 
-def test_a_request_that_is_not_there_exits_5(convo: Convo, home: Path) -> None:
+def test_an_unknown_request_exits_5(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     got = convo("diff", "--wire", "mine@1", "mine@2")
     assert (got.exit, got.err) == (
@@ -247,11 +247,11 @@ def test_a_request_that_is_not_there_exits_5(convo: Convo, home: Path) -> None:
     )
 
 
-def test_a_name_that_is_too_long_for_a_file_is_nobodys(convo: Convo) -> None:
+def test_a_handle_that_is_too_long_for_a_file_name_is_not_found(convo: Convo) -> None:
     assert convo("diff", "--wire", "x" * 5000, "y").exit == 5
 
 
-def test_a_file_that_is_no_json_is_named(convo: Convo, home: Path) -> None:
+def test_a_file_that_is_not_json_is_named(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     Path("body.json").write_text("{")
     got = convo("diff", "--wire", "mine@1", "./body.json")

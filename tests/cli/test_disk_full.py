@@ -28,7 +28,7 @@ def two_lines(got: CommandResult) -> list[str]:
     return lines
 
 
-def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_confirmed_items_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
         assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
@@ -51,7 +51,7 @@ def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monk
 
 
 @pytest.mark.needs("mount")
-def test_a_nearly_full_disk_is_noticed_before_the_model_is_asked(
+def test_a_nearly_full_disk_is_detected_before_the_model_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with small_disk(tmp_path / "disk") as disk:
@@ -78,7 +78,7 @@ def heads(disk: Disk) -> list[str]:
     return message_lines(known["items"].values())
 
 
-def test_a_replay_file_without_room_stays_as_it_was_and_the_answer_is_kept(tmp_path: Path, home: Path) -> None:
+def test_on_a_full_disk_a_replay_file_stays_unchanged_and_the_answer_is_kept(tmp_path: Path, home: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         place = str(tmp_path / "disk" / "talk.json")
         assert disk.launch("chat", *ECHO, "--replay", "--from", place, "-n", "mine", "one").exit == 0
@@ -105,7 +105,7 @@ def test_a_replay_file_without_room_stays_as_it_was_and_the_answer_is_kept(tmp_p
         assert file.read_text().count('"role"') == len(stored_messages(home, "mine"))
 
 
-def test_a_limit_on_the_size_of_files_is_told_like_a_full_disk(launch: Launch, home: Path) -> None:
+def test_a_file_size_limit_is_reported_like_a_full_disk(launch: Launch, home: Path) -> None:
     launch("chat", *ECHO, "-n", "mine", "one")
     words, step = two_lines(run_with_file_limit("chat", "--from", "mine", "two"))
     assert (words, step) == (f"convo: {home}/data/convo.db {FULL}", FREE)
@@ -158,7 +158,7 @@ def as_nobody(tmp_path: Path, *argv: str) -> CommandResult:
     return run_command([sys.executable, "-c", AS_NOBODY, str(tmp_path), *argv])
 
 
-def test_a_store_that_may_only_be_read_is_read_and_not_written(shared: Path, tmp_path: Path) -> None:
+def test_a_read_only_store_can_be_read(shared: Path, tmp_path: Path) -> None:
     data = shared / "home" / "data"
     data.chmod(0o500)
     database = (data / "convo.db").read_bytes()
@@ -178,9 +178,7 @@ def test_a_store_that_may_only_be_read_is_read_and_not_written(shared: Path, tmp
 
 
 @pytest.mark.parametrize("locked", ["talk.json", "."])
-def test_a_replay_file_that_may_not_be_written_is_told_before_anything_is_sent(
-    locked: str, shared: Path, tmp_path: Path
-) -> None:
+def test_a_read_only_replay_file_is_reported_before_anything_is_sent(locked: str, shared: Path, tmp_path: Path) -> None:
     place = shared / "files" / "talk.json"
     before = place.read_bytes()
     (shared / "files" / locked).chmod(0o500 if locked == "." else 0o400)
@@ -201,7 +199,7 @@ ONLY_READ = "mount --bind {home} {home} && mount -o remount,ro,bind {home} && ex
     "kind",
     ["below a file", pytest.param("a folder that may only be read", marks=pytest.mark.needs("mount"))],
 )
-def test_a_replayed_conversation_goes_on_in_a_home_that_cannot_be_written(
+def test_a_replayed_conversation_continues_with_a_read_only_home(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The superuser may write anywhere, so the home is in a place where nobody can."""

@@ -26,7 +26,7 @@ USUAL = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
 # -- the whole ------------------------------------------------------------------------------------
 
 
-def test_a_fresh_machine_has_no_fault_and_nothing_is_made(convo: Convo, home: Path) -> None:
+def test_a_new_installation_has_no_fault_and_doctor_creates_nothing(convo: Convo, home: Path) -> None:
     got = convo("doctor")
 
     assert got.exit == 0
@@ -35,7 +35,7 @@ def test_a_fresh_machine_has_no_fault_and_nothing_is_made(convo: Convo, home: Pa
     assert not home.exists()
 
 
-def test_programs_get_the_same_in_a_table(convo: Convo) -> None:
+def test_json_lists_the_same_checks(convo: Convo) -> None:
     told = convo("doctor", "--json").json()
 
     assert told["ok"]
@@ -43,7 +43,7 @@ def test_programs_get_the_same_in_a_table(convo: Convo) -> None:
     assert {name for one in told["checks"] for name in one} == {"name", "level", "found", "next"}
 
 
-def test_a_fault_has_its_next_step_below_it_and_decides_the_exit_code(convo: Convo) -> None:
+def test_a_fault_is_followed_by_its_next_step_and_sets_the_exit_code(convo: Convo) -> None:
     write_settings('[serve]\nhost = "0.0.0.0"\n')
     got = convo("doctor", "serve", "seal")
 
@@ -54,14 +54,14 @@ def test_a_fault_has_its_next_step_below_it_and_decides_the_exit_code(convo: Con
     assert got.err == "1 error\n"
 
 
-def test_a_warning_is_no_fault(convo: Convo) -> None:
+def test_a_warning_does_not_set_the_exit_code(convo: Convo) -> None:
     got = convo("doctor", "store", "--store", "memory")
 
     assert (got.exit, got.err) == (0, "1 warning\n")
     assert "warning: the store is memory (from --store): state does not persist across restarts" in got.out
 
 
-def test_a_check_that_is_not_there_is_a_usage_error(convo: Convo) -> None:
+def test_an_unknown_check_is_a_usage_error(convo: Convo) -> None:
     got = convo("doctor", "stor")
 
     assert (got.exit, got.out) == (2, "")
@@ -69,7 +69,7 @@ def test_a_check_that_is_not_there_is_a_usage_error(convo: Convo) -> None:
     assert convo("doctor", "xyz").err.endswith(f"  try: one of {', '.join(DOCTOR_CHECKS)}\n")
 
 
-def test_the_names_of_checks_are_completed() -> None:
+def test_names_of_checks_are_completion_candidates() -> None:
     assert list_completions(["doctor"], "se") == [
         ("settings", "settings files and variables"),
         ("serve", "address and keys of convo serve"),
@@ -77,7 +77,7 @@ def test_the_names_of_checks_are_completed() -> None:
     ]
 
 
-def test_no_check_waits_longer_than_its_limit(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_check_exceeds_its_time_limit(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=600"
@@ -90,14 +90,14 @@ def test_no_check_waits_longer_than_its_limit(convo: Convo, monkeypatch: pytest.
 # -- settings -------------------------------------------------------------------------------------
 
 
-def test_who_sets_something_is_listed(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sources_of_settings_are_listed(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings('model = "scripted/echo"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1")
 
     assert run_check(convo, "settings")["found"] == f"OLLAMA_HOST, {tmp_path}/.convo.toml"
 
 
-def test_a_broken_file_keeps_nobody_from_looking_at_the_rest(convo: Convo, tmp_path: Path) -> None:
+def test_an_invalid_settings_file_does_not_prevent_the_other_checks(convo: Convo, tmp_path: Path) -> None:
     assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
     Path(".convo.toml").write_text("model = \n")
     one = run_check(convo, "settings")
@@ -109,7 +109,7 @@ def test_a_broken_file_keeps_nobody_from_looking_at_the_rest(convo: Convo, tmp_p
     assert run_check(convo, "keys")["next"] == "convo doctor settings"
 
 
-def test_a_variable_that_is_not_set_is_named_and_only_the_store_depends_on_it(convo: Convo) -> None:
+def test_an_undefined_variable_is_named_and_only_fails_the_store_check(convo: Convo) -> None:
     write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
     one = run_check(convo, "store")
 
@@ -132,7 +132,7 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
     assert "hush" not in json.dumps(one)
 
 
-def test_a_profile_that_sets_something_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_active_profile_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings('[profiles.work]\ntenant = "office"\n')
     monkeypatch.setenv("CONVO_PROFILE", "work")
     place = Path(".convo.toml").absolute()
@@ -155,7 +155,7 @@ LINE = f"alice {sha256(b'key').hexdigest()}\n"
         (None, "fault", "no keys file at "),
     ],
 )
-def test_the_file_of_keys_is_read(text: str | None, level: str, said: str, convo: Convo) -> None:
+def test_the_keys_file_is_checked(text: str | None, level: str, said: str, convo: Convo) -> None:
     write_settings('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
     if text is not None:
         Path("keys").write_text(text)
@@ -167,14 +167,16 @@ def test_the_file_of_keys_is_read(text: str | None, level: str, said: str, convo
 
 
 @pytest.mark.needs("posix")
-def test_a_file_of_keys_that_nobody_writes_to_is_not_waited_for(convo: Convo) -> None:
+def test_a_keys_file_that_is_a_pipe_is_reported_without_waiting(convo: Convo) -> None:
     os.mkfifo("keys")
     write_settings('[serve]\nkeys_file = "keys"\n')
 
     assert "is not a regular file" in run_check(convo, "serve")["found"]
 
 
-def test_serving_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_serve_extra_is_reported_with_its_install_command(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     one = run_check(convo, "serve")
 
@@ -184,7 +186,7 @@ def test_serving_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_the_key_that_seals_is_told_by_where_it_comes_from(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_the_encryption_key_is_reported(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the store's key" in run_check(convo, "seal")["found"]
     assert run_check(convo, "seal", "--store", "memory")["next"].startswith("export CONVO_SEAL_KEY=...")
     monkeypatch.setenv("CONVO_SEAL_KEY", "sk-secret")
@@ -194,7 +196,7 @@ def test_the_key_that_seals_is_told_by_where_it_comes_from(convo: Convo, monkeyp
 # -- the terminal and the folders -------------------------------------------------------------------
 
 
-def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
+def test_an_encoding_without_the_printed_characters_is_a_warning(launch: Launch) -> None:
     got = launch("doctor", "terminal", "--json", env={"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"})
     (one,) = got.json()["checks"]
 
@@ -227,7 +229,7 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
         ),
     ],
 )
-def test_what_a_terminal_can_show_is_said(seen: TerminalFacts, level: CheckLevel, said: str) -> None:
+def test_the_capabilities_of_the_terminal_are_reported(seen: TerminalFacts, level: CheckLevel, said: str) -> None:
     finding = doctor_checks.diagnose_terminal(seen)
 
     assert (finding.level, finding.message.startswith(said)) == (level, True)
@@ -235,7 +237,7 @@ def test_what_a_terminal_can_show_is_said(seen: TerminalFacts, level: CheckLevel
 
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize("columns", [40, 100])
-def test_in_a_terminal_every_line_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_fits_the_width_of_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     import pexpect
 
     monkeypatch.setenv("TERM", "xterm")
@@ -250,7 +252,7 @@ def test_in_a_terminal_every_line_fits(columns: int, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.needs("posix")
-def test_folders_that_others_may_look_into_are_named(convo: Convo, home: Path) -> None:
+def test_folders_that_other_users_can_read_are_named(convo: Convo, home: Path) -> None:
     (home / "data").mkdir(parents=True)
     (home / "data").chmod(0o755)
     assert run_check(convo, "folders")["next"] == f"chmod 700 {home}/data"
@@ -260,7 +262,7 @@ def test_folders_that_others_may_look_into_are_named(convo: Convo, home: Path) -
 
 
 @pytest.mark.needs("posix")
-def test_a_folder_that_cannot_be_written_is_a_fault(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_a_fault(convo: Convo, home: Path, tmp_path: Path) -> None:
     home.mkdir(0o555)
     tmp_path.chmod(0o755)
     with without_root():

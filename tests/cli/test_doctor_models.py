@@ -16,7 +16,7 @@ from tests.loopback_server import LoopbackServer
 from tests.models.chat_server import ChatServer, run_chat_server
 
 
-def test_keys_are_told_by_the_names_of_their_variables(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_reported_by_the_names_of_their_variables(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     one = run_check(convo, "keys")
 
@@ -24,7 +24,7 @@ def test_keys_are_told_by_the_names_of_their_variables(convo: Convo, monkeypatch
     assert "sk-secret" not in convo("doctor").out
 
 
-def test_a_key_that_cannot_be_one_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_key_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret and more")
     one = run_check(convo, "keys")
 
@@ -33,7 +33,7 @@ def test_a_key_that_cannot_be_one_is_a_fault(convo: Convo, monkeypatch: pytest.M
 
 
 @pytest.mark.needs("posix")
-def test_a_key_in_a_file_is_told_by_its_file(convo: Convo) -> None:
+def test_a_key_in_a_file_is_reported_by_its_path(convo: Convo) -> None:
     write_settings('[providers.openai]\nkey_file = "key"\n')
     one = run_check(convo, "keys")
     assert (one["level"], one["next"]) == ("fault", "convo config key set openai --file")
@@ -50,7 +50,7 @@ def test_a_key_in_a_file_is_told_by_its_file(convo: Convo) -> None:
     assert run_check(convo, "keys")["next"] == "convo config key set openai --file"
 
 
-def test_the_default_model_needs_its_key(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_of_the_default_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "anthropic/claude-haiku-4-5")
     one = run_check(convo, "model")
     assert (one["level"], one["found"]) == ("fault", "anthropic needs a key")
@@ -60,7 +60,9 @@ def test_the_default_model_needs_its_key(convo: Convo, monkeypatch: pytest.Monke
     assert run_check(convo, "model")["found"].startswith("anthropic/claude-haiku-4-5 (from CONVO_MODEL)")
 
 
-def test_a_key_for_a_package_that_is_not_there_is_a_warning(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_a_provider_whose_package_is_missing_is_a_warning(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
     one = run_check(convo, "extras")
     assert (one["level"], one["next"]) == ("ok", "pip install 'convo-state[anthropic]'")
@@ -70,14 +72,14 @@ def test_a_key_for_a_package_that_is_not_there_is_a_warning(convo: Convo, monkey
     assert (one["level"], one["next"]) == ("warning", "pip install 'convo-state[anthropic]'")
 
 
-def test_without_its_engine_the_built_in_model_cannot_answer(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_engine_the_built_in_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
 
     one = run_check(convo, "local")
     assert (one["level"], one["next"]) == ("warning", "pip install xllamacpp")
 
 
-def test_without_its_weights_the_chosen_model_cannot_answer(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_weights_a_built_in_default_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "local/no-such.gguf")
     assert run_check(convo, "model")["found"].endswith("no-such.gguf cannot be read: No such file or directory")
 
@@ -86,27 +88,27 @@ def test_without_its_weights_the_chosen_model_cannot_answer(convo: Convo, monkey
     assert run_check(convo, "model")["found"].endswith("words.gguf is not a GGUF file")
 
 
-def test_the_weights_are_fetched_by_a_command_of_ours() -> None:
+def test_missing_weights_are_reported_with_the_download_command() -> None:
     finding = doctor_checks.diagnose_local_model(doctor_checks.LocalModelFacts(has_engine=True, weights_file=None))
 
     assert (finding.level, finding.hint) == (CheckLevel.WARNING, "convo models pull")
 
 
-def test_every_extra_is_looked_for() -> None:
+def test_every_optional_dependency_is_checked() -> None:
     with open(ROOT / "pyproject.toml", "rb") as file:
         extras = set(tomllib.load(file)["project"]["optional-dependencies"])
 
     assert set(PACKAGES_BY_EXTRA) == extras - {"dev"}
 
 
-def test_an_ollama_that_is_not_in_use_is_not_asked(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_is_not_contacted_when_it_is_not_used(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
 
     assert run_check(convo, "ollama")["found"] == "not used: neither the default model nor an alias is an Ollama model"
 
 
 @pytest.mark.parametrize(("model", "level"), [("ollama/llama3.2", "fault"), ("scripted/echo", "warning")])
-def test_an_ollama_in_use_that_does_not_answer_is_to_be_started(
+def test_a_used_ollama_that_does_not_answer_is_reported_with_its_start_command(
     model: str, level: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_settings(f'model = "{model}"\n[aliases]\nllama = "ollama/llama3.2"\n')
@@ -118,7 +120,9 @@ def test_an_ollama_in_use_that_does_not_answer_is_to_be_started(
     assert one["next"].startswith("ollama serve")
 
 
-def test_a_model_that_ollama_does_not_have_is_to_be_pulled(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ollama_model_is_reported_with_its_pull_command(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CONVO_MODEL", "ollama/llama3.2")
     with run_chat_server() as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
@@ -136,7 +140,7 @@ def listing(server: ChatServer, *names: str) -> None:
     server.refuse(200, {"object": "list", "data": [{"id": name} for name in names]})
 
 
-def test_the_network_is_only_tried_on_request(convo: Convo, server: LoopbackServer) -> None:
+def test_network_checks_run_only_on_request(convo: Convo, server: LoopbackServer) -> None:
     convo("doctor")
     assert server.requests == []
 
@@ -146,7 +150,7 @@ def test_the_network_is_only_tried_on_request(convo: Convo, server: LoopbackServ
     assert "network" in check_levels(convo, "--network")
 
 
-def test_a_server_that_cannot_be_reached_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     one = run_check(convo, "network")

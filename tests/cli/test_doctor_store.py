@@ -33,7 +33,7 @@ SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
         ("none", "nothing is stored, and requests that continue earlier ones are rejected"),
     ],
 )
-def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: str, convo: Convo) -> None:
+def test_a_store_that_does_not_persist_is_a_warning_with_its_source(kind: str, said: str, convo: Convo) -> None:
     write_settings(f'[state_storage]\ntype = "{kind}"\n')
     one = run_check(convo, "store")
 
@@ -42,7 +42,7 @@ def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: 
     assert one["found"].endswith(said)
 
 
-def test_an_older_file_is_left_for_a_migration_and_a_newer_one_for_a_newer_convo(convo: Convo, home: Path) -> None:
+def test_an_older_schema_needs_a_migration_and_a_newer_one_a_newer_convo(convo: Convo, home: Path) -> None:
     assert convo("store", "migrate").exit == 0
     assert f"schema {SCHEMA_VERSION}, " in run_check(convo, "store")["found"]
 
@@ -58,7 +58,7 @@ def test_an_older_file_is_left_for_a_migration_and_a_newer_one_for_a_newer_convo
 
 
 @pytest.mark.needs("posix")
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
         disk.fill()
@@ -81,7 +81,7 @@ FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10*
         (FILE._replace(free_bytes=5_000_000), CheckLevel.WARNING, "its disk has 5.0 MB left"),
     ],
 )
-def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileHealth, level: CheckLevel, said: str) -> None:
+def test_an_unusual_file_system_condition_is_a_warning(condition: FileHealth, level: CheckLevel, said: str) -> None:
     finding = diagnose_store(StoreFacts(Storage("sqlite", path=condition.file), SETTINGS, condition))
 
     assert (finding.level, said in finding.message) == (level, True)
@@ -90,7 +90,9 @@ def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileHealth, l
 # -- on a server ----------------------------------------------------------------------------------
 
 
-def test_without_its_driver_it_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_database_driver_is_reported_with_its_install_command(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     one = run_check(convo, "store", "--store", "postgresql://me:hush@host/db")
 
@@ -98,7 +100,7 @@ def test_without_its_driver_it_says_what_to_install(convo: Convo, monkeypatch: p
 
 
 @pytest.mark.needs("postgresql")
-def test_a_server_that_cannot_be_reached_is_told_without_its_password(convo: Convo) -> None:
+def test_an_unreachable_server_is_reported_without_its_password(convo: Convo) -> None:
     one = run_check(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
 
     assert one["found"] == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
@@ -106,7 +108,7 @@ def test_a_server_that_cannot_be_reached_is_told_without_its_password(convo: Con
 
 
 @pytest.mark.needs("postgresql")
-def test_the_steps_that_it_names_lead_from_an_empty_database_to_one_that_works(convo: Convo) -> None:
+def test_the_suggested_steps_turn_an_empty_database_into_a_working_store(convo: Convo) -> None:
     """Tables that are missing, a role that may not make them, and rights that it lacks, each mended as it says."""
     url = databases.new_database(schema=False)
     role = f"app_{databases.database_name(url)}"
@@ -133,7 +135,7 @@ def test_the_steps_that_it_names_lead_from_an_empty_database_to_one_that_works(c
 
 
 @pytest.mark.needs("postgresql")
-def test_the_steps_that_it_names_lead_from_an_older_database_to_one_that_works(convo: Convo) -> None:
+def test_the_suggested_steps_turn_an_older_database_into_a_working_store(convo: Convo) -> None:
     url = databases.new_database(schema=False)
     role = f"app_{databases.database_name(url)}"
     theirs = databases.as_role(url, role)
@@ -180,14 +182,16 @@ SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
         ),
     ],
 )
-def test_what_stands_in_the_way_is_told_with_its_remedy(condition: ServerHealth, said: str, next_step: str) -> None:
+def test_a_server_condition_that_prevents_use_is_a_fault_with_its_remedy(
+    condition: ServerHealth, said: str, next_step: str
+) -> None:
     finding = diagnose_store(StoreFacts(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, condition))
 
     assert (finding.level, said in finding.message) == (CheckLevel.ERROR, True)
     assert finding.hint.startswith(next_step)
 
 
-def test_state_that_goes_after_a_time_is_mentioned() -> None:
+def test_an_expiry_of_unused_data_is_reported() -> None:
     finding = diagnose_store(
         StoreFacts(Storage("postgres", url=Secret("postgresql://host/db"), default_ttl_s=60.0), SETTINGS, SERVER)
     )
@@ -204,5 +208,5 @@ def test_state_that_goes_after_a_time_is_mentioned() -> None:
         ("db.example.com:6543", ""),
     ],
 )
-def test_supabases_poolers_are_known_by_their_hosts(host: str, said: str) -> None:
+def test_supabase_poolers_are_recognized_by_their_host_names(host: str, said: str) -> None:
     assert describe_supabase_pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == said

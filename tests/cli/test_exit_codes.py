@@ -18,7 +18,7 @@ REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 40
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
-def test_each_end_has_its_code(flags: list[str], convo: Convo) -> None:
+def test_each_outcome_has_its_exit_code(flags: list[str], convo: Convo) -> None:
     Path("broken.json").write_text(BROKEN)
     ends = {
         "done": ["chat", *ECHO, "hi"],
@@ -34,7 +34,7 @@ def test_each_end_has_its_code(flags: list[str], convo: Convo) -> None:
 
 
 @pytest.mark.needs("posix")
-def test_an_interrupted_command_ends_with_130() -> None:
+def test_an_interrupted_command_exits_130() -> None:
     slow = scripted_flags({"text": "word " * 100}, delay_s=0.2)
     command = [sys.executable, "-m", "convo", "chat", *slow, "hi"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -45,7 +45,7 @@ def test_an_interrupted_command_ends_with_130() -> None:
     assert EXIT_CODES[process.returncode] == "interrupted"
 
 
-def test_the_help_and_the_readme_say_the_same(convo: Convo) -> None:
+def test_the_help_and_the_readme_list_the_same_exit_codes(convo: Convo) -> None:
     said = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     assert f"Exit codes: {said}." in " ".join(convo("--help").out.split())
     assert f"Exit codes: {said}." in " ".join((ROOT / "README.md").read_text().split())

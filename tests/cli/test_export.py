@@ -17,7 +17,7 @@ def talk(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
 
 
-def test_without_a_file_the_replay_form_goes_to_stdout(convo: Convo) -> None:
+def test_without_a_file_the_replay_format_is_printed(convo: Convo) -> None:
     got = convo("export", "mine")
     assert (got.exit, got.err) == (0, "")
     assert [item["role"] for item in got.json()] == ["user", "assistant"]
@@ -27,7 +27,7 @@ FORMS = [("a.json", "replay", "["), ("a.jsonl", "jsonl", "{"), ("a.md", "markdow
 
 
 @pytest.mark.parametrize(("file", "form", "begins"), FORMS)
-def test_the_suffix_names_the_form_and_the_file_is_private(
+def test_the_suffix_selects_the_format_and_the_file_is_readable_only_by_its_owner(
     convo: Convo, tmp_path: Path, home: Path, file: str, form: str, begins: str
 ) -> None:
     before = stored_sessions(home)
@@ -40,13 +40,13 @@ def test_the_suffix_names_the_form_and_the_file_is_private(
     assert stored_sessions(home) == before
 
 
-def test_the_calls_that_made_the_items_go_along_when_they_are_asked_for(convo: Convo) -> None:
+def test_with_the_option_the_responses_are_exported_too(convo: Convo) -> None:
     lines = [json.loads(line) for line in convo("export", "mine", "--format", "jsonl", "--links").out.splitlines()]
     link = lines[-1]
     assert (link["object"], link["saw"], link["head"], link["status"]) == ("convo.link", 1, 2, "completed")
 
 
-def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
+def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
     for form in ("replay", "jsonl", "markdown", "html"):
         got = convo("export", "mine", "--format", form, "-o", "-")
         assert (got.exit, got.out, got.err) == (0, convo("export", "mine", "--format", form).out, "")
@@ -66,12 +66,12 @@ def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
         ("--format", "pdf"),
     ],
 )
-def test_options_that_do_not_fit_together_are_refused(convo: Convo, argv: tuple[str, ...]) -> None:
+def test_conflicting_options_are_refused(convo: Convo, argv: tuple[str, ...]) -> None:
     got = convo("export", "mine", *argv)
     assert (got.exit, got.out == "" or "error" in got.json()) == (2, True)
 
 
-def test_a_replay_file_is_not_written_over_by_its_own_export(convo: Convo, tmp_path: Path) -> None:
+def test_an_export_does_not_overwrite_its_own_replay_file(convo: Convo, tmp_path: Path) -> None:
     assert convo("chat", "--replay", "--from", "talk.json", *ECHO, "one").exit == 0
     before = (tmp_path / "talk.json").read_text()
     assert convo("export", "./talk.json", "-o", "talk.json").exit == 2
@@ -79,7 +79,7 @@ def test_a_replay_file_is_not_written_over_by_its_own_export(convo: Convo, tmp_p
 
 
 @pytest.mark.parametrize("file", ["x.pdf", "x.docx", "v1.2", "x.jsn"])
-def test_a_suffix_without_a_format_is_refused_unless_a_format_is_named(file: str, convo: Convo, tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_refused_unless_a_format_is_named(file: str, convo: Convo, tmp_path: Path) -> None:
     got = convo("export", "mine", "-o", file)
     assert (got.exit, got.out) == (2, "")
     assert f"unknown file format {Path(file).suffix}; -o accepts .json, .jsonl" in got.err
@@ -88,7 +88,7 @@ def test_a_suffix_without_a_format_is_refused_unless_a_format_is_named(file: str
     assert (tmp_path / file).read_text().startswith("# ")
 
 
-def test_a_file_that_exists_is_overwritten_with_force_only(convo: Convo, tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_only_with_force(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("mine")
     (tmp_path / "link.md").symlink_to("a.md")
     (tmp_path / "dangling.md").symlink_to("nowhere.md")
@@ -100,17 +100,17 @@ def test_a_file_that_exists_is_overwritten_with_force_only(convo: Convo, tmp_pat
     assert (tmp_path / "a.md").read_text().startswith("# ")
 
 
-def test_what_was_written_is_told_to_programs(convo: Convo) -> None:
+def test_json_names_the_written_file_and_its_format(convo: Convo) -> None:
     told = convo("export", "mine", "-o", "a.md", "--json").json()
     assert told == {"file": "a.md", "format": "markdown", "items": 2}
 
 
-def test_a_handle_that_nobody_knows_writes_nothing(convo: Convo, tmp_path: Path) -> None:
+def test_an_unknown_handle_writes_nothing(convo: Convo, tmp_path: Path) -> None:
     assert convo("export", "nope", "-o", "a.json").exit == 5
     assert not (tmp_path / "a.json").exists()
 
 
-def test_a_pipe_is_written_into_and_not_replaced(launch: Launch, convo: Convo, tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_not_replaced(launch: Launch, convo: Convo, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     assert convo("export", "mine", "-o", "pipe", "--format", "jsonl").exit == 0

@@ -23,26 +23,26 @@ def paused(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 RUN = ("export", "mine", "--format", "runstate", *("--agent", "bot.py:desk"))
 
 
-def test_it_is_what_the_pause_wrote(paused: tuple[str, str], convo: Convo) -> None:
+def test_the_exported_run_state_equals_the_state_file_of_the_pause(paused: tuple[str, str], convo: Convo) -> None:
     got = convo(*RUN)
     assert (got.exit, got.err) == (0, "")
     assert got.json() == json.loads(Path("state.json").read_text())
     assert (convo(*RUN, "-o", "-"), Path("-").exists()) == (got, False)
 
 
-def test_the_agents_sdk_reads_it(paused: tuple[str, str], convo: Convo) -> None:
+def test_the_agents_sdk_reads_an_exported_run_state(paused: tuple[str, str], convo: Convo) -> None:
     state = asyncio.run(RunState.from_string(Agent(name="desk"), convo(*RUN).out))
     assert len(state.get_interruptions()) == 2
 
 
-def test_an_older_label_is_written_when_it_is_asked_for(paused: tuple[str, str], convo: Convo) -> None:
+def test_an_older_schema_version_is_written_on_request(paused: tuple[str, str], convo: Convo) -> None:
     got = convo(*RUN, "--schema", "1.6", "-o", "old.json", "--json")
     assert got.json() == {"file": "old.json", "format": "runstate"}
     assert json.loads(Path("old.json").read_text())["$schemaVersion"] == "1.6"
     assert all(line.startswith("lost: ") for line in got.err.splitlines())
 
 
-def test_it_is_gone_on_with_elsewhere(
+def test_an_exported_run_resumes_in_another_home(
     paused: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert convo(*RUN, "-o", "moved.json").exit == 0
@@ -63,7 +63,7 @@ def test_it_is_gone_on_with_elsewhere(
         ((*RUN, "--schema", "0.1"), 2),
     ],
 )
-def test_what_does_not_fit_a_run_is_refused(
+def test_options_that_do_not_apply_to_a_run_are_refused(
     paused: tuple[str, str], convo: Convo, argv: tuple[str, ...], exit_: int
 ) -> None:
     got = convo(*argv)

@@ -43,7 +43,7 @@ sys.exit(run_command_line(sys.argv[1:], SAMPLES))
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_failure_is_one_sentence_one_next_step_and_an_exit_code(
+def test_a_failure_prints_one_sentence_one_next_step_and_sets_an_exit_code(
     argv: list[str], exit_code: int, err: str, convo: Convo
 ) -> None:
     got = convo(*argv, table=SAMPLES)
@@ -57,7 +57,7 @@ def test_with_json_a_failure_is_an_object_on_stdout(flag: str, convo: Convo) -> 
     assert got.json() == {"error": {"code": "not_found", "message": "no session 'nope'", "hint": "convo sessions"}}
 
 
-def test_with_json_a_command_line_that_cannot_be_read_is_an_object_too(convo: Convo) -> None:
+def test_with_json_a_usage_error_is_an_object_too(convo: Convo) -> None:
     got = convo("greet", "--json", table=SAMPLES)
     assert (got.exit, got.err) == (2, "")
     assert got.json()["error"] == {
@@ -67,28 +67,28 @@ def test_with_json_a_command_line_that_cannot_be_read_is_an_object_too(convo: Co
     }
 
 
-def test_a_word_in_place_of_a_number_is_told_without_the_name_of_a_type(convo: Convo) -> None:
+def test_an_invalid_number_is_refused_without_the_name_of_a_python_type(convo: Convo) -> None:
     got = convo("sessions", "list", "-n", "x")
     assert got.exit == 2
     assert got.err.splitlines()[0] == "convo: invalid value for '-n' / '--limit': 'x' is not a whole number"
 
 
-def test_with_json_an_interruption_has_a_code(convo: Convo) -> None:
+def test_with_json_an_interruption_has_an_error_code(convo: Convo) -> None:
     got = convo("stumble", "interrupt", "--json", table=SAMPLES)
     assert (got.exit, got.json()["error"]["code"]) == (130, "interrupted")
 
 
-def test_json_behind_a_double_dash_is_an_argument_and_no_request_for_json(convo: Convo) -> None:
+def test_json_after_a_double_dash_is_an_argument(convo: Convo) -> None:
     got = convo("greet", "--", "--json", "too", table=SAMPLES)
     assert (got.exit, got.out) == (2, "")
 
 
-def test_control_characters_in_a_message_cannot_reach_the_terminal(convo: Convo) -> None:
+def test_control_characters_in_an_error_message_are_escaped(convo: Convo) -> None:
     got = convo("stumble", "hostile", table=SAMPLES)
     assert got.err == "convo: clear \\x1b[2J the \\x0dscreen\nnow\n  try: \\x07\n"
 
 
-def test_a_mistake_of_ours_is_named_by_kind_and_place_and_not_by_its_text(convo: Convo) -> None:
+def test_an_internal_error_is_reported_by_type_and_location_without_its_text(convo: Convo) -> None:
     got = convo("stumble", "mistake", table=SAMPLES)
     first, second = got.err.splitlines()
     assert (got.exit, got.out) == (1, "")
@@ -97,13 +97,13 @@ def test_a_mistake_of_ours_is_named_by_kind_and_place_and_not_by_its_text(convo:
     assert "sk-secret" not in got.err
 
 
-def test_an_error_of_the_system_keeps_the_systems_words(convo: Convo) -> None:
+def test_an_operating_system_error_keeps_its_own_text(convo: Convo) -> None:
     got = convo("stumble", "system", table=SAMPLES)
     assert got.err.startswith("convo: internal error: PermissionError (Permission denied) in convo/cli/app.py:")
     assert "sk-secret" not in got.err
 
 
-def test_debugging_shows_the_traceback_before_the_sentence_and_no_text_of_others(
+def test_debug_output_shows_the_traceback_before_the_message_without_user_data(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONVO_DEBUG", "1")
@@ -114,19 +114,19 @@ def test_debugging_shows_the_traceback_before_the_sentence_and_no_text_of_others
     assert "sk-secret" not in got.err
 
 
-def test_a_character_that_the_terminal_lacks_is_spelled_out() -> None:
+def test_an_unencodable_character_is_escaped() -> None:
     got = run_in_process("stumble", "odd-text", table=SAMPLES, encoding="ascii")
     assert (got.exit, got.out, got.err) == (0, "a check \\u2713 and half a pair \\ud83d\n", "")
 
 
-def test_half_a_surrogate_pair_is_spelled_out_where_the_rest_can_be_shown() -> None:
+def test_a_lone_surrogate_is_escaped_and_the_other_characters_are_printed() -> None:
     got = run_in_process("stumble", "odd-text", table=SAMPLES)
     assert (got.exit, got.out) == (0, "a check \u2713 and half a pair \\ud83d\n")
 
 
 @pytest.mark.needs("posix")
 @pytest.mark.parametrize("way", ["much-text", "little-text"])
-def test_a_reader_that_went_away_ends_the_command_quietly(way: str) -> None:
+def test_a_closed_stdout_ends_the_command_quietly(way: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", RUN, "stumble", way],
         stdout=subprocess.PIPE,
@@ -144,7 +144,7 @@ def test_a_reader_that_went_away_ends_the_command_quietly(way: str) -> None:
 @pytest.mark.needs("full disk")
 @pytest.mark.parametrize("way", ["much-text", "little-text"])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_output_that_cannot_be_written_is_a_failure_on_stderr(way: str, flags: list[str]) -> None:
+def test_an_output_error_is_reported_on_stderr(way: str, flags: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", RUN, "stumble", way, *flags],

@@ -18,7 +18,7 @@ def told(*words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("at", "before"), [("", ["one", "two"]), ("@2", ["one", "two"]), ("@1", ["one"]), ("@-1", ["one"]), ("@0", [])]
 )
-def test_a_session_is_forked_where_it_stands_or_after_a_turn(
+def test_a_session_is_forked_at_its_head_or_after_a_turn(
     strategy: Strategy, at: str, before: list[str], convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one", "two"))
@@ -32,7 +32,7 @@ def test_a_session_is_forked_where_it_stands_or_after_a_turn(
     ("handle", "before"), [("resp_1", ["one"]), ("resp_2@1", ["one"]), ("resp_3@-1", ["one", "two"])]
 )
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
-def test_a_response_is_gone_on_from_whoever_holds_its_history(
+def test_a_response_is_forked_with_any_owner_of_its_history(
     strategy: Strategy, handle: str, before: list[str], convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one", "two", "three"))
@@ -42,7 +42,7 @@ def test_a_response_is_gone_on_from_whoever_holds_its_history(
     assert {session.strategy for session in stored_sessions(home)} == {strategy}
 
 
-def test_what_was_taken_back_can_still_be_forked(convo: Convo, home: Path) -> None:
+def test_an_undone_response_can_still_be_forked(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "mine", "one", "two")
         await chat.undo()
@@ -60,7 +60,7 @@ def test_a_replay_file_is_forked_by_its_path(convo: Convo, home: Path, tmp_path:
 
 
 @pytest.mark.parametrize("handle", ["conv_1", "mine", "mine@1"])
-def test_a_conversation_is_one_list(handle: str, convo: Convo, home: Path) -> None:
+def test_a_conversation_cannot_be_forked(handle: str, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CONVERSATION, "one", "two"))
     got = convo("chat", "--fork", handle, "three")
     assert got.exit == 2
@@ -77,7 +77,7 @@ def test_a_conversation_is_one_list(handle: str, convo: Convo, home: Path) -> No
         ("resp_9@1", "no response 'resp_9'"),
     ],
 )
-def test_what_is_not_there_exits_5_and_makes_nothing(handle: str, says: str, convo: Convo, home: Path) -> None:
+def test_an_unknown_source_exits_5_and_creates_nothing(handle: str, says: str, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("chat", "--fork", handle, "three")
     assert got.exit == 5

@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("flags", [("-o", "a.json"), ("-o", "a.jsonl"), ("-o", "a.md"), ("-o", "a.html")])
-def test_what_was_exported_is_gone_on_with(convo: Convo, home: Path, flags: tuple[str, ...]) -> None:
+def test_an_exported_session_continues_after_its_import(convo: Convo, home: Path, flags: tuple[str, ...]) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("export", "mine", *flags).exit == 0
     got = convo("import", flags[1], "--as", "again")
@@ -29,7 +29,7 @@ def test_what_was_exported_is_gone_on_with(convo: Convo, home: Path, flags: tupl
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
 
 
-def test_links_come_back_with_their_items(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_are_imported_with_their_items(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("export", "mine", "-o", "a.jsonl", "--links").exit == 0
     monkeypatch.setenv("CONVO_HOME", str(home.parent / "elsewhere"))
@@ -48,7 +48,7 @@ def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, f
     assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").out == "thanks\n"
 
 
-def test_of_several_those_that_came_before_are_left_out(convo: Convo, home: Path, folder: Path) -> None:
+def test_of_several_conversations_those_already_imported_are_skipped(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db").exit == 0
     assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").exit == 0
@@ -63,7 +63,7 @@ def test_of_several_those_that_came_before_are_left_out(convo: Convo, home: Path
     )
 
 
-def test_one_of_several_is_taken_by_its_name(convo: Convo, home: Path, folder: Path) -> None:
+def test_one_of_several_conversations_is_selected_by_its_name(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db", "--as", "oslo").exit == 2
     assert convo("import", "logs.db", "--only", "nope").exit == 5
@@ -71,7 +71,7 @@ def test_one_of_several_is_taken_by_its_name(convo: Convo, home: Path, folder: P
     assert [one.name for one in stored_sessions(home)] == ["oslo"]
 
 
-def test_a_dry_run_says_what_is_there_and_keeps_nothing(convo: Convo, home: Path, folder: Path) -> None:
+def test_a_dry_run_lists_the_conversations_and_stores_nothing(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     lines = convo("import", "logs.db", "--dry-run", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == [
@@ -81,9 +81,7 @@ def test_a_dry_run_says_what_is_there_and_keeps_nothing(convo: Convo, home: Path
     assert not home.exists()
 
 
-def test_a_name_that_is_taken_is_given_a_number_and_one_that_is_asked_for_is_refused(
-    convo: Convo, folder: Path
-) -> None:
+def test_a_taken_name_gets_a_number_and_a_requested_one_is_refused(convo: Convo, folder: Path) -> None:
     (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     (folder / "b.json").write_text('[{"role": "user", "content": "Hello there"}]')
     assert convo("import", "a.json").out == "hello-there  1 item\n"
@@ -92,7 +90,7 @@ def test_a_name_that_is_taken_is_given_a_number_and_one_that_is_asked_for_is_ref
     assert convo("import", "a.json", "--as", "resp_1").exit == 2
 
 
-def test_a_repeated_import_gives_the_session_that_it_made_before(convo: Convo, home: Path, folder: Path) -> None:
+def test_a_repeated_import_returns_the_existing_session(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     assert convo("import", "a.json").out == "hello-there  1 item\n"
     assert convo("chat", *ECHO, "--from", "hello-there", "and on").exit == 0
@@ -104,7 +102,7 @@ def test_a_repeated_import_gives_the_session_that_it_made_before(convo: Convo, h
     assert len(stored_sessions(home)) == 1
 
 
-def test_a_repeated_import_under_a_name_gives_the_session_of_that_name(convo: Convo, home: Path, folder: Path) -> None:
+def test_a_repeated_import_with_a_name_returns_the_session_of_that_name(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     assert convo("import", "a.json").exit == 0
     assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
@@ -115,7 +113,7 @@ def test_a_repeated_import_under_a_name_gives_the_session_of_that_name(convo: Co
 
 
 @pytest.mark.needs("linux")
-def test_processes_that_import_the_same_at_once_make_one_session(
+def test_concurrent_imports_of_the_same_file_create_one_session(
     convo: Convo, start: Start, home: Path, folder: Path
 ) -> None:
     (folder / "a.json").write_text(json.dumps([{"role": "user", "content": f"number {at}"} for at in range(200)]))
@@ -126,7 +124,7 @@ def test_processes_that_import_the_same_at_once_make_one_session(
     assert [one.name for one in stored_sessions(home)] == ["mine"]
 
 
-def test_the_same_items_with_their_links_are_another_import(convo: Convo, home: Path) -> None:
+def test_the_same_items_with_their_responses_are_a_separate_import(convo: Convo, home: Path) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("export", "mine", "-o", "a.jsonl").exit == 0
     assert convo("export", "mine", "-o", "b.jsonl", "--links").exit == 0
@@ -145,7 +143,7 @@ def test_a_removed_session_is_imported_again(convo: Convo, home: Path, folder: P
 
 
 @pytest.mark.parametrize(("text", "exit"), [("nonsense", 2), ("", 2), (None, 5)])
-def test_a_file_that_holds_none_keeps_nothing(
+def test_a_file_without_items_stores_nothing(
     convo: Convo,
     home: Path,
     folder: Path,
@@ -199,14 +197,14 @@ def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
     assert not home.exists() or stored_sessions(home) == []
 
 
-def test_items_of_a_rollout_are_read_once_they_are_taken_out(convo: Convo, home: Path) -> None:
+def test_a_codex_rollout_is_refused_with_a_command_that_extracts_its_items(convo: Convo, home: Path) -> None:
     """The hint names the command that does it."""
     Path("log.jsonl").write_text("\n".join(map(json.dumps, ROLLOUT)))
     assert "jq -c 'select(.type == \"response_item\") | .payload'" in convo("import", "log.jsonl").err
 
 
 @pytest.mark.parametrize("command", [["import", "--dry-run"], ["lint"], ["inspect"]])
-def test_every_command_reads_items_in_the_same_forms(command: list[str], convo: Convo) -> None:
+def test_every_command_reads_items_in_the_same_formats(command: list[str], convo: Convo) -> None:
     hi, odd = {"role": "user", "content": "hi"}, {"type": "hologram", "id": "h_1", "light": [1]}
     forms = {
         "list.json": json.dumps([hi, odd]),
@@ -281,13 +279,13 @@ def test_a_password_in_a_url_is_never_printed(
         assert "SECRET" not in got.out + got.err, url
 
 
-def test_a_handle_of_megabytes_is_cut_in_the_message(convo: Convo) -> None:
+def test_a_handle_of_megabytes_is_truncated_in_the_error(convo: Convo) -> None:
     got = convo("inspect", "x" * 5_000_000)
     assert got.exit == 5
     assert len(got.err) < 300
 
 
-def test_a_page_of_another_program_is_refused_with_what_can_be_imported(convo: Convo) -> None:
+def test_an_html_page_without_data_is_refused_with_the_supported_files(convo: Convo) -> None:
     Path("page.html").write_text("<!DOCTYPE html><html></html>")
     got = convo("import", "page.html")
     assert (got.exit, got.err.splitlines()[1]) == (
@@ -296,11 +294,11 @@ def test_a_page_of_another_program_is_refused_with_what_can_be_imported(convo: C
     )
 
 
-def test_a_missing_option_with_choices_is_one_line(convo: Convo) -> None:
+def test_a_missing_option_with_choices_is_one_error_line(convo: Convo) -> None:
     got = convo("convert", "mine")
     assert got.err.splitlines()[0] == ("convo: missing option '--to'; choose from replay, session, conversation, chain")
 
 
-def test_a_provider_without_a_similar_name_is_not_taken_for_another(convo: Convo) -> None:
+def test_a_similar_provider_name_is_suggested_only_if_there_is_one(convo: Convo) -> None:
     assert "did you mean" not in convo("chat", "-m", "nope/none", "hi").err
     assert "did you mean 'openai'" in convo("chat", "-m", "openia/none", "hi").err

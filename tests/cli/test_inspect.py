@@ -49,7 +49,7 @@ def test_a_session_shows_its_owner_its_head_and_a_line_for_each_request(convo: C
         (Strategy.CHAIN, "the endpoint's Responses API (--chain)", ["full 1", "delta 1"]),
     ],
 )
-def test_every_owner_is_named_and_what_it_was_sent(
+def test_every_owner_is_named_with_the_number_of_items_it_was_sent(
     strategy: Strategy, owner: str, sent: list[str], convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one", "two"))
@@ -66,7 +66,7 @@ CHAIN = """\
 ● resp_5    (other client)  chain  delta 1        6        5"""
 
 
-def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home: Path) -> None:
+def test_a_chain_shows_its_forks_and_responses_of_other_clients(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         await writer.other_client("first")
         chat = await writer.chat(Strategy.CHAIN, "monads", "second", handle="resp_1")
@@ -79,7 +79,7 @@ def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home:
     assert "\n".join(line[:60].rstrip() for line in lines[-5:]) == CHAIN
 
 
-def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_not_heard_of(
+def test_a_conversation_shows_the_responses_of_all_clients_and_the_items_missing_in_the_record(
     convo: Convo, home: Path
 ) -> None:
     async def story(writer: ChatWriter) -> None:
@@ -99,7 +99,7 @@ def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_no
     assert theirs.splitlines()[0] == "conv_1"
 
 
-def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, home: Path) -> None:
+def test_a_failed_request_is_a_line_and_its_message_is_unconfirmed(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "monads", "first")
         await writer.fail(chat, "second", RequestRefused("The server had a bad day"))
@@ -115,7 +115,7 @@ def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, 
 
 
 @pytest.mark.parametrize("handle", ["monads", "mona", "ses_1", "@last", "resp_2", "./talk.json", "talk.json"])
-def test_one_conversation_has_many_handles(handle: str, convo: Convo, home: Path) -> None:
+def test_a_conversation_is_found_by_each_of_its_handles(handle: str, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.REPLAY, "one", "two"))
     got = convo("inspect", handle)
     assert (got.exit, got.err) == (0, "")
@@ -135,7 +135,7 @@ def test_an_unknown_handle_among_known_ones_prints_nothing(convo: Convo, home: P
 
 
 @pytest.mark.parametrize(("prefix", "words"), [("resp_", "two"), ("ses_", "second"), ("conv_", "hi")])
-def test_a_bare_prefix_lists_the_newest_of_its_kind(prefix: str, words: str, convo: Convo) -> None:
+def test_a_bare_id_prefix_lists_the_newest_handles_of_its_kind(prefix: str, words: str, convo: Convo) -> None:
     for name, message in (("first", "one"), ("second", "two")):
         assert convo("chat", "-m", "scripted/echo", "-n", name, message).exit == 0
     assert convo("chat", "-m", "scripted/echo", "--conversation", "-n", "third", "hi").exit == 0
@@ -148,13 +148,13 @@ def test_a_bare_prefix_lists_the_newest_of_its_kind(prefix: str, words: str, con
     assert convo("inspect", lines[0].split()[0]).exit == 0
 
 
-def test_a_bare_prefix_without_anything_behind_it_exits_5(convo: Convo) -> None:
+def test_a_bare_id_prefix_without_a_match_exits_5(convo: Convo) -> None:
     assert convo("inspect", "resp_").exit == 5
     got = convo("inspect", "conv_")
     assert got.err == "convo: no conversation 'conv_'\n  try: convo chat --conversation \"hello\"\n"
 
 
-def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
+def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "monads", "one")
         await writer.chat(Strategy.SESSION, "monoids", "two")
@@ -170,7 +170,7 @@ def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path)
     )
 
 
-def test_looking_makes_nothing(convo: Convo, home: Path) -> None:
+def test_inspect_creates_nothing(convo: Convo, home: Path) -> None:
     assert convo("inspect", "@last").exit == 5
     assert not home.exists()
 
@@ -178,7 +178,7 @@ def test_looking_makes_nothing(convo: Convo, home: Path) -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def test_a_replay_file_that_no_record_knows_is_listed(convo: Convo, tmp_path: Path) -> None:
+def test_a_replay_file_without_a_record_is_listed(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]')
     got = convo("inspect", "talk.json")
     assert got.out == (
@@ -193,14 +193,16 @@ def test_a_replay_file_that_no_record_knows_is_listed(convo: Convo, tmp_path: Pa
     )
 
 
-def test_a_name_wins_over_a_file_and_a_path_is_always_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_name_takes_precedence_over_a_file_and_a_path_is_always_a_file(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     write_chats(home, chat_of("monads", Strategy.SESSION, "one"))
     (tmp_path / "monads").write_text("[]")
     assert convo("inspect", "monads").out.startswith("monads\n  owner        the local store")
     assert convo("inspect", "./monads").out.startswith("./monads\n  owner     the application")
 
 
-def test_a_file_that_people_edited_is_what_counts(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_the_content_of_an_edited_replay_file_is_shown(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.REPLAY, "one", "two"))
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "one"}]')
     out = convo("inspect", "./talk.json").out
@@ -225,7 +227,7 @@ def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home
         ("folder", 2, "x.json is a folder, not a replay file\n"),
     ],
 )
-def test_a_file_that_is_none_is_said_in_a_sentence(
+def test_an_invalid_file_is_refused_in_one_sentence(
     content: str | None, exit_code: int, error: str, convo: Convo, tmp_path: Path
 ) -> None:
     if content == "folder":
@@ -240,7 +242,7 @@ def test_a_file_that_is_none_is_said_in_a_sentence(
 # -- forms ----------------------------------------------------------------------------------------
 
 
-def test_items_are_shown_whole(convo: Convo, home: Path) -> None:
+def test_items_are_shown_completely(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.SESSION, "What is\na monad?"))
     assert convo("inspect", "monads", "--items").out == (
         "1  message user\n   What is\n   a monad?\n\n2  message assistant msg_1\n   What is\n   a monad?\n"
@@ -254,7 +256,7 @@ def test_raw_items_are_json_as_they_are_stored(convo: Convo, home: Path) -> None
     assert (answer["id"], answer["content"][0]["text"], answer["status"]) == ("msg_1", "hi", "completed")
 
 
-def test_json_has_the_shape_of_the_design(convo: Convo, home: Path) -> None:
+def test_json_has_the_documented_keys(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
     shape = convo("inspect", "monads", "--json").json()
     keys = list(shape["items"])
@@ -270,25 +272,25 @@ def test_json_has_the_shape_of_the_design(convo: Convo, home: Path) -> None:
     assert second["model"] == "scripted/echo"
 
 
-def test_several_handles_are_one_object_a_line(convo: Convo, home: Path) -> None:
+def test_with_json_several_handles_are_one_object_per_line(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
     lines = convo("inspect", "resp_1", "monads", "--json").out.splitlines()
     assert [json.loads(line)["handle"] for line in lines] == ["resp_1", "monads"]
 
 
-def test_several_handles_are_screens_with_a_line_between(convo: Convo, home: Path) -> None:
+def test_several_handles_are_screens_separated_by_a_line(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     one, both = convo("inspect", "monads").out, convo("inspect", "monads", "monads").out
     assert both == f"{one}\n{one}"
 
 
-def test_two_forms_at_once_are_refused(convo: Convo) -> None:
+def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
     got = convo("inspect", "x", "--raw", "--items")
     assert (got.exit, got.out) == (2, "")
     assert got.err == "convo: --items and --raw cannot be used together\n  try: use one of them\n"
 
 
-def test_a_terminal_without_the_characters_gets_plain_ones(home: Path) -> None:
+def test_a_terminal_that_cannot_encode_the_symbols_gets_ascii_ones(home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "monads", "one", "two")
         await writer.retry(chat)
@@ -308,7 +310,7 @@ def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.Mon
 # -- money -----------------------------------------------------------------------------------------
 
 
-def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them(convo: Convo, home: Path) -> None:
+def test_a_configured_price_shows_the_cost_of_each_request_and_the_total(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one two", "three"))
     write_project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
     out = convo("inspect", "monads").out
@@ -319,7 +321,7 @@ def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them
     assert [link["cost_usd"] for link in links] == pytest.approx([0.022, 0.015])
 
 
-def test_without_a_price_no_figure_is_shown(convo: Convo, home: Path) -> None:
+def test_without_a_price_no_cost_is_shown(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one two"))
     got = convo("inspect", "monads")
     assert "$" not in got.out
@@ -330,7 +332,7 @@ def test_without_a_price_no_figure_is_shown(convo: Convo, home: Path) -> None:
 # -- characters ------------------------------------------------------------------------------------
 
 
-def test_arguments_show_the_characters_that_their_escapes_name(convo: Convo, tmp_path: Path) -> None:
+def test_escaped_characters_of_arguments_are_shown_decoded(convo: Convo, tmp_path: Path) -> None:
     call = {
         "type": "function_call",
         "call_id": "call_1",

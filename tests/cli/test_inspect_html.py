@@ -27,7 +27,7 @@ def data_in(page: str) -> Any:
 
 
 @pytest.mark.usefixtures("talked")
-def test_the_page_holds_what_inspect_says_of_each(convo: Convo, tmp_path: Path) -> None:
+def test_the_page_contains_the_inspect_output_of_each_handle(convo: Convo, tmp_path: Path) -> None:
     got = convo("inspect", "monads", "other", "--html", "page.html")
     assert (got.exit, got.out, got.err) == (0, "", "wrote 2 conversations to page.html\n")
     file = tmp_path / "page.html"
@@ -44,7 +44,7 @@ def test_the_page_holds_what_inspect_says_of_each(convo: Convo, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("talked")
-def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
+def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
     got = convo("inspect", "monads", "other", "--html", "-")
     assert (got.exit, got.err, (tmp_path / "-").exists()) == (0, "", False)
     assert convo("inspect", "monads", "other", "--html", "page.html").exit == 0
@@ -61,7 +61,7 @@ def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
         (["monads", "--html", "x.html", "--watch"], "--watch and --html cannot be used together"),
     ],
 )
-def test_what_cannot_be_written_is_said_and_nothing_is(
+def test_an_invalid_output_file_is_refused_and_nothing_is_written(
     convo: Convo, tmp_path: Path, argv: list[str], says: str
 ) -> None:
     before = (tmp_path / "talk.json").read_bytes()
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_is_said_and_nothing_is(
     assert not (tmp_path / "x.html").exists()
 
 
-def test_a_paused_run_is_no_conversation(convo: Convo, tmp_path: Path) -> None:
+def test_a_paused_run_has_no_html_page(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot("0.24.0__schema1.21__parallel_mixed_decided.json"))
     got = convo("inspect", "state.json", "--html", "x.html")
     assert (got.exit, got.err) == (

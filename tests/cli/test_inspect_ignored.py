@@ -9,7 +9,9 @@ from tests.server.gateway import run_gateway
 CHAT = '[providers.chat]\napi = "chat"\nbase_url = "{url}"\n'
 
 
-def test_inspect_names_the_fields_that_the_model_was_not_sent(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_inspect_names_the_request_fields_that_were_not_sent_to_the_model(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     (home / "data").mkdir(parents=True)
     with run_chat_server() as upstream:
         upstream.stream({"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]})

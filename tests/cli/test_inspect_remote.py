@@ -49,9 +49,7 @@ def unplugged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
 
 
-def test_a_chain_that_the_store_does_not_know_is_walked_at_its_endpoint(
-    server: LoopbackServer, convo: Convo, home: Path
-) -> None:
+def test_an_unrecorded_chain_is_read_from_its_endpoint(server: LoopbackServer, convo: Convo, home: Path) -> None:
     ids = chain(server, "one", "two", "three")
     got = convo("inspect", ids[2])
     assert (got.exit, got.err) == (0, "")
@@ -65,7 +63,7 @@ def test_a_chain_that_the_store_does_not_know_is_walked_at_its_endpoint(
     assert not home.exists()
 
 
-def test_each_response_is_asked_for_once_and_the_input_of_the_last_one_alone(
+def test_each_response_is_requested_once_and_input_items_only_of_the_last_one(
     server: LoopbackServer, convo: Convo
 ) -> None:
     ids = chain(server, "one", "two", "three")
@@ -74,7 +72,7 @@ def test_each_response_is_asked_for_once_and_the_input_of_the_last_one_alone(
     assert asked == [ids[2], ids[1], ids[0], f"{ids[2]}/input_items"]
 
 
-def test_what_an_endpoint_cannot_tell_is_null(server: LoopbackServer, convo: Convo) -> None:
+def test_fields_that_an_endpoint_does_not_return_are_null(server: LoopbackServer, convo: Convo) -> None:
     ids = chain(server, "one", "two")
     shape = convo("inspect", ids[1], "--json").json()
     keys = list(shape["items"])
@@ -100,7 +98,7 @@ def test_a_long_chain_is_read_page_by_page(server: LoopbackServer, convo: Convo)
     assert [len(link["sent"]) for link in shape["links"]] == [1] * 60
 
 
-def test_a_deleted_response_ends_the_walk_and_is_named(server: LoopbackServer, convo: Convo) -> None:
+def test_a_deleted_response_ends_the_chain_and_is_named(server: LoopbackServer, convo: Convo) -> None:
     ids = chain(server, "one", "two", "three")
     server.run(server.endpoint().delete(ids[0]))
     got = convo("inspect", ids[2])
@@ -112,7 +110,7 @@ def test_a_deleted_response_ends_the_walk_and_is_named(server: LoopbackServer, c
     assert len(got.out.split("preview\n")[1].splitlines()) == 2
 
 
-def test_a_conversation_is_the_list_of_its_items(server: LoopbackServer, convo: Convo) -> None:
+def test_a_conversation_is_shown_as_the_list_of_its_items(server: LoopbackServer, convo: Convo) -> None:
     handle = conversation(server, "one", "two")
     got = convo("inspect", handle)
     assert (got.exit, got.err) == (0, "")
@@ -126,7 +124,7 @@ def test_a_conversation_is_the_list_of_its_items(server: LoopbackServer, convo: 
     assert (shape["strategy"], shape["links"], len(shape["items"])) == ("conversation", [], 4)
 
 
-def test_a_conversation_that_is_gone_is_not_shown_as_an_empty_one(server: LoopbackServer, convo: Convo) -> None:
+def test_a_deleted_conversation_is_not_shown_as_an_empty_one(server: LoopbackServer, convo: Convo) -> None:
     """Some servers list no items, without an error, for a conversation that they do not know."""
     page = '{"object": "list", "data": [], "first_id": null, "last_id": null, "has_more": false}'
     server.arm(replace(error_response(200, page), path="/v1/conversations/conv_gone/items", method="GET"))
@@ -135,7 +133,7 @@ def test_a_conversation_that_is_gone_is_not_shown_as_an_empty_one(server: Loopba
     assert "conv_gone" in got.json()["error"]["message"]
 
 
-def test_a_handle_that_nobody_knows_exits_5(server: LoopbackServer, convo: Convo) -> None:
+def test_an_unknown_handle_exits_5(server: LoopbackServer, convo: Convo) -> None:
     got = convo("inspect", "resp_nope", "--json")
     assert (got.exit, got.err) == (5, "")
     assert "resp_nope" in got.json()["error"]["message"]
@@ -170,13 +168,13 @@ def test_the_provider_can_be_named(
         ("scripted", "scripted stores no state; its responses are in the local store"),
     ],
 )
-def test_a_provider_that_has_no_endpoint_is_refused(provider: str, message: str, convo: Convo) -> None:
+def test_a_provider_without_an_endpoint_is_refused(provider: str, message: str, convo: Convo) -> None:
     got = convo("inspect", "resp_x", "--provider", provider)
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(f"convo: {message}\n")
 
 
-def test_without_a_network_there_is_one_clear_error(
+def test_without_a_network_one_clear_error_is_printed(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unplugged(monkeypatch)
@@ -200,7 +198,7 @@ def mirror(home: Path, server: LoopbackServer, ids: list[str], *said: str) -> No
     write_chats(home, story)
 
 
-def test_a_mirror_is_shown_without_asking_anybody(server: LoopbackServer, convo: Convo, home: Path) -> None:
+def test_a_mirror_is_shown_without_any_request(server: LoopbackServer, convo: Convo, home: Path) -> None:
     mirror(home, server, chain(server, "one", "two"), "one", "two")
     got = convo("inspect", "monads")
     assert (got.exit, got.err) == (0, "")
@@ -208,7 +206,7 @@ def test_a_mirror_is_shown_without_asking_anybody(server: LoopbackServer, convo:
     assert server.requests == []
 
 
-def test_the_endpoint_is_asked_when_the_person_says_so_and_compared_with_the_mirror(
+def test_with_the_remote_option_the_endpoint_is_compared_with_the_mirror(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     ids = chain(server, "one", "two")
@@ -219,14 +217,14 @@ def test_the_endpoint_is_asked_when_the_person_says_so_and_compared_with_the_mir
     assert "  note      the local mirror is the same\n" in got.out
 
 
-def test_where_the_two_differ_is_said(server: LoopbackServer, convo: Convo, home: Path) -> None:
+def test_a_difference_between_endpoint_and_mirror_is_reported(server: LoopbackServer, convo: Convo, home: Path) -> None:
     ids = chain(server, "one", "two", "three")
     mirror(home, server, ids, "one", "two")
     out = convo("inspect", "monads", "--remote").out
     assert "  note      the endpoint has 2 items more than this record\n" in out
 
 
-def test_without_a_network_the_mirror_stands_in_and_says_so(
+def test_without_a_network_the_mirror_is_shown_with_a_note(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL")
@@ -240,7 +238,7 @@ def test_without_a_network_the_mirror_stands_in_and_says_so(
     assert "@ resp_1" in got.out
 
 
-def test_a_variable_that_names_another_endpoint_than_the_record_is_refused(
+def test_a_variable_with_another_endpoint_than_the_record_is_refused(
     server: LoopbackServer, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror(home, server, chain(server, "one"), "one")
@@ -250,7 +248,7 @@ def test_a_variable_that_names_another_endpoint_than_the_record_is_refused(
     assert got.err.startswith(f"convo: session 'monads' is stored at {server.url}, but OPENAI_BASE_URL sets ")
 
 
-def test_a_local_owner_has_no_endpoint_to_ask(convo: Convo, home: Path) -> None:
+def test_a_session_with_a_local_owner_has_no_remote_endpoint(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "monads", "one")
 
@@ -260,7 +258,7 @@ def test_a_local_owner_has_no_endpoint_to_ask(convo: Convo, home: Path) -> None:
     assert got.err == "convo: monads has no remote owner\n  try: convo inspect monads\n"
 
 
-def test_a_mirrored_response_is_not_asked_for_at_another_endpoint(
+def test_a_mirrored_response_is_not_requested_from_another_endpoint(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     async def story(writer: ChatWriter) -> None:

@@ -35,13 +35,13 @@ def kept(name: str, at: Path) -> None:
     at.write_bytes(snapshot(name))
 
 
-def test_a_state_shows_whose_turn_it_is_and_what_waits(convo: Convo, tmp_path: Path) -> None:
+def test_a_state_shows_the_current_agent_and_the_pending_calls(convo: Convo, tmp_path: Path) -> None:
     kept(MIXED, tmp_path / "state.json")
     got = convo("inspect", "./state.json")
     assert (got.exit, got.out, got.err) == (0, SCREEN, "")
 
 
-def test_what_waits_in_an_agent_used_as_a_tool_waits(convo: Convo, tmp_path: Path) -> None:
+def test_a_pending_call_inside_an_agent_tool_is_listed(convo: Convo, tmp_path: Path) -> None:
     kept(NESTED, tmp_path / "state.json")
     said = convo("inspect", "state.json", "--json").json()
     assert (said["current_agent"], [one["agent"] for one in said["pending"]]) == ("Outer", ["Inner"])
@@ -52,14 +52,14 @@ def test_below_1_15_a_note_says_that_decisions_are_unauthenticated(convo: Convo,
     assert "a decision is not bound to its call" in convo("inspect", "state.json").out
 
 
-def test_json_is_one_object_a_line(convo: Convo, tmp_path: Path) -> None:
+def test_several_states_are_one_json_object_per_line(convo: Convo, tmp_path: Path) -> None:
     kept(MIXED, tmp_path / "a.json")
     kept(NESTED, tmp_path / "b.json")
     lines = convo("inspect", "a.json", "b.json", "--json").out.splitlines()
     assert [json.loads(line)["schema_version"] for line in lines] == ["1.21", "1.13"]
 
 
-def test_json_has_the_shape_that_programs_rely_on(convo: Convo, tmp_path: Path) -> None:
+def test_json_has_the_documented_keys(convo: Convo, tmp_path: Path) -> None:
     kept(MIXED, tmp_path / "state.json")
     said = convo("inspect", "state.json", "--json").json()
     assert said == {
@@ -110,7 +110,7 @@ def test_json_has_the_shape_that_programs_rely_on(convo: Convo, tmp_path: Path) 
     }
 
 
-def test_items_are_what_was_said_and_raw_is_the_document(convo: Convo, tmp_path: Path) -> None:
+def test_items_are_shown_as_text_and_raw_prints_the_document(convo: Convo, tmp_path: Path) -> None:
     kept(MIXED, tmp_path / "state.json")
     assert convo("inspect", "state.json", "--items").out.startswith(
         "1  message user\n   Please deploy the build in Perth"
@@ -118,19 +118,21 @@ def test_items_are_what_was_said_and_raw_is_the_document(convo: Convo, tmp_path:
     assert json.loads(convo("inspect", "state.json", "--raw").out) == json.loads(snapshot(MIXED))
 
 
-def test_a_dash_is_a_state_from_a_pipe(convo: Convo) -> None:
+def test_a_dash_reads_a_state_from_stdin(convo: Convo) -> None:
     got = convo("inspect", "-", "--json", stdin=snapshot(MIXED).decode())
     assert (got.exit, got.json()["schema_version"]) == (0, "1.21")
 
 
-def test_a_name_wins_over_a_file_and_a_slash_over_a_name(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_name_takes_precedence_over_a_file_and_a_path_is_always_a_file(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     write_chats(home, chat_of("state", Strategy.SESSION, "hello"))
     kept(MIXED, tmp_path / "state")
     assert convo("inspect", "state", "--json").json()["strategy"] == "session"
     assert convo("inspect", "./state", "--json").json()["schema_version"] == "1.21"
 
 
-def test_a_state_and_a_conversation_are_shown_in_the_order_they_are_named(
+def test_a_state_and_a_conversation_are_shown_in_the_order_of_the_arguments(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     write_chats(home, chat_of("monads", Strategy.SESSION, "hello"))
@@ -139,13 +141,13 @@ def test_a_state_and_a_conversation_are_shown_in_the_order_they_are_named(
     assert ["strategy" in json.loads(line) for line in lines] == [True, False, True]
 
 
-def test_a_replay_file_that_talks_about_states_is_a_replay_file(convo: Convo, tmp_path: Path) -> None:
+def test_a_replay_file_that_mentions_states_is_a_replay_file(convo: Convo, tmp_path: Path) -> None:
     said = [{"role": "user", "content": 'what is "$schemaVersion" and current_agent?'}]
     (tmp_path / "talk.json").write_text(json.dumps(said))
     assert convo("inspect", "talk.json", "--json").json()["strategy"] == "replay"
 
 
-def test_no_broken_state_ends_in_a_traceback(convo: Convo, tmp_path: Path) -> None:
+def test_an_invalid_state_never_causes_a_traceback(convo: Convo, tmp_path: Path) -> None:
     for name, data in malformed().items():
         (tmp_path / name).write_bytes(data)
         got = convo("inspect", f"./{name}")
@@ -154,7 +156,7 @@ def test_no_broken_state_ends_in_a_traceback(convo: Convo, tmp_path: Path) -> No
         assert len(got.err.splitlines()) <= 2, name
 
 
-def test_a_refusal_names_the_file_and_the_place(convo: Convo, tmp_path: Path) -> None:
+def test_an_error_names_the_file_and_the_path(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(malformed()["38_max_turns_string.json"])
     got = convo("inspect", "state.json")
     assert (got.exit, got.out) == (2, "")
@@ -173,7 +175,7 @@ print(code, sorted({name.partition(".")[0] for name in sys.modules} & set(HEAVY)
 
 
 @pytest.mark.parametrize("name", ["./state.json", "state.json"])
-def test_nothing_heavy_is_imported_to_show_a_state(name: str, tmp_path: Path) -> None:
+def test_showing_a_state_imports_no_large_packages(name: str, tmp_path: Path) -> None:
     kept(MIXED, tmp_path / "state.json")
     heavy = ("agents", "anthropic", "asyncio", "httpx2", "openai", "prompt_toolkit", "pydantic", "rich", "xllamacpp")
     code = IMPORTED.replace("HEAVY", repr(heavy))
@@ -206,7 +208,7 @@ JAVASCRIPT = {
     ],
     ids=" ".join,
 )
-def test_a_state_of_the_javascript_sdk_is_named_as_one(
+def test_a_state_of_the_javascript_sdk_is_recognized_and_named(
     argv: list[str], label: str, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its labels are numbers like Python's and mean something else, so no label decides it."""

@@ -51,7 +51,7 @@ def terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
 # -- watching -------------------------------------------------------------------------------------
 
 
-def test_in_a_pipe_each_answer_of_another_process_becomes_a_line_and_none_comes_twice(convo: Convo) -> None:
+def test_in_a_pipe_each_response_of_another_process_is_printed_once(convo: Convo) -> None:
     convo("chat", "one", "--name", "mine", *ECHO)
     with watching("mine") as process:
         assert process.stdout
@@ -65,7 +65,7 @@ def test_in_a_pipe_each_answer_of_another_process_becomes_a_line_and_none_comes_
     assert "\x1b" not in heads + first + second
 
 
-def test_until_idle_ends_once_no_answer_is_to_come(convo: Convo, home: Path) -> None:
+def test_until_idle_ends_once_no_response_is_in_progress(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one", "two"))
     got = convo("inspect", "mine", "--watch", "--until-idle")
     assert (got.exit, got.err) == (0, "")
@@ -87,18 +87,18 @@ def test_until_idle_ends_once_no_answer_is_to_come(convo: Convo, home: Path) -> 
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(argv: tuple[str, ...], says: str, convo: Convo) -> None:
+def test_conflicting_options_are_refused(argv: tuple[str, ...], says: str, convo: Convo) -> None:
     got = convo("inspect", *argv)
     assert (got.exit, got.out) == (2, "")
     assert got.err.splitlines()[0] == f"convo: {says}"
 
 
-def test_watching_what_nobody_knows_exits_5(convo: Convo) -> None:
+def test_watching_an_unknown_handle_exits_5(convo: Convo) -> None:
     assert convo("inspect", "nope", "--watch").exit == 5
 
 
 @pytest.mark.needs("terminal")
-def test_in_a_terminal_the_screen_is_painted_over_and_ctrl_c_ends_it(convo: Convo) -> None:
+def test_in_a_terminal_the_screen_is_redrawn_and_ctrl_c_ends_the_watch(convo: Convo) -> None:
     import pexpect
 
     convo("chat", "one", "--name", "mine", *ECHO)
@@ -119,7 +119,7 @@ def test_in_a_terminal_the_screen_is_painted_over_and_ctrl_c_ends_it(convo: Conv
 
 
 @pytest.mark.needs("terminal")
-def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
+def test_q_ends_the_watch_and_restores_the_terminal(convo: Convo) -> None:
     import termios
 
     convo("chat", "one", "--name", "mine", *ECHO)
@@ -135,7 +135,7 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
         os.close(terminal)
 
 
-def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_says_whether_a_response_is_in_progress(capsys: pytest.CaptureFixture[str]) -> None:
     talk = build_chain(1)
     path = talk.paths["resp_1"]
     waiting = talk.view("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
@@ -156,7 +156,7 @@ async def long(writer: ChatWriter) -> None:
 
 
 @pytest.mark.needs("terminal")
-def test_what_is_taller_than_the_terminal_goes_through_the_pager(home: Path, tmp_path: Path) -> None:
+def test_output_taller_than_the_terminal_is_shown_in_the_pager(home: Path, tmp_path: Path) -> None:
     import pexpect
 
     write_chats(home, long)
@@ -175,7 +175,7 @@ def test_what_is_taller_than_the_terminal_goes_through_the_pager(home: Path, tmp
     assert "paged by" not in printed
 
 
-def test_nothing_is_paged_in_a_pipe(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piped_output_is_not_shown_in_the_pager(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_chats(home, long)
     monkeypatch.setenv("PAGER", "false")
     monkeypatch.setenv("LINES", "5")

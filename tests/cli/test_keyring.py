@@ -26,7 +26,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data" / "python_keyring" / "keyring_pass.cfg"
 
 
-def test_a_key_that_one_process_puts_into_the_keyring_is_sent_by_another_and_taken_out_by_a_third(
+def test_a_key_in_the_keyring_is_shared_by_processes_and_can_be_removed(
     ring: Path, launch: Launch, loopback: LoopbackServer
 ) -> None:
     loopback.replies({"text": "hello"})
@@ -39,7 +39,7 @@ def test_a_key_that_one_process_puts_into_the_keyring_is_sent_by_another_and_tak
     assert "openai_api_key" not in ring.read_text().lower()
 
 
-def test_a_state_is_signed_and_proved_with_a_key_of_the_keyring(ring: Path, launch: Launch) -> None:
+def test_a_state_is_signed_and_verified_with_a_key_of_the_keyring(ring: Path, launch: Launch) -> None:
     command = [sys.executable, "-m", "keyring", "set", "convo", "CONVO_SIGNING_KEY"]
     subprocess.run(command, input=SIGNS, text=True, env=dict(os.environ), check=True)
     Path("state.json").write_bytes(snapshot(STATE))
@@ -50,7 +50,7 @@ def test_a_state_is_signed_and_proved_with_a_key_of_the_keyring(ring: Path, laun
     assert launch(*proof, env={"CONVO_SIGNING_KEY": SIGNS + "!"}).exit == 1
 
 
-def test_a_keyring_whose_file_cannot_be_written_is_told_like_a_locked_one(ring: Path, launch: Launch) -> None:
+def test_an_unwritable_keyring_file_is_reported_like_a_locked_keyring(ring: Path, launch: Launch) -> None:
     ring.mkdir(parents=True)
     got = launch("config", "key", "set", "openai", stdin=KEY)
     assert (got.exit, KEY in got.err) == (2, False)

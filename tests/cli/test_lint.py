@@ -29,7 +29,7 @@ FOUND = """\
 CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
 
 
-def test_findings_of_a_file_name_its_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
+def test_findings_of_a_file_contain_their_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
     got = convo("lint", write_items(tmp_path / "broken.json"))
     assert (got.exit, got.out, got.err) == (4, FOUND, "")
 
@@ -41,7 +41,9 @@ def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_what_convo_itself_keeps_is_clean_whoever_owns_it(strategy: Strategy, convo: Convo, home: Path) -> None:
+def test_histories_that_convo_stored_have_no_findings_with_any_owner(
+    strategy: Strategy, convo: Convo, home: Path
+) -> None:
     write_chats(home, chat_of("monads", strategy, "one", "two", "three"))
     got = convo("lint", "monads", "resp_2", "--strict", "--json")
     assert [json.loads(line)["findings"] for line in got.out.splitlines()] == [[], []]
@@ -49,7 +51,7 @@ def test_what_convo_itself_keeps_is_clean_whoever_owns_it(strategy: Strategy, co
 
 
 @pytest.mark.parametrize("handle", ["broken", "ses_broken", "@last", "brok"])
-def test_a_session_has_keys_and_no_lines(handle: str, convo: Convo, home: Path) -> None:
+def test_findings_of_a_session_contain_keys_and_no_lines(handle: str, convo: Convo, home: Path) -> None:
     write_chats(home, broken_session("broken"))
     got = convo("lint", handle, "--json")
     said = got.json()
@@ -60,7 +62,7 @@ def test_a_session_has_keys_and_no_lines(handle: str, convo: Convo, home: Path) 
 
 
 @pytest.mark.parametrize("handle", ["resp_2", "chat"])
-def test_a_chain_that_ends_in_an_open_call_is_found_by_its_response_and_by_its_record(
+def test_a_chain_that_ends_with_a_call_without_output_is_found_by_response_and_by_record(
     handle: str, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     async def story(writer: ChatWriter) -> None:
@@ -80,13 +82,15 @@ def test_a_chain_that_ends_in_an_open_call_is_found_by_its_response_and_by_its_r
         ("page.json", json.dumps({"object": "list", "data": [HI, CALL]}), "$.data[1].call_id"),
     ],
 )
-def test_items_are_found_in_every_form_of_a_file(name: str, text: str, path: str, convo: Convo, tmp_path: Path) -> None:
+def test_items_are_found_in_every_format_of_a_file(
+    name: str, text: str, path: str, convo: Convo, tmp_path: Path
+) -> None:
     (tmp_path / name).write_text(text)
     got = convo("lint", name, "--json")
     assert (got.exit, [one["path"] for one in got.json()["findings"]]) == (4, [path])
 
 
-def test_items_a_request_or_a_paused_run_can_be_piped_in(convo: Convo, tmp_path: Path) -> None:
+def test_items_a_request_or_a_paused_run_are_read_from_a_pipe(convo: Convo, tmp_path: Path) -> None:
     request = json.dumps({"model": "m", "input": [HI, CALL]})
     found = convo("lint", "-", "--json", stdin=request).json()
     assert [one["path"] for one in found["findings"]] == ["$.input[1].call_id"]
@@ -96,19 +100,19 @@ def test_items_a_request_or_a_paused_run_can_be_piped_in(convo: Convo, tmp_path:
     assert len(json.loads((tmp_path / "good.json").read_text())["input"]) == 3
 
 
-def test_a_request_may_answer_a_call_that_its_owner_holds(convo: Convo, tmp_path: Path) -> None:
+def test_an_output_may_refer_to_a_call_of_the_previous_response(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps({"previous_response_id": "resp_1", "input": [ORPHAN]}))
     got = convo("lint", "request.json")
     assert (got.exit, got.out.splitlines()[0]) == (0, "request.json: no problems in 1 item")
     assert "anchor-expired: age of the previous response not checked" in got.out
 
 
-def test_a_call_that_a_paused_run_waits_for_is_no_fault(convo: Convo, tmp_path: Path) -> None:
+def test_a_pending_call_of_a_paused_run_is_no_finding(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot(PAUSED))
     assert convo("lint", "./state.json").out == "./state.json: no problems in 3 items\n"
 
 
-def test_secrets_in_a_paused_run_are_named_by_their_path_and_never_shown(convo: Convo, tmp_path: Path) -> None:
+def test_secrets_in_a_paused_run_are_reported_by_path_and_never_shown(convo: Convo, tmp_path: Path) -> None:
     state = json.loads(snapshot(PAUSED))
     key, password = "sk-proj-" + "a1B2" * 8, "correct horse"
     state["context"]["context"] = {
@@ -134,7 +138,7 @@ def test_secrets_in_a_paused_run_are_named_by_their_path_and_never_shown(convo: 
 
 
 @pytest.mark.parametrize(("status", "exit_"), [("paused", 0), ("running", 0), ("stopped", 4)])
-def test_a_call_that_a_run_of_agents_works_on_is_no_fault(
+def test_a_running_call_of_an_agent_run_is_no_finding(
     status: Literal["paused", "running", "stopped"], exit_: int, convo: Convo, home: Path
 ) -> None:
     async def story(writer: ChatWriter) -> None:
@@ -146,14 +150,14 @@ def test_a_call_that_a_run_of_agents_works_on_is_no_fault(
     assert convo("lint", "agents").exit == exit_
 
 
-def test_a_bare_file_does_not_say_who_sealed_what_and_that_is_said(convo: Convo, tmp_path: Path) -> None:
+def test_encrypted_items_of_a_file_without_provider_are_reported_as_not_checked(convo: Convo, tmp_path: Path) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     got = convo("lint", write_items(tmp_path / "sealed.json", [HI, thought, ANSWER]))
     assert got.exit == 0
     assert "  sealed-elsewhere: 1 encrypted item not checked: its origin or the next model is unknown" in got.out
 
 
-def test_instructions_that_another_client_left_out_of_a_link_are_missed(convo: Convo, home: Path) -> None:
+def test_instructions_that_another_client_omitted_from_a_request_are_a_finding(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         await writer.other_client("one", instructions="Be brief.")
         await writer.other_client("two", previous_response_id="resp_1")
@@ -167,13 +171,13 @@ def test_instructions_that_another_client_left_out_of_a_link_are_missed(convo: C
     assert convo("lint", "mended", "--strict").exit == 0
 
 
-def test_warnings_fail_only_where_that_is_asked_for(convo: Convo, tmp_path: Path) -> None:
+def test_warnings_set_the_exit_code_only_with_strict(convo: Convo, tmp_path: Path) -> None:
     place = write_items(tmp_path / "ids.json", [HI, {"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER])
     assert convo("lint", place).out.startswith("./ids.json: 1 warning in 3 items\n")
     assert [convo("lint", place).exit, convo("lint", place, "--strict").exit] == [0, 4]
 
 
-def test_several_handles_give_an_object_a_line_and_one_bad_one_decides(convo: Convo, home: Path) -> None:
+def test_several_handles_are_one_object_per_line_and_any_error_sets_the_exit_code(convo: Convo, home: Path) -> None:
     write_chats(home, broken_session("broken"))
     write_chats(home, broken_session("fine", [HI]))
     got = convo("lint", "fine", "broken", "fine", "--json")
@@ -181,7 +185,7 @@ def test_several_handles_give_an_object_a_line_and_one_bad_one_decides(convo: Co
     assert got.exit == 4
 
 
-def test_sarif_is_one_document_for_all(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_sarif_is_one_document_for_all_handles(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, broken_session("broken"))
     got = convo("lint", write_items(tmp_path / "broken.json"), "broken", "--format", "sarif")
     (run,) = got.json()["runs"]
@@ -199,20 +203,20 @@ def test_every_code_is_explained(rule: object, convo: Convo) -> None:
     assert (got.exit, got.err, got.out.startswith(f"# {code}\n")) == (0, "", True)
 
 
-def test_all_codes_are_listed_and_an_unknown_one_exits_5(convo: Convo) -> None:
+def test_all_codes_are_listed_and_an_unknown_code_exits_5(convo: Convo) -> None:
     listing = convo("lint", "--explain", "all").out.splitlines()
     assert [line.split()[0] for line in listing] == [rule.code for rule in LINT_RULES]
     got = convo("lint", "--explain", "nope")
     assert (got.exit, got.out, got.err) == (5, "", "convo: no rule 'nope'\n  try: convo lint --explain all\n")
 
 
-def test_nothing_to_lint_is_a_usage_error_and_an_unknown_handle_exits_5(convo: Convo) -> None:
+def test_missing_arguments_are_a_usage_error_and_an_unknown_handle_exits_5(convo: Convo) -> None:
     assert convo("lint").exit == 2
     assert convo("lint", "nope").exit == 5
     assert convo("lint", "./nope.json").exit == 5
 
 
-def test_linting_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_lint_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, broken_session("broken"))
     place = write_items(tmp_path / "broken.json")
     before = (tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out

@@ -19,7 +19,7 @@ QUESTIONS = ("My name is Anna. Say hello.", "What is my name?", "And where do bi
     [(strategy, QUESTIONS[: 3 if strategy is Strategy.CHAIN else 2]) for strategy in Strategy]
     + [pytest.param(strategy, QUESTIONS, marks=pytest.mark.full) for strategy in Strategy],
 )
-def test_each_turn_by_a_process_of_its_own_goes_on_from_the_ones_before(
+def test_each_process_continues_from_the_turns_of_earlier_processes(
     strategy: Strategy, questions: tuple[str, ...], launch: Launch, tmp_path: Path
 ) -> None:
     begin = [f"--{strategy}"] + (["--from", str(tmp_path / "talk.json")] if strategy is Strategy.REPLAY else [])

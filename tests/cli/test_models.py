@@ -79,12 +79,14 @@ scripted   scripted   embedded  yes          none needed                   -
 
 
 @pytest.mark.parametrize("argv", [["models"], ["models", "list"]])
-def test_every_provider_says_what_it_lacks(argv: list[str], convo: Convo, weights: Path, home: Path) -> None:
+def test_every_provider_is_listed_with_its_missing_requirements(
+    argv: list[str], convo: Convo, weights: Path, home: Path
+) -> None:
     got = convo(*argv)
     assert (got.exit, got.out, got.err) == (0, LISTED.format(weights=weights, home=home), "")
 
 
-def test_a_key_makes_its_provider_usable_and_is_never_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_makes_its_provider_available_and_is_never_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     for argv in (["models"], ["models", "--json"]):
         assert "sk-secret" not in convo(*argv).out
@@ -93,7 +95,7 @@ def test_a_key_makes_its_provider_usable_and_is_never_shown(convo: Convo, monkey
     assert "openai     responses  remote    yes          OPENAI_API_KEY set " in out
 
 
-def test_aliases_are_listed_and_followed(convo: Convo, tmp_path: Path) -> None:
+def test_aliases_are_listed_and_resolved(convo: Convo, tmp_path: Path) -> None:
     write_project_file(SETTINGS)
     out = convo("models").out
     assert out.startswith(f"  default   fast = groq/llama (from .convo.toml, {tmp_path})\n")
@@ -101,7 +103,7 @@ def test_aliases_are_listed_and_followed(convo: Convo, tmp_path: Path) -> None:
     assert f"\n  settings  {tmp_path / '.convo.toml'}\n" in out
 
 
-def test_a_default_that_names_nobody_is_told_in_the_list(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_default_model_is_reported_in_the_list(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "grok/four")
     got = convo("models")
     assert got.exit == 0
@@ -111,7 +113,7 @@ def test_a_default_that_names_nobody_is_told_in_the_list(convo: Convo, monkeypat
     assert default["error"]["code"] == "bad_settings"
 
 
-def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> None:
+def test_json_lists_providers_and_aliases(convo: Convo, weights: Path, tmp_path: Path) -> None:
     write_project_file(SETTINGS)
     found = convo("models", "--json").json()
     assert found["default"] == {
@@ -162,7 +164,7 @@ def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> Non
         ("ollama", {}, ("none needed", None), None),
     ],
 )
-def test_a_provider_lacks_what_a_chat_would_miss(
+def test_a_provider_is_listed_as_missing_the_requirements_of_a_chat(
     name: str,
     environ: dict[str, str],
     key: tuple[str, str | None],
@@ -180,7 +182,7 @@ def test_a_provider_lacks_what_a_chat_would_miss(
 
 
 @pytest.mark.parametrize("argv", [["models"], ["models", "--json"]])
-def test_listing_asks_nobody_and_imports_nothing_heavy(
+def test_listing_sends_no_request_and_imports_no_large_packages(
     argv: list[str], server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
@@ -204,7 +206,7 @@ def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return server
 
 
-def test_servers_that_are_asked_name_their_models_as_m_takes_them(convo: Convo, three: ChatServer) -> None:
+def test_with_ask_models_are_listed_as_the_model_option_accepts_them(convo: Convo, three: ChatServer) -> None:
     for _ in ("ollama", "openai"):
         three.refuse(200, {"data": [{"id": "big"}, {"id": "a/small"}]})
     got = convo("models", "--ask")
@@ -213,7 +215,7 @@ def test_servers_that_are_asked_name_their_models_as_m_takes_them(convo: Convo, 
     assert sorted(request.headers["authorization"] for request in three.requests) == ["Bearer none", "Bearer sk-1"]
 
 
-def test_a_name_that_a_server_listed_needs_no_provider(convo: Convo, three: ChatServer) -> None:
+def test_a_model_name_that_a_server_listed_needs_no_provider_prefix(convo: Convo, three: ChatServer) -> None:
     before = convo("chat", "-m", "a/small", "hi"), convo("chat", "-m", "big", "hi")
     for _ in ("ollama", "openai"):
         three.refuse(200, {"data": [{"id": "big"}]})
@@ -226,7 +228,7 @@ def test_a_name_that_a_server_listed_needs_no_provider(convo: Convo, three: Chat
     assert (after.exit, three.requests[-1].json["model"]) == (1, "big")
 
 
-def test_a_server_that_fails_takes_a_line_and_nothing_from_the_others(
+def test_a_failing_server_takes_one_line_and_the_others_are_listed(
     convo: Convo, three: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -239,7 +241,7 @@ def test_a_server_that_fails_takes_a_line_and_nothing_from_the_others(
     assert got.err.startswith(f"cannot reach ollama at http://127.0.0.1:{port}/v1")
 
 
-def test_an_answer_for_programs_holds_names_or_the_error(convo: Convo, three: ChatServer) -> None:
+def test_json_contains_the_models_or_the_error_of_each_server(convo: Convo, three: ChatServer) -> None:
     for _ in ("ollama", "openai"):
         three.refuse(200, {"data": []})
     assert provider(convo, "ollama", "--ask")["models"] == []
@@ -250,7 +252,7 @@ def test_an_answer_for_programs_holds_names_or_the_error(convo: Convo, three: Ch
     assert found["error"]["message"] == "Out of order"
 
 
-def test_a_server_without_models_and_one_that_names_others_say_so(
+def test_a_server_without_models_and_one_with_unusable_names_are_reported(
     convo: Convo, three: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "1")
@@ -278,7 +280,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 @pytest.mark.needs("weights")
 @pytest.mark.parametrize("argv", [[], ["--json"]])
-def test_weights_that_are_here_are_named_and_not_fetched(
+def test_installed_weights_are_named_and_not_downloaded(
     argv: list[str], convo: Convo, index: socket.socket, home: Path
 ) -> None:
     got = convo("models", "pull", *argv)
@@ -291,7 +293,7 @@ def test_weights_that_are_here_are_named_and_not_fetched(
     assert not home.exists()
 
 
-def test_without_a_network_a_pull_ends_in_a_sentence_and_a_next_step(
+def test_without_a_network_a_pull_fails_with_a_sentence_and_a_next_step(
     launch: Launch, index: socket.socket, weights: Path
 ) -> None:
     index.close()
@@ -306,7 +308,7 @@ def test_without_a_network_a_pull_ends_in_a_sentence_and_a_next_step(
 
 
 @pytest.mark.needs("posix")
-def test_a_pull_that_is_interrupted_leaves_nothing(index: socket.socket, weights: Path) -> None:
+def test_an_interrupted_pull_leaves_no_files(index: socket.socket, weights: Path) -> None:
     command = [sys.executable, "-m", "convo", "models", "pull"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stderr
@@ -332,7 +334,7 @@ class Terminal(io.StringIO):
     ],
     ids=["pipe", "terminal"],
 )
-def test_a_fetch_is_one_line_that_a_terminal_sees_grow(stream: io.StringIO, written: str) -> None:
+def test_download_progress_is_one_line_that_is_updated_in_a_terminal(stream: io.StringIO, written: str) -> None:
     progress = DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes)
     for got in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size_bytes):
         progress.update(got)
@@ -340,7 +342,7 @@ def test_a_fetch_is_one_line_that_a_terminal_sees_grow(stream: io.StringIO, writ
     assert stream.getvalue() == written
 
 
-def test_what_is_not_fetched_takes_no_line() -> None:
+def test_a_download_that_is_not_needed_prints_no_line() -> None:
     stream = Terminal()
     DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes).finish()
     assert stream.getvalue() == ""
@@ -351,7 +353,7 @@ def test_what_is_not_fetched_takes_no_line() -> None:
 
 @pytest.mark.full
 @pytest.mark.needs("posix")
-def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, home: Path) -> None:
+def test_after_a_plain_pip_install_the_suggested_command_leads_to_an_answer(tmp_path: Path, home: Path) -> None:
     """Nothing is here but what pip brings: the weights are missing, one command is named, and it is enough."""
     commands = tmp_path / "plain" / "bin"
     environ = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
@@ -378,9 +380,7 @@ def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, h
     assert answered.stdout.strip()
 
 
-def test_asking_where_no_server_is_set_up_names_the_keys_that_are_not_set(
-    convo: Convo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ask_without_a_configured_server_names_the_missing_keys(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     got = convo("models", "--ask")
     assert got.exit == 0
