@@ -42,7 +42,9 @@ def output(call_id: str, value: Any, **more: Any) -> dict[str, Any]:
 # -- one answer -----------------------------------------------------------------------------------
 
 
-async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, model: AnthropicModel) -> None:
+async def test_an_answer_is_streamed_and_ends_with_a_complete_response(
+    server: ChatServer, model: AnthropicModel
+) -> None:
     server.stream(*whole_answer(text(0, "Hel", "lo.")), end=b"")
 
     events = await read_events(model, HI)
@@ -53,7 +55,7 @@ async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, 
     assert events[-1]["response"]["model"] == "claude-opus-5-20260701"
 
 
-async def test_the_request_says_exactly_what_was_asked(server: ChatServer, model: AnthropicModel) -> None:
+async def test_the_request_has_exactly_the_asked_fields(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(*whole_answer(text(0, "Hi")), end=b"")
 
     await read_events(
@@ -72,7 +74,7 @@ async def test_the_request_says_exactly_what_was_asked(server: ChatServer, model
     }
 
 
-async def test_what_was_cached_is_part_of_the_input(server: ChatServer, model: AnthropicModel) -> None:
+async def test_input_tokens_include_cached_tokens(server: ChatServer, model: AnthropicModel) -> None:
     told = start(input_tokens=10, cache_read_input_tokens=200, cache_creation_input_tokens=30)
     details = {"thinking_tokens": 5}
     server.stream(told, *text(0, "Hi"), *stop(output_tokens_details=details), end=b"")
@@ -83,7 +85,7 @@ async def test_what_was_cached_is_part_of_the_input(server: ChatServer, model: A
 
 
 @pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use", "pause_turn"])
-async def test_an_answer_that_came_to_its_end_is_completed(
+async def test_an_answer_with_a_normal_stop_reason_is_completed(
     server: ChatServer, model: AnthropicModel, reason: str
 ) -> None:
     server.stream(*whole_answer(text(0, "Hi"), reason=reason), end=b"")
@@ -92,7 +94,9 @@ async def test_an_answer_that_came_to_its_end_is_completed(
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
-async def test_an_answer_that_was_cut_off_says_so(server: ChatServer, model: AnthropicModel, reason: str) -> None:
+async def test_a_truncated_answer_is_incomplete_with_its_reason(
+    server: ChatServer, model: AnthropicModel, reason: str
+) -> None:
     server.stream(*whole_answer(text(0, "Hel"), reason=reason), end=b"")
 
     response = await final_response(model, HI)
@@ -101,7 +105,7 @@ async def test_an_answer_that_was_cut_off_says_so(server: ChatServer, model: Ant
     assert response["output"][0]["status"] == "incomplete"
 
 
-async def test_a_refusal_is_one_and_says_why(server: ChatServer, model: AnthropicModel) -> None:
+async def test_a_refusal_becomes_a_refusal_with_its_explanation(server: ChatServer, model: AnthropicModel) -> None:
     why = {"type": "refusal", "category": "cyber", "explanation": "That could do harm."}
     server.stream(start(), *stop("refusal", why), end=b"")
 
@@ -111,7 +115,7 @@ async def test_a_refusal_is_one_and_says_why(server: ChatServer, model: Anthropi
     assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "That could do harm."}]
 
 
-async def test_an_unknown_end_is_a_failure(server: ChatServer, model: AnthropicModel) -> None:
+async def test_an_unknown_stop_reason_is_a_failure(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(*whole_answer(text(0, "Hi"), reason="sunset"), end=b"")
 
     response = await final_response(model, HI)
@@ -122,7 +126,7 @@ async def test_an_unknown_end_is_a_failure(server: ChatServer, model: AnthropicM
 # -- calls ----------------------------------------------------------------------------------------
 
 
-async def test_parallel_calls_go_round_with_their_outputs_in_one_turn(
+async def test_parallel_calls_and_their_outputs_round_trip_in_one_turn(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     server.stream(
@@ -167,7 +171,9 @@ async def test_parallel_calls_go_round_with_their_outputs_in_one_turn(
 # -- thoughts -------------------------------------------------------------------------------------
 
 
-async def test_thoughts_go_back_to_their_model_exactly_as_they_came(server: ChatServer, model: AnthropicModel) -> None:
+async def test_thinking_blocks_are_sent_back_unchanged_to_their_model(
+    server: ChatServer, model: AnthropicModel
+) -> None:
     server.stream(
         *whole_answer(
             thinking(0, "Oslo… ", "is cold.", signature="EqRkA/+=="),
@@ -191,7 +197,7 @@ async def test_thoughts_go_back_to_their_model_exactly_as_they_came(server: Chat
     ]
 
 
-async def test_thoughts_that_are_not_shown_are_kept_all_the_same(server: ChatServer, model: AnthropicModel) -> None:
+async def test_thinking_without_text_is_stored_too(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(*whole_answer(thinking(0, signature="Sig"), text(1, "Hi")), end=b"")
     server.stream(*whole_answer(text(0, "Yes")), end=b"")
 
@@ -205,7 +211,9 @@ async def test_thoughts_that_are_not_shown_are_kept_all_the_same(server: ChatSer
     ]
 
 
-async def test_another_model_is_given_the_calls_and_not_the_thoughts(server: ChatServer, model: AnthropicModel) -> None:
+async def test_another_model_gets_the_calls_without_the_thinking_blocks(
+    server: ChatServer, model: AnthropicModel
+) -> None:
     server.stream(
         *whole_answer(thinking(0, "Hm.", signature="Sig"), tool(1, "toolu_1", "weather", "{}"), reason="tool_use"),
         end=b"",
@@ -221,7 +229,7 @@ async def test_another_model_is_given_the_calls_and_not_the_thoughts(server: Cha
     assert "thinking" not in server.requests[1].json
 
 
-async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_claude_takes(
+async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_claude_accepts(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     server.stream(*whole_answer(text(0, "Four.")), end=b"")
@@ -235,7 +243,7 @@ async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_cla
     assert asked["id"].isascii()
 
 
-async def test_a_cut_off_answer_goes_back_as_its_words(server: ChatServer, model: AnthropicModel) -> None:
+async def test_a_truncated_answer_is_sent_back_as_its_text(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(*whole_answer(text(0, "Hel"), reason="max_tokens"), end=b"")
     server.stream(*whole_answer(text(0, "lo")), end=b"")
 
@@ -264,13 +272,13 @@ async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model:
     assert sorted(server.requests[0].json) == ["cache_control", "messages", "model", "system"]
 
 
-async def test_a_server_that_does_not_count_says_so(server: ChatServer, model: AnthropicModel) -> None:
+async def test_a_server_that_cannot_count_tokens_is_reported(server: ChatServer, model: AnthropicModel) -> None:
     server.refuse(404, {"detail": "Not Found"})
 
     assert await model.count(HI) is None
 
 
-async def test_its_models_are_listed_by_name(server: ChatServer, model: AnthropicModel) -> None:
+async def test_models_are_listed_by_name(server: ChatServer, model: AnthropicModel) -> None:
     server.refuse(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
 
     assert await model.list_models() == [OPUS, "claude-haiku-4-5"]

@@ -38,7 +38,7 @@ async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
         (413, "request_too_large", RequestRefused),
     ],
 )
-async def test_a_refusal_of_the_request_is_ours(
+async def test_an_error_status_becomes_an_error_of_this_package(
     server: ChatServer, model: AnthropicModel, status: int, kind: str, ours: type[Exception]
 ) -> None:
     server.refuse(status, {"type": "error", "error": {"type": kind, "message": "No."}}, {"retry-after": "3"})
@@ -77,7 +77,7 @@ async def test_a_key_is_never_quoted(server: ChatServer, model: AnthropicModel) 
     assert KEY not in refused.value.message
 
 
-async def test_an_error_instead_of_an_answer_may_be_tried_again(server: ChatServer, model: AnthropicModel) -> None:
+async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(error("overloaded_error", "Overloaded."), end=b"")
 
     with pytest.raises(TryLater, match=r"^Overloaded$") as later:
@@ -86,7 +86,9 @@ async def test_an_error_instead_of_an_answer_may_be_tried_again(server: ChatServ
     assert later.value.status == 529
 
 
-async def test_an_error_in_the_answer_breaks_it_after_what_came(server: ChatServer, model: AnthropicModel) -> None:
+async def test_an_error_event_within_the_answer_breaks_the_stream_after_the_received_text(
+    server: ChatServer, model: AnthropicModel
+) -> None:
     server.stream(start(), *text(0, "Hel"), error("overloaded_error", "Overloaded."), end=b"")
     came: list[StreamEvent] = []
 
@@ -96,14 +98,14 @@ async def test_an_error_in_the_answer_breaks_it_after_what_came(server: ChatServ
     assert deltas(came) == ["Hel"]
 
 
-async def test_a_stream_that_stops_before_its_end_is_broken(server: ChatServer, model: AnthropicModel) -> None:
+async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(start(), *text(0, "Hel"), end=b"")
 
     with pytest.raises(StreamBroken, match="before it was complete"):
         await read_events(model, HI)
 
 
-async def test_a_connection_that_is_cut_breaks_the_answer(server: ChatServer, model: AnthropicModel) -> None:
+async def test_a_dropped_connection_breaks_the_stream(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(start(), *text(0, "Hel"), cut=True)
 
     with pytest.raises(StreamBroken, match="connection to anthropic broke"):
@@ -119,7 +121,7 @@ async def test_a_connection_that_is_cut_breaks_the_answer(server: ChatServer, mo
         b"event: message_start\ndata: [1]\n\n",
     ],
 )
-async def test_what_is_no_stream_of_messages_breaks_the_answer(
+async def test_a_body_that_is_no_message_stream_breaks_the_answer(
     server: ChatServer, model: AnthropicModel, odd: bytes
 ) -> None:
     server.stream(odd, end=b"")
@@ -136,7 +138,7 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
     await model.aclose()
 
 
-async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
+async def test_an_unsupported_tool_is_refused_before_a_request_is_sent(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     with pytest.raises(Unsupported, match=f"anthropic/{OPUS} does not support web_search tools"):
@@ -145,7 +147,7 @@ async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
     assert server.requests == []
 
 
-async def test_another_server_never_sees_what_the_environment_says_of_anthropics_account(
+async def test_another_server_never_gets_the_anthropic_environment_variables(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key_other")

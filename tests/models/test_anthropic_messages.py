@@ -32,7 +32,7 @@ def encoded(words: bytes) -> str:
     return base64.b64encode(words).decode()
 
 
-def test_the_system_says_its_instructions_first_and_the_rest_in_order() -> None:
+def test_system_prompts_have_the_instructions_first_and_keep_the_order() -> None:
     history = [
         {"role": "developer", "content": "never shout"},
         user_message("hi"),
@@ -43,7 +43,7 @@ def test_the_system_says_its_instructions_first_and_the_rest_in_order() -> None:
     assert told(*history) == [{"role": "user", "content": [text("hi")]}]
 
 
-def test_turns_of_one_side_are_one_message() -> None:
+def test_consecutive_items_of_one_role_are_one_message() -> None:
     assert told(
         user_message("a"),
         user_message("b"),
@@ -85,7 +85,7 @@ def test_turns_of_one_side_are_one_message() -> None:
     ],
     ids=["image", "image url", "pdf", "pdf url", "text file", "refusal"],
 )
-def test_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]) -> None:
+def test_content_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]) -> None:
     assert one(part) == block
 
 
@@ -100,20 +100,20 @@ def test_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]) -> Non
         {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
     ],
 )
-def test_a_part_that_claude_cannot_see_is_refused_by_its_name(part: dict[str, Any]) -> None:
+def test_a_part_that_claude_does_not_support_is_refused_with_its_type(part: dict[str, Any]) -> None:
     with pytest.raises(Unsupported, match=f"{part['type']} parts of this form") as refused:
         one(part)
 
     assert refused.value.param == "input"
 
 
-def test_empty_text_is_left_out() -> None:
+def test_empty_text_is_omitted() -> None:
     assert told(user_message(""), user_message("hi"), assistant_message("")) == [
         {"role": "user", "content": [text("hi")]}
     ]
 
 
-def test_an_output_carries_images_and_says_when_it_failed() -> None:
+def test_an_output_may_contain_images_and_its_failed_status() -> None:
     parts = [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}]
     call = {"type": "function_call", "call_id": "c", "name": "shot", "arguments": ""}
     output = {"type": "function_call_output", "call_id": "c", "output": parts, "status": "incomplete"}
@@ -124,7 +124,7 @@ def test_an_output_carries_images_and_says_when_it_failed() -> None:
     }
 
 
-def test_an_empty_output_is_still_an_output() -> None:
+def test_an_empty_output_is_sent() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": ""}
 
@@ -132,13 +132,13 @@ def test_an_empty_output_is_still_an_output() -> None:
 
 
 @pytest.mark.parametrize("written", ['{"city": "Os', "[1]", "7"])
-def test_arguments_that_are_no_object_are_told_as_they_were_written(written: str) -> None:
+def test_arguments_that_are_no_json_object_are_sent_as_text(written: str) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": written}
 
     assert told(call)[0]["content"][0]["input"] == {"arguments": written}
 
 
-def test_thoughts_that_led_to_nothing_are_left_out() -> None:
+def test_reasoning_without_an_answer_is_omitted() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": BY + encode_thinking_block(block)}
 
@@ -149,7 +149,7 @@ def test_thoughts_that_led_to_nothing_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("seal", [f"{BY}not base64", f"{BY}AAAA", f"{BY}{encoded(b'[1]')}", "gAAAA", None])
-def test_a_seal_that_holds_no_thought_of_ours_is_left_out(seal: str | None) -> None:
+def test_encrypted_content_without_an_anthropic_thinking_block_is_omitted(seal: str | None) -> None:
     history = [{"type": "reasoning", "summary": [], "encrypted_content": seal}, assistant_message("a")]
 
     assert told(*history)[0]["content"] == [text("a")]
@@ -167,12 +167,12 @@ def test_a_seal_that_holds_no_thought_of_ours_is_left_out(seal: str | None) -> N
         ({"type": "message", "role": "user", "content": ["hi"]}, InputFault),
     ],
 )
-def test_what_claude_cannot_be_told_is_refused(item: dict[str, Any], fault: type[ConvoError]) -> None:
+def test_an_item_that_claude_does_not_support_is_refused(item: dict[str, Any], fault: type[ConvoError]) -> None:
     with pytest.raises(fault):
         told(item)
 
 
-def test_an_image_in_what_the_system_says_is_refused() -> None:
+def test_an_image_in_a_system_message_is_refused() -> None:
     part = {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}
 
     with pytest.raises(Unsupported, match="image parts in a system message"):

@@ -31,7 +31,7 @@ def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
         ("claude-opus-5", 5, 5),
     ],
 )
-def test_the_answer_is_always_bounded(model: str, asked: int | None, bound: int) -> None:
+def test_max_tokens_is_always_sent(model: str, asked: int | None, bound: int) -> None:
     assert body(model, max_output_tokens=asked) == {"max_tokens": bound}
 
 
@@ -49,11 +49,11 @@ def test_the_answer_is_always_bounded(model: str, asked: int | None, bound: int)
         ({"text": {"format": {"type": "text"}, "verbosity": "medium"}}, {}),
     ],
 )
-def test_parameters_are_renamed_or_mean_nothing_here(asked: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_parameters_are_renamed_or_omitted(asked: dict[str, Any], sent: dict[str, Any]) -> None:
     assert body(max_output_tokens=9, **asked) == {"max_tokens": 9, **sent}
 
 
-def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
+def test_cache_control_is_omitted_with_explicit_caching() -> None:
     asked = build_anthropic_body(
         make_request(user_message("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m"
     )
@@ -79,7 +79,7 @@ def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
         ({"a_field_of_tomorrow": 1}, "a_field_of_tomorrow"),
     ],
 )
-def test_what_claude_could_not_honour_is_refused_by_name(asked: dict[str, Any], param: str) -> None:
+def test_a_parameter_that_claude_does_not_support_is_refused_with_its_name(asked: dict[str, Any], param: str) -> None:
     with pytest.raises(Unsupported) as refused:
         body(**asked)
 
@@ -114,26 +114,26 @@ def test_tools_keep_their_schemas_and_their_strictness() -> None:
         ({"type": "allowed_tools", "mode": "required", "tools": [{"name": "f"}]}, None, {"type": "any"}),
     ],
 )
-def test_a_choice_of_tools_is_told(choice: Any, parallel: bool | None, sent: Any) -> None:
+def test_a_tool_choice_is_translated(choice: Any, parallel: bool | None, sent: Any) -> None:
     asked = body(tools=[TOOL], tool_choice=choice, parallel_tool_calls=parallel)
 
     assert asked.get("tool_choice") == sent
 
 
-def test_tools_that_are_not_allowed_are_not_offered() -> None:
+def test_tools_that_are_not_allowed_are_omitted() -> None:
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}
 
     assert [tool["name"] for tool in body(tools=[TOOL, OTHER], tool_choice=allowed)["tools"]] == ["g"]
 
 
-def test_a_choice_without_tools_says_nothing() -> None:
+def test_a_tool_choice_without_tools_is_omitted() -> None:
     assert body(tools=[], tool_choice="none", parallel_tool_calls=True) == {"max_tokens": 128_000}
 
 
 # -- form and thoughts ----------------------------------------------------------------------------
 
 
-def test_a_schema_and_an_effort_go_together() -> None:
+def test_a_schema_and_an_effort_are_sent_together() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     wish = {"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": True}}
 
@@ -192,7 +192,7 @@ def test_a_schema_and_an_effort_go_together() -> None:
         ("claude-3-5-haiku-20241022", {"effort": "none"}, {}),
     ],
 )
-def test_an_effort_is_told_as_the_models_generation_takes_it(
+def test_an_effort_is_sent_in_the_form_of_the_models_generation(
     model: str, reasoning: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     asked = body(model, reasoning=reasoning)
@@ -201,7 +201,7 @@ def test_an_effort_is_told_as_the_models_generation_takes_it(
     assert asked == sent
 
 
-def test_a_budget_to_think_leaves_room_for_words() -> None:
+def test_a_thinking_budget_leaves_tokens_for_text() -> None:
     asked = body("claude-haiku-4-5", reasoning={"effort": "high"}, max_output_tokens=2000)
 
     assert asked["thinking"]["budget_tokens"] == 1500
@@ -215,13 +215,13 @@ def test_a_budget_to_think_leaves_room_for_words() -> None:
         ("claude-haiku-4-5", {"reasoning": {"effort": "low"}, "max_output_tokens": 500}, "max_output_tokens"),
     ],
 )
-def test_an_effort_that_a_model_cannot_make_is_refused(model: str, asked: dict[str, Any], param: str) -> None:
+def test_an_effort_that_a_model_does_not_support_is_refused(model: str, asked: dict[str, Any], param: str) -> None:
     with pytest.raises(Unsupported) as wrong:
         body(model, **asked)
     assert wrong.value.param == param
 
 
-def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
+def test_thinking_by_budget_does_not_start_after_a_call_of_another_model() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "4"}
     begun = [user_message("2+2?"), call, output]
@@ -248,7 +248,7 @@ def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
         ("claude-mythos-preview", "adaptive"),
     ],
 )
-def test_the_version_in_the_name_decides_how_a_model_thinks(model: str, thinking: str) -> None:
+def test_the_version_in_the_model_name_selects_the_form_of_thinking(model: str, thinking: str) -> None:
     """A name without a version is a newer model's."""
     assert body(model, reasoning={"effort": "low"})["thinking"]["type"] == thinking
 

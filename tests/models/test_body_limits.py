@@ -113,9 +113,7 @@ async def refused(asked: Any) -> ConvoError:
 
 
 @pytest.mark.parametrize("way", ASKED)
-async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed(
-    server: HostileServer, way: str
-) -> None:
+async def test_an_error_body_is_read_up_to_a_limit_and_the_connection_closed(server: HostileServer, way: str) -> None:
     server.answers = lambda _: endless_error(400, b"endless ")
 
     wrong = await refused(told(way, server.url))
@@ -127,7 +125,7 @@ async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed
 
 
 @pytest.mark.parametrize("way", ASKED)
-async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
+async def test_an_error_body_is_not_decompressed_beyond_the_limit(
     server: HostileServer, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unzipped = []
@@ -151,7 +149,7 @@ async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
 
 @pytest.mark.parametrize("way", ["retrieve", "compact", "count", "items", "models", "claude's models"])
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
-async def test_a_whole_answer_has_a_limit_as_well(server: HostileServer, way: str, compressed: bool) -> None:
+async def test_an_unstreamed_answer_has_a_size_limit(server: HostileServer, way: str, compressed: bool) -> None:
     bomb = gzip_of_size(80, b'"endless" ')
     if compressed:
         head = OK + b"content-type: application/json\r\ncontent-encoding: gzip\r\n\r\n"
@@ -166,7 +164,7 @@ async def test_a_whole_answer_has_a_limit_as_well(server: HostileServer, way: st
     assert "limits.body_bytes" in wrong.hint
 
 
-async def test_a_body_of_very_many_small_values_is_not_read(server: HostileServer) -> None:
+async def test_a_body_with_too_many_small_values_is_not_parsed(server: HostileServer) -> None:
     server.answers = lambda _: repeat_piece(b"[],", head=JSON + b"[")
 
     wrong = await refused(told("models", server.url, ResponseLimits(body_bytes=2**20)))
@@ -175,7 +173,7 @@ async def test_a_body_of_very_many_small_values_is_not_read(server: HostileServe
     assert await asyncio.to_thread(server.closed.wait, 2)
 
 
-async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: HostileServer) -> None:
+async def test_a_slow_unstreamed_answer_times_out(server: HostileServer) -> None:
     def dripping(_: str) -> Iterator[bytes]:
         yield JSON
         while True:
@@ -190,7 +188,7 @@ async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: HostileServ
     assert wrong.limit == "limits.idle_s"
 
 
-async def test_an_error_whose_body_drips_is_told_by_what_has_come(
+async def test_an_error_with_a_slow_body_is_raised_with_the_received_part(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dripping(_: str) -> Iterator[bytes]:
@@ -210,7 +208,7 @@ async def test_an_error_whose_body_drips_is_told_by_what_has_come(
     assert monotonic() - began < 5
 
 
-async def test_an_answer_in_a_compression_that_was_not_asked_for_is_refused_by_name(server: HostileServer) -> None:
+async def test_an_answer_in_an_unrequested_compression_is_refused_with_its_name(server: HostileServer) -> None:
     server.answers = lambda _: repeat_piece(b"x", head=OK + b"content-encoding: br\r\n\r\n", times=1)
 
     wrong = await refused(told("retrieve", server.url))
@@ -221,7 +219,7 @@ async def test_an_answer_in_a_compression_that_was_not_asked_for_is_refused_by_n
 
 @pytest.mark.parametrize("form", ["gzip", "zlib", "deflate"])
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_compressed_bodies_are_read_in_pieces_of_any_size(form: str, size: int) -> None:
+def test_compressed_bodies_are_read_in_chunks_of_any_size(form: str, size: int) -> None:
     whole = b"".join(b"%d," % number for number in range(50_000))
     wbits = {"gzip": 31, "zlib": 15, "deflate": -15}[form]
     packer = zlib.compressobj(wbits=wbits)
@@ -244,7 +242,7 @@ LONG_WORDS = {
 
 
 @pytest.mark.parametrize("words", LONG_WORDS.values(), ids=LONG_WORDS)
-def test_long_words_of_a_server_are_searched_quickly(words: str) -> None:
+def test_long_error_messages_are_searched_quickly(words: str) -> None:
     began = perf_counter()
 
     fault_from_status(400, {"error": {"message": words, "code": words, "type": words}}, ErrorContext("mine", model="m"))
@@ -252,7 +250,7 @@ def test_long_words_of_a_server_are_searched_quickly(words: str) -> None:
     assert perf_counter() - began < 0.5
 
 
-def test_error_objects_inside_one_another_are_not_followed_for_ever() -> None:
+def test_deeply_nested_error_objects_are_read_up_to_a_limit() -> None:
     body: Any = "deep"
     for _ in range(5_000):
         body = {"error": body}
@@ -260,7 +258,7 @@ def test_error_objects_inside_one_another_are_not_followed_for_ever() -> None:
     assert isinstance(fault_from_status(400, body, ErrorContext("mine")), EndpointFault)
 
 
-async def test_an_error_body_of_brackets_is_an_error_like_any_other(server: HostileServer) -> None:
+async def test_an_error_body_of_nested_brackets_is_an_ordinary_error(server: HostileServer) -> None:
     server.answers = lambda _: endless_error(400, b"[")
 
     for way in ("chat completions", "retrieve"):

@@ -74,7 +74,7 @@ async def history_of(three: Three) -> list[Item]:
     return history
 
 
-async def test_deepseek_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
+async def test_deepseek_gets_all_calls_and_its_own_reasoning(three: Three) -> None:
     history = await history_of(three)
 
     await three.ask_deepseek(*history)
@@ -86,7 +86,7 @@ async def test_deepseek_sees_all_calls_and_its_own_thoughts(three: Three) -> Non
     assert outputs == ["out of d1", "out of toolu_1", "out of g1"]
 
 
-async def test_claude_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
+async def test_claude_gets_all_calls_and_its_own_thinking_blocks(three: Three) -> None:
     history = await history_of(three)
 
     await three.ask_claude(*history)
@@ -103,7 +103,7 @@ async def test_claude_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
     ]
 
 
-async def test_a_responses_server_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
+async def test_a_responses_server_gets_all_calls_and_its_own_reasoning(three: Three) -> None:
     history = await history_of(three)
 
     await three.ask_gpt(*history)

@@ -28,7 +28,7 @@ async def model(server: ChatServer) -> AsyncIterator[ChatModel]:
     await model.aclose()
 
 
-async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, model: ChatModel) -> None:
+async def test_an_answer_is_streamed_and_ends_with_a_complete_response(server: ChatServer, model: ChatModel) -> None:
     server.stream(delta(role="assistant"), delta(content="Hel"), delta(content="lo."), finish("stop"), used())
 
     events = await read_events(model, HI)
@@ -39,7 +39,7 @@ async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, 
     assert events[-1]["response"]["model"] == "m-2026"
 
 
-async def test_the_request_carries_the_history_the_key_and_nothing_of_another_account(
+async def test_the_request_has_the_history_and_the_key_and_no_other_credentials(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org_other")
@@ -65,7 +65,9 @@ async def test_the_request_carries_the_history_the_key_and_nothing_of_another_ac
     }
 
 
-async def test_a_server_without_a_key_never_sees_openais(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_without_a_key_never_gets_the_openai_key(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key_other")
     server.stream(finish("stop"))
     model = ChatModel("ollama", server.url, counting_ids())
@@ -76,7 +78,7 @@ async def test_a_server_without_a_key_never_sees_openais(server: ChatServer, mon
     assert "key_other" not in str(server.requests[0].headers)
 
 
-async def test_defaults_hold_unless_the_ask_says_otherwise(server: ChatServer) -> None:
+async def test_a_request_parameter_takes_precedence_over_a_default(server: ChatServer) -> None:
     server.stream(finish("stop"))
     model = ChatModel("m", server.url, counting_ids(), defaults={"temperature": 0.2, "repeat_penalty": 1.05})
 
@@ -86,7 +88,7 @@ async def test_defaults_hold_unless_the_ask_says_otherwise(server: ChatServer) -
     assert (server.requests[0].json["temperature"], server.requests[0].json["repeat_penalty"]) == (0.9, 1.05)
 
 
-async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) -> None:
+async def test_tool_calls_become_items(server: ChatServer, model: ChatModel) -> None:
     server.stream(
         tool(0, call_id="c1", name="weather"),
         tool(0, arguments='{"city":'),
@@ -106,7 +108,7 @@ async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) ->
     assert [tool["function"]["name"] for tool in server.requests[0].json["tools"]] == ["weather", "time"]
 
 
-async def test_thoughts_before_a_call_go_back_to_deepseek_with_it(server: ChatServer, model: ChatModel) -> None:
+async def test_reasoning_before_a_call_is_sent_back_to_deepseek(server: ChatServer, model: ChatModel) -> None:
     server.stream(
         delta(reasoning_content="Oslo, "),
         delta(reasoning_content="then."),
@@ -130,7 +132,7 @@ async def test_thoughts_before_a_call_go_back_to_deepseek_with_it(server: ChatSe
     }
 
 
-async def test_another_server_is_not_shown_thoughts(server: ChatServer) -> None:
+async def test_another_server_does_not_get_reasoning(server: ChatServer) -> None:
     server.stream(delta(reasoning="Hm."), tool(0, call_id="c1", name="f", arguments="{}"), finish("tool_calls"))
     server.stream(delta(content="-3"), finish("stop"))
     model = ChatModel("groq", server.url, counting_ids())
@@ -144,20 +146,22 @@ async def test_another_server_is_not_shown_thoughts(server: ChatServer) -> None:
     assert "Hm." not in str(server.requests[1].json)
 
 
-async def test_a_server_that_sends_no_usage_is_not_given_one(server: ChatServer, model: ChatModel) -> None:
+async def test_missing_usage_stays_missing(server: ChatServer, model: ChatModel) -> None:
     server.stream(delta(content="Hi"), finish("stop"))
 
     assert (await final_response(model, HI))["usage"] is None
 
 
-async def test_a_stream_that_stops_without_a_reason_is_broken(server: ChatServer, model: ChatModel) -> None:
+async def test_a_stream_without_a_finish_reason_is_broken(server: ChatServer, model: ChatModel) -> None:
     server.stream(delta(content="Hel"), end=b"")
 
     with pytest.raises(StreamBroken, match="before it was complete"):
         await read_events(model, HI)
 
 
-async def test_a_connection_that_is_cut_breaks_the_answer_after_what_came(server: ChatServer, model: ChatModel) -> None:
+async def test_a_dropped_connection_breaks_the_stream_after_the_received_text(
+    server: ChatServer, model: ChatModel
+) -> None:
     server.stream(delta(content="Hel"), cut=True)
     came: list[StreamEvent] = []
 
@@ -167,14 +171,14 @@ async def test_a_connection_that_is_cut_breaks_the_answer_after_what_came(server
     assert deltas(came) == ["Hel"]
 
 
-async def test_bytes_that_are_no_json_break_the_answer(server: ChatServer, model: ChatModel) -> None:
+async def test_bytes_that_are_no_json_break_the_stream(server: ChatServer, model: ChatModel) -> None:
     server.stream(delta(content="Hel"), b"data: {not json\n\n")
 
     with pytest.raises(StreamBroken, match="not an event stream"):
         await read_events(model, HI)
 
 
-async def test_an_answer_that_is_no_stream_is_broken(server: ChatServer, model: ChatModel) -> None:
+async def test_a_body_that_is_no_event_stream_is_a_broken_stream(server: ChatServer, model: ChatModel) -> None:
     server.refuse(200, {"choices": [{"message": {"content": "Hello."}}]})
 
     with pytest.raises(StreamBroken, match="no chat completions event") as broken:
@@ -183,21 +187,21 @@ async def test_an_answer_that_is_no_stream_is_broken(server: ChatServer, model: 
     assert "base_url" in broken.value.hint
 
 
-async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ChatModel) -> None:
+async def test_an_error_event_within_the_answer_breaks_the_stream(server: ChatServer, model: ChatModel) -> None:
     server.stream(delta(content="Hel"), {"error": {"message": "Out of memory.", "code": 500}})
 
     with pytest.raises(StreamBroken, match=r"^Out of memory$"):
         await read_events(model, HI)
 
 
-async def test_an_error_event_instead_of_an_answer_may_be_tried_again(server: ChatServer, model: ChatModel) -> None:
+async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer, model: ChatModel) -> None:
     server.stream({"error": {"message": "Loading the model.", "code": 503}})
 
     with pytest.raises(TryLater, match=r"^Loading the model$"):
         await read_events(model, HI)
 
 
-async def test_a_wrong_key_is_told_without_the_key(server: ChatServer, model: ChatModel) -> None:
+async def test_a_rejected_key_is_reported_without_the_key(server: ChatServer, model: ChatModel) -> None:
     server.refuse(401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}})
 
     with pytest.raises(KeyRefused) as refused:
@@ -206,7 +210,9 @@ async def test_a_wrong_key_is_told_without_the_key(server: ChatServer, model: Ch
     assert refused.value.message == "deepseek refused the key: Incorrect API key provided: ***"
 
 
-async def test_a_busy_server_is_asked_once_and_its_wish_is_passed_on(server: ChatServer, model: ChatModel) -> None:
+async def test_a_rate_limited_request_is_not_repeated_and_its_error_has_retry_after(
+    server: ChatServer, model: ChatModel
+) -> None:
     server.refuse(429, {"error": {"message": "Slow down."}}, {"retry-after": "7"})
 
     with pytest.raises(TryLater) as later:
@@ -223,7 +229,7 @@ async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: C
 
 
 @pytest.mark.parametrize("said", ["<html>not here</html>", "Not Found", {"detail": "Not Found"}])
-async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: Any) -> None:
+async def test_a_wrong_base_url_is_named(server: ChatServer, said: Any) -> None:
     server.refuse(404, said)
     model = ChatModel("groq", server.url, counting_ids())
 
@@ -235,7 +241,9 @@ async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: 
     assert refused.value.hint == "check its base_url"
 
 
-async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: ChatServer, model: ChatModel) -> None:
+async def test_a_connection_closed_before_the_response_is_not_reported_as_no_connection(
+    server: ChatServer, model: ChatModel
+) -> None:
     server.hang_up()
 
     with pytest.raises(Unreachable, match="broke before it responded") as gone:
@@ -244,14 +252,14 @@ async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: Chat
     assert gone.value.code != NO_CONNECTION
 
 
-async def test_a_server_that_does_not_speak_http_is_no_fault_of_ours(server: ChatServer, model: ChatModel) -> None:
+async def test_a_server_that_does_not_speak_http_is_unreachable(server: ChatServer, model: ChatModel) -> None:
     server.send_non_http()
 
     with pytest.raises(Unreachable, match="broke before it responded"):
         await read_events(model, HI)
 
 
-async def test_json_that_is_too_deep_to_read_breaks_the_answer(server: ChatServer, model: ChatModel) -> None:
+async def test_json_that_is_nested_too_deeply_breaks_the_stream(server: ChatServer, model: ChatModel) -> None:
     server.stream(delta(content="Hi"), b"data: " + b"[" * 100_000 + b"\n\n")
 
     with pytest.raises(StreamBroken, match="not an event stream"):
@@ -259,7 +267,7 @@ async def test_json_that_is_too_deep_to_read_breaks_the_answer(server: ChatServe
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["nobody listens", "no scheme"])
-async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
+async def test_an_unreachable_server_is_named(url: str) -> None:
     model = ChatModel("ollama", url, counting_ids())
 
     with pytest.raises(Unreachable, match=url) as nobody:
@@ -269,21 +277,21 @@ async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
     await model.aclose()
 
 
-async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(server: ChatServer, model: ChatModel) -> None:
+async def test_an_unsupported_item_is_refused_before_a_request_is_sent(server: ChatServer, model: ChatModel) -> None:
     with pytest.raises(Unsupported, match="deepseek/v3 does not support computer_call items"):
         await read_events(model, make_request({"type": "computer_call"}, model="v3"))
 
     assert server.requests == []
 
 
-async def test_half_a_character_is_refused_in_words(server: ChatServer, model: ChatModel) -> None:
+async def test_half_a_surrogate_pair_is_refused_with_a_message(server: ChatServer, model: ChatModel) -> None:
     with pytest.raises(RequestRefused, match="half a surrogate pair"):
         await read_events(model, make_request(user_message("\ud83d")))
 
     assert server.requests == []
 
 
-async def test_closing_the_answer_hangs_up(server: ChatServer, model: ChatModel) -> None:
+async def test_closing_the_stream_closes_the_connection(server: ChatServer, model: ChatModel) -> None:
     server.stall(delta(content="Hel"))
 
     async with aclosing(model.respond(HI)) as events:
@@ -294,7 +302,7 @@ async def test_closing_the_answer_hangs_up(server: ChatServer, model: ChatModel)
     assert await left(server.client_left)
 
 
-async def test_being_cancelled_before_the_first_piece_hangs_up(server: ChatServer, model: ChatModel) -> None:
+async def test_cancelling_before_the_first_chunk_closes_the_connection(server: ChatServer, model: ChatModel) -> None:
     server.stall()
     waiting = asyncio.create_task(read_events(model, HI))
     await asyncio.to_thread(server.request_received.wait, 20)
@@ -306,7 +314,7 @@ async def test_being_cancelled_before_the_first_piece_hangs_up(server: ChatServe
     assert await left(server.client_left)
 
 
-async def test_one_model_answers_several_asks_at_once(server: ChatServer, model: ChatModel) -> None:
+async def test_one_model_serves_concurrent_requests(server: ChatServer, model: ChatModel) -> None:
     for word in ("one", "two", "three"):
         server.stream(delta(content=word), finish("stop"))
 

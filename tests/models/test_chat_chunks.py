@@ -27,7 +27,7 @@ def called(*chunks: Any) -> list[tuple[str, str, str]]:
     return [(item["call_id"], item["name"], item["arguments"]) for item in output(*chunks)]
 
 
-def test_thoughts_words_and_calls_become_items_of_their_own() -> None:
+def test_reasoning_text_and_calls_become_separate_items() -> None:
     items = output(
         delta(role="assistant", content=None),
         delta(reasoning_content="Let me "),
@@ -44,17 +44,17 @@ def test_thoughts_words_and_calls_become_items_of_their_own() -> None:
     assert (items[2]["call_id"], items[2]["arguments"]) == ("c1", '{"city":"Oslo"}')
 
 
-def test_thoughts_that_a_server_sends_twice_are_read_once() -> None:
+def test_reasoning_that_a_server_sends_twice_is_read_once() -> None:
     items = output(delta(reasoning="Hm.", reasoning_content="Hm."), delta(content="Yes."))
 
     assert items[0]["content"] == [{"type": "reasoning_text", "text": "Hm."}]
 
 
-def test_a_refusal_stays_one() -> None:
+def test_a_refusal_becomes_a_refusal_part() -> None:
     assert output(delta(refusal="I will not."))[0]["content"] == [{"type": "refusal", "refusal": "I will not."}]
 
 
-def test_parallel_calls_come_apart_by_their_index() -> None:
+def test_parallel_calls_are_separated_by_their_index() -> None:
     assert called(
         tool(0, call_id="c1", name="a"),
         tool(0, arguments="{}"),
@@ -63,14 +63,14 @@ def test_parallel_calls_come_apart_by_their_index() -> None:
     ) == [("c1", "a", "{}"), ("c2", "b", "[]")]
 
 
-def test_calls_of_a_server_that_does_not_count_come_apart_by_their_id() -> None:
+def test_calls_without_an_index_are_separated_by_their_id() -> None:
     assert called(tool(0, call_id="c1", name="a", arguments="{}"), tool(0, call_id="c2", name="b", arguments="[]")) == [
         ("c1", "a", "{}"),
         ("c2", "b", "[]"),
     ]
 
 
-def test_calls_that_share_an_id_get_ids_of_their_own() -> None:
+def test_calls_with_the_same_id_get_unique_ids() -> None:
     three = [tool(at, call_id="c1", name="look", arguments=f'{{"n":{at}}}') for at in range(3)]
     found = called(*three)
     assert [arguments for _, _, arguments in found] == ['{"n":0}', '{"n":1}', '{"n":2}']
@@ -88,18 +88,18 @@ def test_a_call_without_an_id_gets_one() -> None:
     assert called(tool(0, name="a", arguments="{}")) == [("call_1", "a", "{}")]
 
 
-def test_pieces_of_calls_that_are_mixed_up_break_the_answer() -> None:
+def test_interleaved_deltas_of_calls_break_the_stream() -> None:
     with pytest.raises(StreamBroken, match="mixes"):
         read(tool(0, call_id="c1", name="a"), tool(1, call_id="c2", name="b"), tool(0, arguments="{}"))
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
-def test_an_answer_that_was_said_to_its_end_is_completed(reason: str) -> None:
+def test_an_answer_with_a_normal_finish_reason_is_completed(reason: str) -> None:
     assert read(delta(content="Yes."), finish(reason))[-1]["type"] == "response.completed"
 
 
 @pytest.mark.parametrize(("reason", "named"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
-def test_an_answer_that_was_cut_short_says_why(reason: str, named: str) -> None:
+def test_a_truncated_answer_is_incomplete_with_its_reason(reason: str, named: str) -> None:
     end = read(delta(content="Ye"), finish(reason))[-1]
 
     assert end["type"] == "response.incomplete"
@@ -107,7 +107,7 @@ def test_an_answer_that_was_cut_short_says_why(reason: str, named: str) -> None:
     assert end["response"]["output"][0]["status"] == "incomplete"
 
 
-def test_an_end_that_nobody_knows_is_a_failure_that_names_it() -> None:
+def test_an_unknown_finish_reason_is_a_failure_that_names_it() -> None:
     end = read(delta(content="Ye"), finish("insufficient_system_resource"))[-1]
 
     assert end["type"] == "response.failed"
@@ -119,12 +119,12 @@ def test_an_end_that_nobody_knows_is_a_failure_that_names_it() -> None:
     [(), (delta(content="Ye"),), (["no", "chunk"],), (delta(content=[{"text": "Ye"}]),)],
     ids=["nothing", "no reason", "a list", "words in a list"],
 )
-def test_what_is_no_whole_answer_is_a_broken_stream(chunks: tuple[Any, ...]) -> None:
+def test_an_incomplete_answer_is_a_broken_stream(chunks: tuple[Any, ...]) -> None:
     with pytest.raises(StreamBroken):
         read(*chunks)
 
 
-def test_the_model_is_the_one_that_the_server_names() -> None:
+def test_the_response_has_the_model_name_of_the_server() -> None:
     assert read(delta(content="Yes."), finish("stop"))[-1]["response"]["model"] == "m-2026"
 
 
@@ -146,7 +146,7 @@ def test_the_model_is_the_one_that_the_server_names() -> None:
     ],
     ids=["plain", "openai", "deepseek", "nulls"],
 )
-def test_usage_is_read_from_every_form(raw: dict[str, Any], read_as: Any) -> None:
+def test_usage_is_read_in_every_form(raw: dict[str, Any], read_as: Any) -> None:
     events = read(delta(content="Yes."), finish("stop"), {"choices": [], "usage": raw})
     assert events[-1]["response"]["usage"] == read_as
 
@@ -161,18 +161,18 @@ def test_a_call_without_arguments_gets_an_empty_object() -> None:
     assert behind_it[0]["arguments"] == "{}"
 
 
-def test_a_piece_of_a_call_behind_words_is_a_mixture() -> None:
+def test_a_delta_of_a_call_after_text_breaks_the_stream() -> None:
     with pytest.raises(StreamBroken, match="mixes the parts"):
         read(tool(0, call_id="c1", name="a", arguments="{"), delta(content="So."), tool(0, arguments="}"))
 
 
-def test_usage_beside_the_answer_is_read_too() -> None:
+def test_usage_outside_of_the_standard_field_is_read_too() -> None:
     said = read({**finish("stop"), "x_groq": {"usage": {"prompt_tokens": 4, "completion_tokens": 2}}})
 
     assert said[-1]["response"]["usage"] == make_usage(4, 2)
 
 
-def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
+def test_each_reasoning_item_has_encrypted_content_if_the_server_needs_it_back() -> None:
     new_id = counting_ids()
     chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
     told = [delta(reasoning="A"), delta(reasoning="B", content="one"), delta(reasoning="C"), finish("stop")]
@@ -186,7 +186,7 @@ def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
     ]
 
 
-def test_a_thought_that_was_cut_off_is_not_sealed() -> None:
+def test_truncated_reasoning_has_no_encrypted_content() -> None:
     new_id = counting_ids()
     chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
     events = [

@@ -76,17 +76,17 @@ ONE_MESSAGE = {
 
 
 @pytest.mark.parametrize(("item", "message"), ONE_MESSAGE.values(), ids=ONE_MESSAGE)
-def test_each_form_of_an_item_becomes_one_message(item: Item, message: Json) -> None:
+def test_each_item_type_becomes_one_message(item: Item, message: Json) -> None:
     assert build_chat_messages([item], "m") == [message]
 
 
-def test_instructions_come_first_as_the_systems_words() -> None:
+def test_instructions_come_first_as_a_system_message() -> None:
     said = build_chat_messages([user_message("hi")], "m", "be brief")
 
     assert said == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 
 
-def test_parallel_calls_of_one_answer_are_one_message_with_its_words() -> None:
+def test_parallel_calls_of_one_answer_are_one_message_with_its_text() -> None:
     said = build_chat_messages(
         [user_message("?"), assistant_message("I look."), call("c1"), call("c2"), output("c1"), output("c2")], "m"
     )
@@ -98,7 +98,7 @@ def test_parallel_calls_of_one_answer_are_one_message_with_its_words() -> None:
     ]
 
 
-def test_words_between_calls_do_not_come_between_a_call_and_its_output() -> None:
+def test_text_between_calls_does_not_separate_a_call_from_its_output() -> None:
     said = build_chat_messages(
         [call("c1"), assistant_message("And another."), call("c2"), output("c1"), output("c2")], "m"
     )
@@ -107,21 +107,21 @@ def test_words_between_calls_do_not_come_between_a_call_and_its_output() -> None
     assert said[0] == {"role": "assistant", "content": "And another.", "tool_calls": [asked("c1"), asked("c2")]}
 
 
-def test_calls_of_two_answers_stay_two_messages() -> None:
+def test_calls_of_two_answers_are_two_messages() -> None:
     said = build_chat_messages([call("c1"), output("c1"), call("c2"), output("c2")], "m")
 
     assert [message["role"] for message in said] == ["assistant", "tool", "assistant", "tool"]
     assert said[0]["content"] is None
 
 
-def test_two_answers_without_calls_stay_two_messages() -> None:
+def test_two_answers_without_calls_are_two_messages() -> None:
     assert build_chat_messages([assistant_message("half an"), assistant_message("a whole one")], "m") == [
         {"role": "assistant", "content": "half an"},
         {"role": "assistant", "content": "a whole one"},
     ]
 
 
-def test_reasoning_is_left_out_and_does_not_part_an_answer_from_its_calls() -> None:
+def test_reasoning_is_omitted_and_does_not_separate_an_answer_from_its_calls() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
 
     assert build_chat_messages([thought, assistant_message("I look."), thought, call("c1")], "m") == [
@@ -129,7 +129,7 @@ def test_reasoning_is_left_out_and_does_not_part_an_answer_from_its_calls() -> N
     ]
 
 
-def test_images_in_outputs_are_shown_behind_the_last_output() -> None:
+def test_images_of_outputs_are_sent_after_the_last_output() -> None:
     image = {"type": "input_image", "image_url": "data:x"}
     shot = output("c1", [{"type": "input_text", "text": "done"}, image])
 
@@ -145,7 +145,7 @@ def test_images_in_outputs_are_shown_behind_the_last_output() -> None:
     ]
 
 
-def test_an_output_that_came_late_stands_behind_its_call() -> None:
+def test_a_late_output_is_sent_directly_after_its_call() -> None:
     said = build_chat_messages([call("c1"), user_message("hurry"), output("c1")], "m")
 
     assert [message["role"] for message in said] == ["assistant", "tool", "user"]
@@ -164,7 +164,7 @@ def thought(words: str, by: str = DEEPSEEK) -> Item:
     }
 
 
-def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alone() -> None:
+def test_a_server_that_needs_its_reasoning_back_gets_it_only_in_turns_with_calls() -> None:
     history = [
         *(user_message("hi"), thought("A greeting."), assistant_message("Hello.")),
         *(
@@ -193,7 +193,7 @@ def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alo
     ],
     ids=["another model's", "nobody's"],
 )
-def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out: Item) -> None:
+def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(left_out: Item) -> None:
     said = build_chat_messages([user_message("?"), left_out, call("c1"), output("c1")], "m", reasoning_issuer=DEEPSEEK)
 
     assert said[1]["reasoning_content"] == ""
@@ -213,6 +213,6 @@ def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out
         ({"type": "computer_call_output", "call_id": "c1", "output": {}}, "computer_call_output items"),
     ],
 )
-def test_what_chat_completions_cannot_carry_is_refused_by_its_name(item: Item, named: str) -> None:
+def test_an_item_that_chat_completions_does_not_support_is_refused_with_its_type(item: Item, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
         build_chat_messages([user_message("hi"), item], "deepseek/m")

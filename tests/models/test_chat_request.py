@@ -81,7 +81,7 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
 
 
 @pytest.mark.parametrize(("parameters", "fields"), BODIES.values(), ids=BODIES)
-def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[str, Json]) -> None:
+def test_each_parameter_is_sent_in_its_field(parameters: dict[str, Json], fields: dict[str, Json]) -> None:
     body = build_chat_body(make_request(user_message("hi"), **parameters), "m")
 
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
@@ -98,7 +98,7 @@ def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[
         ({"tomorrow": 1}, "the parameter 'tomorrow'", "tomorrow"),
     ],
 )
-def test_what_the_server_could_not_honour_is_refused_by_its_name(
+def test_a_parameter_that_the_server_does_not_support_is_refused_with_its_name(
     parameters: dict[str, Any], named: str, param: str
 ) -> None:
     with pytest.raises(Unsupported, match=named) as refused:
@@ -118,7 +118,7 @@ def test_what_the_server_could_not_honour_is_refused_by_its_name(
         ("http://127.0.0.1:11434/v1", "max_tokens"),
     ],
 )
-def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> None:
+def test_the_token_limit_is_sent_under_the_name_that_the_server_supports(url: str, field: str) -> None:
     spoken = detect_chat_dialect("mine", url)
 
     assert build_chat_body(make_request(user_message("hi"), max_output_tokens=7), "m", spoken)[field] == 7
@@ -132,7 +132,7 @@ def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> N
     ],
     ids=["DeepSeek", "others"],
 )
-def test_not_to_think_is_told_as_the_server_takes_it(spoken: ChatDialect, fields: dict[str, Json]) -> None:
+def test_disabled_reasoning_is_sent_in_the_form_of_the_server(spoken: ChatDialect, fields: dict[str, Json]) -> None:
     body = build_chat_body(make_request(user_message("hi"), reasoning={"effort": "none"}), "m", spoken)
 
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
@@ -146,5 +146,5 @@ def test_not_to_think_is_told_as_the_server_takes_it(spoken: ChatDialect, fields
         ("groq", "https://api.groq.com/openai/v1", False),
     ],
 )
-def test_deepseek_is_known_by_its_name_and_by_its_address(provider: str, url: str, thinks: bool) -> None:
+def test_deepseek_is_recognized_by_its_name_and_by_its_base_url(provider: str, url: str, thinks: bool) -> None:
     assert detect_chat_dialect(provider, url).has_thinking is thinks

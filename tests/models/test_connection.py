@@ -10,7 +10,7 @@ from convo.models.http import OpenAIClientOptions, make_http_client, make_openai
 LOCAL = "http://127.0.0.1:1/v1"
 
 
-async def test_a_connection_goes_through_aiohttp_where_it_is_installed() -> None:
+async def test_a_connection_uses_aiohttp_if_it_is_installed() -> None:
     client = make_http_client()
 
     assert isinstance(client, openai.DefaultAioHttpClient)
@@ -18,7 +18,9 @@ async def test_a_connection_goes_through_aiohttp_where_it_is_installed() -> None
     await client.aclose()
 
 
-async def test_without_aiohttp_a_connection_is_the_packages_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_aiohttp_a_connection_uses_the_default_client_of_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(**_: object) -> None:
         raise RuntimeError("install the aiohttp extra")
 
@@ -30,12 +32,12 @@ async def test_without_aiohttp_a_connection_is_the_packages_own(monkeypatch: pyt
     await client.aclose()
 
 
-def test_an_account_without_a_key_connects_to_nobody() -> None:
+def test_without_a_key_no_connection_is_opened() -> None:
     with pytest.raises(KeyRefused, match="mine needs a key"):
         make_openai_client(OpenAIClientOptions("mine", LOCAL))
 
 
-async def test_a_client_acts_for_the_account_and_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_sends_the_credentials_of_its_own_account_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org_other")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj_other")
     client = make_openai_client(OpenAIClientOptions("openai", LOCAL, key=Secret("sk-mine"), organisation="org_mine"))

@@ -25,7 +25,7 @@ def reasoning(seal: str | None = "gAAAA", **more: Any) -> dict[str, Any]:
     return {"type": "reasoning", "summary": [], "encrypted_content": seal, **more}
 
 
-def test_a_seal_comes_back_to_its_maker_as_it_was() -> None:
+def test_tagged_encrypted_content_is_restored_for_its_issuer() -> None:
     assert untag_item(tag_encrypted_content(reasoning(), OURS), OURS, "openai/gpt-5") == reasoning()
 
 
@@ -40,25 +40,25 @@ def test_a_seal_comes_back_to_its_maker_as_it_was() -> None:
     ],
     ids=["model", "server", "organisation", "project", "provider"],
 )
-def test_reasoning_of_another_maker_is_left_out_and_the_rest_stays(other: str) -> None:
+def test_reasoning_of_another_issuer_is_omitted_and_the_rest_stays(other: str) -> None:
     history = [user_message("hi"), tag_encrypted_content(reasoning(), other), assistant_message("hello")]
 
     assert untag_items(history, OURS, "openai/gpt-5") == (user_message("hi"), assistant_message("hello"))
 
 
-def test_reasoning_that_names_no_maker_is_left_out() -> None:
+def test_reasoning_without_an_issuer_is_omitted() -> None:
     assert untag_item(reasoning(), OURS, "openai/gpt-5") is None
 
 
 @pytest.mark.parametrize(
     "item", [user_message("hi"), reasoning(None), {"type": "function_call", "call_id": "c", "name": "f"}]
 )
-def test_what_has_no_seal_is_left_alone(item: dict[str, Any]) -> None:
+def test_an_item_without_encrypted_content_is_unchanged(item: dict[str, Any]) -> None:
     assert tag_encrypted_content(item, OURS) == item
     assert untag_item(item, OURS, "openai/gpt-5") == item
 
 
-def test_a_sealed_history_of_another_maker_is_refused_and_the_maker_named() -> None:
+def test_a_compaction_of_another_issuer_is_refused_with_the_issuers_name() -> None:
     window = tag_encrypted_content(
         {"type": "compaction", "encrypted_content": "x"}, make_issuer_tag("openai", "gpt-5:mini", "https://a")
     )
@@ -69,13 +69,13 @@ def test_a_sealed_history_of_another_maker_is_refused_and_the_maker_named() -> N
     assert "openai/gpt-5%3Amini" in refused.value.hint
 
 
-def test_a_sealed_history_that_names_no_maker_is_left_to_the_server() -> None:
+def test_a_compaction_without_an_issuer_is_sent_unchanged() -> None:
     window = {"type": "compaction", "encrypted_content": "x"}
 
     assert untag_item(window, OURS, "openai/gpt-5") == window
 
 
-def test_a_server_that_hands_out_its_own_seals_gets_those_that_name_nobody() -> None:
+def test_a_server_with_its_own_encryption_gets_reasoning_without_an_issuer() -> None:
     mine, others = (
         tag_encrypted_content(reasoning("a"), OURS),
         tag_encrypted_content(reasoning("b"), make_issuer_tag("deepseek", "v4", "https://d")),

@@ -100,13 +100,13 @@ def asking(name: str) -> tuple[ModelRequest, ModelRequest]:
     return plain, ModelRequest(plain.model, plain.input, parameters={**around, name: VALUES[name]})
 
 
-def test_there_is_a_value_for_every_parameter_of_a_model() -> None:
+def test_every_parameter_of_a_model_has_a_test_value() -> None:
     assert set(VALUES) == set(MODEL_FIELDS)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
 @pytest.mark.parametrize("name", VALUES)
-def test_a_parameter_is_sent_refused_or_reported_and_never_dropped(name: str, adapter: Adapter) -> None:
+def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently(name: str, adapter: Adapter) -> None:
     without, ask = asking(name)
     reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(ask)}
     assert fate(adapter, ask, without) == name or reported
@@ -147,12 +147,12 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("adapter", "parameters", "names"), REPORTED)
-def test_what_is_left_out_is_named(adapter: str, parameters: dict[str, Any], names: tuple[str, ...]) -> None:
+def test_an_ignored_parameter_is_named(adapter: str, parameters: dict[str, Any], names: tuple[str, ...]) -> None:
     ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
     assert ADAPTERS[adapter].ignored_fields(ask) == names
 
 
-def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
+def test_allowed_fields_are_sent_under_the_names_of_the_server() -> None:
     ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters={"top_k": 5, "stop": "END", "seed": 7})
 
     chat_body, claude_body = ADAPTERS["chat, allowed"].body(ask), ADAPTERS["claude, allowed"].body(ask)
@@ -163,7 +163,7 @@ def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
 
 
 @pytest.mark.parametrize("adapter", ["chat", "claude"])
-def test_fields_of_items_that_have_no_place_are_named(adapter: str) -> None:
+def test_unsupported_fields_of_items_are_named(adapter: str) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n"}
     output = {"type": "function_call_output", "call_id": "c", "output": "1"}
     items = (user_message("hi"), {**assistant_message("ok"), "phase": "commentary"}, call, output)
@@ -178,7 +178,7 @@ def test_fields_of_items_that_have_no_place_are_named(adapter: str) -> None:
 @pytest.mark.parametrize(
     "seal", [None, tag_encrypted_content({"encrypted_content": "x"}, make_issuer_tag("o", "m"))["encrypted_content"]]
 )
-def test_reasoning_that_cannot_be_sent_is_named(seal: str | None) -> None:
+def test_reasoning_that_cannot_be_sent_is_reported(seal: str | None) -> None:
     thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": seal}
     for adapter in ("chat", "claude", "native"):
         assert ADAPTERS[adapter].ignored_fields(
@@ -186,7 +186,7 @@ def test_reasoning_that_cannot_be_sent_is_named(seal: str | None) -> None:
         ) == ("input.reasoning",)
 
 
-def test_foreign_sealed_reasoning_goes_on_to_a_native_server() -> None:
+def test_encrypted_reasoning_of_another_issuer_is_sent_to_a_native_server() -> None:
     thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     ask = ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))
 

@@ -38,7 +38,7 @@ def asking(*items: Item, instructions: str | None = None, **parameters: Json) ->
     return ModelRequest(NAME, items, instructions, {"temperature": 0, **parameters})
 
 
-async def test_an_answer_streams_and_ends_whole(local: LocalModel) -> None:
+async def test_an_answer_is_streamed_and_ends_with_a_complete_response(local: LocalModel) -> None:
     events = await read_events(local, asking(HELLO))
 
     assert len(deltas(events)) > 3
@@ -47,7 +47,7 @@ async def test_an_answer_streams_and_ends_whole(local: LocalModel) -> None:
     assert (events[-1]["type"], events[-1]["response"]["model"]) == ("response.completed", NAME)
 
 
-async def test_the_history_is_heard(local: LocalModel) -> None:
+async def test_the_history_changes_the_answer(local: LocalModel) -> None:
     pattern = [
         message
         for word in ("apple", "pear", "cherry")
@@ -57,11 +57,11 @@ async def test_the_history_is_heard(local: LocalModel) -> None:
     assert output_text(await final_response(local, asking(*pattern, user_message("plum")))) == "fruit: plum!"
 
 
-async def test_the_instructions_are_heard(local: LocalModel) -> None:
+async def test_the_instructions_change_the_answer(local: LocalModel) -> None:
     assert "Bonjour" in output_text(await final_response(local, asking(HELLO, instructions="You answer in French.")))
 
 
-async def test_a_bound_on_the_answer_is_kept_and_told(local: LocalModel) -> None:
+async def test_a_limit_of_output_tokens_is_honoured_and_reported(local: LocalModel) -> None:
     response = await final_response(local, asking(user_message("Tell me a long story."), max_output_tokens=7))
 
     assert (response["status"], response["usage"]["output_tokens"]) == ("incomplete", 7)
@@ -69,7 +69,7 @@ async def test_a_bound_on_the_answer_is_kept_and_told(local: LocalModel) -> None
     assert response["output"][0]["status"] == "incomplete"
 
 
-async def test_a_temperature_of_zero_repeats_itself_and_a_high_one_does_not(local: LocalModel) -> None:
+async def test_a_temperature_of_zero_is_deterministic_and_a_high_one_is_not(local: LocalModel) -> None:
     async def three(temperature: float) -> set[str]:
         story = asking(
             user_message("Invent a name for a boat and say why."), temperature=temperature, max_output_tokens=24
@@ -92,13 +92,13 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("items", COUNTED.values(), ids=COUNTED)
-async def test_tokens_are_counted_as_they_will_be_reported(local: LocalModel, items: list[Item]) -> None:
+async def test_counted_tokens_equal_the_reported_usage(local: LocalModel, items: list[Item]) -> None:
     ask = asking(*items, instructions="You are brief.", max_output_tokens=1)
 
     assert await local.count(ask) == (await final_response(local, ask))["usage"]["input_tokens"]
 
 
-async def test_a_schema_is_kept_to(local: LocalModel) -> None:
+async def test_the_answer_follows_a_json_schema(local: LocalModel) -> None:
     properties = {"city": {"enum": ["Paris", "Rome"]}, "people": {"type": "integer", "maximum": 99}}
     schema = {"type": "object", "properties": properties, "required": ["city", "people"], "additionalProperties": False}
     form = {"type": "json_schema", "name": "city", "schema": schema, "strict": True}
@@ -111,7 +111,7 @@ async def test_a_schema_is_kept_to(local: LocalModel) -> None:
     assert isinstance(answer["people"], int)
 
 
-async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: LocalModel) -> None:
+async def test_an_invalid_schema_is_refused_with_the_message_of_the_engine(local: LocalModel) -> None:
     form = {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}
 
     with pytest.raises(RequestRefused, match="nonsense"):
@@ -119,7 +119,7 @@ async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: Loca
 
 
 @pytest.mark.needs("linux")
-async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) -> None:
+async def test_closing_an_answer_stops_its_computation(local: LocalModel) -> None:
     """The whole answer would be 3,000 tokens, 30 seconds of one core; what comes after it is answered without them."""
     before = worked_s(local)
     async with aclosing(
@@ -136,7 +136,7 @@ async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) ->
 
 
 @pytest.mark.needs("linux")
-async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalModel) -> None:
+async def test_cancelling_while_the_input_is_evaluated_stops_its_computation(local: LocalModel) -> None:
     """Reading it all would be 25 seconds of one core."""
     before = worked_s(local)
     reading = asyncio.create_task(read_events(local, asking(user_message("alpha beta " * 1800))))
@@ -151,7 +151,7 @@ async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalMod
     assert worked_s(local) - before < 10
 
 
-async def test_two_chats_in_turn_do_not_cost_each_other_their_history(local: LocalModel) -> None:
+async def test_two_alternating_chats_keep_their_cached_prefixes(local: LocalModel) -> None:
     chats: list[list[Item]] = [[user_message(f"{topic} " * 60)] for topic in ("rivers", "engines")]
     for chat in chats:
         response = await final_response(local, asking(*chat, max_output_tokens=8))
@@ -162,13 +162,13 @@ async def test_two_chats_in_turn_do_not_cost_each_other_their_history(local: Loc
         assert used["input_tokens_details"]["cached_tokens"] > used["input_tokens"] / 2
 
 
-async def test_asks_that_come_together_are_all_answered(local: LocalModel) -> None:
+async def test_concurrent_requests_are_all_answered(local: LocalModel) -> None:
     responses = await asyncio.gather(*(final_response(local, asking(HELLO)) for _ in range(3)))
 
     assert ["Hello" in output_text(response) for response in responses] == [True] * 3
 
 
-async def test_an_input_longer_than_the_window_is_refused_with_figures(local: LocalModel) -> None:
+async def test_an_input_longer_than_the_context_window_is_refused_with_its_token_counts(local: LocalModel) -> None:
     with pytest.raises(WindowExceeded) as refused:
         await read_events(local, asking(user_message("word " * 5000)))
 
@@ -176,7 +176,7 @@ async def test_an_input_longer_than_the_window_is_refused_with_figures(local: Lo
     assert refused.value.needed_tokens == await local.count(asking(user_message("word " * 5000)))
 
 
-async def test_a_short_answer_may_follow_an_input_that_nearly_fills_the_window(local: LocalModel) -> None:
+async def test_a_short_answer_may_follow_an_input_that_nearly_fills_the_context_window(local: LocalModel) -> None:
     ask = asking(user_message("word " * 3900), max_output_tokens=5)
     need = await local.count(ask)
     assert 4096 - 256 < need <= 4096 - 5
@@ -201,7 +201,7 @@ CANNOT: dict[str, tuple[list[Item], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("items", "parameters", "named"), [(*cannot, named) for named, cannot in CANNOT.items()])
-async def test_what_it_cannot_do_is_refused_before_a_child_is_started(
+async def test_an_unsupported_request_is_refused_before_the_engine_starts(
     items: list[Item], parameters: dict[str, Any], named: str
 ) -> None:
     model = LocalModel(NOWHERE, counting_ids())
@@ -228,7 +228,7 @@ def cut_off(tmp_path: Path) -> str:
     return "./cut.gguf"
 
 
-async def test_a_file_of_the_users_own_works_the_same_way(mine: str) -> None:
+async def test_a_model_file_of_the_user_works_the_same_way(mine: str) -> None:
     model = LocalModel(NOWHERE, counting_ids())
 
     response = await final_response(model, ModelRequest(mine, [HELLO], parameters={"temperature": 0}))
@@ -237,7 +237,7 @@ async def test_a_file_of_the_users_own_works_the_same_way(mine: str) -> None:
     assert ("Hello" in output_text(response), response["model"]) == (True, "Mine")
 
 
-async def test_a_file_that_is_cut_off_is_refused_with_the_engines_reason(cut_off: str) -> None:
+async def test_a_truncated_model_file_is_refused_with_the_reason_of_the_engine(cut_off: str) -> None:
     model = LocalModel(NOWHERE, counting_ids())
 
     with pytest.raises(Unreadable, match=r"cut\.gguf cannot be loaded: .*incomplete"):

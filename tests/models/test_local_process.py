@@ -51,7 +51,7 @@ async def local() -> AsyncIterator[LocalModel]:
     await model.aclose()
 
 
-async def test_starting_early_is_starting_once(local: LocalModel) -> None:
+async def test_preloading_starts_the_engine_only_once(local: LocalModel) -> None:
     await asyncio.gather(local.warm(NAME), local.warm(NAME))
     started = child_of(local)
 
@@ -59,7 +59,7 @@ async def test_starting_early_is_starting_once(local: LocalModel) -> None:
     assert child_of(local) is started
 
 
-async def test_a_start_that_nobody_waits_for_any_more_goes_on(local: LocalModel) -> None:
+async def test_a_start_continues_after_its_last_waiter_is_cancelled(local: LocalModel) -> None:
     starting, started = await begun(local)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -70,7 +70,7 @@ async def test_a_start_that_nobody_waits_for_any_more_goes_on(local: LocalModel)
     assert child_of(local) is started
 
 
-async def test_a_model_that_is_let_go_while_it_loads_leaves_nothing(local: LocalModel) -> None:
+async def test_closing_a_model_while_it_loads_leaves_no_process_or_file(local: LocalModel) -> None:
     starting, child = await begun(local)
 
     await local.aclose()
@@ -81,7 +81,7 @@ async def test_a_model_that_is_let_go_while_it_loads_leaves_nothing(local: Local
     assert left_nothing(child)
 
 
-async def test_the_socket_lies_in_a_folder_that_only_its_owner_enters(local: LocalModel) -> None:
+async def test_the_socket_is_in_a_folder_that_only_its_user_can_enter(local: LocalModel) -> None:
     await local.warm(NAME)
     child = child_of(local)
 
@@ -99,7 +99,9 @@ async def test_ctrl_c_at_the_terminal_does_not_reach_the_engine(local: LocalMode
     assert os.getsid(child_of(local).process.pid) != os.getsid(0)
 
 
-async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_another(local: LocalModel) -> None:
+async def test_an_engine_that_dies_during_an_answer_is_reported_and_the_next_request_starts_another(
+    local: LocalModel,
+) -> None:
     async with aclosing(local.respond(STORY)) as events:
         await anext(events)
         died = child_of(local)
@@ -113,7 +115,7 @@ async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_an
     assert left_nothing(died)
 
 
-async def test_a_child_that_died_between_two_asks_is_not_noticed(local: LocalModel) -> None:
+async def test_an_engine_that_died_between_two_requests_is_restarted_silently(local: LocalModel) -> None:
     await local.warm(NAME)
     died = child_of(local).process
     died.kill()
@@ -122,7 +124,7 @@ async def test_a_child_that_died_between_two_asks_is_not_noticed(local: LocalMod
     assert "Hello" in output_text(await final_response(local, HELLO))
 
 
-async def test_an_engine_that_cannot_start_says_why_in_one_sentence(
+async def test_an_engine_that_cannot_start_is_reported_in_one_sentence(
     local: LocalModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "child.py"
@@ -135,14 +137,14 @@ async def test_an_engine_that_cannot_start_says_why_in_one_sentence(
     assert "Hello" in output_text(await final_response(local, HELLO))
 
 
-async def test_weights_that_are_not_here_start_nothing(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_weights_start_no_process(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
 
     with pytest.raises(ModelMissing, match=NAME):
         await local.warm(NAME)
 
 
-async def test_on_loopback_the_engine_answers_only_with_its_key() -> None:
+async def test_on_loopback_the_engine_requires_its_key() -> None:
     child = EngineProcess("mine", locate_built_in_weights(NOWHERE), loopback=True)
     try:
         address = await asyncio.to_thread(child.wait_for_address)
@@ -166,7 +168,7 @@ async def test_a_model_on_loopback_answers_like_any_other() -> None:
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("when", ["loading", "ready"])
-def test_a_child_dies_with_its_parent_even_by_kill_9(when: str) -> None:
+def test_the_engine_dies_with_its_parent_even_after_sigkill(when: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, when], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
@@ -180,9 +182,7 @@ def test_a_child_dies_with_its_parent_even_by_kill_9(when: str) -> None:
     assert not os.path.exists(folder)
 
 
-def test_a_long_path_of_temporary_files_does_not_keep_the_socket_from_being_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_temporary_path_does_not_prevent_the_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))

@@ -57,7 +57,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_weights_are_found_in_their_package_without_importing_it(
+def test_the_weights_of_a_package_are_found_without_importing_it(
     tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "site" / TINY.package
@@ -70,14 +70,14 @@ def test_weights_are_found_in_their_package_without_importing_it(
     assert TINY.package not in sys.modules
 
 
-def test_weights_that_are_nowhere_name_the_command_that_fetches_them(models: Path) -> None:
+def test_missing_weights_name_the_command_that_downloads_them(models: Path) -> None:
     with pytest.raises(ModelMissing, match="tiny") as missing:
         locate_built_in_weights(models, TINY)
 
     assert missing.value.hint == "convo models pull"
 
 
-def test_a_file_of_another_size_is_not_taken_for_the_weights(models: Path) -> None:
+def test_a_file_with_another_size_is_not_used_as_weights(models: Path) -> None:
     models.mkdir(parents=True)
     (models / TINY.file).write_bytes(BYTES[:-1])
 
@@ -85,7 +85,7 @@ def test_a_file_of_another_size_is_not_taken_for_the_weights(models: Path) -> No
         locate_built_in_weights(models, TINY)
 
 
-def test_a_pull_puts_the_one_file_in_its_place_and_nothing_else(offered: Path, models: Path) -> None:
+def test_a_pull_writes_only_the_weights_file(offered: Path, models: Path) -> None:
     path = pull_weights(models, TINY)
 
     assert path == locate_built_in_weights(models, TINY)
@@ -94,7 +94,7 @@ def test_a_pull_puts_the_one_file_in_its_place_and_nothing_else(offered: Path, m
     assert os.listdir(models) == [TINY.file]
 
 
-def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, models: Path) -> None:
+def test_a_pull_replaces_damaged_weights(offered: Path, models: Path) -> None:
     models.mkdir(parents=True)
     (models / TINY.file).write_bytes(b"half")
 
@@ -113,14 +113,14 @@ def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, mo
     ],
     ids=["another hash", "another size", "another file", "not offered"],
 )
-def test_a_pull_that_is_not_right_leaves_nothing(offered: Path, models: Path, wanted: Weights, words: str) -> None:
+def test_a_pull_with_a_wrong_file_leaves_nothing(offered: Path, models: Path, wanted: Weights, words: str) -> None:
     with pytest.raises(ModelMissing, match=words):
         pull_weights(models, wanted)
 
     assert os.listdir(models) == []
 
 
-def test_a_pull_tells_that_it_fetches_and_fetches_nothing_twice(offered: Path, models: Path) -> None:
+def test_a_pull_reports_its_download_and_downloads_nothing_twice(offered: Path, models: Path) -> None:
     told: list[int] = []
 
     pull_weights(models, TINY, told.append)
@@ -138,7 +138,7 @@ def test_a_pull_replaces_damaged_weights_of_the_right_size(offered: Path, models
     assert pull_weights(models, TINY).read_bytes() == BYTES
 
 
-def test_pulled_weights_go_before_those_of_a_package(
+def test_pulled_weights_take_precedence_over_those_of_a_package(
     tmp_path: Path, offered: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A package that is damaged cannot be mended by convo, and does not stand in the way."""
@@ -174,7 +174,7 @@ pull_weights(Path(sys.argv[1]), {TINY!r}, lambda got: print(got, flush=True))
 """
 
 
-def test_a_pull_throws_away_what_a_killed_one_left_and_nothing_of_living_ones(offered: Path, models: Path) -> None:
+def test_a_pull_removes_the_files_of_a_killed_pull_and_keeps_those_of_running_ones(offered: Path, models: Path) -> None:
     """The first is killed while it waits for its index; folders of other machines stay for a day."""
     foreign, forgotten = models / ".pull-elsewhere:7:1", models / ".pull-long-ago:7:1"
     for folder in (foreign, forgotten):
@@ -197,7 +197,7 @@ def test_a_pull_throws_away_what_a_killed_one_left_and_nothing_of_living_ones(of
     assert set(models.iterdir()) == {foreign, models / TINY.file}
 
 
-def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(offered: Path, models: Path) -> None:
     models.parent.write_text("in the way")
 
     with pytest.raises(StoreUnavailable, match=str(models.parent)):
@@ -245,7 +245,7 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
         "silence",
     ],
 )
-def test_of_a_failed_installers_output_the_line_that_names_the_error_is_shown(
+def test_a_failed_installer_is_reported_by_the_line_with_its_error(
     said: str, told: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The installer is a program in the place of uv, which prints the output of a real pip or uv."""
@@ -264,7 +264,7 @@ def test_of_a_failed_installers_output_the_line_that_names_the_error_is_shown(
     assert failed.value.hint.startswith("free some space" if "No space" in told else "check the network")
 
 
-def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:
+def test_the_name_of_the_bundled_model_is_case_insensitive(models: Path) -> None:
     models.mkdir(parents=True)
     with (models / BUILT_IN_WEIGHTS.file).open("wb") as file:
         file.truncate(BUILT_IN_WEIGHTS.size_bytes)
@@ -274,7 +274,7 @@ def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:
         assert (name, path.name) == (BUILT_IN_WEIGHTS.name, BUILT_IN_WEIGHTS.file)
 
 
-def test_a_path_names_a_file_of_the_users(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_names_a_model_file_of_the_user(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = tmp_path / "mine" / "My.Model-7B.gguf"
     mine.parent.mkdir()
     mine.write_bytes(BYTES)
@@ -284,14 +284,14 @@ def test_a_path_names_a_file_of_the_users(models: Path, tmp_path: Path, monkeypa
         assert locate_weights(written, models) == ("My.Model-7B", mine)
 
 
-def test_a_name_that_is_neither_is_missing(models: Path) -> None:
+def test_a_name_that_is_neither_the_bundled_model_nor_a_path_is_refused(models: Path) -> None:
     with pytest.raises(ModelMissing, match="no local model 'llama3'") as missing:
         locate_weights("llama3", models)
 
     assert "local/PATH" in missing.value.hint
 
 
-def test_a_file_that_is_not_there_a_folder_or_no_gguf_is_unreadable(models: Path) -> None:
+def test_a_missing_file_a_folder_and_a_file_that_is_no_gguf_are_refused(models: Path) -> None:
     Path("folder.gguf").mkdir()
     Path("text.gguf").write_text("hello")
 
@@ -312,7 +312,7 @@ def weights(models: Path, content: bytes) -> Path:
     return file
 
 
-def test_weights_are_verified_once_for_each_change_of_their_file(models: Path) -> None:
+def test_weights_are_verified_once_per_change_of_their_file(models: Path) -> None:
     file = weights(models, b"GGUFgood")
     verify_weights_once(file, models, SMALL)
     remembered = (models / VERIFIED_FILE).read_bytes()
@@ -330,7 +330,7 @@ def test_weights_are_verified_once_for_each_change_of_their_file(models: Path) -
 
 
 @pytest.mark.parametrize("note", [b"", b"not JSON", b"[]", b"\xff\xfe"])
-def test_a_note_that_cannot_be_read_is_none(note: bytes, models: Path) -> None:
+def test_unreadable_verification_records_are_ignored(note: bytes, models: Path) -> None:
     file = weights(models, b"GGUFevil")
     (models / VERIFIED_FILE).write_bytes(note)
 
@@ -338,13 +338,13 @@ def test_a_note_that_cannot_be_read_is_none(note: bytes, models: Path) -> None:
         verify_weights_once(file, models, SMALL)
 
 
-def test_whole_weights_are_taken_where_nothing_can_be_noted(tmp_path: Path) -> None:
+def test_valid_weights_are_accepted_if_no_verification_record_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
     verify_weights_once(weights(tmp_path / "elsewhere", b"GGUFgood"), tmp_path / "file" / "models", SMALL)
 
 
-def test_a_chat_does_not_load_weights_that_were_changed(home: Path, convo: Convo) -> None:
+def test_a_chat_does_not_load_modified_weights(home: Path, convo: Convo) -> None:
     (home / "data").mkdir(parents=True)
     file = weights(home / "data" / "models", b"GGUF")
     with file.open("r+b") as opened:

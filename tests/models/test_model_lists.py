@@ -32,7 +32,9 @@ async def asked(catalogue: ModelLister, within_s: float = 30) -> Sequence[str]:
     return await fetch_model_names(catalogue, "mine", timeout_s=within_s)
 
 
-async def test_a_server_names_its_models_as_it_takes_them(catalogue: ModelLister, server: ChatServer) -> None:
+async def test_models_are_listed_under_the_names_that_the_server_accepts(
+    catalogue: ModelLister, server: ChatServer
+) -> None:
     server.refuse(200, TWO)
 
     assert await asked(catalogue) == ["llama3.2:3b", "org/qwen"]
@@ -49,18 +51,18 @@ async def test_a_server_names_its_models_as_it_takes_them(catalogue: ModelLister
     ],
     ids=["none", "null for none", "a bare list"],
 )
-def test_lists_come_in_several_forms(listed: Any, found: list[str]) -> None:
+def test_model_lists_are_read_in_several_forms(listed: Any, found: list[str]) -> None:
     assert parse_model_names(listed, "mine") == found
 
 
 @pytest.mark.parametrize("listed", [{}, {"models": []}, {"data": [{"name": "x"}]}, {"data": {"id": "x"}}, "<html>", 7])
-def test_what_is_no_list_of_models_is_an_error_that_names_who_said_it(listed: Any) -> None:
+def test_a_body_that_is_no_model_list_is_an_error_that_names_the_server(listed: Any) -> None:
     with pytest.raises(StreamBroken, match="mine sent a response that is not a list of models"):
         parse_model_names(listed, "mine")
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, KeyRefused), (404, RequestRefused)])
-async def test_a_refusal_is_one_of_ours(
+async def test_an_error_status_becomes_an_error_of_this_package(
     status: int, kind: type[Exception], catalogue: ModelLister, server: ChatServer
 ) -> None:
     server.refuse(status, {"error": {"message": "No: sk-key is wrong.", "type": "x"}})
@@ -71,7 +73,7 @@ async def test_a_refusal_is_one_of_ours(
     assert "sk-key" not in str(refused.value)
 
 
-async def test_a_server_that_stays_silent_is_passed_over(catalogue: ModelLister, server: ChatServer) -> None:
+async def test_a_server_that_does_not_respond_is_skipped(catalogue: ModelLister, server: ChatServer) -> None:
     server.stall()
 
     with pytest.raises(Unreachable, match=r"mine did not respond in 0[.]1 seconds"):

@@ -61,7 +61,7 @@ ITEM = st.fixed_dictionaries(
 
 
 @given(st.lists(CHUNK, max_size=3))
-def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
+def test_invalid_chunks_are_read_or_break_the_stream(chunks: list[Any]) -> None:
     new_id = counting_ids()
     reading = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
     try:
@@ -73,7 +73,7 @@ def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
 
 
 @given(st.lists(MESSAGE, max_size=4))
-def test_odd_messages_are_read_or_break_the_answer(told: list[Any]) -> None:
+def test_invalid_messages_are_read_or_break_the_stream(told: list[Any]) -> None:
     reading = AnthropicEventTranslator(ResponseEventWriter(counting_ids(), "m"), "me:")
     try:
         events = [event for one in told for event in reading.translate_event(one)]
@@ -84,7 +84,7 @@ def test_odd_messages_are_read_or_break_the_answer(told: list[Any]) -> None:
 
 
 @given(st.integers(400, 599), ERROR, st.booleans())
-def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, answering: bool) -> None:
+def test_invalid_error_objects_become_errors_with_a_message(status: int, body: Any, answering: bool) -> None:
     asked = ErrorContext("deepseek", "http://x", model="m")
 
     assert fault_from_status(status, body, asked).message
@@ -92,7 +92,7 @@ def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, an
 
 
 @given(st.lists(ITEM, max_size=4))
-def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
+def test_invalid_items_are_sent_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
         body = build_chat_body(make_request(*items), "m")
@@ -101,7 +101,7 @@ def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
 
 
 @given(st.lists(ITEM, max_size=4))
-def test_odd_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
+def test_invalid_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
         body = build_anthropic_body(make_request(*items), NO_ISSUER, "m")

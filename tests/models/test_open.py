@@ -43,12 +43,12 @@ async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> Non
 
 
 @pytest.mark.parametrize("api", ["chat", "anthropic", "responses", "azure"])
-def test_a_provider_without_an_address_is_named(api: Any) -> None:
+def test_a_provider_without_a_base_url_is_named(api: Any) -> None:
     with pytest.raises(InvalidSettings, match="'mine' has no base URL"):
         opened(Provider("mine", api), "key")
 
 
-def test_claude_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_anthropic_package_the_error_names_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("convo.models.anthropic._PACKAGE", "not_there")
 
     with pytest.raises(ModelMissing, match="not_there package is not installed") as missing:
@@ -57,7 +57,7 @@ def test_claude_without_its_package_says_what_to_install(monkeypatch: pytest.Mon
     assert missing.value.hint == "pip install 'convo-state[not_there]'"
 
 
-def test_azure_is_asked_with_a_key_or_a_token() -> None:
+def test_an_azure_request_has_an_api_key_or_a_token() -> None:
     azure = Provider("azure", "azure", base_url=URL, key_env="AZURE_OPENAI_API_KEY", deployment="mine")
 
     with pytest.raises(KeyRefused, match="azure needs a key"):
@@ -67,7 +67,7 @@ def test_azure_is_asked_with_a_key_or_a_token() -> None:
     assert (account.is_azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
 
 
-def test_a_responses_server_without_a_key_is_asked_without_one() -> None:
+def test_a_responses_server_without_a_key_gets_requests_without_authorization() -> None:
     mine = Provider("mine", "responses", base_url=URL)
 
     account = make_openai_options(mine, key=None)
@@ -76,7 +76,7 @@ def test_a_responses_server_without_a_key_is_asked_without_one() -> None:
     assert (account.key, account.is_keyless, headers) == (None, True, {})
 
 
-def test_a_provider_that_takes_a_key_is_not_opened_without_one() -> None:
+def test_a_provider_that_requires_a_key_is_not_opened_without_one() -> None:
     with pytest.raises(KeyRefused, match="deepseek needs a key") as refused:
         opened(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"))
 
@@ -84,14 +84,14 @@ def test_a_provider_that_takes_a_key_is_not_opened_without_one() -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-ключ", "sk-a\nb", "sk a"])
-def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> None:
+def test_an_unsendable_key_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(KeyRefused, match="DEEPSEEK_API_KEY") as refused:
         opened(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"), key)
 
     assert key not in refused.value.message
 
 
-def test_opening_a_model_loads_nothing_heavy() -> None:
+def test_opening_a_model_imports_no_large_package() -> None:
     code = (
         "import sys; from pathlib import Path; from convo.models.factory import open_local_model, open_model;"
         "import convo.models.anthropic, convo.models.chat_completions, convo.models.responses, convo.models.scripted;"

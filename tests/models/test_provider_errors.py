@@ -50,7 +50,9 @@ REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_each_refusal_is_one_of_ours(status: int, body: Any, kind: type[ConvoError], words: str) -> None:
+def test_each_error_status_becomes_an_error_of_this_package(
+    status: int, body: Any, kind: type[ConvoError], words: str
+) -> None:
     wrong = fault_from_status(status, body, ASKED)
 
     assert type(wrong) is kind
@@ -61,7 +63,9 @@ def test_each_refusal_is_one_of_ours(status: int, body: Any, kind: type[ConvoErr
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_no_message_holds_a_key_or_a_password(status: int, body: Any, kind: type[ConvoError], words: str) -> None:
+def test_no_error_message_contains_a_key_or_a_password(
+    status: int, body: Any, kind: type[ConvoError], words: str
+) -> None:
     message = fault_from_status(status, body, ASKED).message
 
     assert KEY not in message
@@ -230,7 +234,7 @@ def test_an_unknown_model_comes_with_the_command_that_lists_the_models() -> None
 
 
 @pytest.mark.parametrize("status", [302, 999])
-def test_a_status_that_is_none_of_an_error_is_not_passed_on(status: int) -> None:
+def test_a_status_that_is_no_error_is_not_passed_on(status: int) -> None:
     assert fault_from_status(status, None, ASKED).status == 502
 
 
@@ -244,7 +248,7 @@ def test_a_status_that_is_none_of_an_error_is_not_passed_on(status: int) -> None
     ],
     ids=["openai", "ollama", "ollama's old form", "deepseek"],
 )
-def test_a_model_that_does_not_exist_is_named_however_the_server_puts_it(status: int, body: Any) -> None:
+def test_a_missing_model_is_named_whichever_form_the_server_uses(status: int, body: Any) -> None:
     wrong = fault_from_status(status, body, ASKED)
 
     assert wrong.message == "deepseek has no model 'v9'"
@@ -252,7 +256,7 @@ def test_a_model_that_does_not_exist_is_named_however_the_server_puts_it(status:
     assert "-m" in wrong.hint
 
 
-def test_the_servers_own_code_and_param_are_kept() -> None:
+def test_the_code_and_param_of_the_server_are_preserved() -> None:
     wrong = fault_from_status(
         400, {"message": "No", "code": "previous_response_not_found", "param": "previous_response_id"}, ASKED
     )
@@ -260,7 +264,7 @@ def test_the_servers_own_code_and_param_are_kept() -> None:
     assert (wrong.code, wrong.param) == ("previous_response_not_found", "previous_response_id")
 
 
-def test_a_code_that_is_a_number_gives_way_to_the_type() -> None:
+def test_a_numeric_code_is_replaced_by_the_type() -> None:
     assert fault_from_status(400, {"message": "No", "code": 400, "type": "exceed_context_size_error"}, ASKED).code == (
         "exceed_context_size_error"
     )
@@ -285,7 +289,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
         ({}, None),
     ],
 )
-def test_the_servers_wish_to_wait_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
     request = httpx2.Request("POST", "https://api.deepseek.com/v1")
     response = httpx2.Response(429, headers=headers, request=request)
 
@@ -319,7 +323,7 @@ def test_the_servers_wish_to_wait_is_read_in_every_form(headers: dict[str, str],
         ({"message": "Odd"}, StreamBroken, 502),
     ],
 )
-def test_an_error_event_that_comes_first_is_read_as_an_answers_status(
+def test_an_error_event_before_the_answer_is_read_like_an_error_status(
     body: Any, kind: type[ConvoError], status: int
 ) -> None:
     wrong = fault_from_stream_error(body, ASKED, is_streaming=False)
@@ -328,7 +332,7 @@ def test_an_error_event_that_comes_first_is_read_as_an_answers_status(
     assert wrong.status == status
 
 
-def test_an_error_event_behind_a_piece_of_the_answer_is_a_broken_stream() -> None:
+def test_an_error_event_after_a_chunk_of_the_answer_is_a_broken_stream() -> None:
     wrong = fault_from_stream_error({"message": f"Busy, {KEY}", "code": "server_error"}, ASKED, is_streaming=True)
 
     assert isinstance(wrong, StreamBroken)
@@ -453,14 +457,14 @@ def test_a_connection_that_fails_before_the_answer_is_unreachable(wrong: Excepti
     assert KEY not in ours.message
 
 
-def test_a_connection_that_fails_in_the_answer_is_a_broken_stream() -> None:
+def test_a_connection_that_fails_during_the_answer_is_a_broken_stream() -> None:
     assert isinstance(to_endpoint_fault(httpx2.ReadError("gone"), ASKED, is_streaming=True), StreamBroken)
     assert isinstance(
         to_endpoint_fault(openai.APIConnectionError(request=REQUEST), ASKED, is_streaming=True), StreamBroken
     )
 
 
-def test_an_edge_keeps_the_foreign_error_as_the_cause() -> None:
+def test_a_translated_error_has_the_original_error_as_its_cause() -> None:
     foreign = openai.APITimeoutError(REQUEST)
 
     with pytest.raises(Unreachable) as caught, map_provider_errors(ASKED):
@@ -470,7 +474,7 @@ def test_an_edge_keeps_the_foreign_error_as_the_cause() -> None:
 
 
 @pytest.mark.parametrize("wrong", [RequestRefused("ours"), KeyError("a mistake of ours"), KeyboardInterrupt()])
-def test_an_edge_lets_everything_else_through_as_it_is(wrong: BaseException) -> None:
+def test_an_unrelated_error_is_not_translated(wrong: BaseException) -> None:
     with pytest.raises(type(wrong)) as caught, map_provider_errors(ASKED):
         raise wrong
 

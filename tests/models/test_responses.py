@@ -64,7 +64,7 @@ OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "4"}
 # -- the answer -----------------------------------------------------------------------------------
 
 
-async def test_events_pass_in_order_without_numbers_padding_or_the_servers_own(
+async def test_events_keep_their_order_without_numbers_padding_and_lifecycle_events(
     server: ChatServer, model: ResponsesModel
 ) -> None:
     added, done = around(words("Hello"))
@@ -87,7 +87,7 @@ async def test_events_pass_in_order_without_numbers_padding_or_the_servers_own(
     }
 
 
-async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer, model: ResponsesModel) -> None:
+async def test_store_is_false_and_every_other_parameter_is_sent(server: ChatServer, model: ResponsesModel) -> None:
     server.stream(end())
     tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "a", "server_url": "https://a.example/mcp"}]
 
@@ -130,7 +130,7 @@ async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer,
         ("gpt-4.1", None, None),
     ],
 )
-async def test_a_model_that_seals_its_reasoning_is_always_asked_for_it(
+async def test_encrypted_reasoning_is_always_requested_from_a_model_that_supports_it(
     server: ChatServer, model: ResponsesModel, name: str, asked: list[str] | None, sent: list[str] | None
 ) -> None:
     server.stream(end())
@@ -140,7 +140,7 @@ async def test_a_model_that_seals_its_reasoning_is_always_asked_for_it(
     assert server.requests[0].json.get("include") == sent
 
 
-async def test_a_call_and_its_reasoning_come_back_in_the_next_turn_without_their_ids(
+async def test_a_call_and_its_reasoning_are_sent_in_the_next_turn_without_their_ids(
     server: ChatServer, model: ResponsesModel
 ) -> None:
     server.stream(created(), *around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
@@ -153,7 +153,9 @@ async def test_a_call_and_its_reasoning_come_back_in_the_next_turn_without_their
     assert server.requests[1].json["input"] == [user_message("hi"), *bare, OUTPUT]
 
 
-async def test_the_seal_in_every_event_names_its_maker(server: ChatServer, model: ResponsesModel) -> None:
+async def test_the_encrypted_content_of_every_event_is_tagged_with_its_issuer(
+    server: ChatServer, model: ResponsesModel
+) -> None:
     server.stream(*around(THOUGHT), end({**THOUGHT, "encrypted_content": "final"}))
 
     added, done, last = await read_events(model, HI)
@@ -163,7 +165,7 @@ async def test_the_seal_in_every_event_names_its_maker(server: ChatServer, model
     assert last["response"]["output"][0]["encrypted_content"].endswith(":final")
 
 
-async def test_another_model_of_the_same_account_is_not_shown_the_reasoning(
+async def test_another_model_of_the_same_account_does_not_get_the_reasoning(
     server: ChatServer, model: ResponsesModel
 ) -> None:
     server.stream(*around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
@@ -179,7 +181,7 @@ async def test_another_model_of_the_same_account_is_not_shown_the_reasoning(
     ]
 
 
-async def test_hosted_items_keep_the_ids_that_they_need(server: ChatServer, model: ResponsesModel) -> None:
+async def test_items_of_hosted_tools_keep_their_required_ids(server: ChatServer, model: ResponsesModel) -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
     server.stream(end())
 
@@ -188,7 +190,7 @@ async def test_hosted_items_keep_the_ids_that_they_need(server: ChatServer, mode
     assert server.requests[0].json["input"] == [user_message("?"), search]
 
 
-async def test_items_without_ids_and_an_end_without_output_are_made_whole(
+async def test_missing_item_ids_and_missing_final_output_are_filled_in(
     server: ChatServer, model: ResponsesModel
 ) -> None:
     bare = {"type": "message", "role": "assistant", "content": []}
@@ -211,7 +213,7 @@ async def test_items_without_ids_and_an_end_without_output_are_made_whole(
         ("failed", {"error": {"code": "server_error", "message": "Sorry."}}, "error"),
     ],
 )
-async def test_an_answer_that_ends_badly_says_why(
+async def test_a_failed_or_incomplete_answer_has_its_reason(
     server: ChatServer, model: ResponsesModel, status: str, more: dict[str, Any], field: str
 ) -> None:
     server.stream(created(), end(words("Hel"), status=status, **more))
@@ -224,7 +226,7 @@ async def test_an_answer_that_ends_badly_says_why(
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-async def test_a_stream_that_stops_before_the_end_is_broken(server: ChatServer, model: ResponsesModel) -> None:
+async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, model: ResponsesModel) -> None:
     server.stream(created(), *around(words("Hel")))
     came: list[StreamEvent] = []
 
@@ -234,14 +236,14 @@ async def test_a_stream_that_stops_before_the_end_is_broken(server: ChatServer, 
     assert len(came) == 2
 
 
-async def test_an_error_event_before_the_answer_may_be_tried_again(server: ChatServer, model: ResponsesModel) -> None:
+async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer, model: ResponsesModel) -> None:
     server.stream(created(), {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None})
 
     with pytest.raises(TryLater, match="Slow down"):
         await read_events(model, HI)
 
 
-async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ResponsesModel) -> None:
+async def test_an_error_event_within_the_answer_breaks_the_stream(server: ChatServer, model: ResponsesModel) -> None:
     server.stream(*around(words("Hel")), {"type": "error", "error": {"code": "server_error", "message": "Oh."}})
 
     with pytest.raises(StreamBroken, match="Oh"):
@@ -251,7 +253,7 @@ async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model:
 @pytest.mark.parametrize(
     ("status", "error"), [(401, KeyRefused), (429, TryLater), (503, TryLater), (400, RequestRefused)]
 )
-async def test_a_refusal_is_ours(
+async def test_an_error_status_becomes_an_error_of_this_package(
     server: ChatServer, model: ResponsesModel, status: int, error: type[Exception]
 ) -> None:
     server.refuse(status, {"error": {"message": "No.", "code": "c", "type": "t", "param": "input"}})
@@ -262,7 +264,7 @@ async def test_a_refusal_is_ours(
     assert len(server.requests) == 1
 
 
-async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_asked(
+async def test_a_compaction_of_another_model_is_refused_before_a_request_is_sent(
     server: ChatServer, model: ResponsesModel
 ) -> None:
     server.refuse(200, {"output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}]})
@@ -278,7 +280,7 @@ async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_as
 # -- beside the answer ----------------------------------------------------------------------------
 
 
-async def test_a_compacted_window_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
+async def test_a_compacted_history_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
     sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}
     server.refuse(200, {"object": "response.compaction", "output": [user_message("hi"), sealed]})
     server.stream(end(words("Hello")))
@@ -306,7 +308,7 @@ async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model:
     assert server.requests[0].json == {"model": "gpt-5", "input": [user_message("hi")], "tools": tools}
 
 
-async def test_a_server_that_neither_counts_nor_compacts_says_so(server: ChatServer, model: ResponsesModel) -> None:
+async def test_a_server_that_cannot_count_or_compact_is_reported(server: ChatServer, model: ResponsesModel) -> None:
     server.refuse(404, {"detail": "Not Found"})
     server.refuse(405, "")
 
@@ -314,7 +316,7 @@ async def test_a_server_that_neither_counts_nor_compacts_says_so(server: ChatSer
     assert await model.compact(HI) is None
 
 
-async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatServer, model: ResponsesModel) -> None:
+async def test_a_missing_model_is_not_reported_as_a_missing_url(server: ChatServer, model: ResponsesModel) -> None:
     error = {"message": "The model 'gpt-5' does not exist", "code": "model_not_found"}
     server.refuse(404, {"error": error})
 
@@ -325,7 +327,7 @@ async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatSer
 # -- Azure ----------------------------------------------------------------------------------------
 
 
-async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) -> None:
+async def test_an_azure_request_names_the_deployment_and_has_a_key(server: ChatServer) -> None:
     server.stream(end(words("Hello")))
     base = server.url.removesuffix("/v1")
     model = ResponsesModel(
@@ -346,7 +348,7 @@ async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) 
     [(Secret(KEY), None, "api-key", KEY), (None, Secret("entra"), "authorization", "Bearer entra")],
     ids=["key", "token"],
 )
-async def test_azure_with_an_older_version_is_asked_through_its_own_client(
+async def test_an_older_azure_api_version_uses_the_azure_client(
     server: ChatServer, key: Secret | None, token: Secret | None, header: str, value: str
 ) -> None:
     server.stream(end(words("Hello")))
@@ -364,7 +366,7 @@ async def test_azure_with_an_older_version_is_asked_through_its_own_client(
 # -- against a whole Responses server -------------------------------------------------------------
 
 
-async def test_a_history_goes_round_at_a_server_that_checks_it(loopback: LoopbackServer) -> None:
+async def test_a_history_with_a_call_round_trips_at_a_server_that_validates_it(loopback: LoopbackServer) -> None:
     loopback.replies(
         {"call": {"name": "add", "arguments": {"a": 2}, "call_id": "call_a"}},
         {"text": "It is four."},

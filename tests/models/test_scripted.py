@@ -38,7 +38,7 @@ def script(*replies: Any, **more: Any) -> str:
     return written(json.dumps({"replies": replies, **more}))
 
 
-async def test_replies_come_in_the_order_of_the_users_messages_and_the_last_repeats(model: ScriptedModel) -> None:
+async def test_replies_follow_the_order_of_user_messages_and_the_last_repeats(model: ScriptedModel) -> None:
     name = script({"text": "one"}, {"text": "two"})
     history = [
         user_message("a"),
@@ -53,13 +53,13 @@ async def test_replies_come_in_the_order_of_the_users_messages_and_the_last_repe
     assert answers == ["one", "two", "two"]
 
 
-async def test_the_same_ask_gets_the_same_answer_again(model: ScriptedModel) -> None:
+async def test_equal_requests_get_equal_answers(model: ScriptedModel) -> None:
     ask = ModelRequest(script({"text": "one"}, {"text": "two"}), [user_message("a")])
 
     assert output_text(await final_response(model, ask)) == output_text(await final_response(model, ask)) == "one"
 
 
-async def test_the_outputs_of_tools_are_a_question_too(model: ScriptedModel) -> None:
+async def test_tool_outputs_are_answered_too(model: ScriptedModel) -> None:
     name = script({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "12 degrees"})
 
     asked = await final_response(model, ModelRequest(name, [user_message("?")]))
@@ -71,7 +71,7 @@ async def test_the_outputs_of_tools_are_a_question_too(model: ScriptedModel) -> 
     assert output_text(told) == "12 degrees"
 
 
-async def test_echo_answers_with_the_users_last_words(model: ScriptedModel) -> None:
+async def test_echo_answers_with_the_last_user_message(model: ScriptedModel) -> None:
     assert (
         output_text(
             await final_response(
@@ -82,14 +82,14 @@ async def test_echo_answers_with_the_users_last_words(model: ScriptedModel) -> N
     )
 
 
-async def test_text_comes_in_pieces_with_a_pause_before_each(model: ScriptedModel, clock: FixedClock) -> None:
+async def test_text_is_streamed_in_chunks_with_a_delay_before_each(model: ScriptedModel, clock: FixedClock) -> None:
     ask = ModelRequest(script({"text": "abcdefgh"}, chunk=3, delay_s=0.5), [user_message("a")])
 
     assert deltas(await read_events(model, ask)) == ["abc", "def", "gh"]
     assert clock.sleeps_s == [0.5, 0.5, 0.5]
 
 
-async def test_output_items_stay_as_they_are_written(model: ScriptedModel) -> None:
+async def test_output_items_are_returned_as_the_script_has_them(model: ScriptedModel) -> None:
     items = [
         {"type": "tomorrows_kind", "id": "t_1", "x": {"y": 1}},
         {"id": "msg_9", **assistant_message("hi"), "phase": "z"},
@@ -100,14 +100,16 @@ async def test_output_items_stay_as_they_are_written(model: ScriptedModel) -> No
     assert response["output"] == items
 
 
-async def test_a_refusal_is_refused(model: ScriptedModel) -> None:
+async def test_a_scripted_refusal_becomes_a_refusal(model: ScriptedModel) -> None:
     events = await read_events(model, ModelRequest(script({"refusal": "I will not."}), [user_message("a")]))
 
     assert "".join(deltas(events, "refusal")) == "I will not."
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, TryLater), (401, KeyRefused)])
-async def test_an_error_comes_as_a_servers_would(model: ScriptedModel, status: int, kind: type[Exception]) -> None:
+async def test_a_scripted_error_has_the_form_of_a_provider_error(
+    model: ScriptedModel, status: int, kind: type[Exception]
+) -> None:
     name = script({"error": {"code": "overloaded", "message": "Busy.", "status": status}}, {"text": "again"})
 
     with pytest.raises(kind, match="Busy") as wrong:
@@ -116,7 +118,7 @@ async def test_an_error_comes_as_a_servers_would(model: ScriptedModel, status: i
     assert wrong.value.code == "overloaded"  # type: ignore[attr-defined]
 
 
-async def test_an_error_behind_a_text_breaks_the_answer_off(model: ScriptedModel) -> None:
+async def test_a_scripted_error_after_text_breaks_the_stream(model: ScriptedModel) -> None:
     came: list[Any] = []
     name = script({"text": "half an ans", "error": {"message": "Gone"}})
 
@@ -126,7 +128,7 @@ async def test_an_error_behind_a_text_breaks_the_answer_off(model: ScriptedModel
     assert deltas(came) == ["half an ans"]
 
 
-async def test_words_are_tokens_and_a_bound_on_them_is_kept(model: ScriptedModel) -> None:
+async def test_each_word_is_one_token_and_the_token_limit_is_honoured(model: ScriptedModel) -> None:
     ask = make_request(
         user_message("a b c"),
         model=script({"text": "one two three four"}),
@@ -158,18 +160,18 @@ BAD_SCRIPTS = {
 
 
 @pytest.mark.parametrize(("raw", "words"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
-async def test_a_bad_script_is_refused_with_what_is_wrong_in_it(model: ScriptedModel, raw: str, words: str) -> None:
+async def test_an_invalid_script_is_refused_with_its_mistake(model: ScriptedModel, raw: str, words: str) -> None:
     with pytest.raises(Unreadable, match=words):
         await read_events(model, make_request(user_message("a"), model=written(raw)))
 
 
-async def test_a_script_that_is_not_there_or_a_folder_is_unreadable(model: ScriptedModel) -> None:
+async def test_a_missing_script_and_a_folder_are_refused(model: ScriptedModel) -> None:
     for name in ("missing.json", "."):
         with pytest.raises(Unreadable, match=f"^{name} cannot be read: "):
             await read_events(model, make_request(user_message("a"), model=name))
 
 
-async def test_a_reply_can_think_and_say_what_it_used(model: ScriptedModel) -> None:
+async def test_a_reply_may_have_reasoning_and_usage(model: ScriptedModel) -> None:
     name = script({"reasoning": "two and two", "text": "4", "usage": {"cached": 1, "written": 1}})
 
     response = await final_response(model, ModelRequest(name, [user_message("2+2, please")]))
@@ -180,6 +182,6 @@ async def test_a_reply_can_think_and_say_what_it_used(model: ScriptedModel) -> N
 
 
 @pytest.mark.parametrize("used", [{"cached": "many"}, {"tokens": 3}])
-async def test_a_usage_of_another_form_is_refused(model: ScriptedModel, used: Any) -> None:
+async def test_an_invalid_usage_is_refused(model: ScriptedModel, used: Any) -> None:
     with pytest.raises(Unreadable, match="reply 1 has a usage with other values than numbers"):
         await final_response(model, ModelRequest(script({"text": "4", "usage": used}), [user_message("?")]))

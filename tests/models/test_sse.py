@@ -36,20 +36,20 @@ def whole(end: str) -> bytes:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_each_event_gives_its_data(end: str) -> None:
+def test_each_event_yields_its_data(end: str) -> None:
     assert SSEDecoder().feed(whole(end)) == MEANT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 @pytest.mark.parametrize("end", ENDS)
-def test_events_are_the_same_in_pieces_of_any_size(end: str, size: int) -> None:
+def test_chunks_of_any_size_yield_the_same_events(end: str, size: int) -> None:
     sent, raw = SSEDecoder(), whole(end)
 
     assert [data for at in range(0, len(raw), size) for data in sent.feed(raw[at : at + size])] == MEANT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64])
-def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) -> None:
+def test_a_leading_byte_order_mark_is_ignored(size: int) -> None:
     sent, raw = SSEDecoder(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
 
     found = [data for at in range(0, len(raw), size) for data in sent.feed(raw[at : at + size])]
@@ -57,7 +57,7 @@ def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) ->
     assert found == ["first", "\ufeffsecond"]
 
 
-def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
+def test_an_event_is_yielded_with_the_chunk_that_ends_it() -> None:
     sent = SSEDecoder()
 
     assert sent.feed(b"data: 1\n") == []
@@ -65,13 +65,13 @@ def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
     assert sent.feed(b"\ndata: 3\n\n") == ["3"]
 
 
-def test_bytes_that_are_no_text_are_told_as_such() -> None:
+def test_bytes_that_are_no_text_are_reported() -> None:
     with pytest.raises(UnicodeDecodeError):
         SSEDecoder().feed(b"data: \xff\n\n")
 
 
 @pytest.mark.parametrize("piece", [b"data: endless " * 10_000, b"data: x\n" * 10_000])
-def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
+def test_an_event_beyond_the_size_limit_is_refused(piece: bytes) -> None:
     sent = SSEDecoder(2**20)
 
     def read() -> None:
@@ -82,7 +82,7 @@ def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
         read()
 
 
-def test_events_that_end_are_let_go_of_however_many_come() -> None:
+def test_the_memory_of_completed_events_is_freed() -> None:
     sent = SSEDecoder()
     for _ in range(80):
         assert len(sent.feed(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
@@ -95,7 +95,7 @@ VALUES = (
 
 
 @pytest.mark.parametrize("text", VALUES)
-async def test_a_large_event_is_parsed_as_any_other(text: str) -> None:
+async def test_a_large_event_is_parsed_like_any_other(text: str) -> None:
     many = f"[{','.join([text] * 300)}]"
 
     assert await parse_large_json(text, 2**20) == json.loads(text)
@@ -110,13 +110,13 @@ async def test_a_large_event_that_is_no_json_is_refused(text: str) -> None:
         await parse_large_json(text, 2**20)
 
 
-async def test_an_event_of_very_many_values_is_not_parsed() -> None:
+async def test_an_event_with_too_many_values_is_not_parsed() -> None:
     with pytest.raises(LimitReached, match=r"limits\.event_bytes"):
         await parse_large_json("[" + "[]," * 50_000 + "0]", 2**20)
 
 
 @pytest.mark.parametrize("text", ["[" + "[]," * 10_000 + "0]", '{"a": {"b":' * 2_000 + "1" + "}}" * 2_000])
-async def test_others_run_while_a_large_event_is_parsed(text: str) -> None:
+async def test_other_tasks_run_while_a_large_event_is_parsed(text: str) -> None:
     ran = 0
 
     async def other() -> None:

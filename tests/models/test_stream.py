@@ -56,7 +56,7 @@ def write(answer: ResponseEventWriter, pieces: Sequence[tuple[str, Any]]) -> Ite
 
 @settings(max_examples=40, deadline=None)
 @given(pieces=st.lists(PIECES, max_size=8), summarized=st.booleans())
-def test_whatever_arrives_the_openai_package_reads_what_was_said(
+def test_the_openai_package_reads_any_sequence_of_events_correctly(
     pieces: list[tuple[str, Any]], summarized: bool
 ) -> None:
     answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
@@ -75,7 +75,7 @@ TEXT = "response.output_text.delta"
 
 
 @given(pieces=st.lists(PIECES, max_size=8))
-def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any]]) -> None:
+def test_every_item_is_closed_before_the_next_starts(pieces: list[tuple[str, Any]]) -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
     events = [*write(answer, pieces), *answer.write_incomplete("max_output_tokens", None)]
 
@@ -85,7 +85,7 @@ def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any
     assert len({event["item"]["id"] for event in edges}) == len(answer.output)
 
 
-def test_a_partial_call_is_incomplete_and_its_arguments_are_not_said_to_be_done() -> None:
+def test_a_partial_call_is_incomplete_and_has_no_arguments_done_event() -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
     events = [
         *answer.start_function_call("c1", "weather"),
@@ -97,7 +97,7 @@ def test_a_partial_call_is_incomplete_and_its_arguments_are_not_said_to_be_done(
     assert events[-1]["response"]["output"][0]["status"] == "incomplete"
 
 
-def test_a_whole_item_stays_exactly_as_it_is() -> None:
+def test_a_complete_item_is_emitted_unchanged() -> None:
     item = {
         "type": "message",
         "id": "msg_x",
@@ -116,7 +116,7 @@ def test_a_whole_item_stays_exactly_as_it_is() -> None:
     assert [event["delta"] for event in events if event["type"] == TEXT] == ["hi"]
 
 
-def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
+def test_later_text_does_not_change_an_emitted_event() -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
     added = next(answer.write_text("hi"))
     before = json.dumps(added)
@@ -132,7 +132,7 @@ def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
     [("a\ud83d", "\ude00b"), ("a", "\ud83d", "\ude00", "b"), ("a\ud83d\ude00b",)],
     ids=["cut", "apart", "together"],
 )
-def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str, ...]) -> None:
+def test_a_surrogate_pair_split_across_chunks_is_joined(pieces: tuple[str, ...]) -> None:
     answer = ResponseEventWriter(counting_ids())
 
     events = [event for piece in pieces for event in answer.write_text(piece)]
@@ -149,7 +149,7 @@ def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str,
         assert "".join(one["delta"] for one in told if one["type"].endswith(".delta")) == "a\U0001f600b"
 
 
-def test_half_a_character_at_the_end_of_an_answer_is_kept() -> None:
+def test_half_a_surrogate_pair_at_the_end_of_an_answer_is_preserved() -> None:
     answer = ResponseEventWriter(counting_ids())
 
     *_, end = [*answer.write_text("a\ud83d"), *answer.write_completed(make_usage(1, 1))]

@@ -25,23 +25,23 @@ def _word(item: Item) -> str:
     return letters.get(str(item.get("type")), "m") + str(item.get("call_id", ""))
 
 
-def test_calls_one_after_another_stay_in_their_turns() -> None:
+def test_sequential_calls_stay_in_their_turns() -> None:
     assert told(user_message("?"), call("1"), output("1"), call("2"), output("2")) == ["um", "Ac1", "uo1", "Ac2", "uo2"]
 
 
-def test_parallel_calls_are_answered_in_their_order() -> None:
+def test_parallel_calls_are_followed_by_their_outputs_in_order() -> None:
     assert told(call("1"), assistant_message("and"), call("2"), output("2"), output("1")) == ["Ac1mc2", "uo1o2"]
 
 
-def test_an_output_comes_before_what_was_said_in_between() -> None:
+def test_an_output_is_moved_before_messages_that_follow_its_call() -> None:
     assert told(call("1"), user_message("hurry"), output("1")) == ["Ac1", "uo1m"]
 
 
-def test_an_output_that_came_turns_later_is_moved_to_its_call() -> None:
+def test_an_output_from_a_later_turn_is_moved_to_its_call() -> None:
     history = [call("1"), call("2"), output("1"), assistant_message("well"), output("2"), user_message("so?")]
 
     assert told(*history) == ["Ac1c2", "uo1o2", "Am", "um"]
 
 
-def test_an_output_without_its_call_stays_where_it_stood() -> None:
+def test_an_output_without_its_call_keeps_its_position() -> None:
     assert told(user_message("?"), output("1"), assistant_message("!")) == ["umo1", "Am"]
