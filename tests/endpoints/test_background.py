@@ -55,7 +55,7 @@ async def replicas(tmp_path: File) -> AsyncIterator[tuple[Store, Store]]:
         await store.aclose()
 
 
-async def test_it_is_queued_and_durable_before_its_first_event_is_told(store: Store) -> None:
+async def test_a_background_response_is_queued_and_stored_before_its_first_event(store: Store) -> None:
     endpoint = endpoint_over(store, GatedModel(silent=True))
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True})) as answer:
         first = await anext(answer)
@@ -68,7 +68,7 @@ async def test_it_is_queued_and_durable_before_its_first_event_is_told(store: St
     assert (first["response"]["status"], first["response"]["background"]) == ("queued", True)
 
 
-async def test_it_tells_that_it_was_queued_and_then_all_that_others_tell(store: Store) -> None:
+async def test_a_background_stream_has_the_queued_event_and_then_the_ordinary_events(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True})) as answer:
         got = [event async for event in answer]
@@ -87,7 +87,7 @@ async def test_it_tells_that_it_was_queued_and_then_all_that_others_tell(store: 
     assert texts(got[-1]["response"]["output"]) == ["one two"]
 
 
-async def test_it_goes_on_when_its_reader_leaves(store: Store) -> None:
+async def test_a_background_response_continues_when_its_reader_disconnects(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     response = await taken_on(endpoint)
@@ -99,7 +99,7 @@ async def test_it_goes_on_when_its_reader_leaves(store: Store) -> None:
     assert (last["type"], texts(last["response"]["output"])) == ("response.completed", ["one two"])
 
 
-async def test_it_is_followed_from_any_event_on(store: Store) -> None:
+async def test_a_background_response_can_be_followed_from_any_event(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     response = await taken_on(endpoint)
     whole = await all_of(endpoint, response)
@@ -110,14 +110,14 @@ async def test_it_is_followed_from_any_event_on(store: Store) -> None:
         assert await all_of(endpoint, response, after=beyond) == []
 
 
-async def test_the_last_event_is_made_and_never_kept(store: Store) -> None:
+async def test_the_last_event_is_generated_and_never_stored(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     response = await taken_on(endpoint)
     whole = await all_of(endpoint, response)
     assert await store.events(response) == whole[:-1]
 
 
-async def test_a_conversation_moves_at_its_end_and_is_locked_until_then(store: Store) -> None:
+async def test_a_conversation_is_locked_until_its_background_response_ends_and_then_updated(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -135,7 +135,7 @@ async def test_a_conversation_moves_at_its_end_and_is_locked_until_then(store: S
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_nobody_goes_on_from_what_still_runs(store: Store) -> None:
+async def test_a_running_response_cannot_be_continued(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     response = await taken_on(endpoint)
@@ -150,12 +150,12 @@ async def test_nobody_goes_on_from_what_still_runs(store: Store) -> None:
     assert (await ask(endpoint, "b", previous_response_id=response))["status"] == "completed"
 
 
-async def test_it_needs_a_store(store: Store) -> None:
+async def test_a_background_response_requires_a_store(store: Store) -> None:
     wrong = await refusal(endpoint_over(store, open_gated_model()), "a", background=True, store=False)
     assert error_fields(wrong) == ("unsupported_parameter", 400, "background")
 
 
-async def test_what_is_wrong_is_refused_before_anything_is_kept(store: Store) -> None:
+async def test_an_invalid_request_is_refused_before_anything_is_stored(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     wrong = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")
     assert wrong.code == "previous_response_not_found"
@@ -163,7 +163,7 @@ async def test_what_is_wrong_is_refused_before_anything_is_kept(store: Store) ->
     assert await store.admin.abandoned_runs() == []
 
 
-async def test_a_model_that_breaks_off_fails_the_response_whenever_it_does(store: Store) -> None:
+async def test_a_model_stream_that_breaks_at_any_time_fails_the_response(store: Store) -> None:
     model = GatedModel(fails=StreamBroken("the connection broke"))
     model.gate.set()
     endpoint = endpoint_over(store, model)
@@ -185,7 +185,7 @@ class Unhurried(MemoryStore):
         await super().append_events(response_id, events)
 
 
-async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() -> None:
+async def test_events_received_while_the_store_is_slow_are_stored_once_and_in_order() -> None:
     store = Unhurried()
     endpoint = endpoint_over(store, open_gated_model())
     reading = asyncio.create_task(events(endpoint, "a", background=True))
@@ -202,7 +202,7 @@ async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() ->
 # -- stopping -------------------------------------------------------------------------------------
 
 
-async def test_cancelling_stops_the_model_and_keeps_what_came(store: Store) -> None:
+async def test_cancelling_stops_the_model_and_keeps_the_partial_answer(store: Store) -> None:
     model = GatedModel(first=WHOLE)
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -221,13 +221,13 @@ async def test_cancelling_stops_the_model_and_keeps_what_came(store: Store) -> N
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_what_has_ended_stays_as_it_is(store: Store) -> None:
+async def test_cancelling_a_finished_response_changes_nothing(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     last = (await all_of(endpoint, await taken_on(endpoint)))[-1]["response"]
     assert await endpoint.cancel(last["id"]) == last
 
 
-async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: Store) -> None:
+async def test_a_response_outside_the_background_cannot_be_cancelled_or_followed(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     response = str((await ask(endpoint, "a"))["id"])
 
@@ -241,7 +241,7 @@ async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: S
             await unknown
 
 
-async def test_another_tenant_neither_follows_nor_stops_it(store: Store) -> None:
+async def test_another_tenant_cannot_follow_or_cancel_a_background_response(store: Store) -> None:
     model = GatedModel()
     endpoint, foreign = endpoint_over(store, model), endpoint_over(store.for_tenant("other"), model)
     response = await taken_on(endpoint)
@@ -251,7 +251,7 @@ async def test_another_tenant_neither_follows_nor_stops_it(store: Store) -> None
     await endpoint.aclose()
 
 
-async def test_deleting_what_runs_stops_it(store: Store) -> None:
+async def test_deleting_a_running_response_stops_its_model(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     response = await taken_on(endpoint)
@@ -265,7 +265,7 @@ async def test_deleting_what_runs_stops_it(store: Store) -> None:
 # -- two replicas ---------------------------------------------------------------------------------
 
 
-async def test_another_replica_follows_it_to_its_end(replicas: tuple[Store, Store]) -> None:
+async def test_another_replica_follows_a_background_response_to_its_end(replicas: tuple[Store, Store]) -> None:
     model = GatedModel()
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
     response = await taken_on(here)
@@ -278,7 +278,7 @@ async def test_another_replica_follows_it_to_its_end(replicas: tuple[Store, Stor
     assert (await following)[-1]["type"] == "response.completed"
 
 
-async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tuple[Store, Store]) -> None:
+async def test_another_replica_cancels_a_background_response_and_its_model(replicas: tuple[Store, Store]) -> None:
     model = GatedModel(first=WHOLE)
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
     response = await taken_on(here)
@@ -293,7 +293,7 @@ async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tup
     assert await here.retrieve(response) == stopped
 
 
-async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store]) -> None:
+async def test_concurrent_ends_store_one_end(replicas: tuple[Store, Store]) -> None:
     """Two replicas stop it, and it comes to its end, all at the same time."""
     model = GatedModel(first=WHOLE)
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
@@ -311,7 +311,7 @@ async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store])
     await here.aclose()
 
 
-async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothing(store: Store) -> None:
+async def test_a_background_response_whose_conversation_changed_fails_and_appends_nothing(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -332,7 +332,7 @@ async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothin
     assert await store.admin.abandoned_runs() == []
 
 
-async def test_after_a_restart_it_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
+async def test_after_a_restart_a_background_response_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
     first = endpoint_over(replicas[0], open_gated_model())
     response = await taken_on(first)
     whole = await all_of(first, response)
@@ -340,7 +340,7 @@ async def test_after_a_restart_it_is_followed_from_the_store(replicas: tuple[Sto
     assert await all_of(endpoint_over(replicas[1], open_gated_model()), response, after=2) == whole[3:]
 
 
-async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica() -> None:
+async def test_an_abandoned_background_response_is_marked_failed_by_another_replica() -> None:
     """As after a kill: the run is open, its lease runs out, and what was whole is kept."""
     now = [0.0]
     store = MemoryStore(now=lambda: now[0])
@@ -364,7 +364,7 @@ async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica
     assert await other.retrieve(response) == failed
 
 
-async def test_events_that_are_no_longer_kept_are_refused_and_the_response_stays(replicas: tuple[Store, Store]) -> None:
+async def test_expired_events_are_refused_and_the_response_stays(replicas: tuple[Store, Store]) -> None:
     endpoint = endpoint_over(replicas[0], open_gated_model())
     response = await taken_on(endpoint)
     await all_of(endpoint, response)

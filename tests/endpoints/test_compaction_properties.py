@@ -36,7 +36,7 @@ def run(items: list[Item], summary: str, **body: Any) -> tuple[SummarizingModel,
 
 @EXAMPLES
 @given(histories(), WORDS, some.integers(1, 200))
-def test_past_a_threshold_the_model_sees_a_whole_history_that_is_no_longer_than_before(
+def test_above_a_threshold_the_model_gets_a_valid_history_that_is_no_longer_than_before(
     items: list[Item], summary: str, threshold: int
 ) -> None:
     management = [{"type": "compaction", "compact_threshold": threshold}]
@@ -51,7 +51,7 @@ def test_past_a_threshold_the_model_sees_a_whole_history_that_is_no_longer_than_
 
 @EXAMPLES
 @given(histories(), WORDS)
-def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(items: list[Item], summary: str) -> None:
+def test_a_trigger_yields_exactly_one_compaction_that_can_be_continued(items: list[Item], summary: str) -> None:
     _, output = run([*items, TRIGGER], summary)
     assert [item_type(item) for item in output] == ["compaction"]
     reader, _ = run([*output, LAST], summary)
@@ -63,7 +63,9 @@ def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(ite
 
 @EXAMPLES
 @given(histories(), WORDS)
-def test_a_window_has_exactly_one_compaction_and_says_no_more_than_before(items: list[Item], summary: str) -> None:
+def test_a_compacted_history_has_exactly_one_compaction_and_no_additional_content(
+    items: list[Item], summary: str
+) -> None:
     async def asked() -> tuple[list[Item], SummarizingModel]:
         reader = SummarizingModel(summary)
         endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
@@ -80,7 +82,7 @@ def test_a_window_has_exactly_one_compaction_and_says_no_more_than_before(items:
 
 @EXAMPLES
 @given(histories(), WORDS, some.sampled_from(["other", "Local", "local ", ""]))
-def test_no_tenant_opens_anothers_compaction(items: list[Item], summary: str, tenant: str) -> None:
+def test_no_tenant_decrypts_the_compaction_of_another(items: list[Item], summary: str, tenant: str) -> None:
     _, output = run([*items, TRIGGER], summary)
 
     async def opened() -> str:

@@ -33,7 +33,7 @@ async def test_a_background_response_is_followed_from_any_event_to_its_end(endpo
     assert await endpoint.cancel(response["id"]) == response
 
 
-async def test_what_was_not_in_the_background_is_neither_followed_nor_cancelled(endpoint: Endpoint) -> None:
+async def test_a_response_outside_the_background_cannot_be_followed_or_cancelled(endpoint: Endpoint) -> None:
     response = (await ask(endpoint, "a"))["id"]
     with pytest.raises(RequestRefused) as wrong:
         await endpoint.cancel(response)
@@ -42,13 +42,13 @@ async def test_what_was_not_in_the_background_is_neither_followed_nor_cancelled(
         await follow(endpoint, response)
 
 
-async def test_a_response_that_is_not_there_is_neither_followed_nor_cancelled(endpoint: Endpoint) -> None:
+async def test_a_missing_response_cannot_be_followed_or_cancelled(endpoint: Endpoint) -> None:
     for what in (endpoint.cancel("resp_nope"), follow(endpoint, "resp_nope")):
         with pytest.raises(NotFound):
             await what
 
 
-async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
+async def test_a_list_can_be_limited_by_before_and_after(endpoint: Endpoint) -> None:
     words = ["a", "b", "c", "d", "e"]
     conversation = str((await endpoint.create_conversation([user_item(one) for one in words]))["id"])
     ids = [item["id"] for item in (await endpoint.list_conversation_items(conversation, order="asc")).items]
@@ -64,7 +64,7 @@ async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
     assert texts(newest) == ["e", "d"]
 
 
-async def test_what_a_response_saw_is_cut_on_both_sides(endpoint: Endpoint) -> None:
+async def test_input_items_can_be_limited_by_before_and_after(endpoint: Endpoint) -> None:
     response = (await ask(endpoint, [user_item("a"), user_item("b"), user_item("c")]))["id"]
     ids = [item["id"] for item in (await endpoint.list_input_items(response)).items]
     assert texts(await endpoint.list_input_items(response, after=ids[0], before=ids[2])) == ["b"]
@@ -76,7 +76,7 @@ async def test_what_a_response_saw_is_cut_on_both_sides(endpoint: Endpoint) -> N
 # -- connections ----------------------------------------------------------------------------------
 
 
-async def test_a_connection_goes_on_from_what_no_store_has(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_a_connection_continues_an_unstored_response(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
     connection = endpoint.connect()
     first = await said(connection, "a", store=False)
@@ -91,7 +91,7 @@ async def test_a_connection_goes_on_from_what_no_store_has(endpoint: Endpoint, s
     assert elsewhere.code == "previous_response_not_found"
 
 
-async def test_a_connection_holds_only_its_last_response(endpoint: Endpoint) -> None:
+async def test_a_connection_keeps_its_last_response_only(endpoint: Endpoint) -> None:
     connection = endpoint.connect()
     first = await said(connection, "a", store=False)
     await said(connection, "b", store=False)
@@ -100,7 +100,7 @@ async def test_a_connection_holds_only_its_last_response(endpoint: Endpoint) -> 
     assert wrong.value.code == "previous_response_not_found"
 
 
-async def test_a_continuation_that_fails_lets_go_of_what_it_went_on_from(endpoint: Endpoint) -> None:
+async def test_a_failed_continuation_drops_the_previous_response(endpoint: Endpoint) -> None:
     connection = endpoint.connect()
     first = await said(connection, "a", store=False)
     for _ in range(2):
@@ -112,7 +112,7 @@ async def test_a_continuation_that_fails_lets_go_of_what_it_went_on_from(endpoin
     assert gone.value.code == "previous_response_not_found"
 
 
-async def test_two_connections_do_not_see_each_other(endpoint: Endpoint) -> None:
+async def test_two_connections_cannot_continue_responses_of_each_other(endpoint: Endpoint) -> None:
     mine, theirs = endpoint.connect(), endpoint.connect()
     first = await said(mine, "a", store=False)
     with pytest.raises(RequestRefused):

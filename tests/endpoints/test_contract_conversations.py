@@ -20,7 +20,7 @@ async def said_in(endpoint: Endpoint, conversation_id: str) -> list[str]:
     return texts(await endpoint.list_conversation_items(conversation_id, order="asc", limit=100))
 
 
-async def test_a_conversation_is_created_read_renamed_and_deleted(endpoint: Endpoint) -> None:
+async def test_a_conversation_is_created_retrieved_updated_and_deleted(endpoint: Endpoint) -> None:
     created = await endpoint.create_conversation(metadata={"topic": "a"})
 
     assert created["id"].startswith("conv_")
@@ -34,7 +34,7 @@ async def test_a_conversation_is_created_read_renamed_and_deleted(endpoint: Endp
         await endpoint.retrieve_conversation(created["id"])
 
 
-async def test_a_conversation_is_given_what_was_said_before_and_after(
+async def test_a_conversation_stores_the_input_and_output_of_its_responses(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "Hello Ann."}, {"text": "Ann."})
@@ -50,7 +50,7 @@ async def test_a_conversation_is_given_what_was_said_before_and_after(
     assert await endpoint.retrieve(second["id"]) == second
 
 
-async def test_items_of_a_conversation_are_spelled_out_and_keep_their_ids(endpoint: Endpoint) -> None:
+async def test_items_of_a_conversation_are_listed_in_full_form_and_keep_their_ids(endpoint: Endpoint) -> None:
     created = await endpoint.create_conversation([user_item("a", id="msg_mine"), {"role": "assistant", "content": "b"}])
     response = await ask(endpoint, "c", conversation=created["id"])
 
@@ -69,7 +69,7 @@ async def test_items_of_a_conversation_are_spelled_out_and_keep_their_ids(endpoi
     assert [await endpoint.retrieve_conversation_item(created["id"], item["id"]) for item in listed] == listed
 
 
-async def test_the_items_of_a_response_are_called_as_in_its_conversation(endpoint: Endpoint) -> None:
+async def test_input_items_of_a_response_equal_the_items_of_its_conversation(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a")
     response = await ask(endpoint, "b", conversation=conversation)
 
@@ -79,7 +79,7 @@ async def test_the_items_of_a_response_are_called_as_in_its_conversation(endpoin
     assert seen == there[:2]
 
 
-async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(
+async def test_added_items_are_returned_with_their_ids_and_come_last(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     conversation = await opened(endpoint, "a")
@@ -93,7 +93,7 @@ async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(
     assert texts(script.requests[0].input) == ["a", "b", "c", "d"]
 
 
-async def test_items_that_say_the_same_are_still_several(endpoint: Endpoint) -> None:
+async def test_equal_items_stay_separate(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a", "a")
     twin = {"id": "msg_twin", **user_item("b")}
     await endpoint.add_conversation_items(conversation, [twin, twin])
@@ -106,7 +106,7 @@ async def test_items_that_say_the_same_are_still_several(endpoint: Endpoint) -> 
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2, 3])
-async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
+async def test_a_deleted_item_is_removed_and_the_others_keep_their_ids(
     endpoint: Endpoint, script: LoopbackModels, gone: int
 ) -> None:
     words = ["a", "a", "b", "c"]
@@ -125,7 +125,7 @@ async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
     assert texts(script.requests[0].input) == [*texts(left), "d"]
 
 
-async def test_deleting_an_item_ends_the_chains_that_need_it_by_name(endpoint: Endpoint) -> None:
+async def test_a_chain_that_needs_a_deleted_item_is_refused_with_its_own_code(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "my secret")
     response = await ask(endpoint, "b", conversation=conversation)
     (oldest, *_) = (await endpoint.list_conversation_items(conversation, order="asc")).items
@@ -137,7 +137,7 @@ async def test_deleting_an_item_ends_the_chains_that_need_it_by_name(endpoint: E
     assert "my secret" not in str(wrong)
 
 
-async def test_a_response_is_read_although_an_item_before_it_was_deleted(endpoint: Endpoint) -> None:
+async def test_a_response_is_retrieved_after_an_earlier_item_was_deleted(endpoint: Endpoint) -> None:
     """Its own output is all that is read for it."""
     conversation = await opened(endpoint, "my secret")
     response = await ask(endpoint, "b", conversation=conversation)
@@ -148,7 +148,7 @@ async def test_a_response_is_read_although_an_item_before_it_was_deleted(endpoin
     assert await endpoint.retrieve(response["id"]) == response
 
 
-async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoint: Endpoint) -> None:
+async def test_a_response_whose_output_was_deleted_is_refused_with_its_own_code(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint)
     response = await ask(endpoint, "b", conversation=conversation)
     await endpoint.delete_conversation_item(conversation, response["output"][0]["id"])
@@ -158,7 +158,7 @@ async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoi
     assert told.value.code == "item_deleted"
 
 
-async def test_an_item_that_is_deleted_after_another_is_gone_from_its_response_too(endpoint: Endpoint) -> None:
+async def test_a_second_deleted_item_is_removed_from_its_response_too(endpoint: Endpoint) -> None:
     conversation = (await endpoint.create_conversation([user_item("first")]))["id"]
     response = await ask(endpoint, "second", conversation=conversation)
     first, *_, answer = (await endpoint.list_conversation_items(conversation, order="asc")).items
@@ -170,7 +170,7 @@ async def test_an_item_that_is_deleted_after_another_is_gone_from_its_response_t
     assert told.value.code == "item_deleted"
 
 
-async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: Endpoint) -> None:
+async def test_a_response_of_a_deleted_conversation_keeps_its_history(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a")
     response = await ask(endpoint, "b", conversation=conversation)
 
@@ -181,7 +181,7 @@ async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: 
     assert texts(await endpoint.list_input_items(follow["id"], order="asc")) == ["a", "b", "b", "c"]
 
 
-async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_a_call_in_a_conversation_needs_its_output(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "call_id": "call_1"}}, {"text": "Cold."})
     conversation = await opened(endpoint)
     asked = await ask(endpoint, "weather?", conversation=conversation, tools=[TOOL])
@@ -193,7 +193,7 @@ async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint,
     assert texts(answer["output"]) == ["Cold."]
 
 
-async def test_a_failed_answer_leaves_the_conversation_as_it_was(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_a_failed_response_leaves_the_conversation_unchanged(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "Half an", "error": {"code": "overloaded", "message": "Busy", "status": 503}})
     conversation = await opened(endpoint, "a")
 
@@ -221,7 +221,7 @@ async def test_a_response_in_an_unknown_conversation_is_not_found(endpoint: Endp
     assert (wrong.kind, wrong.handle, wrong.status) == ("conversation", "conv_nope", 404)
 
 
-async def test_a_conversation_that_nobody_knows_is_not_found(endpoint: Endpoint) -> None:
+async def test_an_unknown_conversation_is_not_found(endpoint: Endpoint) -> None:
     for refused in (
         endpoint.retrieve_conversation("conv_nope"),
         endpoint.delete_conversation("conv_nope"),
@@ -236,7 +236,7 @@ async def test_a_conversation_that_nobody_knows_is_not_found(endpoint: Endpoint)
         assert (caught.value.kind, caught.value.handle) == ("conversation", "conv_nope")
 
 
-async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, other_tenant: Endpoint) -> None:
+async def test_the_conversation_of_another_tenant_is_not_found(endpoint: Endpoint, other_tenant: Endpoint) -> None:
     theirs = await opened(other_tenant, "secret")
 
     assert isinstance(await refusal(endpoint, "a", conversation=theirs), NotFound)
@@ -246,7 +246,7 @@ async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, oth
 
 
 @pytest.mark.parametrize(("count", "refused"), [(20, False), (21, True)])
-async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refused: bool) -> None:
+async def test_at_most_twenty_items_are_added_at_once(endpoint: Endpoint, count: int, refused: bool) -> None:
     items = [user_item(str(number)) for number in range(count)]
     conversation = await opened(endpoint)
 
@@ -272,7 +272,7 @@ async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refuse
         ({"number": 1}, "invalid_type", "metadata.number"),
     ],
 )
-async def test_metadata_is_sixteen_pairs_of_short_strings(
+async def test_metadata_has_at_most_sixteen_pairs_of_short_strings(
     endpoint: Endpoint, metadata: dict[str, Any], code: str, param: str
 ) -> None:
     conversation = await opened(endpoint)
@@ -286,7 +286,7 @@ async def test_metadata_is_sixteen_pairs_of_short_strings(
     assert error_fields(await refusal(endpoint, "a", metadata=metadata)) == (code, 400, param)
 
 
-async def test_a_response_with_store_false_appends_its_items_and_is_not_kept(endpoint: Endpoint) -> None:
+async def test_a_response_with_store_false_appends_its_items_and_is_not_stored(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint)
 
     response = await ask(endpoint, "a", conversation=conversation, store=False)
@@ -302,7 +302,7 @@ MALFORMED = ("", ".", "..", "conv_1/../../admin", "conv_1\n  total  $0.00", "con
 
 @pytest.mark.parametrize("name", ["conversation", "previous_response_id"])
 @pytest.mark.parametrize("handle", MALFORMED, ids=ascii)
-async def test_a_malformed_id_in_a_request_is_refused_by_its_parameter(
+async def test_a_malformed_id_in_a_request_is_refused_with_its_parameter(
     endpoint: Endpoint, name: str, handle: str
 ) -> None:
     wrong = await refusal(endpoint, "a", **{name: handle})
@@ -312,7 +312,7 @@ async def test_a_malformed_id_in_a_request_is_refused_by_its_parameter(
 
 
 @pytest.mark.parametrize("handle", MALFORMED[1:], ids=ascii)
-async def test_a_malformed_id_names_nothing(endpoint: Endpoint, handle: str) -> None:
+async def test_a_malformed_id_is_not_found(endpoint: Endpoint, handle: str) -> None:
     for call in (endpoint.retrieve, endpoint.retrieve_conversation, endpoint.delete_conversation):
         with pytest.raises(NotFound) as wrong:
             await call(handle)
@@ -326,7 +326,7 @@ async def test_a_malformed_id_names_nothing(endpoint: Endpoint, handle: str) -> 
             await listed
 
 
-async def test_pages_of_a_conversation_begin_behind_an_item(endpoint: Endpoint) -> None:
+async def test_pages_of_a_conversation_start_after_an_item(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, *"abcde")
 
     newest = await endpoint.list_conversation_items(conversation, limit=2)

@@ -10,7 +10,7 @@ from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, error_fields, event
 from tests.loopback_server import LoopbackModels
 
 
-async def test_an_answer_comes_as_numbered_events_that_end_with_the_whole_response(
+async def test_a_response_is_streamed_as_numbered_events_that_end_with_the_complete_response(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "Hello there, how are you?"})
@@ -34,7 +34,7 @@ async def test_an_answer_comes_as_numbered_events_that_end_with_the_whole_respon
     assert (last["status"], last["error"], last["model"]) == ("completed", None, MODEL)
 
 
-async def test_what_was_streamed_last_is_what_is_retrieved_later(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_the_retrieved_response_equals_the_streamed_one(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}})
     given = {"tools": [TOOL], "temperature": 0.3, "metadata": {"a": "b"}, "instructions": "Be brief.", "user": "u"}
 
@@ -44,9 +44,7 @@ async def test_what_was_streamed_last_is_what_is_retrieved_later(endpoint: Endpo
     assert (streamed["temperature"], streamed["metadata"], streamed["user"]) == (0.3, {"a": "b"}, "u")
 
 
-async def test_a_chain_remembers_what_was_said_and_not_the_instructions(
-    endpoint: Endpoint, script: LoopbackModels
-) -> None:
+async def test_a_chain_keeps_the_history_and_not_the_instructions(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "Hello Ann."}, {"text": "Ann."})
     first = await ask(endpoint, "I am Ann", instructions="Speak like a pirate.")
 
@@ -70,7 +68,7 @@ async def test_any_older_response_can_be_continued(endpoint: Endpoint, script: L
 
 
 @pytest.mark.parametrize("said", [None, [], ""])
-async def test_a_chain_can_go_on_without_anything_new(endpoint: Endpoint, said: Any) -> None:
+async def test_a_chain_can_be_continued_with_empty_input(endpoint: Endpoint, said: Any) -> None:
     first = await ask(endpoint, "a")
     second = await ask(endpoint, said, previous_response_id=first["id"])
     assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "a"]
@@ -85,7 +83,7 @@ EASY: list[Any] = [
 
 
 @pytest.mark.parametrize("said", EASY)
-async def test_words_may_come_in_every_easy_form(endpoint: Endpoint, script: LoopbackModels, said: Any) -> None:
+async def test_input_text_may_have_every_short_form(endpoint: Endpoint, script: LoopbackModels, said: Any) -> None:
     response = await ask(endpoint, said)
 
     (listed,) = (await endpoint.list_input_items(response["id"])).items
@@ -94,9 +92,7 @@ async def test_words_may_come_in_every_easy_form(endpoint: Endpoint, script: Loo
     assert texts(script.requests[0].input) == ["hello"]
 
 
-async def test_an_answer_may_be_sent_again_as_role_and_parts_without_type_or_id(
-    endpoint: Endpoint, script: LoopbackModels
-) -> None:
+async def test_an_assistant_message_may_be_sent_without_type_and_id(endpoint: Endpoint, script: LoopbackModels) -> None:
     first = await ask(endpoint, "tell me a joke", store=False)
     history = [
         user_item("tell me a joke"),
@@ -108,7 +104,7 @@ async def test_an_answer_may_be_sent_again_as_role_and_parts_without_type_or_id(
     assert texts(script.requests[1].input) == ["tell me a joke", "tell me a joke", "another"]
 
 
-async def test_unknown_kinds_and_fields_are_kept_as_they_came(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_unknown_item_types_and_fields_are_stored_unchanged(endpoint: Endpoint, script: LoopbackModels) -> None:
     strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None, "leaf": {"ä": [1.0]}}
 
     response = await ask(endpoint, [user_item("a", colour="red"), strange])
@@ -122,7 +118,7 @@ async def test_unknown_kinds_and_fields_are_kept_as_they_came(endpoint: Endpoint
 # -- tools ----------------------------------------------------------------------------------------
 
 
-async def test_a_call_is_answered_on_the_chain(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_a_call_gets_its_output_on_the_chain(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "Cold."})
     asked = await ask(endpoint, "weather?", tools=[TOOL])
     (call,) = asked["output"]
@@ -133,7 +129,7 @@ async def test_a_call_is_answered_on_the_chain(endpoint: Endpoint, script: Loopb
     assert script.requests[1].input[1] == call
 
 
-async def test_a_call_left_without_its_output_is_refused_before_a_model_is_asked(
+async def test_a_call_without_its_output_is_refused_before_the_model_is_called(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"call": {"name": "weather", "call_id": "call_7"}})
@@ -146,7 +142,7 @@ async def test_a_call_left_without_its_output_is_refused_before_a_model_is_asked
     assert len(script.requests) == 1
 
 
-async def test_an_output_without_its_call_is_refused_before_a_model_is_asked(
+async def test_an_output_without_its_call_is_refused_before_the_model_is_called(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     wrong = await refusal(endpoint, [user_item("hi"), output_for({"call_id": "call_9"}, 1)])
@@ -158,7 +154,7 @@ async def test_an_output_without_its_call_is_refused_before_a_model_is_asked(
 # -- what is kept ---------------------------------------------------------------------------------
 
 
-async def test_with_store_false_nothing_can_be_found_again(endpoint: Endpoint) -> None:
+async def test_with_store_false_nothing_can_be_retrieved(endpoint: Endpoint) -> None:
     response = await ask(endpoint, "a", store=False)
 
     assert (response["store"], response["status"]) == (False, "completed")
@@ -168,14 +164,14 @@ async def test_with_store_false_nothing_can_be_found_again(endpoint: Endpoint) -
     assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
 
 
-async def test_an_unknown_previous_response_is_refused_in_the_real_words(endpoint: Endpoint) -> None:
+async def test_an_unknown_previous_response_is_refused_with_the_message_of_the_api(endpoint: Endpoint) -> None:
     wrong = await refusal(endpoint, "b", previous_response_id="resp_nope")
     assert isinstance(wrong, RequestRefused)
     assert wrong.message == "Previous response with id 'resp_nope' not found"
     assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
 
 
-async def test_another_tenants_response_is_not_there(endpoint: Endpoint, other_tenant: Endpoint) -> None:
+async def test_the_response_of_another_tenant_is_not_found(endpoint: Endpoint, other_tenant: Endpoint) -> None:
     theirs = (await ask(other_tenant, "secret"))["id"]
 
     wrong = await refusal(endpoint, "b", previous_response_id=theirs)
@@ -186,7 +182,7 @@ async def test_another_tenants_response_is_not_there(endpoint: Endpoint, other_t
     assert (await other_tenant.retrieve(theirs))["id"] == theirs
 
 
-async def test_deleting_a_response_keeps_its_children_usable(endpoint: Endpoint, script: LoopbackModels) -> None:
+async def test_a_child_of_a_deleted_response_can_be_continued(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
     first = await ask(endpoint, "a")
     second = await ask(endpoint, "b", previous_response_id=first["id"])
@@ -202,7 +198,7 @@ async def test_deleting_a_response_keeps_its_children_usable(endpoint: Endpoint,
 
 
 @pytest.mark.parametrize("handle", ["resp_nope", "conv_nope", "try_nope", "nope/../x"])
-async def test_a_response_that_nobody_knows_is_not_found(endpoint: Endpoint, handle: str) -> None:
+async def test_an_unknown_response_is_not_found(endpoint: Endpoint, handle: str) -> None:
     for what in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
         with pytest.raises(NotFound) as caught:
             await what(handle)
@@ -212,7 +208,7 @@ async def test_a_response_that_nobody_knows_is_not_found(endpoint: Endpoint, han
 # -- input items ----------------------------------------------------------------------------------
 
 
-async def test_input_items_come_newest_first_in_pages(endpoint: Endpoint) -> None:
+async def test_input_items_are_listed_newest_first_in_pages(endpoint: Endpoint) -> None:
     response = await ask(endpoint, [user_item(str(number)) for number in range(5)])
 
     newest = await endpoint.list_input_items(response["id"], limit=2)
@@ -224,7 +220,7 @@ async def test_input_items_come_newest_first_in_pages(endpoint: Endpoint) -> Non
     assert (texts(upward), upward.has_more) == (["4"], False)
 
 
-async def test_items_without_an_id_are_given_the_same_one_in_every_list(endpoint: Endpoint) -> None:
+async def test_items_without_an_id_have_the_same_generated_id_in_every_list(endpoint: Endpoint) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     said = [
         user_item("a", id="msg_mine"),
@@ -255,9 +251,7 @@ async def test_items_without_an_id_are_given_the_same_one_in_every_list(endpoint
         ({"order": "sideways"}, "invalid_value", "order"),
     ],
 )
-async def test_pages_are_asked_for_within_limits(
-    endpoint: Endpoint, asked: dict[str, Any], code: str, param: str
-) -> None:
+async def test_the_page_size_has_limits(endpoint: Endpoint, asked: dict[str, Any], code: str, param: str) -> None:
     response = await ask(endpoint, "a")
     with pytest.raises(RequestRefused) as caught:
         await endpoint.list_input_items(response["id"], **asked)
@@ -275,13 +269,13 @@ async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endp
 
 
 @pytest.mark.parametrize("named", ["msg_gone", ""])
-async def test_a_reference_to_nothing_is_refused(endpoint: Endpoint, named: str) -> None:
+async def test_a_reference_to_an_unknown_item_is_refused(endpoint: Endpoint, named: str) -> None:
     wrong = await refusal(endpoint, [{"id": named}, user_item("b")])
     assert wrong.message.startswith(f"Item with id '{named}' not found. Items are not persisted when `store` is set to")
     assert error_fields(wrong) == ("invalid_request_error", 404, "input")
 
 
-async def test_an_item_that_the_chain_holds_already_is_refused(endpoint: Endpoint) -> None:
+async def test_an_item_that_is_already_in_the_chain_is_refused(endpoint: Endpoint) -> None:
     first = await ask(endpoint, "a")
     wrong = await refusal(endpoint, [*first["output"], user_item("b")], previous_response_id=first["id"])
     named = first["output"][0]["id"]
@@ -293,7 +287,7 @@ async def test_an_item_that_the_chain_holds_already_is_refused(endpoint: Endpoin
 # -- ends -----------------------------------------------------------------------------------------
 
 
-async def test_an_answer_cut_at_its_limit_is_incomplete_and_can_be_continued(
+async def test_a_response_truncated_at_its_token_limit_is_incomplete_and_can_be_continued(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "one two three four"}, {"text": "five"})
@@ -307,7 +301,7 @@ async def test_an_answer_cut_at_its_limit_is_incomplete_and_can_be_continued(
     assert texts(script.requests[1].input) == ["count", "one two", "go on"]
 
 
-async def test_what_goes_wrong_before_an_answer_is_raised_and_leaves_nothing(
+async def test_an_error_before_the_first_event_is_raised_and_stores_nothing(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"error": {"code": "overloaded", "message": "Too busy.", "status": 503, "retry_after_s": 4}})
@@ -318,7 +312,7 @@ async def test_what_goes_wrong_before_an_answer_is_raised_and_leaves_nothing(
     assert getattr(wrong, "retry_after_s", None) == 4
 
 
-async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
+async def test_a_response_whose_stream_breaks_is_failed_and_cannot_be_continued(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}})
@@ -334,7 +328,7 @@ async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
     assert error_fields(wrong) == ("invalid_request_error", 400, "previous_response_id")
 
 
-async def test_tokens_of_a_request_are_counted_with_the_history_before_it(endpoint: Endpoint) -> None:
+async def test_input_tokens_include_the_history(endpoint: Endpoint) -> None:
     first = await ask(endpoint, "one two")
     counted = {"model": MODEL, "input": "three", "instructions": "four", "previous_response_id": first["id"]}
     assert await endpoint.count_input_tokens(counted) == 6

@@ -26,7 +26,7 @@ async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
     return task
 
 
-async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(store: Store) -> None:
+async def test_closing_the_stream_stops_the_model_and_stores_a_cancelled_response(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -45,7 +45,7 @@ async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(stor
     assert texts(model.requests[-1].input) == ["a", "one ", "b"]
 
 
-async def test_a_cancelled_task_does_the_same(store: Store) -> None:
+async def test_a_cancelled_task_stores_a_cancelled_response(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     task = await in_the_middle(endpoint)
@@ -57,7 +57,7 @@ async def test_a_cancelled_task_does_the_same(store: Store) -> None:
     assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
 
 
-async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> None:
+async def test_a_second_cancellation_still_stores_the_response() -> None:
     """The second time comes while the store still writes what the first one left."""
     store, model = Unhurried(), GatedModel()
     endpoint = endpoint_over(store, model)
@@ -74,7 +74,7 @@ async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> Non
     assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
 
 
-async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
+async def test_a_response_cancelled_before_its_start_stores_nothing() -> None:
     model, store = GatedModel(silent=True), RecordingStore()
     task = asyncio.create_task(events(endpoint_over(store, model), "a"))
     await model.request_received.wait()
@@ -84,14 +84,14 @@ async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
     assert store.commits == []
 
 
-async def test_closing_with_store_false_leaves_nothing() -> None:
+async def test_closing_with_store_false_stores_nothing() -> None:
     store = RecordingStore()
     async with started_response(endpoint_over(store, GatedModel()), {"store": False}):
         pass
     assert store.commits == []
 
 
-async def test_closing_ends_though_a_task_ended_in_the_same_round_of_the_event_loop() -> None:
+async def test_closing_returns_if_a_task_ended_in_the_same_iteration_of_the_event_loop() -> None:
     """Its callback runs in the next round, and Python 3.12 and later do not wait for one to gather what is done."""
     runs, ended = ActiveRuns(), asyncio.Event()
 

@@ -32,7 +32,7 @@ async def answer(endpoint: EmbeddedEndpoint, **body: Any) -> Any:
     return [event async for event in endpoint.create({"model": CLAUDE, **body})][-1]["response"]
 
 
-async def test_a_chain_with_a_call_goes_on_with_its_thoughts(store: Store) -> None:
+async def test_a_chain_with_a_call_continues_with_its_thinking_blocks(store: Store) -> None:
     output = {"type": "function_call_output", "call_id": "toolu_1", "output": "4"}
     with run_chat_server() as server:
         models = OneModel(AnthropicModel("anthropic", server.url, random_id, key=Secret("sk-ant-1")))

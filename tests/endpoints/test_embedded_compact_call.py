@@ -33,7 +33,7 @@ async def compacted(endpoint: EmbeddedEndpoint, **body: Any) -> dict[str, Any]:
     return dict(await endpoint.compact({"model": "any", **body}))
 
 
-async def test_a_compacted_window_is_the_users_words_and_one_compaction(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_compacted_history_has_the_user_messages_and_one_compaction(endpoint: EmbeddedEndpoint) -> None:
     window = await compacted(endpoint, input=[user_item("One. " + LONG), ANSWER, user_item("Two.")])
     assert item_types(window["output"]) == ["message", "message", "compaction"]
     assert texts(window["output"])[:2] == ["One. " + LONG, "Two."]
@@ -43,7 +43,7 @@ async def test_a_compacted_window_is_the_users_words_and_one_compaction(endpoint
     assert window["usage"]["total_tokens"] == 13
 
 
-async def test_the_window_is_the_next_input_and_says_everything_once(
+async def test_the_compacted_history_is_the_next_input_and_repeats_nothing(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     window = await compacted(endpoint, input=[user_item("One."), ANSWER])
@@ -61,7 +61,7 @@ async def test_a_chain_is_compacted_by_its_last_response(
     assert "User: One." in texts(summarizer.summaries[-1].input)[0]
 
 
-async def test_a_window_is_nothing_that_a_chain_goes_on_from(endpoint: EmbeddedEndpoint) -> None:
+async def test_the_id_of_a_compaction_is_no_previous_response(endpoint: EmbeddedEndpoint) -> None:
     window = await compacted(endpoint, input=LONG)
     assert (
         error_fields(await refusal(endpoint, "More", previous_response_id=window["id"]))[0]
@@ -69,7 +69,7 @@ async def test_a_window_is_nothing_that_a_chain_goes_on_from(endpoint: EmbeddedE
     )
 
 
-async def test_what_a_summary_would_not_make_smaller_stands_in_it_as_it_was(
+async def test_a_history_that_a_summary_would_not_shorten_is_kept(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.summary = LONG
@@ -78,7 +78,7 @@ async def test_what_a_summary_would_not_make_smaller_stands_in_it_as_it_was(
     assert summarizer.last_input() == ["Hi.", "Hello.", "Bye."]
 
 
-async def test_words_of_the_user_that_are_nearly_all_there_is_are_folded_too(
+async def test_a_user_message_that_fills_nearly_the_whole_history_is_summarized_too(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     window = await compacted(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Well."}])
@@ -87,16 +87,14 @@ async def test_words_of_the_user_that_are_nearly_all_there_is_are_folded_too(
     assert summarizer.last_input() == [SUMMARY_TEXT, "Bye."]
 
 
-async def test_a_summary_of_no_words_takes_no_history_away(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
+async def test_an_empty_summary_removes_no_history(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     summarizer.summary = " "
     window = await compacted(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Hello."}])
     await ask(endpoint, [*window["output"], user_item("Bye.")])
     assert summarizer.last_input() == [LONG, "Hello.", "Bye."]
 
 
-async def test_a_window_is_compacted_again_with_its_summary(
+async def test_a_compacted_history_is_compacted_again_with_its_summary(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     window = await compacted(endpoint, input=[user_item("One."), ANSWER])
@@ -107,7 +105,7 @@ async def test_a_window_is_compacted_again_with_its_summary(
     assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
-async def test_a_history_too_long_for_one_summary_is_told_in_two(
+async def test_a_history_too_long_for_one_summary_is_summarized_in_two_steps(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.window = 180
@@ -118,7 +116,7 @@ async def test_a_history_too_long_for_one_summary_is_told_in_two(
     assert window["usage"]["input_tokens"] == 20
 
 
-async def test_a_provider_that_has_a_compaction_makes_the_window(store: Store) -> None:
+async def test_a_provider_with_compaction_makes_the_compacted_history(store: Store) -> None:
     theirs = [user_item("One.", id="msg_1"), {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}]
     reader = SummarizingModel(provider_compaction=theirs)
     window = await compacted(EmbeddedEndpoint(store, reader, SystemClock(), random_id), input="One.")
@@ -127,7 +125,7 @@ async def test_a_provider_that_has_a_compaction_makes_the_window(store: Store) -
     assert window["usage"]["total_tokens"] == 0
 
 
-async def test_where_a_provider_compacts_other_models_only_a_summary_is_made(
+async def test_if_the_provider_cannot_compact_this_model_a_summary_is_made(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.refuses = True
@@ -136,7 +134,7 @@ async def test_where_a_provider_compacts_other_models_only_a_summary_is_made(
     assert len(summarizer.summaries) == 1
 
 
-async def test_a_providers_window_without_a_compaction_becomes_one(store: Store) -> None:
+async def test_a_provider_result_without_a_compaction_becomes_a_compaction(store: Store) -> None:
     """Whoever counts on exactly one such item gets it, whatever a server calls its own."""
     reader = SummarizingModel(
         provider_compaction=[user_item("One."), {"type": "message", "role": "assistant", "content": "In short: words."}]
@@ -148,24 +146,24 @@ async def test_a_providers_window_without_a_compaction_becomes_one(store: Store)
     assert reader.last_input() == ["One.", "In short: words.", "Two."]
 
 
-async def test_a_call_without_its_output_is_not_compacted(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_history_with_a_call_without_output_is_not_compacted(endpoint: EmbeddedEndpoint) -> None:
     with pytest.raises(RequestRefused, match="No tool output found for function call call_1"):
         await compacted(endpoint, input=[user_item("Look."), CALL])
 
 
-async def test_a_field_of_another_request_is_refused_by_its_name(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_field_of_another_request_is_refused_with_its_name(endpoint: EmbeddedEndpoint) -> None:
     with pytest.raises(RequestRefused, match="Unknown parameter: 'temperature'"):
         await compacted(endpoint, input="One.", temperature=1)
 
 
-async def test_a_server_that_keeps_nothing_compacts_all_the_same(store: Store, summarizer: SummarizingModel) -> None:
+async def test_a_stateless_server_compacts_too(store: Store, summarizer: SummarizingModel) -> None:
     endpoint = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id, options=EndpointOptions(stateless=True))
     window = await compacted(endpoint, input=[user_item("One."), ANSWER])
     await ask(endpoint, [*window["output"], user_item("Two.")])
     assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
-async def test_tokens_are_counted_behind_a_compaction(endpoint: EmbeddedEndpoint) -> None:
+async def test_the_summary_of_a_compaction_counts_as_input_tokens(endpoint: EmbeddedEndpoint) -> None:
     window = await compacted(endpoint, input=[user_item("One."), ANSWER])
     counted = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
     assert counted == len(f"One. {SUMMARY_TEXT}".split())

@@ -29,7 +29,7 @@ async def refused(connection: ResponsesConnection, said: Any = None, **body: Any
 
 
 @pytest.mark.parametrize("stored", [True, False])
-async def test_a_request_can_prepare_the_next_one_without_asking_a_model(store: Store, stored: bool) -> None:
+async def test_generate_false_prepares_the_next_request_without_calling_the_model(store: Store, stored: bool) -> None:
     model = open_gated_model()
     endpoint = endpoint_over(store, model)
     connection = endpoint.connect()
@@ -45,13 +45,13 @@ async def test_a_request_can_prepare_the_next_one_without_asking_a_model(store: 
     assert (await store.link("resp_1") is not None) == stored
 
 
-async def test_warming_a_prompt_cache_generates_nothing_either(store: Store) -> None:
+async def test_prewarming_a_prompt_cache_generates_nothing_either(store: Store) -> None:
     model = open_gated_model()
     prepared = await over_it(endpoint_over(store, model).connect(), "a", prompt_cache_options={"prewarm": True})
     assert (prepared[-1]["response"]["output"], model.requests) == ([], [])
 
 
-async def test_what_is_stored_can_go_on_from_what_was_not(store: Store) -> None:
+async def test_a_stored_response_can_continue_an_unstored_one(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     connection = endpoint.connect()
     await over_it(connection, "a", store=False)
@@ -62,7 +62,7 @@ async def test_what_is_stored_can_go_on_from_what_was_not(store: Store) -> None:
     assert (await ask(endpoint, "c", previous_response_id="resp_2"))["status"] == "completed"
 
 
-async def test_a_stored_response_can_be_gone_on_from_by_anybody_until_it_is_deleted(store: Store) -> None:
+async def test_a_stored_response_can_be_continued_outside_of_its_connection_until_it_is_deleted(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
     connection = endpoint.connect()
     await over_it(connection, "a")
@@ -71,7 +71,7 @@ async def test_a_stored_response_can_be_gone_on_from_by_anybody_until_it_is_dele
     assert (await refused(connection, "c", previous_response_id="resp_1")).code == "previous_response_not_found"
 
 
-async def test_a_continuation_that_failed_while_it_was_answered_lets_go_as_well(store: Store) -> None:
+async def test_a_continuation_that_fails_during_its_answer_drops_the_previous_response_too(store: Store) -> None:
     model = open_gated_model()
     endpoint = endpoint_over(store, model)
     connection = endpoint.connect()
@@ -86,7 +86,7 @@ async def test_a_continuation_that_failed_while_it_was_answered_lets_go_as_well(
     assert (await refused(connection, "b", previous_response_id="resp_1")).code == "previous_response_not_found"
 
 
-async def test_another_request_that_fails_leaves_what_is_held(store: Store) -> None:
+async def test_an_unrelated_failed_request_keeps_the_previous_response(store: Store) -> None:
     connection = endpoint_over(store, open_gated_model()).connect()
     await over_it(connection, "a", store=False)
     await refused(connection, "b", temperature=99)
@@ -101,20 +101,18 @@ NOT_OVER_A_CONNECTION: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "param"), NOT_OVER_A_CONNECTION, ids=[param for _, param in NOT_OVER_A_CONNECTION])
-async def test_what_belongs_to_http_is_refused_over_a_connection(
-    store: Store, body: dict[str, Any], param: str
-) -> None:
+async def test_a_parameter_of_http_is_refused_over_a_connection(store: Store, body: dict[str, Any], param: str) -> None:
     wrong = await refused(endpoint_over(store, open_gated_model()).connect(), "a", **body)
     assert error_fields(wrong) == ("unsupported_parameter", 400, param)
 
 
-async def test_a_client_that_says_stream_over_a_connection_is_answered(store: Store) -> None:
+async def test_stream_true_is_accepted_over_a_connection(store: Store) -> None:
     assert (await over_it(endpoint_over(store, open_gated_model()).connect(), "a", stream=True))[-1][
         "type"
     ] == "response.completed"
 
 
-async def test_preparing_is_not_known_outside_of_a_connection(store: Store) -> None:
+async def test_generate_is_an_unknown_parameter_outside_of_a_connection(store: Store) -> None:
     wrong = await refusal(endpoint_over(store, open_gated_model()), "a", generate=False)
     assert error_fields(wrong) == ("unknown_parameter", 400, "generate")
 
@@ -126,7 +124,7 @@ def at(item_id: str) -> dict[str, Any]:
     return {"type": "item_reference", "id": item_id}
 
 
-async def test_an_item_can_be_referred_to_wherever_it_stands(
+async def test_an_item_reference_may_name_an_item_of_any_origin(
     embedded: EmbeddedEndpoint, scripts: LoopbackModels
 ) -> None:
     """By its own id, by one made of its place, and by one that a conversation gave it."""
@@ -141,7 +139,7 @@ async def test_an_item_can_be_referred_to_wherever_it_stands(
     assert texts(scripts.requests[-1].input) == ["a", "a", "b", "c"]
 
 
-async def test_a_reference_to_what_another_tenant_has_is_a_reference_to_nothing(
+async def test_a_reference_to_an_item_of_another_tenant_is_not_found(
     store: Store, embedded: EmbeddedEndpoint, scripts: LoopbackModels
 ) -> None:
     foreign = EmbeddedEndpoint(store.for_tenant("other"), scripts, SystemClock(), random_id)
@@ -151,7 +149,7 @@ async def test_a_reference_to_what_another_tenant_has_is_a_reference_to_nothing(
     assert f"Item with id '{theirs}' not found" in wrong.message
 
 
-async def test_an_item_that_is_there_already_is_not_added_again(
+async def test_an_item_that_is_already_in_the_history_is_not_appended_again(
     embedded: EmbeddedEndpoint, scripts: LoopbackModels
 ) -> None:
     first = await ask(embedded, "a")
@@ -160,13 +158,13 @@ async def test_an_item_that_is_there_already_is_not_added_again(
     assert texts(scripts.requests[-1].input) == ["a", "a", "b"]
 
 
-async def test_the_same_reference_twice_adds_one_item(embedded: EmbeddedEndpoint, scripts: LoopbackModels) -> None:
+async def test_repeated_references_add_one_item(embedded: EmbeddedEndpoint, scripts: LoopbackModels) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
     await ask(embedded, [at(own), at(own), user_item("b")])
     assert texts(scripts.requests[-1].input) == ["a", "b"]
 
 
-async def test_a_conversation_takes_what_is_only_referred_to(embedded: EmbeddedEndpoint) -> None:
+async def test_items_can_be_added_to_a_conversation_by_reference(embedded: EmbeddedEndpoint) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
     conversation = str((await embedded.create_conversation([at(own), user_item("b")]))["id"])
     assert texts(await embedded.list_conversation_items(conversation, order="asc")) == ["a", "b"]

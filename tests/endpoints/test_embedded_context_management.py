@@ -47,7 +47,7 @@ async def test_below_its_threshold_nothing_is_compacted(
     assert summarizer.summaries == []
 
 
-async def test_past_its_threshold_the_compaction_comes_first_and_the_answer_behind_it(
+async def test_above_its_threshold_the_compaction_precedes_the_answer(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     last = await create_chain(endpoint, "One. " + LONG, "Two. " + LONG)
@@ -65,7 +65,7 @@ async def test_past_its_threshold_the_compaction_comes_first_and_the_answer_behi
     assert summarizer.last_input() == [SUMMARY_TEXT, "Three."]
 
 
-async def test_a_chain_goes_on_from_its_compaction(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+async def test_a_chain_continues_from_its_compaction(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     last = await create_chain(endpoint, "One. " + LONG, "Two. " + LONG)
     answer = await ask(endpoint, "Three.", previous_response_id=last, context_management=at(100))
     await ask(endpoint, "Four.", previous_response_id=answer["id"], context_management=at(100))
@@ -73,7 +73,7 @@ async def test_a_chain_goes_on_from_its_compaction(endpoint: EmbeddedEndpoint, s
     assert len(summarizer.summaries) == 1
 
 
-async def test_a_long_question_is_no_reason_to_fold_the_same_again(
+async def test_a_long_user_message_does_not_compact_the_same_history_again(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     last = await create_chain(endpoint, "One.", "Two. " + LONG)
@@ -85,7 +85,7 @@ async def test_a_long_question_is_no_reason_to_fold_the_same_again(
     assert item_types(asked["output"]) == ["message"]
 
 
-async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
+async def test_a_conversation_continues_from_its_compaction_and_keeps_every_item(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     conversation = (await endpoint.create_conversation())["id"]
@@ -98,7 +98,7 @@ async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
     assert item_types(kept.items) == ["message"] * 5 + ["compaction"] + ["message"] * 3
 
 
-async def test_a_client_that_sends_everything_again_is_read_from_the_compaction_on(
+async def test_a_resent_history_is_read_from_its_compaction_on(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     history: list[Item] = [user_item("One. " + LONG), ANSWER, user_item("Two.")]
@@ -109,7 +109,7 @@ async def test_a_client_that_sends_everything_again_is_read_from_the_compaction_
     assert summarizer.last_input() == whole == [SUMMARY_TEXT, "Two.", "shown 2", "Three."]
 
 
-async def test_an_agents_long_turn_is_cut_between_its_steps(
+async def test_a_long_agent_turn_is_compacted_between_its_calls(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     work: list[Item] = [user_item("Look around.")]
@@ -123,7 +123,7 @@ async def test_an_agents_long_turn_is_cut_between_its_steps(
     assert texts(shown)[:2] == ["Look around.", SUMMARY_TEXT]
 
 
-async def test_instructions_in_the_history_are_never_folded(
+async def test_developer_messages_in_the_history_are_never_summarized(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     history = [{"role": "developer", "content": "Be brief."}, user_item(LONG), ANSWER]
@@ -131,7 +131,7 @@ async def test_instructions_in_the_history_are_never_folded(
     assert summarizer.last_input() == ["Be brief.", SUMMARY_TEXT, "More."]
 
 
-async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(
+async def test_a_trigger_is_answered_by_one_compaction_only(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Codex takes exactly one such item and fails over every other answer."""
@@ -148,7 +148,7 @@ async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(
     assert summarizer.requests == []
 
 
-async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(
+async def test_a_chain_continues_from_a_trigger_with_the_user_messages(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.answer = LONG
@@ -160,7 +160,7 @@ async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(
     assert item_types(listed.items) == ["message", "message"]
 
 
-async def test_messages_that_a_client_writes_anew_before_a_compaction_are_seen(
+async def test_new_messages_before_a_compaction_reach_the_model(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Codex puts its instructions and the words of the user before the item that it got."""
@@ -171,18 +171,18 @@ async def test_messages_that_a_client_writes_anew_before_a_compaction_are_seen(
     assert summarizer.last_input() == ["Be brief, and kind.", "Be brief.", "One.", SUMMARY_TEXT, "Two."]
 
 
-async def test_a_trigger_stands_last_or_is_refused(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_trigger_that_is_not_last_is_refused(endpoint: EmbeddedEndpoint) -> None:
     wrong = await refusal(endpoint, [TRIGGER, user_item("One.")])
     assert wrong.message == "The 'compaction_trigger' item must be the final input item"
     assert error_fields(wrong) == ("invalid_request_error", 400, "input")
 
 
-async def test_a_conversation_keeps_no_trigger(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_conversation_stores_no_trigger(endpoint: EmbeddedEndpoint) -> None:
     with pytest.raises(RequestRefused, match="not stored as an item"):
         await endpoint.create_conversation([TRIGGER])
 
 
-async def test_a_trigger_with_nothing_before_it_has_one_compaction_too(
+async def test_a_trigger_without_a_history_is_answered_by_one_compaction_too(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     answer = await ask(endpoint, [TRIGGER])
@@ -191,7 +191,7 @@ async def test_a_trigger_with_nothing_before_it_has_one_compaction_too(
     assert summarizer.summaries == []
 
 
-async def test_a_providers_own_compaction_is_used_inside_a_request_too(store: Store) -> None:
+async def test_the_compaction_of_a_provider_is_used_within_a_request_too(store: Store) -> None:
     """What it sealed goes back to it in its place, inside the one item that the client sees."""
     theirs = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
     reader = SummarizingModel(provider_compaction=[theirs])
@@ -205,15 +205,13 @@ async def test_a_providers_own_compaction_is_used_inside_a_request_too(store: St
     assert texts(reader.compactions[-1].input) == [LONG, LONG]
 
 
-async def test_a_summary_that_fails_leaves_nothing_behind(
-    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
-) -> None:
+async def test_a_failed_summary_stores_nothing(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     summarizer.window = 5
     wrong = await refusal(endpoint, [user_item(LONG), TRIGGER])
     assert error_fields(wrong)[0] == "context_length_exceeded"
 
 
-async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behind(
+async def test_a_refused_request_after_a_compaction_stores_nothing(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Nothing was told before the model began, so nobody takes the item for an answer."""
@@ -225,12 +223,12 @@ async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behin
     assert item_types((await endpoint.list_conversation_items(conversation)).items) == ["message"] * 2
 
 
-async def test_what_was_streamed_with_a_compaction_is_what_is_retrieved(endpoint: EmbeddedEndpoint) -> None:
+async def test_the_retrieved_response_equals_the_streamed_one_with_a_compaction(endpoint: EmbeddedEndpoint) -> None:
     answer = await ask(endpoint, [user_item(LONG), ANSWER, user_item("Two.")], context_management=at(50))
     assert await endpoint.retrieve(answer["id"]) == answer
 
 
-async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(
+async def test_a_connection_continues_from_an_unstored_compaction(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     connection = endpoint.connect()
@@ -244,7 +242,7 @@ async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(
     assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two.", "shown 3", "Three."]
 
 
-async def test_a_background_response_is_compacted_as_any_other(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_background_response_is_compacted_like_any_other(endpoint: EmbeddedEndpoint) -> None:
     history = [user_item(LONG), ANSWER, user_item("Two.")]
     told_ = await events(endpoint, history, background=True, context_management=at(50))
     assert item_types(told_[-1]["response"]["output"]) == ["compaction", "message"]
@@ -253,7 +251,7 @@ async def test_a_background_response_is_compacted_as_any_other(endpoint: Embedde
 # -- only whose it is -----------------------------------------------------------------------------
 
 
-async def test_another_tenant_does_not_open_a_compaction(
+async def test_another_tenant_cannot_decrypt_a_compaction(
     store: Store, endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     made = await ask(endpoint, [user_item(LONG), TRIGGER])
@@ -264,7 +262,7 @@ async def test_another_tenant_does_not_open_a_compaction(
     assert LONG not in wrong.message
 
 
-async def test_a_damaged_compaction_is_refused_by_its_id(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_damaged_compaction_is_refused_with_its_id(endpoint: EmbeddedEndpoint) -> None:
     (item,) = (await ask(endpoint, [user_item(LONG), TRIGGER]))["output"]
     damaged = {**item, "encrypted_content": item["encrypted_content"][:-8] + "AAAAAAA="}
     wrong = await refusal(endpoint, [damaged, user_item("Two.")])
@@ -272,13 +270,13 @@ async def test_a_damaged_compaction_is_refused_by_its_id(endpoint: EmbeddedEndpo
     assert wrong.message.startswith(f"The encrypted content for item {item['id']} could not be verified")
 
 
-async def test_no_summary_is_made_of_what_somebody_else_sealed(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_compaction_of_another_issuer_cannot_be_summarized(endpoint: EmbeddedEndpoint) -> None:
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
     wrong = await refusal(endpoint, [theirs, user_item(LONG), TRIGGER])
     assert error_fields(wrong)[0] == "invalid_encrypted_content"
 
 
-async def test_a_model_that_cannot_open_what_somebody_else_sealed_is_not_blamed_for_it(
+async def test_a_compaction_of_another_issuer_is_refused_with_its_id(
     endpoint: EmbeddedEndpoint,
 ) -> None:
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}

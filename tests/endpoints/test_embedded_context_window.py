@@ -42,13 +42,13 @@ async def endpoint(store: Store, summarizer: SummarizingModel) -> AsyncIterator[
     await made.aclose()
 
 
-async def test_what_fits_is_asked_as_it_is(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+async def test_an_input_that_fits_is_sent_unchanged(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     await ask(endpoint, "Hello", model="small")
     assert summarizer.last_input() == ["Hello"]
 
 
 @pytest.mark.parametrize("truncation", ["disabled", "auto"])
-async def test_what_is_very_long_is_counted_beside_the_loop(
+async def test_a_very_long_input_is_counted_in_a_thread(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel, truncation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused as anything else is that does not fit."""
@@ -67,7 +67,7 @@ async def test_what_is_very_long_is_counted_beside_the_loop(
     assert (len(beside), summarizer.requests) == (1, [])
 
 
-async def test_what_does_not_fit_is_refused_before_the_model_is_asked(
+async def test_an_input_that_does_not_fit_is_refused_before_the_model_is_called(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small")
@@ -76,12 +76,12 @@ async def test_what_does_not_fit_is_refused_before_the_model_is_asked(
     assert summarizer.requests == []
 
 
-async def test_disabled_is_what_holds_unless_something_else_is_said(endpoint: EmbeddedEndpoint) -> None:
+async def test_truncation_is_disabled_by_default(endpoint: EmbeddedEndpoint) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small", truncation="disabled")
     assert error_fields(wrong)[0] == "context_length_exceeded"
 
 
-async def test_instructions_and_tools_take_room_too(endpoint: EmbeddedEndpoint) -> None:
+async def test_instructions_and_tools_count_towards_the_context_window(endpoint: EmbeddedEndpoint) -> None:
     assert (
         error_fields(await refusal(endpoint, "Hi", model="small", instructions=LONG * 3))[0]
         == "context_length_exceeded"
@@ -90,7 +90,7 @@ async def test_instructions_and_tools_take_room_too(endpoint: EmbeddedEndpoint) 
     assert error_fields(await refusal(endpoint, "Hi", model="small", tools=tools))[0] == "context_length_exceeded"
 
 
-async def test_a_count_that_may_be_wrong_refuses_nothing_that_may_fit(
+async def test_an_estimated_count_refuses_no_input_that_may_fit(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Another vocabulary may find a third less; the server knows, and says so itself."""
@@ -99,26 +99,28 @@ async def test_a_count_that_may_be_wrong_refuses_nothing_that_may_fit(
     assert error_fields(await refusal(endpoint, LONG * 5, model="foreign"))[0] == "context_length_exceeded"
 
 
-async def test_a_model_without_a_known_window_is_asked(
+async def test_a_model_with_an_unknown_context_window_is_called(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     await ask(endpoint, LONG * 100, model="unknown")
     assert len(summarizer.requests) == 1
 
 
-async def test_auto_shows_the_last_whole_turns_and_all_instructions(
+async def test_auto_sends_the_last_complete_turns_and_all_instructions(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     await ask(endpoint, HISTORY, model="small", truncation="auto")
     assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_auto_shows_all_of_what_fits(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+async def test_auto_sends_a_history_that_fits_completely(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     await ask(endpoint, HISTORY[-3:], model="small", truncation="auto")
     assert len(summarizer.last_input()) == 3
 
 
-async def test_auto_leaves_no_half_of_a_pair(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+async def test_auto_separates_no_call_from_its_output(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     history = [user_item(LONG), CALL, output_for(CALL, LONG), answer("Seen."), user_item("Now?")]
     await ask(endpoint, history, model="small", truncation="auto")
     assert summarizer.last_input() == ["Now?"]
@@ -134,7 +136,7 @@ async def test_auto_refuses_a_last_turn_that_does_not_fit(
     assert summarizer.requests == []
 
 
-async def test_what_was_left_out_is_still_in_the_history(
+async def test_a_truncated_item_stays_in_the_stored_history(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     first = await ask(endpoint, HISTORY, model="small", truncation="auto")
@@ -144,7 +146,7 @@ async def test_what_was_left_out_is_still_in_the_history(
     assert texts(listed) == texts(HISTORY)
 
 
-async def test_room_is_left_to_the_answer_that_is_asked_for(
+async def test_the_requested_output_tokens_are_reserved(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     turns = [user_item("Question 1. " + " ".join(["word"] * 60)), answer("Answer 1."), user_item("Now?")]
@@ -154,7 +156,7 @@ async def test_room_is_left_to_the_answer_that_is_asked_for(
     assert summarizer.last_input() == ["Now?"]
 
 
-async def test_auto_shows_less_to_a_model_that_says_it_is_too_much(
+async def test_auto_shortens_the_input_for_a_model_that_refuses_its_length(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     """Nobody knows its window but itself."""
@@ -163,7 +165,7 @@ async def test_auto_shows_less_to_a_model_that_says_it_is_too_much(
     assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_a_model_that_has_no_room_for_the_last_turn_says_so(
+async def test_if_the_last_turn_does_not_fit_the_error_of_the_model_is_raised(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.window = 3
@@ -173,13 +175,15 @@ async def test_a_model_that_has_no_room_for_the_last_turn_says_so(
     assert error_fields(wrong)[0] == "context_length_exceeded"
 
 
-async def test_disabled_tells_what_the_model_says(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+async def test_without_truncation_the_error_of_the_model_is_raised(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
     summarizer.window = 60
     assert error_fields(await refusal(endpoint, HISTORY, model="unknown"))[0] == "context_length_exceeded"
     assert len(summarizer.requests) == 1
 
 
-async def test_the_answer_says_how_its_history_was_to_be_truncated(
+async def test_the_response_has_its_truncation_parameter(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     response = await ask(endpoint, "Hello", model="small", truncation="auto")
@@ -187,7 +191,7 @@ async def test_the_answer_says_how_its_history_was_to_be_truncated(
     assert "truncation" not in summarizer.requests[-1].parameters
 
 
-async def test_a_history_is_made_smaller_before_it_is_found_too_long(
+async def test_a_history_is_compacted_before_its_length_is_checked(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     management = [{"type": "compaction", "compact_threshold": 80}]

@@ -31,29 +31,29 @@ async def refused(sealing: CompactionCipher, item: Item) -> str:
     return caught.value.code
 
 
-async def test_what_one_seals_another_replica_over_the_same_store_opens(store: Store) -> None:
+async def test_a_compaction_is_decrypted_by_another_replica_with_the_same_store(store: Store) -> None:
     item = await sealed_by(CompactionCipher(store))
     assert await opened_by(CompactionCipher(store), item) == SEALED
 
 
-async def test_nothing_of_what_is_sealed_can_be_read(store: Store) -> None:
+async def test_encrypted_content_is_unreadable(store: Store) -> None:
     item = await sealed_by(CompactionCipher(store))
     assert item["encrypted_content"].startswith(f"{ENCRYPTED_PREFIX}gAAAA")
 
 
 @pytest.mark.parametrize("phrase", ["x", "a passphrase of some words", "k" * 5_000, "schlüssel 🔑"])
-async def test_a_passphrase_of_any_length_is_a_key_for_databases_that_share_nothing(phrase: str) -> None:
+async def test_a_passphrase_of_any_length_is_a_key_for_separate_databases(phrase: str) -> None:
     here, there = CompactionCipher(MemoryStore(), Secret(phrase)), CompactionCipher(MemoryStore(), Secret(phrase))
     assert await opened_by(there, await sealed_by(here)) == SEALED
 
 
-async def test_another_gateway_does_not_open_it() -> None:
+async def test_another_gateway_cannot_decrypt_a_compaction() -> None:
     item = await sealed_by(CompactionCipher(MemoryStore()))
     assert await refused(CompactionCipher(MemoryStore()), item) == "invalid_encrypted_content"
     assert await refused(CompactionCipher(MemoryStore(), Secret("another")), item) == "invalid_encrypted_content"
 
 
-async def test_another_tenant_of_the_same_database_does_not_open_it(store: Store) -> None:
+async def test_another_tenant_of_the_same_database_cannot_decrypt_a_compaction(store: Store) -> None:
     item = await sealed_by(CompactionCipher(store, Secret("shared")))
     assert (
         await refused(CompactionCipher(store.for_tenant("other"), Secret("shared")), item)
@@ -61,7 +61,7 @@ async def test_another_tenant_of_the_same_database_does_not_open_it(store: Store
     )
 
 
-async def test_a_key_that_is_set_later_makes_no_older_item_useless(store: Store) -> None:
+async def test_older_compactions_can_be_decrypted_after_a_key_is_set(store: Store) -> None:
     older = await sealed_by(CompactionCipher(store))
     assert await opened_by(CompactionCipher(store, Secret("new")), older) == SEALED
 
@@ -70,14 +70,12 @@ async def test_a_key_that_is_set_later_makes_no_older_item_useless(store: Store)
     "content",
     [ENCRYPTED_PREFIX, f"{ENCRYPTED_PREFIX}gAAAAAB", f"{ENCRYPTED_PREFIX}\ud83d", f"{ENCRYPTED_PREFIX}{'A' * 1000}"],
 )
-async def test_a_damaged_item_is_refused_whatever_is_left_of_it(store: Store, content: str) -> None:
+async def test_a_damaged_compaction_is_refused(store: Store, content: str) -> None:
     item = {"type": "compaction", "encrypted_content": content}
     assert await refused(CompactionCipher(store), item) == "invalid_encrypted_content"
 
 
-async def test_an_item_of_a_newer_form_is_refused_and_not_guessed_at(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_compaction_of_a_newer_version_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("convo.compaction.window.COMPACTION_VERSION", 2)
     item = await sealed_by(CompactionCipher(store))
     monkeypatch.undo()
@@ -85,17 +83,17 @@ async def test_an_item_of_a_newer_form_is_refused_and_not_guessed_at(
 
 
 @pytest.mark.parametrize("content", ["gAAAAABnPz", "convo1:openai/gpt-5:3f2a9c41d0b7:gAAAAAB"])
-async def test_what_a_provider_sealed_is_left_to_it(store: Store, content: str) -> None:
+async def test_encrypted_content_of_a_provider_is_left_to_the_provider(store: Store, content: str) -> None:
     assert await opened_by(CompactionCipher(store), {"type": "compaction", "encrypted_content": content}) is None
 
 
-async def test_the_tenant_that_stands_inside_is_what_counts(store: Store) -> None:
+async def test_the_tenant_within_the_encrypted_content_is_decisive(store: Store) -> None:
     item = await sealed_by(CompactionCipher(store), replace(SEALED, tenant="other"))
     assert await refused(CompactionCipher(store), item) == "invalid_encrypted_content"
     assert await opened_by(CompactionCipher(store.for_tenant("other")), item) == replace(SEALED, tenant="other")
 
 
-async def test_without_the_package_that_seals_the_way_to_it_is_said(
+async def test_without_the_cryptography_package_the_error_names_its_installation(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "cryptography"]:

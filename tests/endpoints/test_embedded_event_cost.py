@@ -9,7 +9,7 @@ from convo.responses_api.turn import EVENTS_PER_LOOP_PASS, ResponseStream
 EVENTS = 50 * EVENTS_PER_LOOP_PASS
 
 
-async def test_an_answer_that_is_all_at_hand_lets_others_in_between() -> None:
+async def test_other_tasks_run_between_the_events_of_an_immediate_answer() -> None:
     async def all_at_once() -> AsyncGenerator[StreamEvent, None]:
         for number in range(EVENTS):
             yield {"type": "response.output_text.delta", "delta": str(number)}

@@ -19,7 +19,7 @@ def output(kind: str = "function_call_output", **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("asks", "answers"), sorted(OUTPUT_BY_CLIENT_CALL.items()))
-def test_a_pair_passes_and_half_of_one_is_refused_in_its_own_words(asks: str, answers: str) -> None:
+def test_a_call_with_its_output_is_valid_and_either_alone_has_its_own_error_message(asks: str, answers: str) -> None:
     check_call_pairs([call(asks), user_item("wait"), output(answers)])
 
     with pytest.raises(RequestRefused) as early:
@@ -31,13 +31,13 @@ def test_a_pair_passes_and_half_of_one_is_refused_in_its_own_words(asks: str, an
     assert orphan.value.message == f"No tool call found for {answers.replace('_', ' ')} with call_id c1"
 
 
-def test_an_output_before_its_call_answers_nothing() -> None:
+def test_an_output_before_its_call_is_refused() -> None:
     with pytest.raises(RequestRefused) as caught:
         check_call_pairs([output(), call()])
     assert caught.value.message == "No tool call found for function call output with call_id c1"
 
 
-def test_calls_that_share_an_id_are_refused_as_calls_without_an_output() -> None:
+def test_calls_with_the_same_id_are_refused_as_calls_without_an_output() -> None:
     for outputs in (1, 3):
         with pytest.raises(RequestRefused) as caught:
             check_call_pairs([*[call()] * 3, *[output()] * outputs])
@@ -50,28 +50,28 @@ def test_a_second_output_of_one_call_is_refused() -> None:
     assert caught.value.message.startswith("Duplicate function call output for call_id c1.")
 
 
-def test_an_id_may_be_used_again_once_its_call_has_an_output() -> None:
+def test_an_id_may_be_reused_after_its_call_has_an_output() -> None:
     check_call_pairs([call(), output(), user_item("again"), call(), output()])
 
 
-def test_a_local_shell_names_its_call_by_its_own_id() -> None:
+def test_a_local_shell_call_is_identified_by_its_item_id() -> None:
     answered = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
     check_call_pairs([call("local_shell_call"), answered])
     with pytest.raises(RequestRefused):
         check_call_pairs([{**answered, "id": "c2"}])
 
 
-def test_calls_that_the_server_answers_itself_need_no_output() -> None:
+def test_calls_of_hosted_tools_need_no_output() -> None:
     check_call_pairs([{"type": "web_search_call", "id": "ws_1"}, {"type": "mcp_call", "id": "mcp_1"}])
 
 
-def test_half_a_call_needs_no_output_and_is_not_shown() -> None:
+def test_an_incomplete_call_needs_no_output_and_is_omitted() -> None:
     half = call(status="incomplete", arguments='{"ci')
     check_call_pairs([half, user_item("go on")])
     assert remove_incomplete_items([half, user_item("go on")]) == (user_item("go on"),)
 
 
-def test_half_a_call_that_was_answered_is_shown_with_its_output() -> None:
+def test_an_incomplete_call_with_an_output_is_sent_with_it() -> None:
     pair = (call(status="incomplete"), output())
     check_call_pairs(pair)
     assert remove_incomplete_items(pair) == pair
@@ -86,11 +86,11 @@ def test_half_a_call_that_was_answered_is_shown_with_its_output() -> None:
         {"role": "user", "status": "incomplete", "content": [{"type": "input_image", "image_url": "data:,"}]},
     ],
 )
-def test_what_only_failed_or_came_from_a_person_is_shown(kept: dict[str, Any]) -> None:
+def test_a_failed_item_and_a_user_item_are_sent(kept: dict[str, Any]) -> None:
     assert remove_incomplete_items([kept]) == (kept,)
 
 
-def test_a_partial_answer_is_shown_as_its_words() -> None:
+def test_a_partial_answer_is_sent_as_its_text() -> None:
     partial = {
         "type": "message",
         "id": "msg_1",

@@ -26,7 +26,7 @@ STEPS = some.lists(
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
-def test_a_conversation_holds_what_a_list_would_hold(steps: list[tuple[str, Any]]) -> None:
+def test_the_items_of_a_conversation_behave_like_a_list(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(_compared(steps))
 
 
@@ -48,7 +48,7 @@ async def _compared(steps: list[tuple[str, Any]]) -> None:
     assert len({item["id"] for item in listed}) == len(listed)
 
 
-async def test_a_deleted_item_takes_its_place_and_what_stood_behind_it_with_it() -> None:
+async def test_the_node_of_a_deleted_item_and_its_descendants_are_removed() -> None:
     store = MemoryStore()
     endpoint = EmbeddedEndpoint(store, GatedModel(), FixedClock(), counting_ids())
     conversation = str(

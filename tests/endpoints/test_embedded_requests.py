@@ -86,12 +86,12 @@ def test_every_field_of_the_package_that_counts_tokens_is_known() -> None:
     assert sent - validation.COUNT_FIELDS <= {"personality"}
 
 
-def test_what_can_be_included_is_what_the_package_knows() -> None:
+def test_include_accepts_every_value_of_the_package() -> None:
     assert set(get_args(ResponseIncludable)) <= set(INCLUDABLE)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_every_field_is_honoured_handed_to_the_model_or_echoed(name: str) -> None:
+def test_every_field_is_honoured_sent_to_the_model_or_echoed(name: str) -> None:
     value = SAMPLES[name]
     request = parse_response_request(body(**{name: value}))
 
@@ -106,7 +106,7 @@ def test_every_field_is_honoured_handed_to_the_model_or_echoed(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"model", "input"}))
-def test_null_asks_for_nothing(name: str) -> None:
+def test_null_equals_an_omitted_field(name: str) -> None:
     assert parse_response_request(body(**{name: None})) == parse_response_request(body())
 
 
@@ -232,7 +232,9 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "code", "param", "words"), WRONG, ids=[str(one[2]) for one in WRONG])
-def test_what_cannot_be_is_refused_by_its_name(fields: dict[str, Any], code: str, param: str, words: str) -> None:
+def test_an_invalid_value_is_refused_with_its_parameter(
+    fields: dict[str, Any], code: str, param: str, words: str
+) -> None:
     wrong = refused(**fields)
     assert error_fields(wrong) == (code, 400, param)
     assert wrong.message.startswith(words)
@@ -240,17 +242,17 @@ def test_what_cannot_be_is_refused_by_its_name(fields: dict[str, Any], code: str
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_a_number_that_is_none_is_outside_every_range(number: float) -> None:
+def test_nan_and_infinity_are_out_of_every_range(number: float) -> None:
     assert refused(temperature=number).param == "temperature"
 
 
-def test_an_empty_output_and_empty_arguments_are_something() -> None:
+def test_an_empty_output_and_empty_arguments_are_valid() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
     output = {"type": "function_call_output", "call_id": "c", "output": ""}
     assert parse_response_request(body(input=[call, output])).items == (call, output)
 
 
-def test_a_request_to_count_has_no_parameters_of_an_answer() -> None:
+def test_a_request_to_count_tokens_has_no_generation_parameters() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_count_request(body(temperature=1))
     assert error_fields(caught.value) == ("unknown_parameter", 400, "temperature")
@@ -259,7 +261,7 @@ def test_a_request_to_count_has_no_parameters_of_an_answer() -> None:
     assert error_fields(caught.value) == ("unsupported_parameter", 400, "personality")
 
 
-def test_items_for_a_conversation_are_a_list() -> None:
+def test_items_of_a_conversation_must_be_a_list() -> None:
     with pytest.raises(RequestRefused) as caught:
         parse_conversation_items("words")
     assert error_fields(caught.value) == ("invalid_type", 400, "items")
@@ -272,5 +274,5 @@ def test_items_for_a_conversation_are_a_list() -> None:
         ({"continuation_id": "c"}, "background_options.continuation_id"),
     ],
 )
-def test_a_later_window_for_the_background_is_refused_by_name(options: dict[str, str], param: str) -> None:
+def test_an_unsupported_background_option_is_refused_with_its_name(options: dict[str, str], param: str) -> None:
     assert refused(background=True, background_options=options).param == param

@@ -52,7 +52,7 @@ HERE = root_key("local")
 LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, duration_s=2.5)
 
 
-def test_every_field_of_the_specification_is_there_when_nothing_was_asked() -> None:
+def test_every_field_of_the_specification_is_present_in_a_minimal_response() -> None:
     shown = build_response(LINK, ())
     assert len(FIELDS) == 31
     assert set(shown) - set(FIELDS) == {"conversation"}
@@ -68,14 +68,14 @@ ASKED: dict[str, Any] = {"background": True, "instructions": "Be brief.", "max_o
 
 @pytest.mark.parametrize("parameters", [{}, ASKED], ids=["nothing asked", "much asked"])
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_field_has_its_type_however_a_response_stands(status: LinkStatus, parameters: dict[str, Any]) -> None:
+def test_every_field_has_its_type_for_every_status(status: LinkStatus, parameters: dict[str, Any]) -> None:
     why = {"code": "max_output_tokens", "message": "too long"}
     shown = build_response(replace(LINK, status=status, error=why, usage={}, parameters=parameters), ())
     assert [name for name, types in FIELDS.items() if not isinstance(shown[name], types)] == []
     assert shown["status"] == status
 
 
-def test_every_field_is_one_that_the_package_reads() -> None:
+def test_every_field_of_a_response_is_known_to_the_package() -> None:
     assert set(build_response(LINK, ())) - set(TypedResponse.model_fields) == {
         "presence_penalty",
         "frequency_penalty",
@@ -83,7 +83,7 @@ def test_every_field_is_one_that_the_package_reads() -> None:
     }
 
 
-def test_what_was_asked_is_shown() -> None:
+def test_the_response_contains_the_request_parameters() -> None:
     asked: dict[str, Any] = {
         "temperature": 0.2,
         "tool_choice": "required",
@@ -112,7 +112,7 @@ def test_what_was_asked_is_shown() -> None:
     }
 
 
-def test_usage_has_both_details_whatever_a_model_reported() -> None:
+def test_usage_always_has_both_details() -> None:
     shown = build_response(
         replace(LINK, usage={"input_tokens": 5, "output_tokens": 2, "output_tokens_details": None}), ()
     )
@@ -133,7 +133,7 @@ def test_usage_has_both_details_whatever_a_model_reported() -> None:
     assert build_response(replace(LINK, usage=reported), ())["usage"] == reported
 
 
-def test_an_end_that_is_not_good_says_why_in_one_place() -> None:
+def test_a_status_other_than_completed_has_its_reason_in_one_field() -> None:
     why = {"code": "max_output_tokens", "message": "too long"}
     cut = build_response(replace(LINK, status="incomplete", error=why), ())
     failed = build_response(replace(LINK, status="failed", error=why), ())
@@ -145,7 +145,7 @@ def test_an_end_that_is_not_good_says_why_in_one_place() -> None:
     assert [one["completed_at"] for one in (cut, failed, stopped)] == [None] * 3
 
 
-def test_a_response_fails_with_a_code_that_typed_clients_take() -> None:
+def test_a_failed_response_has_a_code_that_typed_clients_accept() -> None:
     known = get_args(ResponseError.model_fields["code"].annotation)
     assert set(known) <= RESPONSE_ERROR_CODES
     for code in known:

@@ -43,7 +43,7 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
 
 
 @pytest.mark.parametrize(("items", "said"), REFUSED, ids=str)
-async def test_what_the_real_api_refuses_is_refused_where_that_is_asked_for(items: Any, said: str) -> None:
+async def test_a_strict_endpoint_refuses_the_items_that_the_api_refuses(items: Any, said: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         await ask(endpoint(strict=True), [*items, user_item("go on")], model=ECHO)
     assert caught.value.message == said
@@ -60,11 +60,11 @@ async def test_what_the_real_api_refuses_is_refused_where_that_is_asked_for(item
     ],
     ids=str,
 )
-async def test_what_is_whole_is_taken(items: Any) -> None:
+async def test_a_strict_endpoint_accepts_complete_items(items: Any) -> None:
     assert (await ask(endpoint(strict=True), [*items, user_item("go on")], model=ECHO))["status"] == "completed"
 
 
-async def test_a_compaction_is_refused_on_top_of_a_history_that_is_here() -> None:
+async def test_a_strict_endpoint_refuses_a_compaction_after_a_stored_history() -> None:
     strict = endpoint(strict=True)
     first = await ask(strict, "hi", model=ECHO)
     with pytest.raises(RequestRefused) as caught:

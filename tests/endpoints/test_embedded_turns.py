@@ -21,7 +21,7 @@ from tests.loopback_server import LoopbackModels
 # -- durability -----------------------------------------------------------------------------------
 
 
-async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store, scripts: LoopbackModels) -> None:
+async def test_the_response_is_stored_before_the_last_event_is_sent(store: Store, scripts: LoopbackModels) -> None:
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
     seen: list[tuple[str, bool, int]] = []
@@ -35,7 +35,7 @@ async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store,
     assert seen[-1] == ("response.completed", True, 2)
 
 
-async def test_the_conversation_is_free_when_the_last_event_is_told(embedded: EmbeddedEndpoint) -> None:
+async def test_the_conversation_is_unlocked_when_the_last_event_is_sent(embedded: EmbeddedEndpoint) -> None:
     conversation = (await embedded.create_conversation())["id"]
     async with aclosing(embedded.create({"model": MODEL, "input": "a", "conversation": conversation})) as answer:
         async for event in answer:
@@ -43,7 +43,7 @@ async def test_the_conversation_is_free_when_the_last_event_is_told(embedded: Em
                 assert (await ask(embedded, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: EmbeddedEndpoint) -> None:
+async def test_a_link_records_the_input_the_sent_items_and_the_output(store: Store, embedded: EmbeddedEndpoint) -> None:
     first = await ask(embedded, [user_item("a"), user_item("b")], instructions="Be brief.", temperature=0.5)
     second = await ask(embedded, "c", previous_response_id=first["id"])
 
@@ -61,7 +61,7 @@ async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: 
     assert one.usage == first["usage"]
 
 
-async def test_items_stand_in_the_store_as_they_travelled(store: Store, embedded: EmbeddedEndpoint) -> None:
+async def test_items_are_stored_unchanged(store: Store, embedded: EmbeddedEndpoint) -> None:
     easy = {"role": "user", "content": "a"}
     response = await ask(embedded, [easy])
     link = await store.link(response["id"])
@@ -69,7 +69,7 @@ async def test_items_stand_in_the_store_as_they_travelled(store: Store, embedded
     assert (await store.path(link.head)).items == (easy, *response["output"])
 
 
-async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: EmbeddedEndpoint) -> None:
+async def test_a_turn_in_a_conversation_is_recorded_as_such(store: Store, embedded: EmbeddedEndpoint) -> None:
     conversation = (await embedded.create_conversation([user_item("a")]))["id"]
     response = await ask(embedded, "b", conversation=conversation)
     link = await store.link(response["id"])
@@ -80,14 +80,14 @@ async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: Embedded
     assert there.head == link.head
 
 
-async def test_with_store_false_nothing_at_all_is_stored() -> None:
+async def test_with_store_false_nothing_is_stored() -> None:
     store = RecordingStore()
     response = await ask(endpoint_over(store, open_gated_model()), "a", store=False)
     assert response["status"] == "completed"
     assert store.commits == []
 
 
-async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: LoopbackModels) -> None:
+async def test_a_refused_request_stores_nothing_and_calls_no_model(scripts: LoopbackModels) -> None:
     store = RecordingStore()
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     for body in (
@@ -100,7 +100,7 @@ async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: Loopbac
     assert (store.commits, scripts.requests) == ([], [])
 
 
-async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, scripts: LoopbackModels) -> None:
+async def test_secrets_of_tools_are_sent_to_the_model_only(store: Store, scripts: LoopbackModels) -> None:
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     tool = {
         "type": "mcp",
@@ -126,7 +126,7 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
 # -- failing --------------------------------------------------------------------------------------
 
 
-async def test_what_a_model_refuses_comes_out_as_it_is(store: Store) -> None:
+async def test_an_error_of_the_model_is_raised_unchanged(store: Store) -> None:
     class Refusing(GatedModel):
         async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
             raise Unsupported("m", "images", param="input")
@@ -137,7 +137,7 @@ async def test_what_a_model_refuses_comes_out_as_it_is(store: Store) -> None:
     assert error_fields(wrong) == ("unsupported", 400, "input")
 
 
-async def test_an_answer_that_breaks_off_is_kept_with_what_was_finished(store: Store) -> None:
+async def test_a_response_whose_stream_breaks_is_stored_with_its_completed_items(store: Store) -> None:
     model = GatedModel(fails=StreamBroken("the connection broke"))
     model.gate.set()
     endpoint = endpoint_over(store, model)
@@ -153,7 +153,7 @@ async def test_an_answer_that_breaks_off_is_kept_with_what_was_finished(store: S
     assert link.error == {"code": "stream_broken", "message": "the connection broke"}
 
 
-async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
+async def test_a_full_disk_at_the_end_is_raised_instead_of_the_last_event() -> None:
     store = RecordingStore(fails=StoreFull("no room is left"))
     got: list[str] = []
 
@@ -170,7 +170,9 @@ async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
 # -- what is not ours -----------------------------------------------------------------------------
 
 
-async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Store, embedded: EmbeddedEndpoint) -> None:
+async def test_links_of_other_endpoints_and_attempts_are_not_retrieved(
+    store: Store, embedded: EmbeddedEndpoint
+) -> None:
     path = Path(root_key(store.tenant)).append([user_message("a")])
     ours = Link("resp_a", path.head, path.head, 1, MODEL, Strategy.CHAIN, "completed", 1.0)
     links = (

@@ -19,7 +19,7 @@ from tests.endpoints.gated_model import GatedModel, append_path, endpoint_over, 
 from tests.loopback_server import LoopbackModels
 
 
-async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store: Store) -> None:
+async def test_a_second_writer_gets_the_conflict_message_of_the_api_and_may_retry(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation([user_item("x")]))["id"])
@@ -47,7 +47,7 @@ async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_stopped_answer_frees_its_conversation(store: Store) -> None:
+async def test_a_cancelled_response_unlocks_its_conversation(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -57,7 +57,7 @@ async def test_a_stopped_answer_frees_its_conversation(store: Store) -> None:
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_failed_answer_frees_its_conversation(embedded: EmbeddedEndpoint, scripts: LoopbackModels) -> None:
+async def test_a_failed_response_unlocks_its_conversation(embedded: EmbeddedEndpoint, scripts: LoopbackModels) -> None:
     conversation = (await embedded.create_conversation())["id"]
     scripts.replies({"error": {"message": "no", "status": 500}})
     await refusal(embedded, "a", conversation=conversation)
@@ -65,7 +65,7 @@ async def test_a_failed_answer_frees_its_conversation(embedded: EmbeddedEndpoint
     assert (await ask(embedded, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_lease() -> None:
+async def test_a_writer_on_another_machine_blocks_others_for_at_most_its_lease() -> None:
     clock = FixedClock()
     store = MemoryStore(now=clock.now)
     endpoint = endpoint_over(store, open_gated_model())
@@ -77,7 +77,7 @@ async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_leas
     assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -> None:
+async def test_a_killed_writer_on_this_machine_blocks_nobody(store: Store) -> None:
     gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     await gone.wait()
     endpoint = endpoint_over(store, open_gated_model())
@@ -87,7 +87,7 @@ async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -
     assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store) -> None:
+async def test_a_writer_that_lost_its_lease_fails_and_appends_nothing(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -110,7 +110,7 @@ async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store)
     assert (link.status, link.error["code"]) == ("failed", Conflict.code)
 
 
-async def test_a_previous_response_deleted_in_mid_answer_loses_nothing(store: Store) -> None:
+async def test_deleting_the_previous_response_during_an_answer_loses_no_item(store: Store) -> None:
     model = open_gated_model()
     endpoint = endpoint_over(store, model)
     first = await ask(endpoint, "a")

@@ -93,7 +93,7 @@ REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
 
 
 @pytest.mark.parametrize(("fault", "status", "expected"), REAL, ids=[str(one[0])[:40] for one in REAL])
-def test_an_error_travels_in_the_real_words(fault: ConvoError, status: int, expected: dict[str, str | None]) -> None:
+def test_an_error_has_the_object_of_the_api(fault: ConvoError, status: int, expected: dict[str, str | None]) -> None:
     assert fault.status == status
     assert error_object(fault) == expected
 
@@ -110,7 +110,7 @@ def test_an_error_travels_in_the_real_words(fault: ConvoError, status: int, expe
         (Unsupported("m", "images", param="input"), "invalid_request_error"),
     ],
 )
-def test_the_type_of_an_error_follows_from_what_it_is(fault: ConvoError, kind: str) -> None:
+def test_the_type_of_an_error_object_depends_on_the_error_class(fault: ConvoError, kind: str) -> None:
     travelled = error_object(fault)
     assert travelled["type"] == kind
     assert travelled["message"].endswith(".")
@@ -131,7 +131,7 @@ def test_the_type_of_an_error_follows_from_what_it_is(fault: ConvoError, kind: s
     ],
     ids=lambda fault: str(fault)[:30],
 )
-def test_what_travelled_is_read_as_what_it_was(fault: RequestRefused | TryLater) -> None:
+def test_an_error_object_round_trips(fault: RequestRefused | TryLater) -> None:
     again = fault_from_status(fault.status, {"error": error_object(fault)}, ErrorContext("openai"))
 
     assert type(again) is type(fault)
@@ -139,7 +139,7 @@ def test_what_travelled_is_read_as_what_it_was(fault: RequestRefused | TryLater)
     assert fault.message in again.message
 
 
-def test_an_error_event_can_be_read_both_ways() -> None:
+def test_an_error_event_has_its_fields_on_both_levels() -> None:
     event = error_event(errors.previous_response_not_found_error("resp_x"), 7)
     assert (event["type"], event["sequence_number"]) == ("error", 7)
     assert {name: event[name] for name in ("code", "message", "param")} == {
@@ -148,7 +148,7 @@ def test_an_error_event_can_be_read_both_ways() -> None:
     assert event["error"]["type"] == "invalid_request_error"
 
 
-def test_a_client_hears_that_the_store_is_away_and_not_where_it_is() -> None:
+def test_the_error_of_an_unreachable_store_hides_its_address() -> None:
     error = error_object(StoreUnavailable("PostgreSQL at db.internal:5432 cannot be reached"))
     assert error["message"] == "The server cannot use its store now. Please retry in a few seconds."
     assert error["code"] == "store_unavailable"

@@ -56,7 +56,9 @@ def killed(tmp_path: Path) -> tuple[str, str, int]:
     return url, response, number
 
 
-async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed: tuple[str, str, int]) -> None:
+async def test_after_a_replica_is_killed_its_sent_events_can_be_followed_and_completed_items_are_stored(
+    killed: tuple[str, str, int],
+) -> None:
     url, response, number = killed
     store = open_store(url)
     served = EmbeddedService(

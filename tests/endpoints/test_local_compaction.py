@@ -66,7 +66,7 @@ def endpoint(local: Local) -> EmbeddedEndpoint:
     return EmbeddedEndpoint(MemoryStore(), local, SystemClock(), random_id)
 
 
-async def test_the_built_in_model_compacts_a_history_and_answers_from_it(
+async def test_the_bundled_model_compacts_a_history_and_answers_from_it(
     local: Local, endpoint: EmbeddedEndpoint
 ) -> None:
     before = await local.tokens(HISTORY)
@@ -83,7 +83,7 @@ async def test_the_built_in_model_compacts_a_history_and_answers_from_it(
     assert item_text(answer["output"][0])
 
 
-async def test_a_history_past_its_window_is_answered_where_turns_may_be_left_out(endpoint: EmbeddedEndpoint) -> None:
+async def test_a_history_beyond_the_context_window_is_answered_with_truncation(endpoint: EmbeddedEndpoint) -> None:
     """The model counts by itself how much it has room for; nobody else knows."""
     long = [user_item(DIARY * 40), {"role": "assistant", "content": "Thank you."}, user_item("Say hello.")]
     assert error_fields(await refusal(endpoint, long))[0] == "context_length_exceeded"

@@ -69,7 +69,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Settings:
         ("scripted", EMBEDDED_SCOPE),
     ],
 )
-def test_whoever_can_keep_the_state_does(given: Settings, provider: str, scope: Scope) -> None:
+def test_a_provider_that_can_store_state_stores_it(given: Settings, provider: str, scope: Scope) -> None:
     assert opened(provider, given).scope == scope
 
 
@@ -80,7 +80,7 @@ def test_a_server_without_a_key_is_not_opened(monkeypatch: pytest.MonkeyPatch, g
     assert "OPENAI_API_KEY" in caught.value.hint
 
 
-async def test_the_embedded_endpoint_reaches_every_model_by_its_name(given: Settings) -> None:
+async def test_the_embedded_endpoint_routes_every_model_by_its_name(given: Settings) -> None:
     endpoint = opened("groq", given)
     first = await ask(endpoint, "hello", model="scripted/echo")
     second = await ask(endpoint, "again", model="quick", previous_response_id=first["id"])
@@ -89,7 +89,7 @@ async def test_the_embedded_endpoint_reaches_every_model_by_its_name(given: Sett
     assert (texts(second["output"]), second["model"]) == (["again"], "quick")
 
 
-async def test_a_model_is_opened_once_and_under_its_providers_own_name(given: Settings) -> None:
+async def test_a_model_is_opened_once_under_the_name_of_its_provider(given: Settings) -> None:
     models = ModelsByName(given, SystemClock(), random_id)
     chat, name = models("groq/family/model:1b")
     assert name == "family/model:1b"
@@ -99,7 +99,7 @@ async def test_a_model_is_opened_once_and_under_its_providers_own_name(given: Se
 
 
 @pytest.mark.parametrize("name", ["nobody/model", "groq", "groq/"])
-async def test_a_model_that_is_not_there_is_refused_in_the_real_words(given: Settings, name: str) -> None:
+async def test_a_missing_model_is_refused_with_the_message_of_the_api(given: Settings, name: str) -> None:
     wrong = await refusal(opened("groq", given), "hi", model=name)
     assert isinstance(wrong, RequestRefused)
     assert (wrong.code, wrong.status, wrong.param) == ("model_not_found", 400, "model")
@@ -114,7 +114,7 @@ def served(given: Settings) -> EmbeddedService:
 
 
 @pytest.mark.parametrize("name", ["local/etc/model.gguf", "local//etc/model.gguf", "scripted//etc/passwd"])
-async def test_a_client_cannot_read_a_file_by_naming_it(given: Settings, name: str) -> None:
+async def test_a_client_cannot_read_a_file_through_a_model_name(given: Settings, name: str) -> None:
     service = served(given)
     wrong = await refusal(service.endpoint_for("ann"), "hi", model=name)
     await service.aclose()
@@ -122,7 +122,7 @@ async def test_a_client_cannot_read_a_file_by_naming_it(given: Settings, name: s
     assert "etc" not in wrong.hint
 
 
-async def test_an_alias_opens_to_clients_what_its_writer_chose(tmp_path: Path) -> None:
+async def test_an_alias_makes_its_model_available_to_clients(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "scripted"}]}')
     service = served(make_settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
@@ -131,7 +131,7 @@ async def test_an_alias_opens_to_clients_what_its_writer_chose(tmp_path: Path) -
     assert (texts(response["output"]), response["model"]) == (["scripted"], "gpt-5-scripted")
 
 
-async def test_what_can_be_asked_for_is_listed_with_who_answers() -> None:
+async def test_available_models_are_listed_with_their_owner() -> None:
     """A server that does not answer, or has no key, is passed over."""
     with run_chat_server() as server:
         server.refuse(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
@@ -163,7 +163,7 @@ quick = "scripted/echo"
     )
 
 
-async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clients(
+async def test_an_upstream_key_error_is_reported_as_an_error_of_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether the provider says so, or there is none to show to it."""
@@ -183,7 +183,7 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
     assert refused.message == "here rejected the key of this server"
 
 
-async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
+async def test_a_server_configured_to_store_nothing_stores_nothing() -> None:
     service = served(make_settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
     response = await ask(service.endpoint_for("ann"), "hi", model="quick")
     wrong = await refusal(service.endpoint_for("ann"), "hi", model="quick", previous_response_id=response["id"])
@@ -191,7 +191,7 @@ async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
     assert (response["store"], wrong.code) == (False, "unsupported_parameter")
 
 
-async def test_in_a_server_convo_keeps_the_state_whoever_could(given: Settings) -> None:
+async def test_in_a_server_the_embedded_endpoint_always_stores_the_state(given: Settings) -> None:
     service = served(given)
     assert service.endpoint_for("ann").scope == EMBEDDED_SCOPE
     await service.aclose()
@@ -208,7 +208,7 @@ LOADED: list[tuple[str, set[str]]] = [
 
 
 @pytest.mark.parametrize(("program", "absent"), LOADED, ids=[program for program, _ in LOADED])
-def test_nothing_is_loaded_that_was_not_asked_for(program: str, absent: set[str], tmp_path: Path) -> None:
+def test_unneeded_packages_are_not_imported(program: str, absent: set[str], tmp_path: Path) -> None:
     told: Any = subprocess.run(
         [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"],
         capture_output=True,
@@ -219,7 +219,7 @@ def test_nothing_is_loaded_that_was_not_asked_for(program: str, absent: set[str]
 
 
 @pytest.mark.parametrize("key", ["shared by two replicas", None])
-async def test_what_one_gateway_sealed_another_opens_that_shares_its_key(
+async def test_gateways_with_the_same_key_decrypt_each_others_compactions(
     given: Settings, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
     """They share no database here; without the setting each has its own key."""

@@ -46,7 +46,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_the_packages_own_accumulator_accepts_every_stream(
+def test_the_accumulator_of_the_package_accepts_every_stream(
     loopback: LoopbackServer, client: OpenAI, reply: dict[str, Any]
 ) -> None:
     loopback.replies(reply, chunk=3)
@@ -93,7 +93,7 @@ def unparsed(value: Any) -> Any:
         ({"text": "one", "error": {"code": "overloaded", "message": "Busy"}}, {}, "response.failed"),
     ],
 )
-def test_an_end_that_is_not_good_is_accepted_as_well(
+def test_a_status_other_than_completed_is_accepted_too(
     loopback: LoopbackServer, client: OpenAI, reply: dict[str, Any], asked: dict[str, Any], end: str
 ) -> None:
     loopback.replies(reply)
@@ -101,13 +101,13 @@ def test_an_end_that_is_not_good_is_accepted_as_well(
         assert [event.type for event in stream][-1] == end
 
 
-def test_without_a_stream_the_whole_response_comes_at_once(client: OpenAI) -> None:
+def test_without_stream_the_complete_response_is_returned_at_once(client: OpenAI) -> None:
     response = client.responses.create(model=MODEL, input="hello", metadata={"a": "b"}, temperature=0.25)
     assert (response.output_text, response.metadata, response.temperature) == ("hello", {"a": "b"}, 0.25)
     assert client.responses.retrieve(response.id) == response
 
 
-def test_the_three_turns_of_the_documentation(client: OpenAI) -> None:
+def test_the_multi_turn_examples_of_the_documentation_work(client: OpenAI) -> None:
     """The history by hand, then on a chain, as OpenAI's own guide does both."""
     history: list[Any] = [{"role": "user", "content": "tell me a joke"}]
     first = client.responses.create(model=MODEL, input=history, store=False)
@@ -123,7 +123,7 @@ def test_the_three_turns_of_the_documentation(client: OpenAI) -> None:
     assert chained.previous_response_id == kept.id
 
 
-def test_every_method_of_responses_that_stands_so_far(client: OpenAI) -> None:
+def test_every_method_of_responses_works(client: OpenAI) -> None:
     first = client.responses.create(model=MODEL, input=[user_item(str(at)) for at in range(25)])  # type: ignore[misc]
     listed = list(client.responses.input_items.list(first.id, limit=10))
     assert len(listed) == 25
@@ -133,7 +133,7 @@ def test_every_method_of_responses_that_stands_so_far(client: OpenAI) -> None:
         client.responses.retrieve(first.id)
 
 
-def test_every_method_of_conversations(client: OpenAI) -> None:
+def test_every_method_of_conversations_works(client: OpenAI) -> None:
     items: Any = [{"type": "message", "role": "user", "content": str(at)} for at in range(3)]
     made = client.conversations.create(items=items, metadata={"a": "b"})
     assert client.conversations.retrieve(made.id) == made
@@ -188,7 +188,7 @@ REFUSED: list[tuple[dict[str, Any], int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("asked", "status", "expected"), REFUSED)
-def test_refusals_are_the_real_apis_to_the_letter(
+def test_errors_equal_those_of_the_api(
     client: OpenAI, asked: dict[str, Any], status: int, expected: dict[str, Any], stream: bool
 ) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
@@ -206,13 +206,13 @@ def test_refusals_are_the_real_apis_to_the_letter(
         ("/conversations/conv_x/items", "Conversation with id 'conv_x' not found."),
     ],
 )
-def test_what_nobody_knows_is_a_404_with_the_same_object(client: OpenAI, path: str, words: str) -> None:
+def test_an_unknown_id_is_a_404_with_the_error_object(client: OpenAI, path: str, words: str) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         client.get(path, cast_to=object)
     assert caught.value.response.json() == error(words, None, None)
 
 
-def test_another_key_sees_nothing(loopback: LoopbackServer, client: OpenAI) -> None:
+def test_another_key_cannot_access_any_object(loopback: LoopbackServer, client: OpenAI) -> None:
     mine = client.responses.create(model=MODEL, input="secret")
     with OpenAI(base_url=loopback.url, api_key="test-other-key", max_retries=0) as other:
         with pytest.raises(openai.NotFoundError):
@@ -225,7 +225,7 @@ def test_another_key_sees_nothing(loopback: LoopbackServer, client: OpenAI) -> N
 PROGRAM = f"from openai import OpenAI; print(OpenAI().responses.create(model={MODEL!r}, input='hello').output_text)"
 
 
-def test_another_process_finds_the_server_by_the_environment(loopback: LoopbackServer) -> None:
+def test_another_process_connects_through_environment_variables(loopback: LoopbackServer) -> None:
     told = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**environ, **loopback.environ},
@@ -254,9 +254,7 @@ def test_the_accumulator_accepts_a_compaction_before_an_answer(loopback: Loopbac
     assert gathered.output_text == "Go on."
 
 
-def test_the_accumulator_accepts_a_compaction_that_is_all_that_was_asked_for(
-    loopback: LoopbackServer, client: OpenAI
-) -> None:
+def test_the_accumulator_accepts_a_compaction_without_an_answer(loopback: LoopbackServer, client: OpenAI) -> None:
     loopback.replies({"text": "They said words."})
     said: Any = [*HISTORY, {"type": "compaction_trigger"}]
     with client.responses.stream(model=MODEL, input=said) as stream:

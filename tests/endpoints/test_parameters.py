@@ -86,12 +86,12 @@ def parameters(method: Callable[..., Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("method", PATHS_AND_QUERIES, ids=lambda method: method.__qualname__)
-def test_every_parameter_of_a_path_or_query_has_its_row(method: Callable[..., Any]) -> None:
+def test_every_path_and_query_parameter_is_in_the_table(method: Callable[..., Any]) -> None:
     assert parameters(method) == set(PATHS_AND_QUERIES[method])
 
 
 @pytest.mark.parametrize("method", BODIES, ids=lambda method: method.__qualname__)
-def test_every_field_of_a_body_is_read_or_refused_by_its_name(method: Callable[..., Any]) -> None:
+def test_every_body_field_is_read_or_refused_with_its_name(method: Callable[..., Any]) -> None:
     assert parameters(method) - BODIES[method] == set()
 
 
@@ -99,7 +99,7 @@ def test_every_field_of_a_body_is_read_or_refused_by_its_name(method: Callable[.
     "place",
     sorted({where for rows in PATHS_AND_QUERIES.values() for where in rows.values() if " " not in where}),
 )
-def test_what_a_row_names_is_a_parameter_of_the_contract(place: str) -> None:
+def test_every_table_row_names_a_parameter_of_the_contract(place: str) -> None:
     name, _, parameter = place.partition(".")
     method = getattr(Endpoint, name)
     assert not parameter or parameter in inspect.signature(method).parameters
@@ -113,7 +113,7 @@ METHODS: set[Callable[..., Any]] = {
 }
 
 
-def test_every_method_that_asks_a_server_has_a_table() -> None:
+def test_every_method_that_sends_a_request_has_a_table() -> None:
     """`connect` opens a connection and has no parameters of the API."""
     there: set[Callable[..., Any]] = {
         method

@@ -53,7 +53,7 @@ def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
     return [(request.path, request.json["input"]) for request in server.requests]
 
 
-async def test_past_a_threshold_the_provider_compacts_and_goes_on_from_its_own_seal(
+async def test_above_a_threshold_the_provider_compacts_and_continues_from_its_compaction(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
@@ -73,7 +73,9 @@ async def test_past_a_threshold_the_provider_compacts_and_goes_on_from_its_own_s
     assert all("context_management" not in request.json for request in server.requests)
 
 
-async def test_the_providers_window_is_the_clients_next_input(server: ChatServer, endpoint: EmbeddedEndpoint) -> None:
+async def test_the_compacted_history_of_the_provider_is_the_next_input(
+    server: ChatServer, endpoint: EmbeddedEndpoint
+) -> None:
     server.refuse(200, {"object": "response.compaction", "output": [user_item("One.", id="msg_1"), THEIRS]})
     server.stream(end(words("Well.")))
 
@@ -85,7 +87,7 @@ async def test_the_providers_window_is_the_clients_next_input(server: ChatServer
     assert last[1:] == [BARE, user_item("Two.")]
 
 
-async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
+async def test_another_model_of_the_provider_does_not_get_the_compaction(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
@@ -98,7 +100,7 @@ async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
     assert len(server.requests) == 1
 
 
-async def test_a_server_without_compaction_is_asked_for_a_summary(
+async def test_a_provider_without_compaction_is_asked_for_a_summary(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuse(404, {"error": {"message": "no such route"}})

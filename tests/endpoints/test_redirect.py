@@ -42,7 +42,7 @@ def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
             thread.join()
 
 
-async def test_a_server_that_points_elsewhere_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway-Key: planted")
     with server() as (elsewhere, reached), server(elsewhere) as (named, asked):
         endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=named, key=Secret("sk-planted")))

@@ -54,7 +54,7 @@ COMPLETED = {"type": "response.completed", "response": {"id": "resp_1", "status"
 # -- what travels ---------------------------------------------------------------------------------
 
 
-async def test_events_come_exactly_as_they_travelled(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+async def test_events_are_passed_on_unchanged(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     strange = {
         "type": "response.tea.poured",
         "sequence_number": 1,
@@ -72,9 +72,7 @@ async def test_events_come_exactly_as_they_travelled(loopback: LoopbackServer, r
     assert json.dumps(got[2]) == json.dumps(strange)
 
 
-async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(
-    loopback: LoopbackServer, remote: RemoteEndpoint
-) -> None:
+async def test_the_body_is_sent_unchanged_with_unknown_fields(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     body = {
         "model": "anything/at-all",
         "input": [{"type": "tea_ceremony", "cups": 9007199254740993, "lid": None}],
@@ -90,7 +88,7 @@ async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(
     assert "stream" not in body
 
 
-async def test_key_organisation_and_project_are_those_of_the_account(
+async def test_key_organization_and_project_belong_to_the_account(
     loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
@@ -114,7 +112,7 @@ async def test_key_organisation_and_project_are_those_of_the_account(
     assert (named["openai-organization"], named["openai-project"]) == ("org_1", "proj_1")
 
 
-async def test_headers_of_the_environment_count_for_openais_own_account(
+async def test_environment_headers_apply_to_the_openai_account_only(
     loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: yes")
@@ -124,7 +122,7 @@ async def test_headers_of_the_environment_count_for_openais_own_account(
     assert loopback.requests[0].headers["x-mine"] == "yes"
 
 
-def test_the_scope_is_the_address_and_the_account() -> None:
+def test_the_scope_is_the_base_url_and_the_account() -> None:
     account = OpenAIClientOptions(base_url="https://api.openai.com/v1/", organisation="org_1", project="proj_1")
     assert RemoteEndpoint(account).scope == Scope("https://api.openai.com/v1", "org_1", "proj_1")
 
@@ -141,7 +139,7 @@ def test_the_scope_is_the_address_and_the_account() -> None:
         ({"key": Secret(KEY)}, "/openai/v1/responses", ("authorization", f"Bearer {KEY}")),
     ],
 )
-async def test_an_azure_resource_is_asked_at_its_own_address(
+async def test_an_azure_resource_is_called_at_its_own_url(
     loopback: LoopbackServer, account: dict[str, Any], path: str, shown: tuple[str, str]
 ) -> None:
     loopback.arm(Fault(stream=sse(CREATED, COMPLETED), path=path))
@@ -157,7 +155,7 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
     }
 
 
-async def test_what_would_be_sent_is_what_is_sent(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+async def test_the_previewed_request_equals_the_sent_request(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     body = {"model": MODEL, "input": [user_item("größer")], "temperature": 0.5, "store": False}
     told = remote.build_http_request(body)
     await ask(remote, **body)
@@ -166,7 +164,7 @@ async def test_what_would_be_sent_is_what_is_sent(loopback: LoopbackServer, remo
     assert KEY not in str(told)
 
 
-async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: LoopbackServer) -> None:
+async def test_the_previewed_request_names_the_organization_and_the_project(loopback: LoopbackServer) -> None:
     remote = RemoteEndpoint(
         OpenAIClientOptions("openai", loopback.url, Secret(KEY), organisation="org", project="proj")
     )
@@ -180,7 +178,7 @@ async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-async def test_an_endpoint_that_drops_the_history_is_an_error_before_anything_is_shown(
+async def test_an_endpoint_that_ignores_the_history_is_an_error_before_the_first_event(
     loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     first = await ask(remote, "a")
@@ -206,7 +204,7 @@ async def refusal_before_any_event(remote: RemoteEndpoint, body: dict[str, Any])
     return caught.value
 
 
-async def test_a_locked_conversation_and_a_limit_come_with_what_the_server_says(
+async def test_the_errors_of_a_locked_conversation_and_a_rate_limit_have_the_message_of_the_server(
     loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     loopback.arm(conversation_locked(), rate_limited(retry_after_s=1.5))
@@ -220,15 +218,13 @@ async def test_a_locked_conversation_and_a_limit_come_with_what_the_server_says(
     assert len(loopback.requests) == 2
 
 
-async def test_a_server_error_is_not_tried_again_by_the_package(
-    loopback: LoopbackServer, remote: RemoteEndpoint
-) -> None:
+async def test_a_server_error_is_not_retried_by_the_package(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     loopback.arm(error_response(500, {"message": "Oops.", "type": "server_error"}, {"x-should-retry": "true"}))
     assert isinstance(await refusal(remote, "a"), TryLater)
     assert len(loopback.requests) == 1
 
 
-async def test_a_wrong_key_is_refused_and_never_quoted(loopback: LoopbackServer) -> None:
+async def test_a_rejected_key_is_reported_without_the_key(loopback: LoopbackServer) -> None:
     remote = remote_at(loopback, WRONG_KEY)
     words = f"Incorrect API key provided: {WRONG_KEY}."
     loopback.arm(error_response(401, {"message": words, "type": "invalid_request_error", "code": "invalid_api_key"}))
@@ -239,12 +235,12 @@ async def test_a_wrong_key_is_refused_and_never_quoted(loopback: LoopbackServer)
     assert WRONG_KEY not in f"{quoted} {plain}"
 
 
-async def test_without_a_key_nothing_is_sent(loopback: LoopbackServer) -> None:
+async def test_without_a_key_no_request_is_sent(loopback: LoopbackServer) -> None:
     wrong = await refusal(RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url)), "a")
     assert (type(wrong), loopback.requests) == (KeyRefused, [])
 
 
-async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_it_was_heard(
+async def test_after_a_connection_error_before_the_answer_the_outcome_is_unknown(
     loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     conversation = (await remote.create_conversation())["id"]
@@ -259,7 +255,7 @@ async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_
     assert texts(await remote.list_conversation_items(conversation, order="asc")) == ["b", "b"]
 
 
-async def test_nobody_listening_is_unreachable_with_the_address() -> None:
+async def test_an_unreachable_server_is_named_with_its_url() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     remote = RemoteEndpoint(OpenAIClientOptions(base_url=f"http://127.0.0.1:{port}/v1", key=Secret(KEY)))
@@ -270,7 +266,7 @@ async def test_nobody_listening_is_unreachable_with_the_address() -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 5])
-async def test_an_answer_that_breaks_off_is_a_broken_stream(
+async def test_an_interrupted_answer_is_a_broken_stream(
     loopback: LoopbackServer, remote: RemoteEndpoint, after: int
 ) -> None:
     loopback.replies({"text": "one two three four five six"}, chunk=4)
@@ -318,7 +314,7 @@ async def test_a_number_without_a_canonical_form_breaks_the_stream(
 
 
 @pytest.mark.parametrize("stream", ODD_STREAMS, ids=range(len(ODD_STREAMS)))
-async def test_a_stream_without_its_end_is_broken(
+async def test_a_stream_without_its_last_event_is_broken(
     loopback: LoopbackServer, remote: RemoteEndpoint, stream: bytes
 ) -> None:
     loopback.arm(raw_stream(stream))
@@ -326,12 +322,12 @@ async def test_a_stream_without_its_end_is_broken(
         await events(remote, "a")
 
 
-async def test_what_comes_after_the_end_is_not_waited_for(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+async def test_data_after_the_last_event_is_not_read(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     loopback.arm(raw_stream(sse(CREATED, COMPLETED, {"type": "error", "message": "too late"})))
     assert (await events(remote, "a"))[-1] == COMPLETED
 
 
-async def test_closing_the_answer_hangs_up(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+async def test_closing_the_stream_closes_the_connection(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     loopback.arm(pause_after(after=3))
     async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
         first = await anext(answer)
@@ -339,7 +335,7 @@ async def test_closing_the_answer_hangs_up(loopback: LoopbackServer, remote: Rem
     assert (await remote.retrieve(first["response"]["id"]))["status"] == "cancelled"
 
 
-async def test_a_server_without_counting_says_none(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+async def test_without_token_counting_the_count_is_none(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     path = "/v1/responses/input_tokens"
     for status in (404, 405):
         loopback.arm(Fault(error_response=(status, {"detail": "no such thing"}, {}), path=path))
@@ -351,7 +347,7 @@ async def test_a_server_without_counting_says_none(loopback: LoopbackServer, rem
         await remote.count_input_tokens({"model": MODEL, "input": "a"})
 
 
-async def test_an_address_without_conversations_is_told_from_an_unknown_one(
+async def test_a_url_without_conversations_is_distinguished_from_an_unknown_conversation(
     loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     path = "/v1/conversations/conv_1"
@@ -368,7 +364,7 @@ async def test_an_address_without_conversations_is_told_from_an_unknown_one(
         await remote.retrieve_conversation("conv_1")
 
 
-async def test_items_come_back_as_they_were_given(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
+async def test_items_are_returned_unchanged(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None}
     conversation = (await remote.create_conversation([user_item("a"), strange]))["id"]
     assert loopback.requests[0].json == {"items": [user_item("a"), strange]}

@@ -20,7 +20,7 @@ async def asked(loopback: LoopbackServer, *history: Item) -> list[Any]:
     return list(loopback.bodies[-1]["input"])
 
 
-async def test_reasoning_of_another_provider_stays_behind(loopback: LoopbackServer) -> None:
+async def test_reasoning_of_another_provider_is_omitted(loopback: LoopbackServer) -> None:
     others = tag_encrypted_content(THOUGHT, make_issuer_tag("deepseek", "v4", "https://api.deepseek.com"))
 
     assert await asked(loopback, user_message("hi"), others, user_message("again")) == [
@@ -29,7 +29,9 @@ async def test_reasoning_of_another_provider_stays_behind(loopback: LoopbackServ
     ]
 
 
-async def test_reasoning_of_the_same_model_is_opened_and_its_own_is_left_alone(loopback: LoopbackServer) -> None:
+async def test_reasoning_of_the_same_model_is_restored_and_the_servers_own_is_unchanged(
+    loopback: LoopbackServer,
+) -> None:
     ours = tag_encrypted_content(THOUGHT, make_issuer_tag("openai", "gpt-5", loopback.url, None, None))
 
     assert await asked(loopback, ours, THOUGHT, user_message("hi")) == [THOUGHT, THOUGHT, user_message("hi")]

@@ -26,7 +26,7 @@ HONEST: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("body", "event"), HONEST)
-def test_an_answer_that_says_where_it_goes_on_from_is_believed(body: dict[str, Any], event: dict[str, Any]) -> None:
+def test_an_answer_that_names_its_previous_state_is_accepted(body: dict[str, Any], event: dict[str, Any]) -> None:
     assert is_state_honoured(body, event)
 
 
@@ -51,7 +51,7 @@ def test_an_answer_without_its_history_is_an_error(body: dict[str, Any], event: 
     }
 
 
-def test_a_keep_alive_says_nothing_yet() -> None:
+def test_a_keepalive_does_not_confirm_the_state() -> None:
     assert not is_state_honoured({"previous_response_id": "resp_1"}, {"type": "keepalive"})
 
 
@@ -72,7 +72,7 @@ def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
     assert (early.code, early.message, late.message) == ("rate_limit_exceeded", "Slow down", "Slow down")
 
 
-def test_an_error_event_before_the_answer_is_as_good_as_a_status() -> None:
+def test_an_error_event_before_the_answer_is_read_like_an_error_status() -> None:
     event = {"type": "error", "error": {"type": "invalid_request_error", "message": "No.", "param": "input"}}
     wrong = fault_from_event(event, ASKED, is_streaming=False)
     assert isinstance(wrong, RequestRefused)
@@ -80,12 +80,12 @@ def test_an_error_event_before_the_answer_is_as_good_as_a_status() -> None:
 
 
 @pytest.mark.parametrize("event", [[], "words", 7, None, True])
-def test_what_is_no_event_breaks_the_stream(event: Any) -> None:
+def test_a_value_that_is_no_event_breaks_the_stream(event: Any) -> None:
     with pytest.raises(StreamBroken):
         validate_event(event, ASKED)
 
 
-def test_an_event_is_left_as_it_came() -> None:
+def test_an_event_is_passed_on_unchanged() -> None:
     event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
     assert validate_event(event, ASKED) is event
     assert fault_from_event(event, ASKED, is_streaming=False) is None

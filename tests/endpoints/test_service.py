@@ -65,7 +65,7 @@ async def left_in_the_middle(served: EmbeddedService, **body: object) -> None:
                 return
 
 
-async def test_a_tenant_has_one_endpoint_and_sees_nothing_of_another(store: Store) -> None:
+async def test_a_tenant_has_one_endpoint_and_cannot_access_another(store: Store) -> None:
     served = service(store)
     response = (await ask(served.endpoint_for("ann"), "a"))["id"]
 
@@ -79,7 +79,9 @@ async def test_a_tenant_has_one_endpoint_and_sees_nothing_of_another(store: Stor
 # -- readers who leave ----------------------------------------------------------------------------
 
 
-async def test_a_client_that_leaves_cancels_its_answer_and_its_conversation_keeps_what_was_sent(store: Store) -> None:
+async def test_a_client_that_disconnects_cancels_its_response_and_the_conversation_keeps_the_sent_part(
+    store: Store,
+) -> None:
     """The event that is handed over last does not count: its reader did not come back for the next one."""
     model = GatedModel(first=MESSAGE)
     served = service(store, model)
@@ -94,7 +96,9 @@ async def test_a_client_that_leaves_cancels_its_answer_and_its_conversation_keep
     await served.aclose()
 
 
-async def test_a_client_that_leaves_before_the_first_event_leaves_its_input(store: Store) -> None:
+async def test_a_client_that_disconnects_before_the_first_event_keeps_its_input_in_the_conversation(
+    store: Store,
+) -> None:
     model = GatedModel(silent=True)
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
@@ -110,7 +114,7 @@ async def test_a_client_that_leaves_before_the_first_event_leaves_its_input(stor
     await served.aclose()
 
 
-async def test_a_call_that_came_whole_may_be_answered_or_left_after_its_client_disconnected(store: Store) -> None:
+async def test_a_complete_call_may_be_answered_or_ignored_after_its_client_disconnected(store: Store) -> None:
     model = GatedModel(first=CALL)
     served = service(store, model)
     await left_in_the_middle(served)
@@ -147,7 +151,7 @@ class Patient(MemoryStore):
         await super().commit(transaction)
 
 
-async def test_a_client_that_leaves_while_its_answer_is_stored_changes_nothing_about_it() -> None:
+async def test_a_disconnect_while_the_response_is_stored_does_not_change_it() -> None:
     store, model = Patient(), GatedModel()
     model.gate.set()
     served = service(store, model)
@@ -180,7 +184,7 @@ class SlowLease(MemoryStore):
         return lease
 
 
-async def test_a_client_that_leaves_while_its_conversation_is_being_locked_leaves_no_lock() -> None:
+async def test_a_disconnect_while_the_conversation_is_locked_leaves_no_lock() -> None:
     store = SlowLease()
     served = service(store)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
@@ -197,7 +201,7 @@ async def test_a_client_that_leaves_while_its_conversation_is_being_locked_leave
     await served.aclose()
 
 
-async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> None:
+async def test_a_request_waits_while_a_cancelled_response_is_stored() -> None:
     """Its id was told to the client, so it is never unknown; its conversation is free as soon as it is stored."""
     store, model = Patient(), GatedModel()
     store.go_on.set()
@@ -219,7 +223,7 @@ async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> No
     await served.aclose()
 
 
-async def test_what_nobody_stores_is_stopped_when_its_reader_leaves(store: Store) -> None:
+async def test_an_unstored_response_is_cancelled_when_its_reader_disconnects(store: Store) -> None:
     model = GatedModel()
     served = service(store, model)
     await left_in_the_middle(served, store=False)
@@ -227,7 +231,7 @@ async def test_what_nobody_stores_is_stopped_when_its_reader_leaves(store: Store
     await served.aclose()
 
 
-async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) -> None:
+async def test_errors_reach_the_reader_unchanged(store: Store) -> None:
     model = GatedModel(fails=StreamBroken("the connection broke"), silent=True)
     model.gate.set()
     served = service(store, model)
@@ -238,7 +242,7 @@ async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) ->
     await served.aclose()
 
 
-async def test_a_reader_that_is_cancelled_while_it_leaves_ends_the_answer_all_the_same(store: Store) -> None:
+async def test_a_reader_that_is_cancelled_while_it_disconnects_still_ends_the_response(store: Store) -> None:
     model = GatedModel()
     served = service(store, model)
     answer = served.endpoint_for("t").create({"model": MODEL, "input": "a"})
@@ -288,7 +292,7 @@ class Failing(MemoryStore):
         return await super().link(link_id)
 
 
-async def test_a_store_that_fails_at_the_end_fails_the_response() -> None:
+async def test_a_store_error_at_the_end_fails_the_response() -> None:
     failing = Failing()
     failing.fault = StoreFull("no room is left in /secret/place")
     served = service(failing)
@@ -303,7 +307,7 @@ async def test_a_store_that_fails_at_the_end_fails_the_response() -> None:
     await served.aclose()
 
 
-async def test_a_store_that_fails_at_the_end_is_no_answer_to_whoever_sees_no_events() -> None:
+async def test_a_store_error_at_the_end_is_a_503_without_streaming() -> None:
     failing = Failing()
     failing.fault = StoreUnavailable("no connection")
     served = service(failing)
@@ -311,7 +315,7 @@ async def test_a_store_that_fails_at_the_end_is_no_answer_to_whoever_sees_no_eve
     await served.aclose()
 
 
-async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
+async def test_an_unreachable_store_at_the_start_refuses_the_request() -> None:
     failing, model = Failing(), open_gated_model()
     served = service(failing, model)
     first = await ask(served.endpoint_for("t"), "a")
@@ -322,7 +326,7 @@ async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
     await served.aclose()
 
 
-async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> None:
+async def test_a_background_response_outlives_a_temporarily_unreachable_store() -> None:
     failing, model, clock = Failing(), GatedModel(), FixedClock()
     served = EmbeddedService(failing, model, clock, counting_ids(), fetch_models=nobody, options=SERVED)
     async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
@@ -347,7 +351,7 @@ async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> N
 # -- the end --------------------------------------------------------------------------------------
 
 
-async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Store) -> None:
+async def test_a_closing_service_starts_no_request_and_lets_running_ones_finish(store: Store) -> None:
     model = GatedModel()
     served = service(store, model)
     reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
@@ -365,7 +369,7 @@ async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Sto
     await served.aclose()
 
 
-async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store) -> None:
+async def test_a_reader_of_a_response_that_exceeds_the_grace_period_gets_an_error(store: Store) -> None:
     model = GatedModel()
     served = service(store, model)
     reading = asyncio.create_task(refusal(served.endpoint_for("t"), "a"))
@@ -374,7 +378,7 @@ async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store
     assert (await reading).code == "server_shutting_down"
 
 
-async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
+async def test_a_response_that_exceeds_the_grace_period_is_stored_as_cancelled_or_failed(store: Store) -> None:
     model = GatedModel()
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
@@ -396,7 +400,7 @@ async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
 # -- what others left -----------------------------------------------------------------------------
 
 
-async def test_a_dead_replicas_runs_are_marked_failed_for_every_tenant(store: Store) -> None:
+async def test_the_background_responses_of_a_dead_replica_are_marked_failed_for_every_tenant(store: Store) -> None:
     """The killed one left an open run, without a lease that is alive."""
     served = service(store)
     for tenant in ("ann", "bob"):
@@ -416,7 +420,7 @@ async def test_a_dead_replicas_runs_are_marked_failed_for_every_tenant(store: St
     await served.aclose()
 
 
-async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> None:
+async def test_a_background_response_that_still_runs_is_unchanged_by_a_sweep(store: Store) -> None:
     model = GatedModel()
     here, there = service(store, model), service(store)
     await left_in_the_middle(here, background=True)
@@ -426,7 +430,7 @@ async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> No
     await there.aclose()
 
 
-async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> None:
+async def test_expired_responses_of_a_tenant_with_a_retention_time_are_removed() -> None:
     store, clock = MemoryStore(), FixedClock()
     served = EmbeddedService(
         store, open_gated_model(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s={"short": 3600.0}.get
@@ -444,7 +448,7 @@ async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> Non
     await served.aclose()
 
 
-async def test_a_store_that_cannot_be_reached_fails_the_check() -> None:
+async def test_an_unreachable_store_fails_the_readiness_check() -> None:
     store = MemoryStore()
     served = service(store)
     await served.check_ready()
@@ -457,7 +461,7 @@ async def test_a_store_that_cannot_be_reached_fails_the_check() -> None:
 # -- what clients are told ------------------------------------------------------------------------
 
 
-async def test_who_has_which_models_is_asked_once_a_minute(store: Store) -> None:
+async def test_model_lists_are_fetched_at_most_once_a_minute(store: Store) -> None:
     asked: list[float] = []
     clock = FixedClock()
 
@@ -476,7 +480,9 @@ THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_reasoning_has_the_names_of_the_package_or_of_the_specification(store: Store, background: bool) -> None:
+async def test_reasoning_events_have_the_names_of_the_package_or_of_the_specification(
+    store: Store, background: bool
+) -> None:
     kinds = {}
     for name, renamed in (("openai", {}), ("specification", SPECIFICATION_EVENT_NAMES)):
         model = GatedModel(first=THOUGHT)
@@ -504,7 +510,7 @@ STATEFUL: list[tuple[dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("body", "param"), STATEFUL, ids=[param for _, param in STATEFUL])
-async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name(
+async def test_without_a_store_every_field_that_needs_one_is_refused_with_its_name(
     body: dict[str, object], param: str
 ) -> None:
     model = open_gated_model()
@@ -516,7 +522,7 @@ async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name
     await served.aclose()
 
 
-async def test_without_a_store_a_plain_request_is_answered_and_kept_nowhere() -> None:
+async def test_without_a_store_a_plain_request_is_answered_and_not_stored() -> None:
     served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
     endpoint = served.endpoint_for("t")
     response = await ask(endpoint, "a")
@@ -540,7 +546,7 @@ async def test_without_a_store_there_are_no_conversations() -> None:
     await served.aclose()
 
 
-async def test_without_a_store_a_connection_still_goes_on_from_its_last_response() -> None:
+async def test_without_a_store_a_connection_still_continues_its_last_response() -> None:
     model = open_gated_model()
     served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
     connection = served.endpoint_for("t").connect()
@@ -554,7 +560,7 @@ async def test_without_a_store_a_connection_still_goes_on_from_its_last_response
     await served.aclose()
 
 
-async def test_what_is_kept_for_a_minute_goes_within_seconds_and_for_a_day_within_an_hour() -> None:
+async def test_a_retention_of_a_minute_is_applied_within_seconds_and_of_a_day_within_an_hour() -> None:
     store, clock = MemoryStore(), FixedClock()
     ttls = {"minute": 60.0, "day": 86_400.0}.get
     served = EmbeddedService(
