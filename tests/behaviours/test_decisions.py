@@ -148,7 +148,7 @@ def test_when_a_status_is_temporary_the_request_is_retried_and_a_conversation_is
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_when_a_status_is_permanent_the_request_is_not_retried(status: int) -> None:
-    assert decide_retry(Strategy.SESSION, answered(status), response_started=False).action is RetryAction.NO
+    assert decide_retry(Strategy.SESSION, answered(status)).action is RetryAction.NO
 
 
 def test_when_a_server_says_whether_and_when_to_retry_that_is_followed() -> None:
