@@ -9,7 +9,6 @@ from convo.errors import RequestRefused, StoreUnavailable, TryLater
 from convo.server import websocket
 from convo.server.websocket import (
     TurnMessage,
-    WebSocketLimits,
     build_error_message,
     build_steer_failed_event,
     check_text_message,
@@ -105,11 +104,6 @@ def test_steering_is_refused_and_its_input_is_returned() -> None:
             "message": "This server does not steer responses. Send the input with the next response.create.",
         },
     }
-
-
-def test_a_connection_lasts_an_hour_with_eight_waiting_turns_and_thirty_two_streams() -> None:
-    limits = WebSocketLimits()
-    assert (limits.max_age_s, limits.max_queued, limits.max_streams) == (3600, 8, 32)
 
 
 async def test_a_connection_is_accepted_with_the_id_of_its_request() -> None:
