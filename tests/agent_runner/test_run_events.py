@@ -1,6 +1,5 @@
 """The events of a run with all their members, and the context that its functions receive."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,8 +61,10 @@ async def test_the_event_of_a_handoff_names_both_agents(harness: ChatHarness) ->
 async def test_the_event_of_a_guardrail_names_its_side(harness: ChatHarness, side: str) -> None:
     passes = Guardrail("mild", lambda context, value: None, parallel=False)
     strict = Guardrail("strict", lambda context, value: "not here", parallel=False)
-    guardrails: dict[str, Any] = {f"{side}_guardrails": (passes, strict)}
-    agent = replace(Agent("desk"), **guardrails)
+    guardrails = (passes, strict)
+    agent = (
+        Agent("desk", input_guardrails=guardrails) if side == "input" else Agent("desk", output_guardrails=guardrails)
+    )
     harness.model = scripted_model(harness.folder, {"text": "Hello."})
     one = await open_runner(harness, agent)
     events = await read_until_failure(one, "hello")
@@ -135,7 +136,8 @@ async def test_new_input_is_refused_while_calls_have_no_output(harness: ChatHarn
 
 
 async def test_a_session_without_runs_has_none_to_load(harness: ChatHarness) -> None:
-    await harness.open(Strategy.SESSION, name="mine")
+    chat = await harness.open(Strategy.SESSION, name="mine")
+    assert [event async for event in chat.send([user_message("hello")])]
     with pytest.raises(NotFound, match=r"^no run 'mine'$") as refused:
         await load_run_row(harness.store, "mine")
     assert refused.value.hint == "convo approvals"

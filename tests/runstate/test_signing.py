@@ -76,7 +76,13 @@ def test_a_short_key_is_refused() -> None:
 
 
 def test_a_signature_of_an_older_release_is_verified() -> None:
-    document = {**STATE.document, SIGNATURE_KEY: {"algorithm": "hmac-sha256", "value": "@@"}}
+    document = {
+        **STATE.document,
+        SIGNATURE_KEY: {
+            "algorithm": "hmac-sha256",
+            "value": "6598ba21c592d202e62cf45590f659f93879a02ea34bb581bb33e134c9c01386",
+        },
+    }
     verify_signature(run_state_from_json(document), KEY)
     assert sign_state(STATE, KEY).document == document
 
