@@ -35,7 +35,7 @@ def asked(convo: Convo, *argv: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_the_body_that_is_shown_is_the_body_that_the_chat_sends(
+def test_the_shown_body_is_the_body_that_the_chat_sends(
     strategy: Strategy, server: LoopbackServer, convo: Convo
 ) -> None:
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
@@ -73,7 +73,7 @@ desk = Agent("desk", spoken, settings={"temperature": 0.5}, tools=(mark,), hando
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
+def test_for_agents_the_shown_body_has_their_instructions_and_tools(
     strategy: Strategy, server: LoopbackServer, convo: Convo
 ) -> None:
     Path("who.json").write_text('{"who": "Ada"}')
@@ -93,7 +93,7 @@ def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
     assert [item["content"] for item in shown["body"]["input"]][-1] == "MARKED"
 
 
-def test_a_run_that_is_open_between_two_turns_shows_the_request_with_which_it_goes_on(
+def test_an_unfinished_run_between_two_turns_shows_the_request_that_continues_it(
     server: LoopbackServer, convo: Convo
 ) -> None:
     over = {"call": {"name": "transfer_to_other", "call_id": "h0"}}
@@ -112,7 +112,7 @@ def test_a_run_that_is_open_between_two_turns_shows_the_request_with_which_it_go
 
 
 @pytest.mark.parametrize("more", [[], ["hello"], ["--agent", "bot.py:desk"]])
-def test_what_a_paused_run_sends_next_is_for_somebody_to_decide(more: list[str], convo: Convo, home: Path) -> None:
+def test_a_paused_run_has_no_next_request_before_a_decision(more: list[str], convo: Convo, home: Path) -> None:
     assert convo("chat", "-n", "mine", *agent_flags(), *scripted_flags(REFUND), "pay").exit == 3
     got = convo("next", "mine", *more)
     assert (got.exit, got.out) == (1, "")
@@ -120,7 +120,7 @@ def test_what_a_paused_run_sends_next_is_for_somebody_to_decide(more: list[str],
     assert "convo approvals" in got.err
 
 
-def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Path) -> None:
+def test_previewing_an_agent_request_stores_nothing(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
 
     async def kept(store: Store) -> tuple[object, ...]:
@@ -132,13 +132,13 @@ def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Pat
     assert read_from_store(home, kept) == before
 
 
-def test_a_replayed_file_that_is_broken_does_not_stop_a_preview_of_agents(convo: Convo, tmp_path: Path) -> None:
+def test_an_invalid_replay_file_does_not_prevent_a_preview_for_agents(convo: Convo, tmp_path: Path) -> None:
     convo("chat", "--replay", "-n", "mine", *ECHO, "one")
     (tmp_path / "conversation.json").write_text("{")
     assert "one" in convo("next", "mine", "two", *agent_flags(), *ECHO).out
 
 
-def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
+def test_an_agent_option_without_agents_is_refused(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     got = convo("next", "mine", "--session-limit", "3")
     assert (got.exit, "--session-limit applies to agent runs and needs --agent" in got.err) == (2, True)
@@ -148,7 +148,7 @@ def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
     ("strategy", "before", "travels"),
     [(Strategy.REPLAY, 0, 3), (Strategy.SESSION, 0, 3), (Strategy.CONVERSATION, 2, 1), (Strategy.CHAIN, 2, 1)],
 )
-def test_what_the_owner_puts_before_it_is_set_apart(
+def test_items_prepended_by_the_server_are_shown_separately(
     strategy: Strategy, before: int, travels: int, convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one"))
@@ -158,7 +158,7 @@ def test_what_the_owner_puts_before_it_is_set_apart(
     assert [part["items"] for part in shown["parts"]] == ([before] if before else []) + [travels]
 
 
-def test_what_was_not_confirmed_goes_with_the_next_message(convo: Convo, home: Path) -> None:
+def test_unconfirmed_items_are_sent_with_the_next_message(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "mine", "one")
         await writer.fail(chat, "two", RequestRefused("The server had a bad day"))
@@ -169,7 +169,7 @@ def test_what_was_not_confirmed_goes_with_the_next_message(convo: Convo, home: P
     assert shown["body"]["previous_response_id"] == "resp_1"
 
 
-def test_a_response_is_gone_on_from_as_a_chain_and_what_its_request_said_is_said_again(
+def test_a_response_is_continued_as_a_chain_with_the_fields_of_its_request(
     server: LoopbackServer, convo: Convo
 ) -> None:
     first, second = chain(server, "one", "two")
@@ -179,14 +179,14 @@ def test_a_response_is_gone_on_from_as_a_chain_and_what_its_request_said_is_said
     assert asked(convo, first, "--provider", "openai")["before"]["owner"] == first
 
 
-def test_a_conversation_that_only_its_endpoint_knows_is_gone_on_with(server: LoopbackServer, convo: Convo) -> None:
+def test_an_unrecorded_conversation_is_continued(server: LoopbackServer, convo: Convo) -> None:
     handle = conversation(server, "one")
     shown = asked(convo, handle, "two")
     assert shown["body"]["conversation"] == handle
     assert len(shown["before"]["items"]) == 2
 
 
-def test_what_a_client_of_the_gateway_said_with_every_request_it_says_again(convo: Convo, home: Path) -> None:
+def test_the_tools_and_instructions_of_a_gateway_client_are_sent_again(convo: Convo, home: Path) -> None:
     tool = {"type": "function", "name": "tea", "parameters": {"type": "object"}, "strict": True}
 
     async def story(writer: ChatWriter) -> None:
@@ -200,21 +200,21 @@ def test_what_a_client_of_the_gateway_said_with_every_request_it_says_again(conv
     assert [part["part"] for part in shown["parts"]] == ["tools", "instructions", "held by resp_1", "input"]
 
 
-def test_a_response_of_the_clients_own_history_is_gone_on_from_with_all_of_it(convo: Convo, home: Path) -> None:
+def test_a_response_of_a_client_owned_history_is_continued_with_all_of_it(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     shown = asked(convo, "resp_1", "other")
     assert shown["strategy"] == "session"
     assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["one", "one", "other"]
 
 
-def test_a_file_of_items_is_replayed_whole(tmp_path: Path, convo: Convo) -> None:
+def test_all_items_of_a_file_are_replayed(tmp_path: Path, convo: Convo) -> None:
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}]')
     shown = asked(convo, "./talk.json", "and?", *ECHO)
     assert shown["body"]["input"][0] == {"role": "user", "content": "hi"}
     assert (shown["strategy"], shown["body"]["store"]) == ("replay", False)
 
 
-def test_files_model_and_instructions_are_taken_as_a_chat_takes_them(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_attachments_model_and_instructions_are_accepted_as_in_a_chat(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     (tmp_path / "notes.md").write_text("# Notes")
     _, other = scripted_flags({"text": "fine"})
@@ -240,7 +240,7 @@ def test_an_unknown_handle_exits_5(convo: Convo) -> None:
     assert (got.exit, got.out, got.err) == (5, "", "convo: no session 'nope'\n  try: convo sessions\n")
 
 
-def test_two_forms_at_once_are_refused(convo: Convo) -> None:
+def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
     got = convo("next", "nope", "--curl", "--json")
     assert (got.exit, got.json()["error"]["code"]) == (2, "usage")
 
@@ -248,14 +248,14 @@ def test_two_forms_at_once_are_refused(convo: Convo) -> None:
 # -- how many tokens -------------------------------------------------------------------------------
 
 
-def test_an_endpoint_on_this_machine_counts_and_says_so(convo: Convo, home: Path) -> None:
+def test_the_embedded_endpoint_counts_the_tokens_and_is_named(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
     shown = asked(convo, "mine", "four")
     assert (shown["tokens"], shown["estimated"], shown["counted_by"]) == (7, False, "the endpoint")
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
-def test_a_server_counts_where_it_is_told_to(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
+def test_a_server_counts_the_tokens_on_request(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one two three").exit == 0
     shown = asked(convo, "mine", "four", "--count", "endpoint")
     assert (shown["tokens"], shown["counted_by"], shown["window"]) == (7, "the endpoint", 400_000)
@@ -263,7 +263,7 @@ def test_a_server_counts_where_it_is_told_to(strategy: Strategy, server: Loopbac
     assert asked(convo, "mine", "four")["counted_by"] == "o200k_base"
 
 
-def test_a_server_that_cannot_count_leaves_it_to_the_tokenizer(server: LoopbackServer, convo: Convo) -> None:
+def test_a_server_that_cannot_count_is_replaced_by_the_tokenizer(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "-n", "mine", "one two three").exit == 0
     server.arm(replace(error_response(404, {"message": "no such route"}), path="/v1/responses/input_tokens"))
     shown = asked(convo, "mine", "four", "--count", "endpoint")
@@ -285,7 +285,7 @@ NASTY = 'it\'s "$HOME" `id` \\ $(id) \x7f größer 😀 !! %s\nEND_OF_REQUEST\na
 
 @pytest.mark.needs("curl")
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
-def test_the_command_runs_as_printed_against_our_own_server(strategy: Strategy, convo: Convo, home: Path) -> None:
+def test_the_printed_curl_command_works_with_convo_serve(strategy: Strategy, convo: Convo, home: Path) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", *ECHO, "one").exit == 0
     with run_serve() as running:
         got = convo("next", "mine", NASTY, "--curl", "--url", str(running.http.base_url.join("/v1")))
@@ -297,7 +297,7 @@ def test_the_command_runs_as_printed_against_our_own_server(strategy: Strategy, 
 
 
 @pytest.mark.needs("curl")
-def test_the_key_is_a_variable_of_the_shell(server: LoopbackServer, convo: Convo) -> None:
+def test_the_printed_curl_command_reads_the_key_from_a_variable(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
     command = convo("next", "mine", NASTY, "--curl").out
     assert KEY not in command
@@ -308,7 +308,9 @@ def test_the_key_is_a_variable_of_the_shell(server: LoopbackServer, convo: Convo
     assert server.bodies[-1]["input"][0]["content"][0]["text"] == NASTY
 
 
-def test_our_own_server_with_keys_is_named_with_its_address_and_a_key(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_the_printed_curl_command_has_the_address_and_key_of_convo_serve(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     config = config_flags(tmp_path, '[serve]\nhost = "::1"\nport = 9000\nkeys_file = "keys"\n')
     command = convo(*config, "next", "mine", "two", "--curl").out
@@ -320,7 +322,7 @@ def test_our_own_server_with_keys_is_named_with_its_address_and_a_key(convo: Con
 # -- for people ------------------------------------------------------------------------------------
 
 
-def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home: Path) -> None:
+def test_the_screen_shows_the_prepended_items_the_request_and_the_token_counts(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     lines = convo("next", "mine", "two", "--count", "offline").out.splitlines()
     assert lines[:5] == [
@@ -339,7 +341,7 @@ def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home:
     ]
 
 
-def test_a_window_that_a_person_gave_is_what_is_left_of(convo: Convo, home: Path) -> None:
+def test_a_configured_context_window_determines_the_remaining_tokens(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
     write_project_file('[windows]\n"scripted/echo" = { context = 100 }\n')
     shown = asked(convo, "mine", "four")

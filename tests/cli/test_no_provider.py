@@ -93,7 +93,7 @@ NOBODY = [
 
 @pytest.mark.parametrize("target", ["", "--from mine ", "--replay --from talk.json ", "--replay --from new.json -q "])
 @pytest.mark.parametrize("row", NOBODY, ids=lambda row: row.name)
-def test_where_nobody_answers_two_lines_say_so_and_nothing_changes(
+def test_without_a_model_an_error_of_two_lines_is_printed_and_nothing_changes(
     row: BadInput,
     target: str,
     environment: CommandEnvironment,
@@ -107,7 +107,7 @@ def test_where_nobody_answers_two_lines_say_so_and_nothing_changes(
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 @pytest.mark.parametrize("row", [row for row in NOBODY if row.argv == "-m openai/m"], ids=lambda row: row.name)
-def test_where_nobody_answers_no_chain_and_no_conversation_begins(
+def test_without_a_model_no_chain_and_no_conversation_starts(
     row: BadInput,
     strategy: Strategy,
     environment: CommandEnvironment,

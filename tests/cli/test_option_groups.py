@@ -36,22 +36,22 @@ def greet(handle: HandleArgument, *, manner: Annotated[Manner, "Manner"], loud: 
         (["--bow", "--times", "2"], Manner(bowing=True, times=2), False),
     ],
 )
-def test_a_group_holds_what_was_said_and_else_its_defaults(argv: list[str], manner: Manner, loud: bool) -> None:
+def test_a_group_has_the_given_values_and_otherwise_its_defaults(argv: list[str], manner: Manner, loud: bool) -> None:
     got = CliRunner().invoke(app, ["Ada", *argv])
     assert (got.exit_code, got.stdout) == (0, f"Ada {manner} {loud}\n")
 
 
-def test_a_figure_below_the_least_that_an_option_takes_is_refused() -> None:
+def test_a_value_below_the_minimum_of_an_option_is_refused() -> None:
     assert CliRunner().invoke(app, ["Ada", "--times", "0"]).exit_code == 2
 
 
-def test_options_of_a_group_stand_in_its_order_under_its_heading() -> None:
+def test_options_of_a_group_are_listed_in_order_under_its_heading() -> None:
     panels = [(one.name, getattr(one, "rich_help_panel", None)) for one in typer.main.get_command(app).params]
     grouped = [(name, "Manner") for name in ("warmly", "bowing", "tongue", "times")]
     assert panels == [("handle", None), *grouped, ("loud", None)]
 
 
-def test_one_group_serves_two_commands_under_two_headings() -> None:
+def test_one_group_can_be_used_by_two_commands_under_two_headings() -> None:
     def praise(*, how: Annotated[Manner, "How to praise"]) -> None: ...
     def scold(*, how: Annotated[Manner, "How to scold"]) -> None: ...
 

@@ -47,7 +47,7 @@ def asked(stdin: Stdin, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("stdin", [nothing, closed])
-def test_an_object_comes_whatever_stands_at_stdin(stdin: Stdin) -> None:
+def test_one_json_object_is_printed_with_any_stdin(stdin: Stdin) -> None:
     done = asked(stdin, "chat", *ECHO, "--json", "hello there")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output_text"] == "hello there"
@@ -56,7 +56,7 @@ def test_an_object_comes_whatever_stands_at_stdin(stdin: Stdin) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
-def test_nobody_is_asked_to_approve_a_call(flag: str) -> None:
+def test_with_json_or_jsonl_a_call_that_needs_approval_pauses_without_a_prompt(flag: str) -> None:
     done = asked(nothing, "chat", *agent_flags(), *scripted_flags(REFUND), flag, "pay A1 back")
     assert done.returncode == 3
     last = json.loads(done.stdout.splitlines()[-1])
@@ -65,13 +65,13 @@ def test_nobody_is_asked_to_approve_a_call(flag: str) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["-"]])
-def test_nothing_at_all_is_an_error_and_no_prompt(argv: list[str], convo: Convo) -> None:
+def test_an_empty_message_is_an_error_and_not_a_prompt(argv: list[str], convo: Convo) -> None:
     got = convo("chat", *ECHO, "--json", *argv)
     assert (got.exit, got.err) == (2, "")
     assert got.json()["error"]["code"] == "usage"
 
 
-def test_events_are_a_line_each_and_end_with_the_response(convo: Convo) -> None:
+def test_jsonl_prints_one_event_per_line_and_ends_with_the_response(convo: Convo) -> None:
     lines = [json.loads(line) for line in convo("chat", *ECHO, "--jsonl", "hello there").out.splitlines()]
     assert lines[0]["type"] == "response.created"
     assert lines[-1]["type"] == "response.completed"
@@ -115,7 +115,7 @@ def test_input_from_a_pipe_a_file_or_a_socket_follows_the_prompt(handed: str) ->
     assert WAITS not in done.stderr
 
 
-def test_a_socket_on_which_nothing_waits_is_not_read() -> None:
+def test_a_socket_without_data_is_not_read() -> None:
     """Programs hand one to their children without meaning it."""
     ours, theirs = socket.socketpair()
     argv = ["chat", *ECHO, "--json", "hello"]
@@ -128,7 +128,7 @@ def test_a_socket_on_which_nothing_waits_is_not_read() -> None:
     assert json.loads(out)["output_text"] == "hello", err
 
 
-def test_a_file_is_read_from_where_it_stands() -> None:
+def test_a_file_is_read_from_its_current_position() -> None:
     """A shell's loop has read a line of it before."""
     Path("lines.txt").write_text("one\ntwo\nthree\n")
     loop = 'read first; exec "$@" "$first"'
@@ -138,7 +138,7 @@ def test_a_file_is_read_from_where_it_stands() -> None:
     assert answer(done) == "one\n\ntwo\nthree\n"
 
 
-def test_an_option_that_reads_stdin_keeps_it_from_the_prompt(convo: Convo) -> None:
+def test_stdin_that_another_option_reads_is_not_part_of_the_message(convo: Convo) -> None:
     argv = ["chat", *ECHO, "--json", "-a", "/dev/stdin", "review this"]
     assert answer(run_convo(argv, stdin="a\n")) == "review this\nstdin:\na\n"
     got = convo(*argv, "-", stdin="a\n")
@@ -149,7 +149,7 @@ def test_an_option_that_reads_stdin_keeps_it_from_the_prompt(convo: Convo) -> No
     "argv",
     [["chat", *ECHO, "hi"], ["chat", *ECHO], ["chat", *ECHO, "-"], ["next", "@last", "hi"], ["race", *ECHO, "hi"]],
 )
-def test_more_than_a_message_can_hold_is_refused(argv: list[str], session: str, convo: Convo) -> None:
+def test_input_above_the_size_limit_is_refused(argv: list[str], session: str, convo: Convo) -> None:
     got = convo(*argv, stdin="x" * (10 * 1024 * 1024) + "y")
     assert (got.exit, got.out) == (2, "")
     assert got.err.splitlines()[0] == "convo: piped input is larger than 10 MB"
@@ -161,7 +161,7 @@ def test_endless_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("form", ["next", "race"])
-def test_a_silent_pipe_is_reported_and_waited_for(form: str, session: str) -> None:
+def test_a_pipe_without_data_is_reported_and_waited_for(form: str, session: str) -> None:
     """Commands begun together, so that their two seconds pass together."""
     piped = subprocess.PIPE
     commands = {
@@ -184,7 +184,7 @@ def test_a_silent_pipe_is_reported_and_waited_for(form: str, session: str) -> No
             process.wait()
 
 
-def test_input_follows_the_message_of_a_next_request(session: str, convo: Convo) -> None:
+def test_input_follows_the_message_of_a_previewed_request(session: str, convo: Convo) -> None:
     def message(*words: str, stdin: str) -> str:
         body = convo("next", session, "--json", *words, stdin=stdin).json()["body"]
         text: str = body["input"][-1]["content"][0]["text"]
@@ -196,7 +196,7 @@ def test_input_follows_the_message_of_a_next_request(session: str, convo: Convo)
     assert message("alone", stdin="") == "alone"
 
 
-def test_input_follows_the_first_turn_of_a_race_or_is_a_turn(convo: Convo) -> None:
+def test_input_follows_the_first_turn_of_a_race_or_is_the_only_turn(convo: Convo) -> None:
     def turns(*words: str, stdin: str) -> list[str]:
         said: list[str] = convo("race", *ECHO, "--json", *words, stdin=stdin).json()["turns"]
         return said

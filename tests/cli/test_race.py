@@ -14,7 +14,7 @@ from tests.terminal.pty_session import at_terminal
 OWNERS = ["replay", "session", "conversation", "chain"]
 
 
-def test_a_table_and_a_bar_for_each_owner(convo: Convo, home: Path) -> None:
+def test_a_table_and_a_bar_are_printed_for_each_owner(convo: Convo, home: Path) -> None:
     got = convo("race", "hello", "and then?", *ECHO)
     assert (got.exit, got.err) == (0, "")
     head, *rows = got.out.splitlines()
@@ -25,7 +25,7 @@ def test_a_table_and_a_bar_for_each_owner(convo: Convo, home: Path) -> None:
     assert not list(Path().glob("*.json"))
 
 
-def test_one_object_for_a_program(convo: Convo) -> None:
+def test_json_prints_one_object(convo: Convo) -> None:
     told = convo("race", "hello", "and then?", "--json", *ECHO).json()
     assert (told["model"], told["turns"]) == ("scripted/echo", ["hello", "and then?"])
     assert [one["strategy"] for one in told["owners"]] == OWNERS
@@ -34,7 +34,7 @@ def test_one_object_for_a_program(convo: Convo) -> None:
     assert all(sum(turn["bytes"] for turn in one["turns"]) == one["bytes"] for one in told["owners"])
 
 
-def test_a_line_for_each_turn_and_each_owner_as_they_end(convo: Convo) -> None:
+def test_jsonl_prints_a_line_for_each_turn_and_owner_as_it_ends(convo: Convo) -> None:
     lines = [json.loads(line) for line in convo("race", "hello", "and then?", "--jsonl", *ECHO).out.splitlines()]
     assert [(one["type"], one["strategy"], one.get("turn")) for one in lines] == [
         line
@@ -45,7 +45,7 @@ def test_a_line_for_each_turn_and_each_owner_as_they_end(convo: Convo) -> None:
         assert [turn["bytes"] for turn in owner["turns"]] == [turn["bytes"] for turn in lines[3 * at : 3 * at + 2]]
 
 
-def test_an_owner_that_fails_says_so_in_its_line(convo: Convo) -> None:
+def test_a_failed_owner_is_reported_in_its_line(convo: Convo) -> None:
     Path("script.json").write_text(
         json.dumps({"replies": [{"error": {"code": "nope", "message": "No.", "status": 400}}]})
     )
@@ -55,12 +55,12 @@ def test_an_owner_that_fails_says_so_in_its_line(convo: Convo) -> None:
     assert all(one["error"] for one in lines)
 
 
-def test_one_form_at_a_time(convo: Convo) -> None:
+def test_json_and_jsonl_cannot_be_used_together(convo: Convo) -> None:
     got = convo("race", "hello", "--json", "--jsonl")
     assert (got.exit, got.json()["error"]["message"]) == (2, "--json and --jsonl cannot be used together")
 
 
-def test_a_price_makes_a_cost(convo: Convo, home: Path) -> None:
+def test_a_configured_price_shows_the_cost(convo: Convo, home: Path) -> None:
     place = home / "config" / "config.toml"
     place.parent.mkdir(parents=True)
     place.write_text('[prices."scripted/echo"]\ninput = 1000000\noutput = 0\n', encoding="utf-8")
@@ -69,12 +69,12 @@ def test_a_price_makes_a_cost(convo: Convo, home: Path) -> None:
     assert "$2.0000" in convo("race", "one two", *ECHO).out
 
 
-def test_a_file_gives_one_turn_a_line(convo: Convo) -> None:
+def test_each_line_of_a_file_is_a_turn(convo: Convo) -> None:
     Path("script.txt").write_text("one\n\n  two  \n", encoding="utf-8")
     assert convo("race", "-f", "script.txt", "--json", *ECHO).json()["turns"] == ["one", "two"]
 
 
-def test_kept_sessions_can_be_looked_at(convo: Convo, home: Path) -> None:
+def test_kept_sessions_can_be_inspected(convo: Convo, home: Path) -> None:
     assert convo("race", "hello", "--keep", *ECHO).exit == 0
     assert sorted(one.name for one in stored_sessions(home)) == sorted(f"race-{owner}" for owner in OWNERS)
     assert convo("inspect", "race-chain").exit == 0
@@ -90,14 +90,14 @@ def test_kept_sessions_can_be_looked_at(convo: Convo, home: Path) -> None:
         (["hello", "-m", "scripted/nothing.json"], 2, "nothing.json cannot be read"),
     ],
 )
-def test_what_cannot_be_run_is_said(convo: Convo, home: Path, argv: list[str], code: int, words: str) -> None:
+def test_an_invalid_race_is_refused(convo: Convo, home: Path, argv: list[str], code: int, words: str) -> None:
     got = convo("race", *argv)
     assert (got.exit, got.out) == (code, "")
     assert words in got.err
     assert stored_sessions(home) == []
 
 
-def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: LoopbackServer) -> None:
+def test_data_stored_at_a_remote_endpoint_is_deleted_after_the_race(convo: Convo, server: LoopbackServer) -> None:
     server.replies({"text": "Hello."})
     told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
     assert all(one["error"] is None for one in told["owners"])
@@ -105,7 +105,7 @@ def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: Loop
 
 
 @pytest.mark.needs("linux")
-def test_what_a_killed_race_left_is_passed_over_by_continue_and_removed_by_the_next_race(
+def test_sessions_of_a_killed_race_are_skipped_by_continue_and_removed_by_the_next_race(
     convo: Convo, start: Start, server: LoopbackServer, home: Path
 ) -> None:
     server.replies({"text": "Hello."})
@@ -128,7 +128,7 @@ def test_what_a_killed_race_left_is_passed_over_by_continue_and_removed_by_the_n
     assert server.run(confirmed_of(server.store.for_tenant(KEY), left)) == []
 
 
-def test_a_race_that_still_runs_is_left_alone_by_another_one(
+def test_a_running_race_is_not_changed_by_another_race(
     convo: Convo, start: Start, server: LoopbackServer, home: Path
 ) -> None:
     server.replies({"text": "Hello."})
@@ -142,7 +142,7 @@ def test_a_race_that_still_runs_is_left_alone_by_another_one(
     assert stored_sessions(home) == []
 
 
-def test_a_race_that_is_kept_begins_a_new_file(convo: Convo) -> None:
+def test_a_kept_race_creates_a_new_replay_file(convo: Convo) -> None:
     Path("race-replay.json").write_text('[{"role": "user", "content": "mine"}]')
     assert convo("race", "hello", "--keep", *ECHO).exit == 0
     assert json.loads(Path("race-replay.json").read_text()) == [{"role": "user", "content": "mine"}]
@@ -160,7 +160,7 @@ async def left_in(store: Store) -> list[str]:
 
 
 @pytest.mark.needs("terminal")
-def test_a_bar_is_shown_in_a_terminal_while_it_runs() -> None:
+def test_a_progress_bar_is_shown_in_a_terminal() -> None:
     with at_terminal("race", "hello", *ECHO) as person:
         person.sees("0/4 replay")
         person.sees("3/4 chain")

@@ -83,7 +83,7 @@ def left(text: str) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_no_planted_secret_survives_in_any_form(convo: Convo, form: tuple[str, ...]) -> None:
+def test_no_secret_remains_in_any_export_format(convo: Convo, form: tuple[str, ...]) -> None:
     assert len(left(convo("export", "@last", *form).out)) >= 7, "they were there"
     got = convo("export", "@last", *form, "--redact")
     assert got.exit == 0
@@ -91,7 +91,7 @@ def test_no_planted_secret_survives_in_any_form(convo: Convo, form: tuple[str, .
     assert "[redacted-email-1]" in got.out.replace("\\u002d", "-")
 
 
-def test_it_is_told_what_was_replaced_and_where(convo: Convo) -> None:
+def test_the_replacements_are_reported_with_their_locations(convo: Convo) -> None:
     err = convo("export", "@last", "--redact").err.splitlines()
     whole = convo("export", "@last", "--redact", "--format", "html").err
     assert "api-key (item 1, item 5, item 6, link 1, instructions)" in whole
@@ -101,13 +101,13 @@ def test_it_is_told_what_was_replaced_and_where(convo: Convo) -> None:
     ]
 
 
-def test_a_program_is_told_the_same(convo: Convo) -> None:
+def test_json_reports_the_replacements(convo: Convo) -> None:
     told = convo("export", "@last", "--redact", "-o", "a.html", "--json").json()
     assert {"kind": "own", "where": "item 1", "count": 1} in told["redacted"]
     assert told["not_looked_into"] == []
 
 
-def test_without_the_flag_nothing_is_hidden_and_a_pattern_alone_asks_for_it(convo: Convo) -> None:
+def test_without_the_flag_nothing_is_redacted_and_a_pattern_alone_enables_it(convo: Convo) -> None:
     assert KEY in convo("export", "@last").out
     got = convo("export", "@last", "--redact-pattern", "metadat.")
     assert "metadata" not in got.out
@@ -115,19 +115,19 @@ def test_without_the_flag_nothing_is_hidden_and_a_pattern_alone_asks_for_it(conv
 
 
 @pytest.mark.parametrize("pattern", ["(", "a*", "a{99999999999}", "(" * 3000])
-def test_a_pattern_that_is_none_is_refused(convo: Convo, pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(convo: Convo, pattern: str) -> None:
     assert convo("export", "@last", "--redact-pattern", pattern).exit == 2
 
 
 @pytest.mark.parametrize("pattern", ["(", "a*"])
-def test_a_setting_that_is_none_is_refused(convo: Convo, tmp_path: Path, pattern: str) -> None:
+def test_an_invalid_redact_setting_is_refused(convo: Convo, tmp_path: Path, pattern: str) -> None:
     (tmp_path / "home" / "config").mkdir(parents=True, exist_ok=True)
     (tmp_path / "home" / "config" / "config.toml").write_text(f"redact = ['{pattern}']\n")
     got = convo("export", "@last", "--redact")
     assert (got.exit, "'redact' contains" in got.err) == (2, True)
 
 
-def test_a_pattern_that_would_never_come_to_an_end_is_given_up(
+def test_a_pattern_that_exceeds_the_time_limit_is_refused(
     convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(redact, "PATTERN_TIMEOUT_S", 0.05)
@@ -138,7 +138,7 @@ def test_a_pattern_that_would_never_come_to_an_end_is_given_up(
     assert not Path("out.json").exists()
 
 
-def test_what_was_redacted_comes_back_and_is_the_same_when_it_is_redacted_again(convo: Convo) -> None:
+def test_a_redacted_export_can_be_imported_and_does_not_change_when_redacted_again(convo: Convo) -> None:
     once = convo("export", "@last", "--redact", "--format", "replay").out
     Path("once.json").write_text(once)
     assert convo("import", "once.json", "--as", "clean").exit == 0
@@ -147,7 +147,7 @@ def test_what_was_redacted_comes_back_and_is_the_same_when_it_is_redacted_again(
 
 
 @pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
-def test_another_owner_gets_the_history_without_its_secrets(convo: Convo, home: Path, to: str) -> None:
+def test_a_redacted_conversion_gives_another_owner_no_secrets(convo: Convo, home: Path, to: str) -> None:
     before = stored_conversation(home, f"for {MAIL}")
     told = convo("convert", f"for {MAIL}", "--to", to, "--redact", "-m", "scripted/echo", "--json")
     assert told.exit == 0

@@ -34,7 +34,7 @@ def raw(convo: Convo, handle: str) -> object:
     return convo("inspect", handle, "--raw").json()
 
 
-def test_a_session_is_mended_beside_itself(convo: Convo, home: Path) -> None:
+def test_a_repaired_session_is_a_new_session_beside_the_original(convo: Convo, home: Path) -> None:
     write_chats(home, broken_session("broken"))
     before = convo("inspect", "broken", "--json").out
     got = convo("repair", "broken", "--as", "mended")
@@ -44,7 +44,7 @@ def test_a_session_is_mended_beside_itself(convo: Convo, home: Path) -> None:
     assert convo("inspect", "broken", "--json").out == before
 
 
-def test_a_mended_session_goes_on(convo: Convo, home: Path) -> None:
+def test_a_repaired_session_can_be_continued(convo: Convo, home: Path) -> None:
     write_chats(home, broken_session("broken"))
     convo("repair", "broken", "--as", "mended")
     got = convo("chat", "--from", "mended", *ECHO, "go on")
@@ -52,7 +52,7 @@ def test_a_mended_session_goes_on(convo: Convo, home: Path) -> None:
     assert convo("chat", "--from", "broken", *ECHO, "go on").exit == 1
 
 
-def test_a_mended_session_is_a_fork_at_the_last_response_that_both_share(convo: Convo, home: Path) -> None:
+def test_a_repaired_session_is_a_fork_at_the_last_shared_response(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "talk", "one", "two")
         before = chat.session
@@ -67,7 +67,7 @@ def test_a_mended_session_is_a_fork_at_the_last_response_that_both_share(convo: 
     assert set(list(old["items"])[:5]) <= set(new["items"])
 
 
-def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_that_it_lacks(
+def test_an_interrupted_chain_continues_from_the_same_response_with_the_missing_output(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     write_chats(home, unanswered_call(tmp_path))
@@ -85,7 +85,7 @@ def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_tha
     assert convo("lint", "mended", "--strict").exit == 0
 
 
-def test_a_conversation_stays_with_its_endpoint_and_its_history_is_mended_here(
+def test_a_repaired_conversation_is_a_local_session_and_the_conversation_is_unchanged(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     async def story(writer: ChatWriter) -> None:
@@ -100,7 +100,7 @@ def test_a_conversation_stays_with_its_endpoint_and_its_history_is_mended_here(
     assert convo("lint", "conv_1").exit == 4
 
 
-def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> None:
+def test_a_file_is_repaired_into_another_file(convo: Convo, tmp_path: Path) -> None:
     got = convo("repair", write_items(tmp_path / "broken.json"), "--as", "good.json")
     assert (got.exit, got.out.splitlines()[0]) == (0, "good.json: 4 items, owner: the application: a JSON file")
     assert json.loads((tmp_path / "broken.json").read_text()) == BROKEN
@@ -108,7 +108,7 @@ def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> Non
     assert convo("chat", "--replay", "--from", "good.json", *ECHO, "go on").exit == 0
 
 
-def test_a_file_is_mended_into_a_session_of_the_settings_model(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_file_is_repaired_into_a_session_with_the_default_model(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_project_file('model = "scripted/echo"\n')
     got = convo("repair", write_items(tmp_path / "broken.json"), "--as", "mended")
     assert got.exit == 0
@@ -117,14 +117,14 @@ def test_a_file_is_mended_into_a_session_of_the_settings_model(convo: Convo, hom
     ]
 
 
-def test_a_session_is_mended_into_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_session_is_repaired_into_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, broken_session("broken"))
     assert convo("repair", "broken", "--as", "./good.jsonl").exit == 0
     lines = (tmp_path / "good.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines][2] == CLOSED
 
 
-def test_a_request_is_mended_into_a_request(convo: Convo, tmp_path: Path) -> None:
+def test_a_request_is_repaired_into_a_request(convo: Convo, tmp_path: Path) -> None:
     request = {"model": "m", "previous_response_id": "resp_1", "input": [CALL]}
     (tmp_path / "request.json").write_text(json.dumps(request))
     assert convo("repair", "request.json", "--as", "good.json").exit == 0
@@ -132,7 +132,7 @@ def test_a_request_is_mended_into_a_request(convo: Convo, tmp_path: Path) -> Non
     assert convo("repair", "request.json", "--as", "mended").exit == 2
 
 
-def test_a_dry_run_says_what_would_change_and_makes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_dry_run_lists_the_changes_and_creates_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, broken_session("broken"))
     got = convo("repair", "broken", "--as", "mended", "--dry-run")
     assert got.out.splitlines()[0] == "mended: 4 items, owner: the local store (dry run)"
@@ -142,7 +142,7 @@ def test_a_dry_run_says_what_would_change_and_makes_nothing(convo: Convo, home: 
     assert not (tmp_path / "good.json").exists()
 
 
-def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
+def test_a_valid_history_is_not_written_again(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     got = convo("repair", "monads", "--as", "mended")
     assert (got.exit, got.out) == (0, "nothing to repair\n")
@@ -158,7 +158,7 @@ def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])
-def test_a_name_that_is_taken_or_none_is_refused(
+def test_a_taken_or_invalid_name_is_refused(
     name: str, said: str, dry: list[str], convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     write_chats(home, broken_session("broken"))
@@ -171,7 +171,7 @@ def test_a_name_that_is_taken_or_none_is_refused(
     assert {one.name for one in stored_sessions(home)} == {"broken", "taken"}
 
 
-def test_a_sealed_history_of_somebody_else_is_not_thrown_away(convo: Convo, home: Path) -> None:
+def test_a_history_that_another_provider_encrypted_is_not_discarded(convo: Convo, home: Path) -> None:
     sealed = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
     write_chats(home, broken_session("broken", [sealed, HI]))
     got = convo("repair", "broken", "--as", "mended", "--json")
@@ -179,7 +179,7 @@ def test_a_sealed_history_of_somebody_else_is_not_thrown_away(convo: Convo, home
     assert [one.name for one in stored_sessions(home)] == ["broken"]
 
 
-def test_a_paused_run_is_resumed_and_not_mended(convo: Convo, tmp_path: Path) -> None:
+def test_a_paused_run_is_refused_with_the_resume_command(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot("0.24.0__schema1.21__parallel_mixed_decided.json"))
     got = convo("repair", "./state.json", "--as", "mended")
     assert (got.exit, got.err) == (

@@ -28,7 +28,7 @@ def interrupted(server: LoopbackServer, **state: str) -> str:
     return server.run(asked("weather?"))
 
 
-def test_a_chain_that_only_its_endpoint_knows_is_linted_and_goes_on_from_its_last_response(
+def test_an_unrecorded_chain_is_linted_and_continues_from_its_last_response(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     last = interrupted(server)
@@ -47,7 +47,7 @@ def test_a_chain_that_only_its_endpoint_knows_is_linted_and_goes_on_from_its_las
     )
 
 
-def test_a_record_that_knows_only_the_id_of_its_last_response_keeps_it(
+def test_a_record_that_has_only_the_id_of_its_last_response_keeps_it(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     last = interrupted(server)
@@ -61,7 +61,7 @@ def test_a_record_that_knows_only_the_id_of_its_last_response_keeps_it(
     assert convo("chat", "--from", "mended", "go on").exit == 0
 
 
-def test_a_remote_conversation_is_mended_into_the_local_store_and_sent_nothing(
+def test_a_remote_conversation_is_repaired_into_the_local_store_without_a_write_request(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
     conversation = str(server.run(server.endpoint().create_conversation())["id"])

@@ -55,7 +55,7 @@ def refused(got: CommandResult, exit_: int, says: str) -> None:
 # -- from a file of convo's own ----------------------------------------------------------------------
 
 
-def test_each_decision_is_told_and_performed(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_each_decision_is_reported_and_applied(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "c1", "--reject", "c2=not today")
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert got.err.splitlines()[:4] == [
@@ -68,7 +68,7 @@ def test_each_decision_is_told_and_performed(paused: tuple[str, str], convo: Con
     assert len(stored_sessions(home)) == 1
 
 
-def test_what_is_not_decided_waits_on_in_a_new_state(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_undecided_calls_stay_pending_in_a_new_state(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "c2", "-o", "next.json", "--json")
     told = got.json()
     assert (got.exit, told["status"], told["state_file"]) == (3, "paused", str(Path("next.json").absolute()))
@@ -80,13 +80,13 @@ def test_what_is_not_decided_waits_on_in_a_new_state(paused: tuple[str, str], co
     assert outputs(home, "mine") == ["paid 100 cents back for A1", "paid 200 cents back for A2"]
 
 
-def test_without_a_decision_it_stays_paused_and_nothing_runs(paused: tuple[str, str], convo: Convo) -> None:
+def test_without_a_decision_the_run_stays_paused_and_no_tool_runs(paused: tuple[str, str], convo: Convo) -> None:
     got = convo("resume", "state.json", *agent_flags(), *paused)
     assert (got.exit, got.out, tool_runs()) == (3, "", [])
     assert "to decide and resume: convo resume mine --agent bot.py:desk --approve all" in got.err
 
 
-def test_always_holds_for_the_calls_of_later_rounds(convo: Convo, home: Path) -> None:
+def test_always_applies_to_calls_of_later_rounds(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
     model = scripted_flags(REFUND, again, PAID_BACK)
     convo("chat", *agent_flags(), *model, "-n", "mine", "pay back")
@@ -95,7 +95,7 @@ def test_always_holds_for_the_calls_of_later_rounds(convo: Convo, home: Path) ->
     assert tool_runs() == ["refund A1 500", "refund A2 1"]
 
 
-def test_a_later_round_is_a_new_pause(convo: Convo, home: Path) -> None:
+def test_later_calls_that_need_approval_are_a_new_pause(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
     model = scripted_flags(REFUND, again, PAID_BACK)
     convo("chat", *agent_flags(), *model, "-n", "mine", "pay back")
@@ -104,7 +104,7 @@ def test_a_later_round_is_a_new_pause(convo: Convo, home: Path) -> None:
     assert tool_runs() == ["refund A1 500", "refund A2 1"]
 
 
-def test_arguments_are_changed_in_the_editor_and_have_to_fit(
+def test_edited_arguments_are_validated(
     paused: tuple[str, str], convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("editor.py").write_text("import sys, os; open(sys.argv[1], 'w').write(os.environ['DRAFT'])")
@@ -117,12 +117,12 @@ def test_arguments_are_changed_in_the_editor_and_have_to_fit(
     assert tool_runs() == ["refund A1 1"]
 
 
-def test_a_state_comes_through_a_pipe(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_state_is_read_from_stdin(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     got = convo("resume", "-", *agent_flags(), *paused, "--approve", "all", stdin=Path("state.json").read_text())
     assert (got.exit, got.out) == (0, "Paid back.\n")
 
 
-def test_an_ended_run_is_not_gone_on_with_again(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_finished_run_is_not_resumed_again(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     convo("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
     before = tool_runs()
     for handle in ("state.json", "mine", "@last", stored_runs(home)[0].id):
@@ -143,7 +143,9 @@ def test_a_state_of_an_earlier_pause_is_refused(convo: Convo, home: Path) -> Non
     assert tool_runs() == ["refund A1 500"]
 
 
-def test_what_was_decided_in_the_file_by_others_is_performed(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_decisions_that_other_programs_wrote_in_the_file_are_applied(
+    paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
     decided = convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1", "--reject", "c2")
     assert decided.exit == 0
     got = convo("resume", "decided.json", *agent_flags(), *paused)
@@ -151,9 +153,7 @@ def test_what_was_decided_in_the_file_by_others_is_performed(paused: tuple[str, 
     assert tool_runs() == ["refund A1 100"]
 
 
-def test_what_was_decided_for_good_in_the_file_holds_for_all_calls_of_the_tool(
-    paused: tuple[str, str], convo: Convo
-) -> None:
+def test_sticky_decisions_in_the_file_apply_to_all_calls_of_the_tool(paused: tuple[str, str], convo: Convo) -> None:
     words = ("--decide-only", "-o", "decided.json", "--approve", "all", "--always")
     assert convo("resume", "state.json", *words).exit == 0
     got = convo("resume", "decided.json", *agent_flags(), *paused)
@@ -161,7 +161,7 @@ def test_what_was_decided_for_good_in_the_file_holds_for_all_calls_of_the_tool(
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
-def test_deciding_on_many_calls_takes_work_in_proportion(convo: Convo, home: Path) -> None:
+def test_deciding_many_calls_takes_linear_time(convo: Convo, home: Path) -> None:
     works = []
     for count in (1, 20, 40, 80):
         many = [{**REFUND["call"], "type": "function_call", "call_id": f"c{n}"} for n in range(count)]
@@ -176,7 +176,9 @@ def test_deciding_on_many_calls_takes_work_in_proportion(convo: Convo, home: Pat
     assert works[3] - works[2] < 3 * (works[2] - works[1]), works
 
 
-def test_aborting_ends_the_run_and_its_conversation_goes_on(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_aborting_ends_the_run_and_its_conversation_continues(
+    paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
     got = convo("resume", "mine", *agent_flags(), *paused, "--abort")
     assert (got.exit, got.out, tool_runs()) == (0, "", [])
     assert stored_runs(home)[0].status == "stopped"
@@ -194,7 +196,7 @@ def nobody_listens(tmp_path: Path) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
 @pytest.mark.parametrize("model", ["local/smollm2-135m-instruct", "dead/some"])
-def test_no_approved_tool_runs_before_the_model_is_known_to_take_its_output(
+def test_no_approved_tool_runs_before_the_model_is_available(
     model: str, handle: str, paused: tuple[str, str], convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     config = nobody_listens(tmp_path)[:2]
@@ -207,7 +209,7 @@ def test_no_approved_tool_runs_before_the_model_is_known_to_take_its_output(
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
 
 
-def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known(
+def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_available(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     flags = nested_agent_flags(
@@ -227,7 +229,9 @@ def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known
         assert (got.exit, "no tool was run" in got.err, tool_runs()) == (1, True, []), got.err
 
 
-def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Convo, home: Path, launch: Launch) -> None:
+def test_after_a_tool_ran_the_state_file_is_written_even_if_the_run_fails(
+    convo: Convo, home: Path, launch: Launch
+) -> None:
     """The model has no second answer: elsewhere the file must not let the tool run again."""
     convo("chat", *agent_flags(), *scripted_flags(REFUND), "--state", "state.json", "-n", "mine", "pay back")
     Path("silent.json").write_text(json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]}))
@@ -246,7 +250,7 @@ def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Con
     ("flags", "status"),
     [([], "done"), (["--max-turns", "1"], "failed")],
 )
-def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
+def test_the_state_file_of_a_finished_run_runs_no_tool_again(
     flags: list[str], status: str, paused: tuple[str, str], convo: Convo, home: Path, launch: Launch
 ) -> None:
     got = convo("resume", "state.json", *agent_flags(), *paused, *flags, "--approve", "all", "-o", "state.json")
@@ -259,7 +263,7 @@ def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
 @pytest.mark.parametrize(
     ("out", "exit_", "says"), [("nowhere/out.json", 1, "is not a folder"), (".", 2, "is not a regular file")]
 )
-def test_that_the_file_can_be_written_is_known_before_a_tool_runs(
+def test_an_unwritable_state_file_is_detected_before_a_tool_runs(
     out: str, exit_: int, says: str, paused: tuple[str, str], convo: Convo
 ) -> None:
     refused(convo("resume", "mine", *agent_flags(), *paused, "--approve", "all", "-o", out), exit_, says)
@@ -292,7 +296,7 @@ def inside(convo: Convo, home: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("word", ["c1", "refund", "all"])
 @pytest.mark.parametrize("way", ["file", "pipe", "in place", "decided before"])
-def test_a_pause_inside_an_agent_tool_goes_on_from_the_file_that_was_written(
+def test_a_pause_inside_an_agent_tool_resumes_from_its_state_file(
     word: str, way: str, inside: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     text = Path("state.json").read_text()
@@ -321,7 +325,7 @@ def test_a_state_of_an_earlier_pause_inside_an_agent_tool_is_refused(convo: Conv
     assert tool_runs() == ["refund A1 500"]
 
 
-def test_a_rejection_inside_an_agent_tool_reaches_the_agent_there(
+def test_a_rejection_inside_an_agent_tool_is_sent_to_the_inner_agent(
     inside: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     got = convo("resume", "state.json", *inside, "--reject", "c1=not today")
@@ -341,7 +345,7 @@ def decide(convo: Convo, way: str, *words: str) -> CommandResult:
 @pytest.mark.parametrize("word", ["all", "refund"])
 @pytest.mark.parametrize("way", ["inbox", "decide only"])
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
-def test_all_and_names_leave_a_rejection_as_it_is_wherever_it_was_made(
+def test_all_and_tool_names_do_not_change_an_earlier_rejection(
     handle: str, way: str, word: str, paused: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     if way == "decide only" and handle == "mine":
@@ -360,7 +364,7 @@ def test_all_and_names_leave_a_rejection_as_it_is_wherever_it_was_made(
 
 @pytest.mark.parametrize("way", ["inbox", "decide only"])
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
-def test_the_id_of_a_decided_call_changes_the_decision_with_agents_as_without(
+def test_the_id_of_a_decided_call_changes_its_decision(
     handle: str, way: str, paused: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     if way == "decide only" and handle == "mine":
@@ -374,7 +378,7 @@ def test_the_id_of_a_decided_call_changes_the_decision_with_agents_as_without(
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
-def test_a_state_from_elsewhere_is_decided_on_by_the_same_rule(paused: tuple[str, str], launch: Launch) -> None:
+def test_a_state_from_another_store_is_decided_by_the_same_rules(paused: tuple[str, str], launch: Launch) -> None:
     for words in (["--reject", "c1"], ["--approve", "all"]):
         got = launch("resume", "state.json", "--decide-only", "-o", "state.json", *words)
         assert got.exit in (0, 3)
@@ -386,7 +390,7 @@ def test_a_state_from_elsewhere_is_decided_on_by_the_same_rule(paused: tuple[str
     assert tool_runs() == []
 
 
-def test_a_file_and_a_store_that_decided_differently_are_not_gone_on_with(
+def test_conflicting_decisions_of_the_file_and_the_store_are_refused(
     paused: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     assert convo("approvals", "approve", "c1", "c2").exit == 0
@@ -398,7 +402,7 @@ def test_a_file_and_a_store_that_decided_differently_are_not_gone_on_with(
     assert (got.exit, tool_runs()) == (0, ["refund A2 200"]), got.err
 
 
-def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls_too(convo: Convo, home: Path) -> None:
+def test_the_reason_of_a_sticky_rejection_is_sent_for_later_calls_too(convo: Convo, home: Path) -> None:
     again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
     for name, decided_in_the_file in (("one", False), ("two", True)):
         model = scripted_flags(REFUND, again, PAID_BACK)
@@ -416,7 +420,7 @@ def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls_too(convo: Conv
 # -- on another machine ------------------------------------------------------------------------------
 
 
-def test_a_state_goes_on_in_a_store_that_never_heard_of_it(paused: tuple[str, str], launch: Launch) -> None:
+def test_a_state_resumes_in_a_store_that_does_not_know_its_run(paused: tuple[str, str], launch: Launch) -> None:
     flags = (*agent_flags(), *paused)
     first = launch("resume", "state.json", *flags, "--approve", "c2", env=ELSEWHERE)
     assert (first.exit, tool_runs()) == (3, ["refund A2 200"])
@@ -429,7 +433,9 @@ def test_a_state_goes_on_in_a_store_that_never_heard_of_it(paused: tuple[str, st
     assert len(tool_runs()) == 2
 
 
-def test_what_convo_does_not_model_travels_through_the_next_pause(paused: tuple[str, str], launch: Launch) -> None:
+def test_unsupported_fields_of_a_state_are_kept_in_the_state_of_the_next_pause(
+    paused: tuple[str, str], launch: Launch
+) -> None:
     document = json.loads(Path("state.json").read_text())
     del document["convo"]
     document["trace"] = {"object": "trace", "id": "trace_1", "workflow_name": "w", "group_id": None, "metadata": None}
@@ -442,9 +448,7 @@ def test_what_convo_does_not_model_travels_through_the_next_pause(paused: tuple[
     assert list(Path("elsewhere/data/paused").glob("*.base.json"))
 
 
-def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
-    paused: tuple[str, str], convo: Convo, home: Path
-) -> None:
+def test_a_state_that_another_process_is_resuming_is_refused(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     document = json.loads(Path("state.json").read_text())
 
     async def held(store: Store) -> None:
@@ -457,7 +461,7 @@ def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
     assert "try: wait until that process ends" in got.err
 
 
-def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[str, str], launch: Launch) -> None:
+def test_of_two_concurrent_resumes_each_call_runs_once(paused: tuple[str, str], launch: Launch) -> None:
     flags = ("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
     with ThreadPoolExecutor() as pool:
         got = [one.result() for one in [pool.submit(launch, *flags, env=ELSEWHERE) for _ in range(2)]]
@@ -468,7 +472,7 @@ def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[
 
 
 @pytest.mark.parametrize("owner", ["--conversation", "--chain"])
-def test_a_history_that_a_server_holds_is_gone_on_with_there(
+def test_a_server_owned_history_continues_at_its_server(
     owner: str, server: LoopbackServer, launch: Launch, convo: Convo, home: Path
 ) -> None:
     """What the server has is not sent again; a store that never heard of it reads it from the server."""
@@ -505,7 +509,7 @@ OTHER_SCHEMA = AGENTS.replace("def refund(order: str, cents: int)", "def refund(
     ],
 )
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
-def test_what_does_not_fit_is_refused_and_nothing_changes(
+def test_a_state_that_does_not_match_is_refused_and_nothing_changes(
     handle: str,
     name: str,
     text: str,
@@ -531,7 +535,7 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(
         ("desk", AGENTS, ["--approve", "nobody"], 5, "no pending call 'nobody'"),
     ],
 )
-def test_a_foreign_state_that_does_not_fit_makes_no_session(
+def test_a_foreign_state_that_does_not_match_creates_no_session(
     name: str, text: str, argv: list[str], exit_: int, says: str, paused: tuple[str, str], launch: Launch
 ) -> None:
     Path("other").mkdir()
@@ -559,9 +563,7 @@ def test_a_foreign_state_that_does_not_fit_makes_no_session(
         ),
     ],
 )
-def test_a_command_that_makes_no_sense_is_refused(
-    argv: list[str], says: str, paused: tuple[str, str], convo: Convo
-) -> None:
+def test_an_invalid_command_line_is_refused(argv: list[str], says: str, paused: tuple[str, str], convo: Convo) -> None:
     got = convo("resume", *argv)
     assert (got.exit in (2, 5), got.out) == (True, "")
     assert says in got.err

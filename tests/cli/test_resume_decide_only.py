@@ -50,7 +50,7 @@ def resume(convo: Convo, *words: str, out: str = "out.json") -> dict[str, tuple[
     return verdicts(convo, f"./{out}")
 
 
-def test_all_approves_whatever_waits_and_says_so(convo: Convo, state: Path) -> None:
+def test_all_approves_every_pending_call_and_reports_each(convo: Convo, state: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
     assert (got.exit, got.out) == (0, "")
     assert got.err == f"approved charge_order5 ({FIRST})\napproved restart_order ({SECOND})\n"
@@ -58,7 +58,7 @@ def test_all_approves_whatever_waits_and_says_so(convo: Convo, state: Path) -> N
 
 
 @pytest.mark.parametrize("words", [("--approve", "all"), ("--approve", "restart_order"), ("--reject", "all=why")])
-def test_all_and_names_never_overturn_an_earlier_decision(
+def test_all_and_tool_names_never_change_an_earlier_decision(
     words: tuple[str, str], convo: Convo, decided: Path, tmp_path: Path
 ) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *words)
@@ -70,7 +70,7 @@ def test_all_and_names_never_overturn_an_earlier_decision(
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(snapshot(MIXED))
 
 
-def test_the_id_of_a_decided_call_changes_the_decision_and_the_output_says_so(convo: Convo, decided: Path) -> None:
+def test_the_id_of_a_decided_call_changes_its_decision_and_the_output_reports_both(convo: Convo, decided: Path) -> None:
     words = ("--decide-only", "-o", "out.json", "--approve", SECOND, "--reject", f"{FIRST}=too much")
     got = convo("resume", "state.json", *words)
     assert (got.exit, got.out) == (0, "")
@@ -82,13 +82,13 @@ def test_the_id_of_a_decided_call_changes_the_decision_and_the_output_says_so(co
     assert found == {FIRST: ("reject", False, "too much"), SECOND: ("approve", False, None)}
 
 
-def test_a_sticky_decision_is_not_overturned_by_all(convo: Convo, state: Path) -> None:
+def test_all_does_not_change_a_sticky_decision(convo: Convo, state: Path) -> None:
     resume(convo, "--reject", f"{FIRST}=never", "--always", "--approve", SECOND, out="state.json")
     found = resume(convo, "--approve", "all")
     assert found == {FIRST: ("reject", True, "never"), SECOND: ("approve", True, None)}
 
 
-def test_a_label_that_newer_releases_do_not_take_a_sticky_decision_from_is_named(
+def test_a_schema_version_whose_sticky_decisions_newer_releases_ignore_causes_a_note(
     convo: Convo, state: Path, tmp_path: Path
 ) -> None:
     older = ("--decide-only", "-o", "out.json", "--approve", "all", "--always")
@@ -102,23 +102,23 @@ def test_a_label_that_newer_releases_do_not_take_a_sticky_decision_from_is_named
     assert "ignore --always" not in got.err
 
 
-def test_an_id_wins_over_a_name_and_a_name_over_all(convo: Convo, state: Path) -> None:
+def test_an_id_takes_precedence_over_a_tool_name_and_a_tool_name_over_all(convo: Convo, state: Path) -> None:
     assert resume(convo, "--reject", "all", "--approve", FIRST)[FIRST][0] == "approve"
     assert resume(convo, "--approve", "all", "--reject", "restart_order")[SECOND][0] == "reject"
     assert resume(convo, "--approve", "all", "--approve", "restart_order", "--reject", SECOND)[SECOND][0] == "reject"
 
 
-def test_a_reason_goes_with_a_rejection(convo: Convo, state: Path) -> None:
+def test_a_reason_is_stored_with_a_rejection(convo: Convo, state: Path) -> None:
     found = resume(convo, "--reject", f"{FIRST}=a = b, no", "--reject", SECOND)
     assert found == {FIRST: ("reject", False, "a = b, no"), SECOND: ("reject", False, None)}
 
 
-def test_always_holds_for_calls_to_come(convo: Convo, state: Path) -> None:
+def test_always_applies_to_later_calls(convo: Convo, state: Path) -> None:
     found = resume(convo, "--approve", "charge_order5", "--reject", "restart_order=never", "--always")
     assert found == {FIRST: ("approve", True, None), SECOND: ("reject", True, "never")}
 
 
-def test_the_label_stays_and_the_file_is_the_owners_alone(convo: Convo, tmp_path: Path) -> None:
+def test_the_schema_version_is_kept_and_the_file_is_readable_only_by_its_owner(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot(OLD))
     (tmp_path / "out.json").write_text("old")
     os.chmod(tmp_path / "out.json", 0o644)
@@ -128,18 +128,18 @@ def test_the_label_stays_and_the_file_is_the_owners_alone(convo: Convo, tmp_path
     assert sorted(os.listdir(tmp_path)) == ["out.json", "state.json"]
 
 
-def test_a_state_can_be_decided_on_in_its_place(convo: Convo, state: Path) -> None:
+def test_a_state_file_can_be_decided_in_place(convo: Convo, state: Path) -> None:
     assert resume(convo, "--reject", "all", out="state.json")[FIRST][0] == "reject"
 
 
-def test_a_dash_is_a_pipe_on_both_sides(convo: Convo) -> None:
+def test_a_dash_reads_stdin_and_writes_stdout(convo: Convo) -> None:
     got = convo("resume", "-", "--decide-only", "-o", "-", "--approve", "all", stdin=snapshot(SINGLE).decode())
     assert got.exit == 0
     again = convo("inspect", "-", "--json", stdin=got.out).json()
     assert [one["decision"] for one in again["decisions"]] == ["approve"]
 
 
-def test_as_long_as_a_call_is_undecided_the_exit_is_3_and_json_says_which(convo: Convo, tmp_path: Path) -> None:
+def test_with_undecided_calls_the_exit_code_is_3_and_json_lists_them(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot(SINGLE))
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--json")
     said = got.json()
@@ -149,7 +149,7 @@ def test_as_long_as_a_call_is_undecided_the_exit_is_3_and_json_says_which(convo:
     assert (plain.exit, plain.err) == (3, f"1 call still undecided: {said['pending'][0]['call_id']}\n")
 
 
-def test_a_finished_run_waits_for_nothing_and_is_written_as_it_was(convo: Convo, tmp_path: Path) -> None:
+def test_a_finished_run_has_no_pending_calls_and_is_written_unchanged(convo: Convo, tmp_path: Path) -> None:
     done = snapshot("0.24.0__schema1.21__run_again_cancelled.json")
     (tmp_path / "state.json").write_bytes(done)
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
@@ -160,7 +160,7 @@ def test_a_finished_run_waits_for_nothing_and_is_written_as_it_was(convo: Convo,
 # -- another label, and a signature --------------------------------------------------------------------
 
 
-def test_another_label_tells_what_is_lost(convo: Convo, state: Path, tmp_path: Path) -> None:
+def test_another_schema_version_reports_the_lost_fields(convo: Convo, state: Path, tmp_path: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all", "--schema", "1.13")
     assert got.exit == 0
     assert "lost: $.context.tool_invocations (2 bound calls): labels before 1.15 approve a call by its id" in got.err
@@ -169,13 +169,13 @@ def test_another_label_tells_what_is_lost(convo: Convo, state: Path, tmp_path: P
     assert "$.context.tool_invocations" in [one["path"] for one in said["losses"]]
 
 
-def test_a_label_that_was_never_released_is_refused(convo: Convo, state: Path) -> None:
+def test_an_unreleased_schema_version_is_refused(convo: Convo, state: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--schema", "1.14")
     assert (got.exit, got.err.splitlines()[0]) == (2, "convo: no release wrote the label '1.14'")
     assert "1.13, 1.15" in got.err
 
 
-def test_a_signed_state_is_verified_before_it_is_decided_on(
+def test_the_signature_of_a_state_is_verified_before_a_decision(
     convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONVO_SIGNING_KEY", KEY)
@@ -212,7 +212,7 @@ def ring() -> Iterator[Ring]:
     keyring.set_keyring(before)
 
 
-def test_the_key_may_be_in_the_keyring_and_a_variable_wins(
+def test_the_signing_key_may_be_in_the_keyring_and_a_variable_takes_precedence(
     convo: Convo, state: Path, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign = ("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
@@ -257,7 +257,7 @@ def test_edited_arguments_are_approved(convo: Convo, state: Path, monkeypatch: p
         ("truncate -s 0", "JSON"),
     ],
 )
-def test_an_editor_that_fails_changes_nothing(
+def test_a_failing_editor_changes_nothing(
     editor: str, words: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
@@ -301,7 +301,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("argv", "exit_code", "words"), REFUSED, ids=lambda value: str(value)[:60])
-def test_what_cannot_be_done_is_said_and_nothing_is_written(
+def test_an_impossible_decision_is_refused_and_nothing_is_written(
     argv: list[str], exit_code: int, words: str, convo: Convo, state: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.json").write_bytes(malformed()["38_max_turns_string.json"])
@@ -313,7 +313,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("out", ["nope/out.json", ".", "", "signed.json"])
-def test_what_was_not_written_is_not_told_as_decided_or_lost(
+def test_decisions_and_losses_are_reported_only_if_the_file_was_written(
     out: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONVO_SIGNING_KEY", "short")
@@ -328,24 +328,24 @@ def test_what_was_not_written_is_not_told_as_decided_or_lost(
     )
 
 
-def test_json_and_a_state_are_not_both_written_on_stdout(convo: Convo, state: Path) -> None:
+def test_json_and_a_state_cannot_both_be_written_to_stdout(convo: Convo, state: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "-", "--json")
     assert (got.exit, got.json()["error"]["message"]) == (2, "--json and -o - would both write to stdout")
 
 
-def test_a_reason_that_the_label_has_no_place_for_is_refused(convo: Convo, tmp_path: Path) -> None:
+def test_a_reason_that_the_schema_version_cannot_contain_is_refused(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot("0.10.5__schema1.4__single_approval.json"))
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--reject", "all=why")
     assert (got.exit, "cannot contain the reason" in got.err, "--schema 1.6" in got.err) == (2, True, True)
 
 
-def test_a_reason_is_written_with_a_label_that_has_a_place_for_it(convo: Convo, tmp_path: Path) -> None:
+def test_a_reason_is_written_with_a_schema_version_that_can_contain_it(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot("0.10.5__schema1.4__single_approval.json"))
     found = resume(convo, "--reject", "all=why", "--schema", "1.6")
     assert {one[2] for one in found.values()} == {"why"}
 
 
-def test_every_broken_state_is_refused_or_decided_on_without_a_traceback(convo: Convo, tmp_path: Path) -> None:
+def test_every_invalid_state_is_refused_or_decided_without_a_traceback(convo: Convo, tmp_path: Path) -> None:
     for name, data in malformed().items():
         (tmp_path / name).write_bytes(data)
         got = convo("resume", name, "--decide-only", "-o", "out.json", "--approve", "all", "--json")

@@ -40,7 +40,7 @@ def left(folder: Path) -> list[str]:
     return sorted(file.name for file in files if SECRET.encode() in file.read_bytes())
 
 
-def test_the_states_of_a_sessions_runs_go_with_it(convo: Convo, home: Path) -> None:
+def test_removing_a_session_removes_the_state_files_of_its_runs(convo: Convo, home: Path) -> None:
     gone, stays = paused(convo, "u"), paused(convo, "v")
     assert own_files(home) == sorted([f"{gone}.json", f"{stays}.json"])
     got = convo("sessions", "rm", "u", "--yes")
@@ -50,7 +50,7 @@ def test_the_states_of_a_sessions_runs_go_with_it(convo: Convo, home: Path) -> N
     assert (own_files(home), left(home)) == ([], [])
 
 
-def test_so_do_those_of_a_run_that_came_from_elsewhere(
+def test_removing_a_session_removes_the_state_files_of_an_imported_run(
     convo: Convo, launch: Launch, home: Path, tmp_path: Path
 ) -> None:
     run = paused(convo, "u", "--state", "u.json")
@@ -66,7 +66,7 @@ def test_so_do_those_of_a_run_that_came_from_elsewhere(
     assert (own_files(other), left(other), own_files(home)) == ([], [], [run])
 
 
-def test_a_file_that_was_named_stays_and_is_told(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_named_state_file_is_kept_and_reported(convo: Convo, home: Path, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     paused(convo, "u", "--state", "here/s.json")
     got = convo("sessions", "rm", "u", "--yes")
@@ -74,7 +74,7 @@ def test_a_file_that_was_named_stays_and_is_told(convo: Convo, home: Path, tmp_p
     assert (own_files(home), left(home), left(tmp_path / "here")) == ([], [], ["s.json"])
 
 
-def test_those_of_every_run_of_a_session_are_told_and_of_one_that_has_ended_too(
+def test_named_state_files_of_all_runs_are_reported_even_of_finished_ones(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     paused(convo, "u", "--state", "a.json")
@@ -89,7 +89,9 @@ def test_those_of_every_run_of_a_session_are_told_and_of_one_that_has_ended_too(
     assert own_files(home) == []
 
 
-def test_a_named_file_that_is_gone_or_has_another_run_now_is_not_told(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_named_state_file_that_is_missing_or_has_another_run_is_not_reported(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
     for name in ("u", "v"):
         paused(convo, name, "--state", "s.json")
     assert convo("sessions", "rm", "u", "--yes").err == "removed u: 1 response and 2 items\n"
@@ -99,7 +101,7 @@ def test_a_named_file_that_is_gone_or_has_another_run_now_is_not_told(convo: Con
     assert own_files(home) == []
 
 
-def test_a_file_that_cannot_be_taken_fails_and_is_named_and_the_others_go(convo: Convo, home: Path) -> None:
+def test_a_state_file_that_cannot_be_removed_is_an_error_and_the_others_are_removed(convo: Convo, home: Path) -> None:
     paused(convo, "u", "--state", "s.json")
     paused(convo, "v")
     (place,) = paused_files(home)
@@ -112,7 +114,7 @@ def test_a_file_that_cannot_be_taken_fails_and_is_named_and_the_others_go(convo:
     assert own_files(home) == [place.name]
 
 
-def test_a_pruning_takes_the_states_of_what_it_takes(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_pruning_removes_the_state_files_of_the_removed_sessions(convo: Convo, home: Path, tmp_path: Path) -> None:
     paused(convo, "u", "--state", "s.json")
     paused(convo, "v")
     with closing(sqlite3.connect(home / DATABASE)) as database, database:

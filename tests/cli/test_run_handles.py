@@ -37,7 +37,7 @@ def two(one: str, other: str) -> ChatScript:
     return story
 
 
-def test_every_command_takes_a_run_and_its_unique_beginning_for_its_session(convo: Convo, home: Path) -> None:
+def test_every_command_accepts_a_run_id_or_its_unique_prefix_for_its_session(convo: Convo, home: Path) -> None:
     write_chats(home, two("run_71", "run_8"))
     for command in COMMANDS:
         session = convo(*shlex.split(command.replace("HANDLE", "shop")))
@@ -49,14 +49,14 @@ def test_every_command_takes_a_run_and_its_unique_beginning_for_its_session(conv
         assert (unknown.exit, "no session 'run_9'" in unknown.err + unknown.out) == (5, True), command
 
 
-def test_a_beginning_that_two_runs_have_is_refused_with_both(convo: Convo, home: Path) -> None:
+def test_a_prefix_of_two_runs_is_refused_with_both_ids(convo: Convo, home: Path) -> None:
     write_chats(home, two("run_71", "run_72"))
     for command in ("inspect", "resume"):
         got = convo(command, "run_7")
         assert (got.exit, "run_71" in got.err, "run_72" in got.err) == (2, True, True)
 
 
-def test_resume_goes_on_with_the_run_that_a_beginning_names(
+def test_resume_continues_the_run_that_a_prefix_identifies(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -50,7 +50,9 @@ def outputs(home: Path) -> list[str]:
     return [item["output"] for item in stored_conversation(home, "mine")[0] if item["type"] == "function_call_output"]
 
 
-def test_a_call_that_left_no_result_comes_back_as_a_question(killed: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_call_without_an_output_after_a_kill_becomes_a_pending_call(
+    killed: tuple[str, str], convo: Convo, home: Path
+) -> None:
     got = convo("resume", "mine", *agent_flags(), *killed, "--json")
     told = got.json()
     assert got.exit == 3
@@ -70,7 +72,7 @@ def test_a_call_that_left_no_result_comes_back_as_a_question(killed: tuple[str, 
         (["--reject", "c0=Ask him."], ["look_up A1"], "The tool was started, and its outcome is unknown. Ask him."),
     ],
 )
-def test_a_person_says_what_became_of_it(
+def test_a_call_with_unknown_outcome_is_resolved_by_a_decision(
     argv: list[str], ran_after: list[str], output: str, killed: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     got = convo("resume", "mine", *agent_flags(), *killed, *argv)
@@ -79,7 +81,7 @@ def test_a_person_says_what_became_of_it(
     assert outputs(home) == [output]
 
 
-def test_nothing_is_said_past_a_run_that_was_cut_off(killed: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_no_message_is_accepted_after_an_interrupted_run(killed: tuple[str, str], convo: Convo, home: Path) -> None:
     for flags in ((*agent_flags(), *killed), killed):
         got = convo("chat", "-c", *flags, "and?")
         assert (got.exit, got.out) == (1, "")
@@ -87,7 +89,7 @@ def test_nothing_is_said_past_a_run_that_was_cut_off(killed: tuple[str, str], co
     assert tool_runs() == ["look_up A1"]
 
 
-def test_an_unknown_outcome_is_not_approved(killed: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_call_with_unknown_outcome_cannot_be_approved(killed: tuple[str, str], convo: Convo, home: Path) -> None:
     for word in ("c0", "look_up", "all"):
         got = convo("resume", "mine", *agent_flags(), *killed, "--approve", word)
         assert got.exit == 2
@@ -95,7 +97,9 @@ def test_an_unknown_outcome_is_not_approved(killed: tuple[str, str], convo: Conv
     assert tool_runs() == ["look_up A1"]
 
 
-def test_a_decision_from_before_is_no_answer_to_what_became_of_it(start: Start, convo: Convo, home: Path) -> None:
+def test_an_earlier_decision_does_not_resolve_a_call_with_unknown_outcome(
+    start: Start, convo: Convo, home: Path
+) -> None:
     """A script that tries again must not make a tool run twice."""
     model = scripted_flags(REFUND, PAID_BACK)
     slow = AGENTS.replace(
@@ -115,7 +119,7 @@ def test_a_decision_from_before_is_no_answer_to_what_became_of_it(start: Start, 
     assert tool_runs() == ["refund"]
 
 
-def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo: Convo, home: Path) -> None:
+def test_a_command_repeated_after_a_kill_continues_the_run(start: Start, convo: Convo, home: Path) -> None:
     """The call that it speaks of has its output; the answer was cut off."""
     slow = {"text": "one two three four five six seven eight nine ten " * 10}
     model = scripted_flags(REFUND, slow, delay_s=0.05)
@@ -137,7 +141,9 @@ def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo:
 
 
 @pytest.mark.parametrize("needed", [True, False])
-def test_a_decision_waits_for_what_is_not_known_to_wait(needed: bool, start: Start, convo: Convo, home: Path) -> None:
+def test_a_decision_is_not_applied_before_the_pending_calls_are_known(
+    needed: bool, start: Start, convo: Convo, home: Path
+) -> None:
     """Killed while a function says whether its tool needs approval: that is asked again before anything counts."""
     asks = "def asks(context, arguments):\n    ASKS\n    return NEEDED\n\n@tool(needs_approval=asks)\ndef refund"
     text = AGENTS.replace("@tool(needs_approval=True)\ndef refund", asks.replace("NEEDED", str(needed)))
@@ -154,14 +160,14 @@ def test_a_decision_waits_for_what_is_not_known_to_wait(needed: bool, start: Sta
     assert len(tool_runs()) == 1
 
 
-def test_a_run_with_an_unknown_outcome_can_be_ended(killed: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_run_with_a_call_of_unknown_outcome_can_be_aborted(killed: tuple[str, str], convo: Convo, home: Path) -> None:
     assert convo("resume", "mine", *agent_flags(), *killed, "--abort").exit == 0
     assert (stored_runs(home)[0].status, len(outputs(home))) == ("stopped", 1)
     assert convo("chat", "-c", *agent_flags(), *killed, "and?").exit == 0
     assert tool_runs() == ["look_up A1"]
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on(start: Start, convo: Convo, home: Path) -> None:
+def test_a_run_interrupted_with_ctrl_c_can_be_resumed(start: Start, convo: Convo, home: Path) -> None:
     slow = {"text": "one two three four five six seven eight nine ten " * 10}
     model = scripted_flags(LOOK_UP, slow, chunk=4, delay_s=0.25)
     process = start("chat", *agent_flags(), *model, "-n", "mine", "A1?")
@@ -183,7 +189,7 @@ SLOW_REFUND = AGENTS.replace(
 )
 
 
-def test_a_run_that_is_stopped_while_a_tool_runs_leaves_a_file_that_runs_nothing_again(
+def test_a_run_stopped_during_a_tool_leaves_a_state_file_that_runs_no_tool_again(
     convo: Convo, start: Start, launch: Launch, home: Path
 ) -> None:
     model = two_refund_calls()

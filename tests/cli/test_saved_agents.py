@@ -41,7 +41,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("flags", [["-c"], ["--from", "mine"], ["--fork", "mine"]])
-def test_a_session_of_agents_goes_on_with_its_agents_and_its_model(
+def test_a_session_continues_with_its_stored_agents_and_model(
     flags: list[str], talked: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = Path("bot.py").absolute()
@@ -52,20 +52,20 @@ def test_a_session_of_agents_goes_on_with_its_agents_and_its_model(
     assert f"using this session's agents: {file}:desk" in got.err
 
 
-def test_the_next_request_is_shown_as_the_agents_would_make_it(talked: tuple[str, str], convo: Convo) -> None:
+def test_the_next_request_is_shown_as_the_stored_agents_would_send_it(talked: tuple[str, str], convo: Convo) -> None:
     body = convo("next", "mine", "pay back", "--json").json()["body"]
     assert (body["instructions"], [tool["name"] for tool in body["tools"]]) == ("Help.", ["refund", "look_up", "who"])
     plain = convo("next", "mine", "pay back", "--json", "--agent", "none").json()["body"]
     assert "tools" not in plain
 
 
-def test_a_fork_remembers_the_agents_too(talked: tuple[str, str], convo: Convo) -> None:
+def test_a_fork_keeps_the_stored_agents(talked: tuple[str, str], convo: Convo) -> None:
     assert convo("chat", "--fork", "mine", "-n", "other", "pay back").exit == 3
     got = convo("resume", "other", "--approve", "all")
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
-def test_a_flag_wins_over_what_is_remembered(talked: tuple[str, str], convo: Convo) -> None:
+def test_a_flag_takes_precedence_over_the_stored_agents(talked: tuple[str, str], convo: Convo) -> None:
     got = convo("chat", "-c", "--agent", "bot.py:guarded", "-m", "scripted/echo", "--json", "hi")
     assert (got.json()["agent"], got.json()["model"]) == ("guarded", "scripted/echo")
     again = convo("chat", "-c", "--json", "hi")
@@ -74,14 +74,14 @@ def test_a_flag_wins_over_what_is_remembered(talked: tuple[str, str], convo: Con
     assert (other.json()["agent"], other.json()["model"]) == ("guarded", talked[1])
 
 
-def test_agents_are_left_out_on_request(talked: tuple[str, str], convo: Convo) -> None:
+def test_agent_none_continues_a_session_without_its_agents(talked: tuple[str, str], convo: Convo) -> None:
     got = convo("chat", "-c", "--agent", "none", "-m", "scripted/echo", "-s", "Be brief.", "ping")
     assert (got.exit, got.out) == (0, "ping\n"), got.err
     assert "agents" not in got.err
 
 
 @pytest.mark.parametrize("argv", [["chat", "-c", "hi"], ["resume", "mine", "--approve", "all"]])
-def test_a_file_that_is_gone_is_refused_and_nothing_is_asked(
+def test_a_missing_agent_file_is_refused_before_any_request(
     argv: list[str], paused: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     Path("bot.py").unlink()
@@ -97,7 +97,7 @@ def test_a_file_that_is_gone_is_refused_and_nothing_is_asked(
 
 
 @pytest.mark.parametrize("handle", ["state.json", "mine", "@last", "-"])
-def test_a_run_that_this_store_knows_is_resumed_without_naming_its_agents(
+def test_a_run_in_the_store_resumes_without_an_agent_option(
     handle: str, paused: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     text = Path("state.json").read_text() if handle == "-" else ""
@@ -105,7 +105,7 @@ def test_a_run_that_this_store_knows_is_resumed_without_naming_its_agents(
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
-def test_a_state_from_elsewhere_that_was_resumed_here_once_is_known(
+def test_an_imported_state_that_was_resumed_once_needs_no_agent_option(
     paused: tuple[str, str], convo: Convo, launch: Launch
 ) -> None:
     env = {"CONVO_HOME": "elsewhere"}
@@ -116,7 +116,7 @@ def test_a_state_from_elsewhere_that_was_resumed_here_once_is_known(
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
-def test_a_state_file_never_says_which_file_the_agents_are_in(paused: tuple[str, str], convo: Convo) -> None:
+def test_a_state_file_does_not_contain_the_path_of_the_agents(paused: tuple[str, str], convo: Convo) -> None:
     text = Path("state.json").read_text()
     assert "bot.py" not in text
     Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
@@ -133,7 +133,7 @@ def test_a_state_file_never_says_which_file_the_agents_are_in(paused: tuple[str,
 
 @pytest.mark.parametrize("argv", [["chat", "-c", "hi"], ["resume", "mine", "--approve", "all"]])
 @pytest.mark.parametrize("key", ["none", "another"])
-def test_a_store_from_somebody_else_imports_nothing(
+def test_a_store_written_by_another_user_imports_no_agents(
     key: str, argv: list[str], convo: Convo, launch: Launch, home: Path
 ) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
@@ -154,7 +154,7 @@ def test_a_store_from_somebody_else_imports_nothing(
     assert not Path("imported.txt").exists()
 
 
-def test_a_row_that_was_changed_imports_nothing(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_modified_row_imports_no_agents(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
     with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE agent_documents SET body = replace(body, '/bot.py:desk', '/evil.py:desk')")
@@ -164,7 +164,7 @@ def test_a_row_that_was_changed_imports_nothing(paused: tuple[str, str], convo: 
     assert not Path("evil.txt").exists()
 
 
-def test_a_run_of_an_older_release_goes_on_with_a_note(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_run_of_an_older_release_continues_with_a_note(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     assert convo("resume", "mine", "--approve", "all").exit == 0
     with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE agent_documents SET body = json_remove(body, '$.origin')")
@@ -173,13 +173,13 @@ def test_a_run_of_an_older_release_goes_on_with_a_note(paused: tuple[str, str], 
     assert "the agents of this session are not stored" in got.err
 
 
-def test_the_inbox_keeps_what_is_remembered(paused: tuple[str, str], convo: Convo) -> None:
+def test_a_decision_in_the_inbox_keeps_the_stored_agents(paused: tuple[str, str], convo: Convo) -> None:
     assert convo("approvals", "approve", "all").exit == 0
     got = convo("resume", "mine")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
 
 
-def test_a_server_over_the_store_imports_no_agents(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convo_serve_imports_no_agents_of_its_store(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     convo("chat", *agent_flags(text=MARKED), *scripted_flags(REFUND, PAID_BACK), "-n", "mine", "pay back")
     Path("imported.txt").unlink()
     with run_serve() as server:
@@ -192,9 +192,7 @@ def test_a_server_over_the_store_imports_no_agents(convo: Convo, home: Path, mon
 
 
 @pytest.mark.needs("terminal")
-def test_a_session_of_agents_that_is_taken_up_without_them_at_the_prompt_says_so(
-    talked: tuple[str, str], home: Path
-) -> None:
+def test_resuming_a_session_without_its_agents_at_the_prompt_prints_a_note(talked: tuple[str, str], home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "other") as person:
         person.is_asked()
         assert "mine used agents, and this chat does not; to use them: convo chat --from mine" in person.says(

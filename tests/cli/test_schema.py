@@ -37,7 +37,7 @@ def kept() -> dict[str, Any]:
     return {one.name.removesuffix(".json"): json.loads(one.read_text(encoding="utf-8")) for one in there}
 
 
-def test_every_schema_is_one_and_says_its_name_and_version() -> None:
+def test_every_schema_is_valid_and_has_its_name_and_version() -> None:
     for name, schema in kept().items():
         Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -45,7 +45,7 @@ def test_every_schema_is_one_and_says_its_name_and_version() -> None:
         assert (start, version.isdigit()) == (f"urn:convo-state:schema:{name}", True)
 
 
-def test_every_schema_is_printed_for_a_command() -> None:
+def test_every_schema_belongs_to_the_output_of_a_command() -> None:
     assert set(kept()) == set(SCHEMA_FILES.values())
 
 
@@ -82,7 +82,7 @@ def closed(schema: Any, place: str) -> Iterator[str]:
             yield from closed(part, f"{place}/{name}")
 
 
-def test_an_object_whose_keys_are_named_has_no_others() -> None:
+def test_an_object_with_named_keys_allows_no_others() -> None:
     open_places = [place for name, schema in kept().items() for place in closed(schema, name)]
     assert open_places == ["events/$defs/response"], "an event of a model is whatever came"
 
@@ -90,19 +90,19 @@ def test_an_object_whose_keys_are_named_has_no_others() -> None:
 # -- the command -----------------------------------------------------------------------------------
 
 
-def test_the_command_prints_the_file(convo: Convo) -> None:
+def test_the_command_prints_the_schema_file(convo: Convo) -> None:
     got = convo("schema", "sessions", "search")
     assert got.json() == kept()["sessions.search"]
     assert convo("schema", "chat", "--jsonl").json() == kept()["events"]
 
 
-def test_without_a_name_it_lists_what_there_is(convo: Convo) -> None:
+def test_without_a_name_all_schemas_are_listed(convo: Convo) -> None:
     lines = convo("schema").out.splitlines()
     assert len(lines) == len(SCHEMA_FILES)
     assert lines[0].split() == ["chat", "urn:convo-state:schema:chat:1"]
 
 
-def test_a_command_that_prints_no_json_has_none(convo: Convo) -> None:
+def test_a_command_without_json_output_has_no_schema(convo: Convo) -> None:
     got = convo("schema", "serve")
     assert (got.exit, got.err) == (5, "convo: no schema 'serve'\n  try: convo schema\n")
 
@@ -155,7 +155,7 @@ def tried(convo: Convo, home: Path) -> Trying:
     return Trying(convo)
 
 
-def test_what_every_command_prints_holds_to_its_schema(tried: Trying, home: Path) -> None:
+def test_the_json_output_of_every_command_matches_its_schema(tried: Trying, home: Path) -> None:
     talk(tried)
     look(tried)
     move(tried)

@@ -147,7 +147,7 @@ CASES: list[tuple[str, str | None]] = [
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
-def test_the_same_requests_are_sent(
+def test_convo_sends_the_same_requests_as_the_agents_sdk(
     name: str, model: str | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -253,7 +253,7 @@ CALLS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", [None, {"customer": "A1"}])
-def test_functions_are_given_the_same_context(
+def test_functions_get_the_same_context(
     given: dict[str, str] | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -289,7 +289,7 @@ def distinct(seen: Sequence[Mapping[str, Any]]) -> set[str]:
         ("list[Paid]", '{"response": [{"cents": 3, "to": "Kim"}]}', [{"cents": 3, "to": "Kim"}]),
     ],
 )
-def test_a_final_output_of_a_type_is_printed_as_json(
+def test_a_typed_final_output_is_printed_as_json(
     kind: str,
     text: str,
     value: Any,
@@ -323,7 +323,7 @@ def lines(out: str) -> list[Any]:
         '{type = "tool_search", execution = "client"}',
     ],
 )
-def test_a_hosted_tool_whose_calls_nobody_would_perform_is_refused_before_any_request(
+def test_a_hosted_tool_whose_calls_cannot_be_executed_is_refused_before_any_request(
     tool: str, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -333,7 +333,7 @@ def test_a_hosted_tool_whose_calls_nobody_would_perform_is_refused_before_any_re
     assert "of agent 'desk'" in got.err
 
 
-def test_a_shell_of_the_provider_is_offered_and_its_calls_are_the_providers_own(
+def test_a_hosted_shell_tool_is_sent_and_its_calls_are_executed_by_the_provider(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -349,7 +349,7 @@ def test_a_shell_of_the_provider_is_offered_and_its_calls_are_the_providers_own(
     assert server.bodies[0]["tools"] == [{"type": "shell", "environment": {"type": "container_auto"}}]
 
 
-def test_a_context_that_a_tool_changed_is_in_the_state_of_a_pause(
+def test_a_context_that_a_tool_changed_is_stored_in_the_state_of_a_pause(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -364,7 +364,7 @@ def test_a_context_that_a_tool_changed_is_in_the_state_of_a_pause(
     assert state["context"]["context"] == {"customer": "A1", "noted": "hi"}
 
 
-def test_usage_is_known_after_a_pause_in_another_command(
+def test_usage_is_kept_after_a_pause_in_another_command(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -382,7 +382,7 @@ def test_usage_is_known_after_a_pause_in_another_command(
     assert [one["usage"][0] for one in module.SEEN if one["where"] == "output guardrail"] == [5]
 
 
-def test_a_tool_that_decides_an_approval_fails_the_run_by_name(
+def test_a_tool_that_decides_an_approval_fails_the_run_with_a_named_error(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -394,7 +394,7 @@ def test_a_tool_that_decides_an_approval_fails_the_run_by_name(
     assert "approve_tool and reject_tool of a run context" in got.err
 
 
-def test_a_package_of_ones_own_that_is_called_agents_is_no_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_package_named_agents_is_not_the_agents_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     own = ModuleType("agents")
     kind = type("Agent", (), {"__module__": "agents.own", "name": "a", "handoffs": [], "tools": []})
     monkeypatch.setitem(sys.modules, "agents", own)
@@ -412,7 +412,7 @@ def test_a_package_of_ones_own_that_is_called_agents_is_no_sdk(monkeypatch: pyte
         ("", "https://example.org/v1", ""),
     ],
 )
-def test_requests_to_openai_itself_carry_a_cache_key_of_the_session_as_the_sdks_do(
+def test_requests_to_openai_have_the_prompt_cache_key_of_the_session_as_in_the_sdk(
     convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, url: str, key: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -428,7 +428,7 @@ def test_requests_to_openai_itself_carry_a_cache_key_of_the_session_as_the_sdks_
     assert first == again == (made if key.startswith("agents-sdk") else key or None)
 
 
-def test_agents_of_convos_own_get_no_cache_key(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convo_agents_have_no_prompt_cache_key(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
     (tmp_path / "own.py").write_text('from convo.agents import Agent\ndesk = Agent("desk")\n')

@@ -37,7 +37,7 @@ def desk(model: Script) -> Agent[Any]:
     return Agent(name="desk", instructions="Help.", tools=[refund], model=model)
 
 
-def test_convo_pauses_and_the_sdk_finishes(convo: Convo, home: Path) -> None:
+def test_convo_pauses_and_the_sdk_resumes(convo: Convo, home: Path) -> None:
     got = convo(
         "chat", *agent_flags("desk", SDK), *scripted_flags(REFUND, PAID_BACK), "--state", "state.json", "pay A1 back"
     )
@@ -56,7 +56,7 @@ def test_convo_pauses_and_the_sdk_finishes(convo: Convo, home: Path) -> None:
     assert [one.get("type", "message") for one in sent] == ["message", "function_call", "function_call_output"]
 
 
-def test_the_sdk_pauses_and_convo_finishes(convo: Convo, home: Path) -> None:
+def test_the_sdk_pauses_and_convo_resumes(convo: Convo, home: Path) -> None:
     async def paused() -> str:
         result = await Runner.run(desk(Script([[CALL]], at=0)), "pay A1 back")
         assert result.interruptions
@@ -77,7 +77,7 @@ def test_the_sdk_pauses_and_convo_finishes(convo: Convo, home: Path) -> None:
     assert (again.exit, "has already ended" in again.err) == (1, True)
 
 
-def test_the_sdk_pauses_twice_with_convo_in_between(convo: Convo, home: Path) -> None:
+def test_the_sdk_resumes_a_second_pause_of_its_run_after_convo_resumed_the_first(convo: Convo, home: Path) -> None:
     second = {**CALL, "id": "fc_2", "call_id": "c2"}
 
     async def paused() -> str:
@@ -126,7 +126,7 @@ def wrong(data):
 @pytest.mark.parametrize(
     ("name", "says", "items"), [("annotated", "Help. Shout.", ["and?"]), ("plain", "Help. Whisper.", ["hi", "and?"])]
 )
-def test_an_input_filter_of_the_sdk_gets_the_sdks_own_data(
+def test_an_input_filter_of_the_sdk_gets_the_data_types_of_the_sdk(
     name: str, says: str, items: list[str], convo: Convo, home: Path
 ) -> None:
     Path("who.json").write_text('{"customer": "A1"}')
@@ -139,7 +139,7 @@ def test_an_input_filter_of_the_sdk_gets_the_sdks_own_data(
     assert [item["content"][0]["text"] for item in body["input"] if item.get("role") == "user"] == items
 
 
-def test_an_input_filter_of_the_sdk_that_returns_something_else_is_named(convo: Convo, home: Path) -> None:
+def test_an_input_filter_of_the_sdk_that_returns_an_invalid_value_is_named(convo: Convo, home: Path) -> None:
     flags = (*agent_flags("desk", SDK + FILTERS), *scripted_flags(PAID_BACK))
     got = convo("chat", *flags, "--input-filter", "bot.py:wrong", "hi")
     assert got.exit != 0
@@ -160,7 +160,7 @@ first = Agent("desk", instructions="The first desk.", tools=(refund,), handoffs=
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere", "decided"])
-def test_agents_that_share_a_name_pause_into_a_state_that_convo_resumes(
+def test_a_run_of_agents_with_one_name_pauses_into_a_state_that_convo_resumes(
     where: str, convo: Convo, launch: Launch, home: Path
 ) -> None:
     over = {"call": {"name": "pass_on", "call_id": "h0"}}
@@ -177,7 +177,7 @@ def test_agents_that_share_a_name_pause_into_a_state_that_convo_resumes(
     assert json.loads(Path("state.json").read_text())["current_agent"]["identity"] == "convo:desk#2"
 
 
-def test_the_sdk_refuses_a_state_whose_agents_share_a_name(convo: Convo, home: Path) -> None:
+def test_the_sdk_refuses_a_state_with_agents_of_one_name(convo: Convo, home: Path) -> None:
     convo("chat", *agent_flags("first", SHARED), *scripted_flags(REFUND), "--state", "state.json", "pay A1 back")
     written = Path("state.json").read_text()
 
@@ -188,7 +188,7 @@ def test_the_sdk_refuses_a_state_whose_agents_share_a_name(convo: Convo, home: P
         asyncio.run(read())
 
 
-def test_the_sdk_goes_on_with_the_file_of_a_run_that_failed_and_runs_no_tool_again(convo: Convo, home: Path) -> None:
+def test_the_sdk_resumes_the_state_file_of_a_failed_run_without_running_a_tool_again(convo: Convo, home: Path) -> None:
     refused = {"error": {"message": "broken", "status": 400}}
     flags = (*agent_flags("desk", SDK), *scripted_flags(REFUND, refused))
     assert convo("chat", *flags, "--state", "state.json", "pay A1 back").exit == 3

@@ -38,7 +38,7 @@ def streaming(server: ServeProcess) -> object:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_tells_its_address_in_one_line_and_ends_well_on_a_signal(
+def test_serve_prints_its_address_in_one_line_and_exits_0_on_a_signal(
     aliases: tuple[str, str], number: signal.Signals
 ) -> None:
     with run_serve("--store", "memory", before=aliases) as server:
@@ -48,7 +48,7 @@ def test_it_tells_its_address_in_one_line_and_ends_well_on_a_signal(
     assert re.fullmatch(r"convo serves http://127\.0\.0\.1:\d+/v1, store memory\n", server.ready_line)
 
 
-def test_a_second_signal_ends_it_at_once(aliases: tuple[str, str]) -> None:
+def test_a_second_signal_ends_the_server_at_once(aliases: tuple[str, str]) -> None:
     with run_serve("--store", "memory", before=aliases) as server:
         held = streaming(server)
         server.process.send_signal(signal.SIGTERM)
@@ -59,7 +59,7 @@ def test_a_second_signal_ends_it_at_once(aliases: tuple[str, str]) -> None:
     assert held
 
 
-def test_an_end_that_waits_for_answers_says_so(aliases: tuple[str, str]) -> None:
+def test_a_shutdown_that_waits_for_responses_is_reported(aliases: tuple[str, str]) -> None:
     with run_serve("--store", "memory", before=aliases) as server:
         held = streaming(server)
         server.process.send_signal(signal.SIGINT)
@@ -79,7 +79,7 @@ def listening(server: ServeProcess) -> bool:
     return True
 
 
-def test_what_it_keeps_is_there_after_a_restart(aliases: tuple[str, str], tmp_path: Path) -> None:
+def test_stored_responses_are_available_after_a_restart(aliases: tuple[str, str], tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'served.db'}"
     with run_serve("--store", store, before=aliases) as server:
         made = server.ask("remember")
@@ -89,7 +89,7 @@ def test_what_it_keeps_is_there_after_a_restart(aliases: tuple[str, str], tmp_pa
         assert server.ask("go on", previous_response_id=made["id"])["previous_response_id"] == made["id"]
 
 
-def test_its_own_store_is_the_chats(convo: Convo, aliases: tuple[str, str]) -> None:
+def test_serve_and_chat_share_the_default_store(convo: Convo, aliases: tuple[str, str]) -> None:
     """What was said on a chain in a chat is gone on from over HTTP, and inspected afterwards."""
     said = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
     with run_serve(before=aliases) as server:
@@ -103,7 +103,7 @@ def test_its_own_store_is_the_chats(convo: Convo, aliases: tuple[str, str]) -> N
 
 
 @pytest.mark.parametrize("argv", [["inspect", "@last"], ["sessions"], ["chat", "-c", "go on"]])
-def test_where_only_clients_asked_one_is_told_how_to_find_what_they_got(
+def test_with_only_responses_of_other_clients_the_command_to_list_them_is_printed(
     convo: Convo, aliases: tuple[str, str], argv: list[str]
 ) -> None:
     with run_serve(before=aliases) as server:
@@ -113,7 +113,7 @@ def test_where_only_clients_asked_one_is_told_how_to_find_what_they_got(
     assert made["id"] in convo("inspect", "resp_").out
 
 
-def test_whoever_runs_it_looks_into_what_one_key_keeps(
+def test_the_responses_of_a_key_are_inspected_with_the_tenant_of_that_key(
     convo: Convo, aliases: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = tmp_path / "keys"
@@ -130,7 +130,7 @@ def test_whoever_runs_it_looks_into_what_one_key_keeps(
     assert [link["response_id"] for link in seen["links"]] == [made["id"]]
 
 
-def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -> None:
+def test_without_a_store_nothing_can_be_continued(aliases: tuple[str, str]) -> None:
     with run_serve("--store", "none", before=aliases) as server:
         made = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})
         got = server.http.post("/v1/conversations", json={})
@@ -138,7 +138,7 @@ def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -
     assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_the_openai_package_and_postgresql_are_loaded_when_they_are_asked_for(aliases: tuple[str, str]) -> None:
+def test_the_openai_package_and_postgresql_are_imported_only_when_needed(aliases: tuple[str, str]) -> None:
     """A server that asks no provider starts fast and stays small."""
     with run_serve("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
         server.ask("hello")
@@ -151,7 +151,7 @@ def test_the_openai_package_and_postgresql_are_loaded_when_they_are_asked_for(al
 # -- keys -----------------------------------------------------------------------------------------
 
 
-def test_a_new_key_is_printed_once_and_opens_the_door(convo: Convo, aliases: tuple[str, str], tmp_path: Path) -> None:
+def test_a_new_key_is_printed_once_and_accepted(convo: Convo, aliases: tuple[str, str], tmp_path: Path) -> None:
     file = tmp_path / "keys"
     got = convo("serve", "--new-key", "alice", "--keys", str(file))
     key = got.out.strip()
@@ -164,13 +164,13 @@ def test_a_new_key_is_printed_once_and_opens_the_door(convo: Convo, aliases: tup
     assert file.read_text() == f"alice {sha256(key.encode()).hexdigest()}\n"
 
 
-def test_a_new_key_has_a_place_of_its_own_where_none_is_named(convo: Convo, home: Path) -> None:
+def test_a_new_key_is_stored_in_the_default_file_if_none_is_named(convo: Convo, home: Path) -> None:
     got = convo("serve", "--new-key", "alice")
     assert (got.exit, str(home / "config" / "keys") in got.err) == (0, True)
     assert (home / "config" / "keys").read_text().startswith("alice ")
 
 
-def test_a_second_key_does_not_lock_the_first_one_out_and_says_so(convo: Convo, home: Path) -> None:
+def test_a_second_key_keeps_the_first_one_valid_and_this_is_reported(convo: Convo, home: Path) -> None:
     first, second = convo("serve", "--new-key", "alice"), convo("serve", "--new-key", "alice")
     assert "remove its line" not in first.err
     assert second.err.endswith("earlier keys of alice remain valid; to revoke one, remove its line\n")
@@ -191,14 +191,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("argv", "message", "hint"), REFUSED)
-def test_what_cannot_be_served_is_a_usage_error(convo: Convo, argv: list[str], message: str, hint: str) -> None:
+def test_an_invalid_serve_command_is_a_usage_error(convo: Convo, argv: list[str], message: str, hint: str) -> None:
     got = convo("serve", *argv)
     assert (got.exit, got.out) == (2, "")
     assert message in got.err
     assert hint in got.err
 
 
-def test_a_port_that_is_taken_is_a_usage_error(convo: Convo) -> None:
+def test_a_port_in_use_is_a_usage_error(convo: Convo) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         got = convo("serve", "--store", "memory", "--port", str(port))
@@ -215,7 +215,7 @@ sys.exit(main())
 """
 
 
-def test_without_its_extra_it_says_how_to_get_it() -> None:
+def test_without_the_serve_extra_the_install_command_is_printed() -> None:
     got = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, encoding="utf-8", check=False)
     assert got.returncode == 2
     assert got.stderr == "convo: convo serve needs uvicorn\n  try: pip install 'convo-state[serve]'\n"
@@ -224,7 +224,7 @@ def test_without_its_extra_it_says_how_to_get_it() -> None:
 # -- what is said ---------------------------------------------------------------------------------
 
 
-def test_a_line_a_request_is_said_when_asked_for_and_never_a_word_of_it(tmp_path: Path) -> None:
+def test_verbose_logs_a_line_per_request_without_its_content(tmp_path: Path) -> None:
     with answering() as upstream:
         upstream.stream(*streamed_answer("a secret word", "another secret word"))
         toml = ALIASES.format(folder=tmp_path) + RESPONSES_PROVIDER.format(url=upstream.url)
@@ -244,7 +244,7 @@ PROVIDER = '[providers.upstream]\napi = "chat"\nbase_url = "{url}"\nkey_env = "U
 KEY = "sk-upstream-0123456789-secret"
 
 
-def test_a_providers_key_goes_to_the_provider_and_nowhere_else(
+def test_a_provider_key_is_sent_only_to_the_provider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Not into an answer, an error, a log, a figure or the database, though the provider repeats it."""
@@ -270,14 +270,14 @@ def test_a_providers_key_goes_to_the_provider_and_nowhere_else(
     assert KEY.encode() not in files
 
 
-def test_whoever_runs_the_server_hears_once_why_the_store_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_store_failure_is_reported_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     trouble = StoreFaultPrinter()
     for words in ("no room is left", "no room is left", "it is away"):
         trouble(StoreUnavailable(words))
     assert capsys.readouterr().err == "convo serve: no room is left\nconvo serve: it is away\n"
 
 
-def test_strict_it_refuses_what_the_real_server_would(aliases: tuple[str, str]) -> None:
+def test_strict_mode_refuses_requests_that_the_openai_api_refuses(aliases: tuple[str, str]) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}
     with run_serve("--store", "memory", "--strict", before=aliases) as server:
         body = {"model": "echo", "input": [thought, {"role": "user", "content": "hi"}]}

@@ -8,7 +8,7 @@ from tests.command_runner import Convo
 from tests.server.gateway import run_gateway
 
 
-def test_continue_and_the_list_are_about_sessions_and_never_about_what_a_client_of_serve_asked(
+def test_continue_and_the_session_list_ignore_responses_of_serve_clients(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
@@ -26,7 +26,7 @@ def test_continue_and_the_list_are_about_sessions_and_never_about_what_a_client_
     assert [one["name"] for one in convo("sessions", "--json").json()] == ["taken", "mine"]
 
 
-def test_continue_without_a_session_names_where_the_clients_of_serve_are_found(
+def test_continue_without_a_session_names_the_command_that_lists_responses_of_serve_clients(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:

@@ -36,13 +36,13 @@ tea      chain         scripted/echo      4      2  2023-11-14 22:16  How do I m
 
 
 @pytest.mark.parametrize("argv", [["sessions"], ["sessions", "list"]])
-def test_sessions_are_listed_last_used_first(argv: list[str], convo: Convo, home: Path) -> None:
+def test_sessions_are_listed_by_last_use(argv: list[str], convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo(*argv)
     assert (got.exit, got.out, got.err) == (0, LISTED, "")
 
 
-def test_a_list_can_be_cut_and_says_so(convo: Convo, home: Path) -> None:
+def test_a_limited_list_says_that_there_are_more(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("sessions", "-n", "1")
     assert [line.split()[0] for line in got.out.splitlines()] == ["session", "monads"]
@@ -51,7 +51,7 @@ def test_a_list_can_be_cut_and_says_so(convo: Convo, home: Path) -> None:
     assert convo("sessions", "-n", "3").err == ""
 
 
-def test_a_list_for_programs(convo: Convo, home: Path) -> None:
+def test_json_lists_the_sessions(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     newest, *others = convo("sessions", "--json").json()
     assert [one["name"] for one in others] == ["café", "tea"]
@@ -77,7 +77,7 @@ def test_a_list_for_programs(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize("argv", [["sessions"], ["sessions", "list"], ["sessions", "search", "monad"]])
-def test_without_a_database_nothing_is_found_and_nothing_is_made(argv: list[str], convo: Convo, home: Path) -> None:
+def test_without_a_database_nothing_is_found_and_nothing_is_created(argv: list[str], convo: Convo, home: Path) -> None:
     got = convo(*argv)
     assert (got.exit, got.out) == (0, "")
     assert got.err in ('no sessions yet; start one: convo chat "hello"\n', "no matches for 'monad'\n")
@@ -100,7 +100,7 @@ def test_an_unknown_session_exits_5(argv: list[str], convo: Convo, home: Path) -
 # -- show -----------------------------------------------------------------------------------------
 
 
-def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) -> None:
+def test_show_names_the_owner_and_the_command_that_continues(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     out = convo("sessions", "show", "tea").out
     head = convo("sessions", "show", "tea", "--json").json()["head"]
@@ -121,7 +121,7 @@ def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) ->
     )
 
 
-def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
+def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("sessions", "show", "ses_")
     assert (got.exit, got.out) == (2, "")
@@ -132,7 +132,7 @@ def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path)
 # -- search ---------------------------------------------------------------------------------------
 
 
-def test_a_search_names_the_session_the_place_and_the_words_around(convo: Convo, home: Path) -> None:
+def test_a_search_result_has_the_session_the_item_and_an_excerpt(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     lines = convo("sessions", "search", "haskell").out.splitlines()
     assert [line.split(maxsplit=3) for line in lines[1:]] == [
@@ -141,13 +141,13 @@ def test_a_search_names_the_session_the_place_and_the_words_around(convo: Convo,
     ]
 
 
-def test_a_search_takes_every_sign_for_itself(convo: Convo, home: Path) -> None:
+def test_a_search_text_is_literal(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     assert "café" in convo("sessions", "search", "CAFE").out
     assert convo("sessions", "search", '"tea" OR *').out == ""
 
 
-def test_a_search_for_programs(convo: Convo, home: Path) -> None:
+def test_json_prints_search_results(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     hits = convo("sessions", "search", "milk", "--json").json()
     assert [(hit["session"], hit["at"], hit["of"], hit["by"]) for hit in hits] == [
@@ -156,7 +156,7 @@ def test_a_search_for_programs(convo: Convo, home: Path) -> None:
     ]
 
 
-def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, home: Path) -> None:
+def test_a_search_finds_items_of_an_abandoned_branch(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "monads", "first", "second zebra")
         await chat.undo()
@@ -168,7 +168,7 @@ def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, ho
 # -- rename ---------------------------------------------------------------------------------------
 
 
-def test_a_new_name_is_a_handle_at_once_and_leaves_the_order_alone(convo: Convo, home: Path) -> None:
+def test_a_new_name_is_a_handle_at_once_and_keeps_the_order(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("sessions", "rename", "tea", "green tea")
     assert (got.exit, got.out, got.err) == (0, "", "renamed tea to green tea\n")
@@ -188,7 +188,7 @@ def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> No
 @pytest.mark.parametrize(
     "name", ["resp_1", "conv_1", "ses_9", "@last", "a/b", "./x", "x.json", "", " ", "-n", " a", "a\nb"]
 )
-def test_a_name_that_another_handle_could_be_is_refused(name: str, convo: Convo, home: Path) -> None:
+def test_a_name_that_looks_like_another_handle_is_refused(name: str, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("tea", Strategy.SESSION, "hi"))
     got = convo("sessions", "rename", "tea", "--", name)
     assert (got.exit, got.out) == (2, "")
@@ -200,7 +200,7 @@ def test_a_name_that_another_handle_could_be_is_refused(name: str, convo: Convo,
 # -- rm -------------------------------------------------------------------------------------------
 
 
-def test_removing_takes_the_record_its_responses_and_its_items(convo: Convo, home: Path) -> None:
+def test_removing_a_session_removes_its_record_responses_and_items(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("sessions", "rm", "tea", "--yes")
     assert (got.exit, got.out, got.err) == (0, "", "removed tea: 2 responses and 4 items\n")
@@ -208,7 +208,7 @@ def test_removing_takes_the_record_its_responses_and_its_items(convo: Convo, hom
     assert convo("inspect", "resp_3").exit == 5
 
 
-def test_what_another_session_shares_stays(convo: Convo, home: Path) -> None:
+def test_items_shared_with_another_session_are_kept(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         await writer.chat(Strategy.CHAIN, "tea", "one", "two")
         await writer.chat(Strategy.CHAIN, "more-tea", "three", handle="resp_1")
@@ -219,7 +219,9 @@ def test_what_another_session_shares_stays(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_no_text_that_only_it_held_is_left_in_the_database(strategy: Strategy, convo: Convo, home: Path) -> None:
+def test_no_text_of_a_removed_session_is_left_in_the_database_file(
+    strategy: Strategy, convo: Convo, home: Path
+) -> None:
     write_chats(home, chat_of("secret", strategy, "xylophonic", "quixotical"))
     before = (home / DATABASE).read_bytes()
     assert b"xylophonic" in before
@@ -229,14 +231,14 @@ def test_no_text_that_only_it_held_is_left_in_the_database(strategy: Strategy, c
     assert b"quixotical" not in left
 
 
-def test_a_replay_file_stays_and_is_named(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_replay_file_is_kept_and_named(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.REPLAY, "hi"))
     got = convo("sessions", "rm", "mine", "--yes")
     assert got.err == f"removed mine: 1 response and 2 items; the file {tmp_path / 'talk.json'} stays\n"
     assert (tmp_path / "talk.json").exists()
 
 
-def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
+def test_the_data_at_a_remote_endpoint_is_named(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "tea", "one")
         there = replace(chat.session, scope=Scope("https://api.example.com/v1"))
@@ -247,7 +249,7 @@ def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
     assert got.err == "removed tea: 1 response and 2 items; https://api.example.com/v1 keeps its own copy of resp_1\n"
 
 
-def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, home: Path) -> None:
+def test_responses_that_a_local_owner_stored_at_an_endpoint_are_named(convo: Convo, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "tea", "one")
         assert chat.turn
@@ -270,7 +272,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, hom
     assert convo("sessions").out == LISTED
 
 
-def test_several_are_looked_for_before_the_first_is_removed(convo: Convo, home: Path) -> None:
+def test_all_handles_are_resolved_before_the_first_session_is_removed(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     assert convo("sessions", "rm", "tea", "nope", "--yes").exit == 5
     assert convo("sessions").out == LISTED
@@ -280,7 +282,7 @@ def test_several_are_looked_for_before_the_first_is_removed(convo: Convo, home: 
 
 
 @pytest.mark.parametrize("argv", [["rm", "tea", "--yes"], ["rename", "tea", "milk"]])
-def test_a_session_that_is_open_elsewhere_is_left_alone(argv: list[str], launch: Launch, home: Path) -> None:
+def test_a_session_that_is_open_in_another_process_is_not_removed(argv: list[str], launch: Launch, home: Path) -> None:
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "tea", "hi")
         hold = await acquire_session_lease(writer.store, chat.session)
@@ -306,7 +308,7 @@ def test_a_database_of_a_newer_convo_is_refused(convo: Convo, home: Path) -> Non
     assert "try: upgrade convo-state" in got.err
 
 
-def test_a_file_that_is_no_database_is_refused(convo: Convo, home: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(convo: Convo, home: Path) -> None:
     (home / DATABASE).parent.mkdir(parents=True)
     (home / DATABASE).write_text("this is not a database, and long enough to be read as one\n" * 100)
     got = convo("sessions", "--json")
@@ -314,7 +316,7 @@ def test_a_file_that_is_no_database_is_refused(convo: Convo, home: Path) -> None
     assert got.json()["error"]["code"] == "store_unavailable"
 
 
-def test_listing_imports_nothing_heavy(home: Path) -> None:
+def test_listing_imports_no_large_packages(home: Path) -> None:
     write_chats(home, three)
     modules = loaded("sessions", "list")
     assert not modules & HEAVY

@@ -37,7 +37,7 @@ def rows(home: Path) -> list[int]:
 # -- stats ----------------------------------------------------------------------------------------
 
 
-def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Path) -> None:
+def test_each_tenant_is_a_line_with_its_rows_bytes_and_age(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("store", "stats")
 
@@ -51,7 +51,7 @@ def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Pat
     assert line.split()[-4:] == ["2023-11-14", "22:14", "2023-11-14", "22:17"]
 
 
-def test_stats_for_a_program(convo: Convo, home: Path) -> None:
+def test_json_prints_the_statistics(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     (ours,) = convo("store", "stats", "--json").json()
 
@@ -63,7 +63,7 @@ def test_stats_for_a_program(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize("argv", [["stats"], ["prune", "--older-than", "1d", "--yes"]])
-def test_without_a_database_there_is_nothing_and_nothing_is_made(argv: list[str], convo: Convo, home: Path) -> None:
+def test_without_a_database_there_is_nothing_and_nothing_is_created(argv: list[str], convo: Convo, home: Path) -> None:
     got = convo("store", *argv)
 
     assert (got.exit, got.out) == (0, "")
@@ -73,7 +73,7 @@ def test_without_a_database_there_is_nothing_and_nothing_is_made(argv: list[str]
 
 @pytest.mark.parametrize("argv", [["stats"], ["migrate"], ["migrate", "--print-sql"], ["prune", "--older-than", "1d"]])
 @pytest.mark.parametrize("kind", ["memory", "none"])
-def test_a_store_that_keeps_nothing_is_refused(argv: list[str], kind: str, convo: Convo) -> None:
+def test_a_store_that_does_not_persist_is_refused(argv: list[str], kind: str, convo: Convo) -> None:
     got = convo("store", *argv, "--store", kind)
 
     assert (got.exit, got.out) == (2, "")
@@ -83,7 +83,7 @@ def test_a_store_that_keeps_nothing_is_refused(argv: list[str], kind: str, convo
 # -- prune ----------------------------------------------------------------------------------------
 
 
-def test_a_pruning_only_counts_until_it_is_told_to_go_on(convo: Convo, home: Path) -> None:
+def test_prune_only_counts_without_yes(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     before = rows(home)
     got = convo("store", "prune", "--older-than", AGO)
@@ -97,7 +97,7 @@ def test_a_pruning_only_counts_until_it_is_told_to_go_on(convo: Convo, home: Pat
     assert rows(home) == before
 
 
-def test_a_pruning_takes_what_it_counted(convo: Convo, home: Path) -> None:
+def test_prune_removes_the_counted_data(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     counted = convo("store", "prune", "--older-than", AGO).out
     got = convo("store", "prune", "--older-than", AGO, "--yes")
@@ -108,7 +108,7 @@ def test_a_pruning_takes_what_it_counted(convo: Convo, home: Path) -> None:
     assert convo("store", "prune", "--older-than", AGO, "--yes").err == f"no data was unused for {AGO}\n"
 
 
-def test_what_was_used_since_stays(convo: Convo, home: Path) -> None:
+def test_data_used_since_the_cutoff_is_kept(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     before = rows(home)
 
@@ -116,7 +116,7 @@ def test_what_was_used_since_stays(convo: Convo, home: Path) -> None:
     assert rows(home) == before
 
 
-def test_a_pruning_for_a_program(convo: Convo, home: Path) -> None:
+def test_json_prints_the_result_of_a_prune(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     taken = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1}
     for argv, removed in (((), False), (("--yes",), True)):
@@ -124,7 +124,7 @@ def test_a_pruning_for_a_program(convo: Convo, home: Path) -> None:
         assert (told["removed"], told["tenants"]) == (removed, [taken])
 
 
-def test_one_tenant_alone_is_pruned(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_prune_can_be_limited_to_one_tenant(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
 
     assert convo("store", "prune", "--older-than", AGO, "--tenant", "local", "--yes").err == "removed\n"
@@ -134,7 +134,7 @@ def test_one_tenant_alone_is_pruned(convo: Convo, home: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("written", ["30", "d", "-1d", "0d", "1.5h", "never"])
-def test_a_time_that_cannot_be_read_removes_nothing(written: str, convo: Convo, home: Path) -> None:
+def test_an_invalid_cutoff_removes_nothing(written: str, convo: Convo, home: Path) -> None:
     write_chats(home, three)
     before = rows(home)
     got = convo("store", "prune", f"--older-than={written}", "--yes")
@@ -144,14 +144,14 @@ def test_a_time_that_cannot_be_read_removes_nothing(written: str, convo: Convo, 
     assert rows(home) == before
 
 
-def test_a_pruning_needs_a_time(convo: Convo) -> None:
+def test_prune_requires_a_cutoff(convo: Convo) -> None:
     assert convo("store", "prune", "--yes").exit == 2
 
 
 # -- migrate --------------------------------------------------------------------------------------
 
 
-def test_a_migration_says_what_it_ran(convo: Convo, home: Path) -> None:
+def test_migrate_lists_the_migrations_that_it_ran(convo: Convo, home: Path) -> None:
     file = home / DATABASE
     numbers = list(range(1, SCHEMA_VERSION + 1))
 
@@ -160,14 +160,14 @@ def test_a_migration_says_what_it_ran(convo: Convo, home: Path) -> None:
     assert convo("store", "migrate", "--json").json() == {"store": f"sqlite:{file}", "ran": []}
 
 
-def test_the_store_may_be_named(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_migrate_accepts_another_store(convo: Convo, home: Path, tmp_path: Path) -> None:
     assert convo("store", "migrate", "--store", "sqlite:there.db").exit == 0
 
     assert (tmp_path / "there.db").is_file()
     assert not home.exists()
 
 
-def test_the_printed_statements_make_the_store(convo: Convo, home: Path) -> None:
+def test_the_printed_statements_create_the_schema(convo: Convo, home: Path) -> None:
     got = convo("store", "migrate", "--print-sql")
     assert (got.exit, got.err) == (0, "")
     assert not home.exists()
@@ -181,7 +181,7 @@ def test_the_printed_statements_make_the_store(convo: Convo, home: Path) -> None
     assert len(convo("sessions", "--json").json()) == 3
 
 
-def test_the_statements_are_those_of_the_store_in_the_settings(
+def test_the_printed_statements_are_those_of_the_configured_store(
     convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqlite = convo("store", "migrate", "--print-sql").out
@@ -205,7 +205,7 @@ def test_the_statements_are_those_of_the_store_in_the_settings(
         (["--print-sql", "--partitions", "4"], "only a PostgreSQL store supports partitions"),
     ],
 )
-def test_partitions_and_single_migrations_are_for_the_statements_of_postgresql(
+def test_partition_and_single_migration_options_apply_only_to_postgresql_statements(
     argv: list[str], says: str, convo: Convo
 ) -> None:
     got = convo("store", "migrate", *argv)
@@ -217,7 +217,7 @@ def test_partitions_and_single_migrations_are_for_the_statements_of_postgresql(
 # -- a server -------------------------------------------------------------------------------------
 
 
-def test_the_statements_for_a_server_are_printed_without_asking_it(convo: Convo) -> None:
+def test_the_statements_for_a_server_are_printed_without_a_connection(convo: Convo) -> None:
     url = "postgresql://nobody@nowhere.invalid/convo"
     plain = convo("store", "migrate", "--print-sql", "--store", url)
     spread = convo("store", "migrate", "--print-sql", "--partitions", "4", "--store", url)
@@ -250,7 +250,7 @@ async def say_hi(url: str) -> None:
     await store.aclose()
 
 
-def test_a_server_that_cannot_be_reached_is_said_without_its_password(convo: Convo) -> None:
+def test_an_unreachable_server_is_reported_without_its_password(convo: Convo) -> None:
     got = convo("store", "stats", "--store", "postgresql://me:hush@127.0.0.1:1/convo?connect_timeout=2")
 
     assert (got.exit, got.out) == (1, "")

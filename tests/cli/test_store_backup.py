@@ -24,7 +24,7 @@ def names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_a_backup_is_one_private_file_that_opens_as_it_is(
+def test_a_backup_is_one_private_file_that_opens_as_a_database(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_chats(home, three)
@@ -41,7 +41,7 @@ def test_a_backup_is_one_private_file_that_opens_as_it_is(
     assert convo("chat", "-m", "scripted/echo", "--from", "monads", "on").out == "on\n"
 
 
-def test_a_backup_for_a_program(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_json_prints_the_result_of_a_backup(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
     told = convo("store", "backup", "copy.db", "--json").json()
 
@@ -49,7 +49,7 @@ def test_a_backup_for_a_program(convo: Convo, home: Path, tmp_path: Path) -> Non
     assert told == {"store": f"sqlite:{home / DATABASE}", "file": "copy.db", "bytes": size, "command": None}
 
 
-def test_what_only_stands_in_the_log_is_in_the_backup(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_data_in_the_write_ahead_log_is_in_the_backup(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
         db.execute("PRAGMA wal_autocheckpoint = 0")
@@ -62,7 +62,7 @@ def test_what_only_stands_in_the_log_is_in_the_backup(convo: Convo, home: Path, 
 
 
 @pytest.mark.parametrize("kind", ["a file", "a folder", "a link to nothing"])
-def test_nothing_is_ever_overwritten(kind: str, convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_never_overwritten(kind: str, convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
     target = tmp_path / "copy.db"
     if kind == "a file":
@@ -79,7 +79,7 @@ def test_nothing_is_ever_overwritten(kind: str, convo: Convo, home: Path, tmp_pa
     assert kind != "a file" or target.read_text() == "mine"
 
 
-def test_a_damaged_database_is_not_copied_as_if_it_were_whole(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_a_damaged_database_is_not_backed_up(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
     zeroed(home / DATABASE, root_page(home / DATABASE, "links"))
     got = convo("store", "backup", "copy.db")
@@ -91,7 +91,7 @@ def test_a_damaged_database_is_not_copied_as_if_it_were_whole(convo: Convo, home
 
 
 @pytest.mark.parametrize("target", ["nowhere/copy.db", "home/data/convo.db/copy.db"])
-def test_a_folder_that_is_not_there_is_told(target: str, convo: Convo, home: Path) -> None:
+def test_a_missing_folder_is_reported(target: str, convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("store", "backup", target)
 
@@ -100,13 +100,13 @@ def test_a_folder_that_is_not_there_is_told(target: str, convo: Convo, home: Pat
     assert got.err.endswith("\n  try: name a file in a folder that exists\n")
 
 
-def test_without_a_database_there_is_nothing_to_copy(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_without_a_database_there_is_nothing_to_back_up(convo: Convo, home: Path, tmp_path: Path) -> None:
     assert convo("store", "backup", "copy.db").exit == 5
     assert names(tmp_path) == []
 
 
 @pytest.mark.needs("full disk")
-def test_a_copy_without_room_leaves_nothing(home: Path, tmp_path: Path) -> None:
+def test_a_backup_on_a_full_disk_leaves_no_file(home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
     run = f"{limit}; from convo.cli import app; exit(app.run_command_line(['store', 'backup', 'copy.db']))"
@@ -156,7 +156,7 @@ def writer(home: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("writer")
-def test_a_backup_while_another_process_writes_is_one_state_of_the_database(convo: Convo, tmp_path: Path) -> None:
+def test_a_backup_during_writes_of_another_process_is_a_consistent_snapshot(convo: Convo, tmp_path: Path) -> None:
     for number in range(3):
         assert convo("store", "backup", f"copy{number}.db").exit == 0
         told = convo("store", "check", "--json", "--store", f"sqlite:copy{number}.db").json()
@@ -211,13 +211,13 @@ def backed_up_and_killed(kills: int, home: Path, tmp_path: Path, convo: Convo) -
 
 
 @pytest.mark.needs("linux")
-def test_a_backup_that_is_killed_leaves_nothing_or_a_whole_file(home: Path, tmp_path: Path, convo: Convo) -> None:
+def test_a_killed_backup_leaves_no_file_or_a_complete_one(home: Path, tmp_path: Path, convo: Convo) -> None:
     backed_up_and_killed(3, home, tmp_path, convo)
 
 
 @pytest.mark.full
 @pytest.mark.needs("linux")
-def test_a_backup_that_is_killed_at_any_moment_leaves_nothing_or_a_whole_file(
+def test_a_backup_killed_at_any_moment_leaves_no_file_or_a_complete_one(
     home: Path, tmp_path: Path, convo: Convo
 ) -> None:
     assert backed_up_and_killed(40, home, tmp_path, convo) == {True, False}
@@ -226,7 +226,7 @@ def test_a_backup_that_is_killed_at_any_moment_leaves_nothing_or_a_whole_file(
 # -- a server -------------------------------------------------------------------------------------
 
 
-def test_of_a_server_the_line_is_printed_that_copies_it_without_a_password(convo: Convo) -> None:
+def test_for_a_server_the_backup_command_is_printed_without_a_password(convo: Convo) -> None:
     url = "postgresql://me:hush@db.example.com:6432/chats?sslmode=require&password=hush&application_name=x"
     got = convo("store", "backup", "my copy.dump", "--store", url)
 

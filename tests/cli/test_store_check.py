@@ -39,7 +39,7 @@ def changed(home: Path, *statements: str) -> None:
 # -- a whole database -----------------------------------------------------------------------------
 
 
-def test_a_whole_database_passes_and_nothing_is_written(convo: Convo, home: Path) -> None:
+def test_a_valid_database_passes_and_is_not_changed(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     before = contents(home / "data")
     got = convo("store", "check")
@@ -49,7 +49,7 @@ def test_a_whole_database_passes_and_nothing_is_written(convo: Convo, home: Path
     assert contents(home / "data") == before
 
 
-def test_a_check_for_a_program(convo: Convo, home: Path) -> None:
+def test_json_prints_the_result_of_a_check(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     got = convo("store", "check", "--json").json()
 
@@ -121,7 +121,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("statements", "codes", "sessions"), FAULTS.values(), ids=FAULTS)
-def test_a_broken_rule_is_found_with_the_sessions_it_affects(
+def test_a_violated_constraint_is_reported_with_the_affected_sessions(
     statements: str, codes: set[str] | None, sessions: list[str], convo: Convo, home: Path
 ) -> None:
     write_chats(home, three)
@@ -136,7 +136,7 @@ def test_a_broken_rule_is_found_with_the_sessions_it_affects(
     assert contents(home / "data") == before
 
 
-def test_a_person_is_told_the_first_of_each_kind_and_what_to_do(convo: Convo, home: Path) -> None:
+def test_the_first_problem_of_each_kind_is_printed_with_its_remedy(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
     got = convo("store", "check")
@@ -148,7 +148,7 @@ def test_a_person_is_told_the_first_of_each_kind_and_what_to_do(convo: Convo, ho
     assert got.err.splitlines()[-1].startswith("  try: convo store recover NEW.db")
 
 
-def test_the_command_to_recover_names_the_store_that_was_checked(convo: Convo, home: Path, tmp_path: Path) -> None:
+def test_the_suggested_recovery_command_names_the_checked_store(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, three)
     changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
     (tmp_path / "bad one.db").write_bytes((home / DATABASE).read_bytes())
@@ -160,7 +160,7 @@ def test_the_command_to_recover_names_the_store_that_was_checked(convo: Convo, h
     )
 
 
-def test_no_migration_is_advised_for_a_file_that_is_no_database(convo: Convo, tmp_path: Path) -> None:
+def test_no_migration_is_suggested_for_a_file_that_is_not_a_database(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_bytes(bytes(4096))
     got = convo("store", "check", "--store", "sqlite:bad.db")
 
@@ -200,7 +200,7 @@ def test_a_malformed_file_is_found_by_the_check_and_by_doctor(table: str, convo:
 
 @pytest.mark.parametrize("argv", [("sessions",), ("inspect", "monads"), ("chat", "--from", "monads", "hi")])
 @pytest.mark.parametrize("table", ["items", "nodes", "sessions"])
-def test_any_command_names_the_way_out_of_a_malformed_file(
+def test_any_command_suggests_the_remedy_for_a_malformed_file(
     table: str, argv: tuple[str, ...], convo: Convo, home: Path
 ) -> None:
     write_chats(home, three)
@@ -213,7 +213,7 @@ def test_any_command_names_the_way_out_of_a_malformed_file(
     assert table != "sessions" or got.exit
 
 
-def test_a_text_that_is_no_json_any_more_is_told_as_damage(convo: Convo, home: Path) -> None:
+def test_a_stored_text_that_is_not_valid_json_is_reported_as_damage(convo: Convo, home: Path) -> None:
     write_chats(home, three)
     changed(home, "UPDATE items SET body = substr(body, 2)")
     got = convo("inspect", "monads")
@@ -223,7 +223,7 @@ def test_a_text_that_is_no_json_any_more_is_told_as_damage(convo: Convo, home: P
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_file_with_random_damage_never_passes_for_whole(seed: int, convo: Convo, home: Path) -> None:
+def test_a_file_with_random_damage_never_passes(seed: int, convo: Convo, home: Path) -> None:
     """A flipped byte that SQLite's own check and ours both pass is one that no row holds."""
     write_chats(home, three)
     dice, file = random.Random(seed), home / DATABASE

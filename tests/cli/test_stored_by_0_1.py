@@ -90,7 +90,9 @@ def test_a_replay_file_gets_the_next_turn(convo: Convo) -> None:
 
 
 @pytest.mark.parametrize("name", ["by-conversation", "by-chain"])
-def test_a_seal_is_opened_with_the_stored_key_and_no_other(convo: Convo, database: Path, name: str) -> None:
+def test_an_encrypted_item_is_decrypted_with_the_stored_key_and_no_other(
+    convo: Convo, database: Path, name: str
+) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
         db.execute(OTHER_SECRET)
     assert convo("chat", "-q", "--from", name, "Once more.").exit == 1
@@ -131,7 +133,7 @@ def test_an_export_with_links_is_the_same_and_is_imported(convo: Convo, home: Pa
     assert convo("chat", "-q", "--from", "by-session", "Once more.").out == "Once more.\n"
 
 
-def test_the_stored_words_are_found_in_a_search(convo: Convo) -> None:
+def test_the_stored_text_is_found_in_a_search(convo: Convo) -> None:
     found = convo("sessions", "search", "explain", "--json").json()
     assert {one["session"] for one in found} == {"by-conversation", "by-chain"}
 

@@ -93,7 +93,7 @@ def on_chain(model: str, first: str, second: str) -> list[dict[str, Any]]:
     [("gpt-5-mini", SEALED, STREAMED), ("gpt-4o-mini", {}, COLLECTED)],
     ids=["streamed-reasoning", "collected-plain"],
 )
-def test_a_server_is_sent_exactly_what_the_table_says(
+def test_each_strategy_sends_exactly_the_requests_of_the_table(
     server: LoopbackServer,
     launch: Launch,
     convo: Convo,
@@ -120,7 +120,7 @@ def test_a_server_is_sent_exactly_what_the_table_says(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_model_behind_our_own_endpoint_sees_the_whole_history_whoever_holds_it(
+def test_a_model_of_the_embedded_endpoint_receives_the_whole_history_with_any_owner(
     launch: Launch, convo: Convo, tmp_path: Path, strategy: Strategy
 ) -> None:
     replies = [{"text": "One."}, {"text": "Two."}, {"error": REFUSED | {"status": 400}}, {"text": "Four."}]
@@ -149,7 +149,7 @@ def test_a_model_behind_our_own_endpoint_sees_the_whole_history_whoever_holds_it
 
 
 @pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION])
-def test_a_copy_is_left_at_the_endpoint_when_it_is_asked_for(
+def test_the_store_flag_sends_store_true_with_every_strategy(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     got = convo("chat", f"--{strategy}", "--store", "one")
@@ -157,7 +157,7 @@ def test_a_copy_is_left_at_the_endpoint_when_it_is_asked_for(
     assert state_fields(server.bodies[0]) == {"store": True}
 
 
-def test_a_replay_file_that_was_edited_between_two_processes_is_what_was_said(
+def test_a_replay_file_edited_between_two_processes_is_the_history_that_is_sent(
     server: LoopbackServer, launch: Launch, tmp_path: Path
 ) -> None:
     place = tmp_path / "talk.json"

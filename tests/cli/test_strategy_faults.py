@@ -55,7 +55,7 @@ def held(server: LoopbackServer, conversation: str) -> list[str]:
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("fault", [rate_limited(0.01), overloaded(0.01)], ids=["429", "503"])
-def test_a_server_that_is_busy_is_asked_the_same_again(
+def test_a_request_to_a_busy_server_is_retried_unchanged(
     server: LoopbackServer, convo: Convo, strategy: Strategy, fault: Fault
 ) -> None:
     begin(convo, strategy)
@@ -68,7 +68,7 @@ def test_a_server_that_is_busy_is_asked_the_same_again(
     assert message_lines(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two")
 
 
-def test_a_conversation_that_another_process_holds_is_asked_again(server: LoopbackServer, convo: Convo) -> None:
+def test_a_request_to_a_locked_conversation_is_retried(server: LoopbackServer, convo: Convo) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
     server.arm(conversation_locked({"retry-after": "0"}), conversation_locked({"retry-after": "0"}))
     assert convo("chat", "-c", "two").out == "two\n"
@@ -77,7 +77,7 @@ def test_a_conversation_that_another_process_holds_is_asked_again(server: Loopba
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_connection_that_breaks_before_the_headers_is_made_again(
+def test_a_connection_that_fails_before_the_headers_is_retried(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
@@ -88,7 +88,7 @@ def test_a_connection_that_breaks_before_the_headers_is_made_again(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
+def test_after_a_broken_stream_the_partial_answer_is_sent_as_text(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
@@ -107,9 +107,7 @@ def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
     assert state_fields(server.bodies[2]) == state_fields(server.bodies[1])
 
 
-def test_an_answer_that_a_conversation_gave_and_nobody_heard_is_read_and_not_asked_for_twice(
-    server: LoopbackServer, convo: Convo
-) -> None:
+def test_a_lost_answer_of_a_conversation_is_read_and_not_requested_twice(server: LoopbackServer, convo: Convo) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
     server.arm(commit_then_cut())
     got = convo("chat", "-c", "--json", "two")
@@ -125,7 +123,7 @@ def test_an_answer_that_a_conversation_gave_and_nobody_heard_is_read_and_not_ask
     assert message_lines(server.bodies[2]["input"]) == ["user: three"]
 
 
-def test_an_answer_that_a_conversation_finished_unheard_takes_the_partials_place(
+def test_a_lost_answer_that_a_conversation_completed_replaces_the_partial_one(
     server: LoopbackServer, convo: Convo
 ) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
@@ -143,7 +141,7 @@ def test_an_answer_that_a_conversation_finished_unheard_takes_the_partials_place
     assert message_lines([known["items"][key] for key in known["links"][-1]["saw"]]) == told[:-1]
 
 
-def test_a_tail_that_could_not_be_read_is_read_again_before_anything_is_said_twice(
+def test_a_failed_read_of_the_conversation_is_retried_before_anything_is_sent_twice(
     server: LoopbackServer, convo: Convo
 ) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
@@ -154,7 +152,7 @@ def test_a_tail_that_could_not_be_read_is_read_again_before_anything_is_said_twi
     assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
 
 
-def test_what_another_client_said_meanwhile_stays_in_its_place(server: LoopbackServer, convo: Convo) -> None:
+def test_an_item_that_another_client_added_meanwhile_keeps_its_position(server: LoopbackServer, convo: Convo) -> None:
     conversation = begin(convo, Strategy.CONVERSATION)
     server.run(another(server, conversation, "by the way"))
     server.arm(commit_then_cut())
@@ -172,7 +170,7 @@ async def another(server: LoopbackServer, conversation: str, words: str) -> None
         pass
 
 
-def test_on_a_chain_an_unheard_answer_is_only_a_fork(server: LoopbackServer, convo: Convo) -> None:
+def test_on_a_chain_a_lost_answer_is_only_an_unused_fork(server: LoopbackServer, convo: Convo) -> None:
     first = begin(convo, Strategy.CHAIN)
     server.arm(commit_then_cut())
     assert convo("chat", "-c", "two").out == "two\n"
@@ -184,7 +182,7 @@ def test_on_a_chain_an_unheard_answer_is_only_a_fork(server: LoopbackServer, con
 
 
 @pytest.mark.parametrize("strategy", REMOTE)
-def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_shown(
+def test_an_answer_generated_without_the_history_is_an_error_and_is_not_shown(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     handle = begin(convo, strategy)
@@ -199,7 +197,7 @@ def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_sho
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_stream_without_an_end_is_an_error_and_its_input_stays(
+def test_a_stream_without_a_terminal_event_is_an_error_and_its_input_is_kept(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
     begin(convo, strategy)
@@ -211,7 +209,7 @@ def test_a_stream_without_an_end_is_an_error_and_its_input_stays(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_organisation_and_project_go_along_with_every_request(
+def test_organization_and_project_are_sent_with_every_request(
     server: LoopbackServer, convo: Convo, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
@@ -226,7 +224,7 @@ def test_organisation_and_project_go_along_with_every_request(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_the_key_is_shown_to_the_server_and_to_nobody_else(
+def test_the_key_is_sent_to_the_server_and_printed_nowhere(
     server: LoopbackServer, launch: Launch, strategy: Strategy, tmp_path: Path
 ) -> None:
     env = {"OPENAI_API_KEY": KEY, "CONVO_DEBUG": "1"}
@@ -276,7 +274,7 @@ def test_a_client_that_owns_the_state_needs_no_response_id(owner: str, server: L
 
 
 @pytest.mark.parametrize("owner", ["--chain", "--session"])
-def test_a_response_id_that_is_used_again_hides_no_response(owner: str, server: LoopbackServer, convo: Convo) -> None:
+def test_a_reused_response_id_hides_no_response(owner: str, server: LoopbackServer, convo: Convo) -> None:
     before = "resp_1" if owner == "--chain" else None
     server.arm(answered("resp_1", "a"), answered("resp_1", "b", before), answered("resp_1", "c", before))
     assert convo("chat", owner, "-n", "mine", "one").exit == 0
@@ -299,7 +297,7 @@ def test_a_response_id_that_is_used_again_hides_no_response(owner: str, server: 
 
 
 @pytest.mark.parametrize("parents", [{"resp_1": "resp_1"}, {"resp_1": "resp_2", "resp_2": "resp_1"}])
-def test_links_that_lead_in_a_circle_are_shown(parents: dict[str, str], convo: Convo, home: Path) -> None:
+def test_circular_response_chains_are_shown(parents: dict[str, str], convo: Convo, home: Path) -> None:
     """An older convo stored them, and a file can hold them."""
     for words in ("one", "two"):
         assert convo("chat", *ECHO, *(("-n", "mine") if words == "one" else ("--from", "mine")), words).exit == 0

@@ -48,7 +48,7 @@ def config(home: Path, upstream: ChatServer) -> Path:
     return file
 
 
-def test_chat_says_that_the_final_text_differs_and_keeps_the_final_one(
+def test_chat_warns_that_the_final_text_differs_and_stores_the_final_one(
     convo: Convo, config: Path, upstream: ChatServer
 ) -> None:
     upstream.stream(*answer("sunny", "rainy"))
@@ -64,7 +64,7 @@ def test_chat_says_that_the_final_text_differs_and_keeps_the_final_one(
     assert WARNING in shown.out
 
 
-def test_chat_says_nothing_when_the_texts_are_the_same(convo: Convo, config: Path, upstream: ChatServer) -> None:
+def test_chat_prints_no_warning_when_the_texts_are_equal(convo: Convo, config: Path, upstream: ChatServer) -> None:
     upstream.stream(*answer("sünny", "sünny"))
 
     got = convo("--config", str(config), "chat", "-m", "far/m", "--session", "weather?")
@@ -82,7 +82,7 @@ def gateway(home: Path, upstream: ChatServer, tmp_path: Path) -> Iterator[Runnin
 
 
 @pytest.mark.parametrize("body", [{}, {"stream": True}, {"background": True}])
-def test_inspect_names_the_differing_text_of_a_served_response_and_its_provider(
+def test_inspect_reports_the_differing_text_of_a_served_response_with_its_provider(
     convo: Convo, gateway: RunningGateway, upstream: ChatServer, body: dict[str, Any]
 ) -> None:
     upstream.stream(*answer("sunny", "rainy"))

@@ -36,7 +36,7 @@ def screen(*argv: str, env: dict[str, str] | None = None) -> str:
     return str(child.before).replace("\r\n", "\n")
 
 
-def test_a_tree_fits_into_eighty_columns_with_its_forks(home: Path) -> None:
+def test_a_tree_with_forks_fits_into_eighty_columns(home: Path) -> None:
     write_chats(home, story)
     shown = screen("inspect", "monads")
     lines = COLOUR.sub("", shown).splitlines()
@@ -48,7 +48,7 @@ def test_a_tree_fits_into_eighty_columns_with_its_forks(home: Path) -> None:
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colour_can_be_declined(env: dict[str, str], home: Path) -> None:
+def test_color_can_be_disabled(env: dict[str, str], home: Path) -> None:
     write_chats(home, story)
     assert "\x1b" not in screen("inspect", "monads", env=env)
 
@@ -63,7 +63,7 @@ def test_sessions_fit_into_eighty_columns(home: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "left", "code"), [("y", False, 0), ("yes", False, 0), ("n", True, 1), ("", True, 1)]
 )
-def test_removing_asks_in_a_terminal(answer: str, left: bool, code: int, home: Path) -> None:
+def test_removing_asks_for_confirmation_in_a_terminal(answer: str, left: bool, code: int, home: Path) -> None:
     import pexpect
 
     write_chats(home, story)

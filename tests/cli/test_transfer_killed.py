@@ -69,7 +69,7 @@ MORE = ("export a file", "convert to chain", "convert to a named file")
 
 
 @pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.full] * (one in MORE)) for one in CASES])
-def test_a_killed_command_left_what_was_or_what_is_to_be_and_is_carried_out_again(
+def test_a_killed_command_leaves_the_state_before_or_after_and_can_be_repeated(
     case: str, convo: Convo, begin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, new = CASES[case]

@@ -68,7 +68,7 @@ def disown(place: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize("where", ["serve", "profiles.p.serve"])
-def test_a_strangers_file_cannot_open_the_users_store_to_a_key_or_an_address(own: Path, where: str) -> None:
+def test_an_untrusted_file_cannot_open_the_store_to_a_key_or_an_address(own: Path, where: str) -> None:
     Path("keys").write_text(f"local {'0' * 64}\n")
     place = project(f'[{where}]\nhost = "0.0.0.0"\nport = 1\nkeys_file = "keys"\n')
     before = ("--profile", "mine")
@@ -80,7 +80,7 @@ def test_a_strangers_file_cannot_open_the_users_store_to_a_key_or_an_address(own
     assert server.err == notice(place, *(f"{where}.{name}" for name in ("host", "port", "keys_file")))
 
 
-def test_a_strangers_file_gets_no_password_for_its_database(
+def test_an_untrusted_file_gets_no_password_for_its_database(
     convo: Convo, own: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "hush")
@@ -92,7 +92,7 @@ def test_a_strangers_file_gets_no_password_for_its_database(
         listener.accept()
 
 
-def test_a_strangers_file_cannot_redirect_a_conversation_of_a_provider_without_a_key(convo: Convo, own: Path) -> None:
+def test_an_untrusted_file_cannot_redirect_a_conversation_of_a_provider_without_a_key(convo: Convo, own: Path) -> None:
     with chat_server.run_chat_server() as mine, chat_server.run_chat_server() as theirs:
         own.write_text(f'model = "mine/m"\n[providers.mine]\napi = "chat"\nbase_url = "{mine.url}"\n')
         mine.stream(*ANSWER)
@@ -104,7 +104,7 @@ def test_a_strangers_file_cannot_redirect_a_conversation_of_a_provider_without_a
         assert (len(mine.requests), theirs.requests) == (2, [])
 
 
-def test_a_strangers_file_gets_no_key_for_its_server(
+def test_an_untrusted_file_gets_no_key_for_its_server(
     convo: Convo, own: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
@@ -121,7 +121,7 @@ def server() -> Iterator[ChatServer]:
         yield serving
 
 
-def test_a_strangers_file_cannot_move_the_store(convo: Convo, own: Path, home: Path) -> None:
+def test_an_untrusted_file_cannot_change_the_store(convo: Convo, own: Path, home: Path) -> None:
     place = project('[state_storage]\ntype = "sqlite"\nconnection_string = "theirs.db"\nttl = "1s"\n')
     got = convo("chat", "-q", "hello")
     assert (got.exit, got.out, got.err) == (0, "hello\n", notice(place, "state_storage"))
@@ -131,7 +131,7 @@ def test_a_strangers_file_cannot_move_the_store(convo: Convo, own: Path, home: P
 
 @pytest.mark.parametrize("model", ["local/./evil.gguf", "local/{folder}/evil.gguf", "fast"])
 @pytest.mark.parametrize("profile", ["", "[profiles.p]\n"])
-def test_a_strangers_file_cannot_choose_weights(
+def test_an_untrusted_file_cannot_choose_model_weights(
     convo: Convo, own: Path, tmp_path: Path, model: str, profile: str
 ) -> None:
     Path("evil.gguf").write_bytes(b"GGUF" + bytes(100))
@@ -142,7 +142,7 @@ def test_a_strangers_file_cannot_choose_weights(
     assert got.err == notice(place, *sorted([key, "aliases.fast"], reverse=not profile or key < "b"))
 
 
-def test_a_strangers_profile_is_no_way_around(convo: Convo, own: Path) -> None:
+def test_a_profile_of_an_untrusted_file_sets_nothing_either(convo: Convo, own: Path) -> None:
     project('[profiles.p]\nmodel = "openai/gpt-5"\ntenant = "other"\n[profiles.p.serve]\nport = 1\n')
     got = convo("--profile", "p", "config", "--json").json()
     held = {row["key"]: row["value"] for row in got if not row["ignored"]}
@@ -158,14 +158,14 @@ def test_a_profile_of_ignored_settings_alone_is_refused_with_the_reason(convo: C
     )
 
 
-def test_a_strangers_pattern_is_never_tried(convo: Convo, own: Path) -> None:
+def test_a_redact_pattern_of_an_untrusted_file_is_never_executed(convo: Convo, own: Path) -> None:
     """This one takes forever, on an empty text too."""
     place = project("redact = ['(?:(?:(?:(?:){60000}){60000}){60000})']\n")
     got = convo("chat", "-q", "hello")
     assert (got.out, got.err) == ("hello\n", notice(place, "redact"))
 
 
-def test_harmless_settings_count_without_trust_and_without_a_notice(convo: Convo, own: Path) -> None:
+def test_harmless_settings_apply_without_trust_and_without_a_notice(convo: Convo, own: Path) -> None:
     project('model = "openai/gpt-5"\nediting = "vi"\n[profiles.p]\nanswers = "plain"\n')
     assert convo("config", "list", "editing").err == ""
     got = effective(convo)
@@ -177,7 +177,7 @@ def test_harmless_settings_count_without_trust_and_without_a_notice(convo: Convo
 # -- the notice -------------------------------------------------------------------------------------
 
 
-def test_the_notice_is_one_line_on_stderr_in_a_pipe_too(launch: Launch, own: Path) -> None:
+def test_the_notice_is_one_line_on_stderr_even_in_a_pipe(launch: Launch, own: Path) -> None:
     place = project('tenant = "other"\n"a\\u001b[31m\\nconvo: fine" = 1\n')
     got = launch("chat", "--json", "hello")
     assert got.json()["output_text"] == "hello"
@@ -186,7 +186,7 @@ def test_the_notice_is_one_line_on_stderr_in_a_pipe_too(launch: Launch, own: Pat
     assert "\x1b" not in got.out + got.err
 
 
-def test_completion_says_nothing_of_an_untrusted_file(launch: Launch, own: Path) -> None:
+def test_completion_prints_nothing_about_an_untrusted_file(launch: Launch, own: Path) -> None:
     project("[serve]\nport = 1\n")
     environ = {"_CONVO_COMPLETE": "complete_bash", "COMP_WORDS": "convo chat -m ", "COMP_CWORD": "3"}
     assert launch(env=environ).err == ""
@@ -205,7 +205,7 @@ def test_completion_says_nothing_of_an_untrusted_file(launch: Launch, own: Path)
     ],
     ids=["syntax", "encoding", "nesting", "long key", "long table", "large", "huge"],
 )  # fmt: skip
-def test_a_broken_file_of_a_stranger_is_ignored(convo: Convo, own: Path, content: bytes, why: str) -> None:
+def test_an_invalid_untrusted_file_is_ignored(convo: Convo, own: Path, content: bytes, why: str) -> None:
     place = Path(".convo.toml").absolute()
     place.write_bytes(content)
     got = convo("chat", "-q", "hello")
@@ -214,7 +214,7 @@ def test_a_broken_file_of_a_stranger_is_ignored(convo: Convo, own: Path, content
     assert line.startswith(f"convo: {why.format(place=place)}; try: ")
 
 
-def test_a_pipe_a_folder_and_a_broken_link_are_not_waited_for(convo: Convo, own: Path) -> None:
+def test_a_pipe_a_folder_and_a_dangling_link_are_ignored_without_waiting(convo: Convo, own: Path) -> None:
     place = Path(".convo.toml").absolute()
     os.mkfifo(place)
     got = convo("chat", "-q", "hello")
@@ -233,7 +233,7 @@ def test_a_pipe_a_folder_and_a_broken_link_are_not_waited_for(convo: Convo, own:
 # -- whose file it is -------------------------------------------------------------------------------
 
 
-def test_another_users_file_is_never_read(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_never_read(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = write_project_file('model = "openai/gpt-5"\n[serve]\nport = 1\n')
     own.write_text(f'model = "scripted/echo"\ntrusted = ["{place.parent}"]\n')
     owner = disown(place, monkeypatch)
@@ -256,7 +256,7 @@ def test_a_link_of_another_user_is_not_followed(convo: Convo, own: Path, monkeyp
     assert effective(convo)["editing"] == "emacs"
 
 
-def test_a_file_that_everybody_may_write_is_never_read(convo: Convo, own: Path) -> None:
+def test_a_world_writable_file_is_never_read(convo: Convo, own: Path) -> None:
     place = write_project_file('model = "openai/gpt-5"\n')
     place.chmod(0o666)
     got = convo("chat", "-q", "hello")
@@ -270,7 +270,7 @@ def test_a_file_that_everybody_may_write_is_never_read(convo: Convo, own: Path) 
 # -- trust ------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_trusted_as_it_is_and_shown(convo: Convo, own: Path) -> None:
+def test_a_file_is_shown_and_trusted_in_its_current_form(convo: Convo, own: Path) -> None:
     place = project('[serve]\nport = 1\n[providers.groq]\napi = "chat"\nbase_url = "https://groq.example/v1"\n')
     got = convo("config", "trust")
     assert got.exit == 0
@@ -287,7 +287,7 @@ def test_a_file_is_trusted_as_it_is_and_shown(convo: Convo, own: Path) -> None:
     assert (effective(convo)["serve.port"], convo("config", "list", "serve.port").err) == (1, "")
 
 
-def test_a_change_ends_the_trust_and_the_notice_says_so(convo: Convo, own: Path) -> None:
+def test_a_change_revokes_the_trust_and_the_notice_says_so(convo: Convo, own: Path) -> None:
     place = write_project_file("[serve]\nport = 1\n")
     project("[serve]\nport = 2\n")
     got = convo("config", "list", "serve.port")
@@ -297,7 +297,7 @@ def test_a_change_ends_the_trust_and_the_notice_says_so(convo: Convo, own: Path)
     assert effective(convo)["serve.port"] == 1
 
 
-def test_trust_can_be_taken_back(convo: Convo, own: Path) -> None:
+def test_trust_can_be_revoked(convo: Convo, own: Path) -> None:
     place = write_project_file("[serve]\nport = 1\n")
     assert convo("config", "trust", "--list").out == f"{place}  trusted\n"
     assert convo("config", "untrust").err == f"{place} is no longer trusted\n"
@@ -309,12 +309,12 @@ def test_trust_can_be_taken_back(convo: Convo, own: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["trust", "untrust"])
-def test_a_path_where_nothing_is_is_named(command: str, convo: Convo, own: Path) -> None:
+def test_a_missing_path_is_named(command: str, convo: Convo, own: Path) -> None:
     got = convo("config", command, "nowhere/at all")
     assert (got.exit, got.err.splitlines()[0]) == (5, "convo: no file or folder 'nowhere/at all'")
 
 
-def test_trust_in_a_file_that_is_gone_can_be_taken_back(convo: Convo, own: Path, tmp_path: Path) -> None:
+def test_trust_in_a_deleted_file_can_be_revoked(convo: Convo, own: Path, tmp_path: Path) -> None:
     place = write_project_file("[serve]\nport = 1\n")
     place.unlink()
     assert convo("config", "trust", "--list").out == f"{place}  missing\n"
@@ -323,9 +323,7 @@ def test_trust_in_a_file_that_is_gone_can_be_taken_back(convo: Convo, own: Path,
 
 
 @pytest.mark.parametrize("path", [".", ".convo.toml", "{folder}", "{folder}/.convo.toml", "link", "link/.convo.toml"])
-def test_the_path_is_the_file_or_its_folder_through_links_too(
-    convo: Convo, own: Path, tmp_path: Path, path: str
-) -> None:
+def test_a_file_is_trusted_by_its_path_its_folder_or_a_link(convo: Convo, own: Path, tmp_path: Path, path: str) -> None:
     Path("link").symlink_to(tmp_path)
     place = project("[serve]\nport = 1\n")
     assert convo("config", "trust", path.format(folder=tmp_path)).exit == 0
@@ -348,7 +346,7 @@ def test_a_copy_and_a_link_of_a_trusted_file_are_not_trusted(
         assert "serve.keys_file" not in effective(convo)
 
 
-def test_what_cannot_be_trusted_is_refused(convo: Convo, own: Path) -> None:
+def test_a_missing_or_invalid_file_cannot_be_trusted(convo: Convo, own: Path) -> None:
     assert convo("config", "trust").exit == 5
     Path("other.toml").write_text("model = 'openai/x'")
     assert convo("config", "trust", "other.toml").exit == 2
@@ -360,7 +358,7 @@ def test_what_cannot_be_trusted_is_refused(convo: Convo, own: Path) -> None:
     assert convo("config", "trust", "--list").out == ""
 
 
-def test_a_record_of_trust_is_private_and_a_broken_one_counts_as_none(convo: Convo, own: Path, home: Path) -> None:
+def test_a_trust_record_is_private_and_an_invalid_one_is_ignored(convo: Convo, own: Path, home: Path) -> None:
     place = write_project_file("[serve]\nport = 1\n")
     (record,) = (home / "config" / "trust").iterdir()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
@@ -373,7 +371,7 @@ def test_a_record_of_trust_is_private_and_a_broken_one_counts_as_none(convo: Con
     assert effective(convo)["serve.port"] == 1
 
 
-def test_of_many_who_trust_at_once_all_are_recorded(convo: Convo, own: Path, tmp_path: Path) -> None:
+def test_concurrent_trust_commands_are_all_recorded(convo: Convo, own: Path, tmp_path: Path) -> None:
     folders = [tmp_path / f"p{number}" for number in range(8)]
     for folder in folders:
         folder.mkdir()
@@ -387,7 +385,7 @@ def test_of_many_who_trust_at_once_all_are_recorded(convo: Convo, own: Path, tmp
 
 
 @pytest.mark.parametrize("folder", ["{folder}", "{folder}/work/..", "{folder}/link"])
-def test_files_in_a_trusted_folder_are_obeyed_whatever_they_hold(
+def test_files_in_a_trusted_folder_apply_with_any_content(
     convo: Convo, own: Path, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("work").mkdir()
@@ -401,19 +399,21 @@ def test_files_in_a_trusted_folder_are_obeyed_whatever_they_hold(
 
 
 @pytest.mark.parametrize("folder", ["{folder}/below", "{folder}x", "/opt", "~"])
-def test_a_folder_beside_or_below_does_not_count(convo: Convo, own: Path, tmp_path: Path, folder: str) -> None:
+def test_a_folder_beside_or_below_a_trusted_one_is_not_trusted(
+    convo: Convo, own: Path, tmp_path: Path, folder: str
+) -> None:
     project("[serve]\nport = 1\n")
     own.write_text(f'trusted = ["{folder.format(folder=tmp_path)}"]\n')
     assert effective(convo)["serve.port"] == 8788
 
 
-def test_a_trusted_folders_broken_file_is_an_error(convo: Convo, own: Path, tmp_path: Path) -> None:
+def test_an_invalid_file_in_a_trusted_folder_is_an_error(convo: Convo, own: Path, tmp_path: Path) -> None:
     own.write_text(f'trusted = ["{tmp_path}"]\n')
     project("model = \n")
     assert convo("sessions").exit == 2
 
 
-def test_a_file_named_by_config_is_obeyed(convo: Convo, own: Path) -> None:
+def test_a_file_named_with_the_config_option_is_trusted(convo: Convo, own: Path) -> None:
     place = project("[serve]\nport = 1\n")
     got = convo("--config", str(place), "config", "list", "serve.port", "--json")
     assert ([row["value"] for row in got.json()], got.err) == ([1], "")
@@ -422,7 +422,9 @@ def test_a_file_named_by_config_is_obeyed(convo: Convo, own: Path) -> None:
 # -- config set --project ---------------------------------------------------------------------------
 
 
-def test_a_new_project_file_and_a_trusted_one_are_trusted_when_they_are_written(convo: Convo, own: Path) -> None:
+def test_convo_trusts_a_new_project_file_that_it_writes_and_a_trusted_one_that_it_changes(
+    convo: Convo, own: Path
+) -> None:
     for value in (1, 2):
         got = convo("config", "set", "--project", "serve.port", str(value))
         assert got.err == f"set serve.port to {value} in {Path('.convo.toml').absolute()}\n"
@@ -433,7 +435,7 @@ def test_a_new_project_file_and_a_trusted_one_are_trusted_when_they_are_written(
 
 
 @pytest.mark.parametrize("theirs", ['[providers.openai]\nbase_url = "https://theirs.example"\n', 'editing = "vi"\n'])
-def test_writing_into_a_strangers_file_does_not_trust_it(convo: Convo, own: Path, theirs: str) -> None:
+def test_writing_to_an_untrusted_file_does_not_trust_it(convo: Convo, own: Path, theirs: str) -> None:
     place = project(theirs)
     got = convo("config", "set", "--project", "serve.port", "1")
     assert got.exit == 0
@@ -442,7 +444,7 @@ def test_writing_into_a_strangers_file_does_not_trust_it(convo: Convo, own: Path
     assert convo("config", "trust", "--list").out == ""
 
 
-def test_writing_into_a_file_that_changed_does_not_trust_it(convo: Convo, own: Path) -> None:
+def test_writing_to_a_trusted_file_that_was_changed_does_not_trust_it(convo: Convo, own: Path) -> None:
     place = write_project_file("[serve]\nport = 1\n")
     place.write_text("[serve]\nport = 2\n")
     assert convo("config", "set", "--project", "tenant", "me").exit == 0
@@ -452,7 +454,7 @@ def test_writing_into_a_file_that_changed_does_not_trust_it(convo: Convo, own: P
 # -- what shows it ----------------------------------------------------------------------------------
 
 
-def test_config_shows_ignored_values_and_their_file(convo: Convo, own: Path) -> None:
+def test_config_shows_ignored_values_with_their_file(convo: Convo, own: Path) -> None:
     place = project('[serve]\nport = 1\n[providers.x]\nkey = "sk-1"\n')
     same = {"key": "serve.port", "profile": None}
     assert convo("config", "list", "serve.port", "--json").json() == [

@@ -45,7 +45,7 @@ def fact(screen: str, label: str) -> str:
     return line.removeprefix(f"  {label}  ").strip()
 
 
-def test_screens_of_a_session_name_the_run_that_waits_and_the_command_that_goes_on(convo: Convo) -> None:
+def test_the_screens_of_a_session_name_the_pending_run_and_the_command_that_resumes_it(convo: Convo) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     assert convo("chat", *agent_flags(), *model, "-n", "mine", "back").exit == 3
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
@@ -61,7 +61,7 @@ def test_screens_of_a_session_name_the_run_that_waits_and_the_command_that_goes_
 
 
 @pytest.mark.needs("posix")
-def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, convo: Convo, home: Path) -> None:
+def test_a_run_is_orphaned_only_after_its_process_was_killed(start: Start, convo: Convo, home: Path) -> None:
     model = scripted_flags(LOOK_UP, PAID_BACK)
     process = start("chat", *agent_flags("desk", HANGS), *model, "-n", "mine", "A1?")
     assert process.stderr
@@ -90,7 +90,7 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
     assert "interrupted run" not in convo("approvals").err
 
 
-def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_agents_own(convo: Convo) -> None:
+def test_the_suggested_command_keeps_a_model_that_replaced_the_one_of_the_agents(convo: Convo) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
     got = convo("chat", *agent_flags("ours", OWN_MODEL), *model, "-n", "mine", "back")
     assert got.exit == 3
@@ -100,7 +100,7 @@ def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_a
     assert (on.exit, on.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), on.err
 
 
-def test_several_runs_that_were_left_are_told_in_one_line_beside_what_waits(convo: Convo, home: Path) -> None:
+def test_several_orphaned_runs_are_reported_in_one_line_after_the_pending_calls(convo: Convo, home: Path) -> None:
     run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
     cut_off = apply_events(run, model_response(run, call("u1")))[0]
 
