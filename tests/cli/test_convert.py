@@ -29,7 +29,7 @@ def begin(convo: Convo, strategy: str, *flags: str, name: str = "mine") -> None:
     assert convo("chat", f"--{strategy}", "-n", name, *flags, "one").exit == 0
 
 
-def test_it_says_what_goes_over_and_what_is_made(convo: Convo, home: Path) -> None:
+def test_convert_reports_the_changes_and_the_created_session(convo: Convo, home: Path) -> None:
     begin(convo, "session", *ECHO)
     got = convo("convert", "mine", "--to", "chain", "--as", "theirs")
     assert (got.exit, got.err) == (0, "")
@@ -53,7 +53,7 @@ def test_a_dry_run_changes_nothing(convo: Convo, home: Path, folder: Path) -> No
     assert (stored_sessions(home), sorted(folder.rglob("*.json"))) == before
 
 
-def test_a_file_is_named_like_its_session_or_as_it_is_asked(convo: Convo, folder: Path) -> None:
+def test_a_replay_file_is_named_after_its_session_or_as_requested(convo: Convo, folder: Path) -> None:
     begin(convo, "session", *ECHO)
     assert convo("convert", "mine", "--to", "replay", "--as", "kept", "--json").json()["handle"] == str(
         folder / "kept.json"
@@ -71,7 +71,7 @@ def test_a_file_is_named_like_its_session_or_as_it_is_asked(convo: Convo, folder
     assert (folder / "other.json").read_text() == "[]"
 
 
-def test_a_file_without_a_record_is_taken_over(convo: Convo, folder: Path, home: Path) -> None:
+def test_a_replay_file_without_a_record_is_converted(convo: Convo, folder: Path, home: Path) -> None:
     (folder / "talk.json").write_text(
         json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
     )
@@ -82,7 +82,7 @@ def test_a_file_without_a_record_is_taken_over(convo: Convo, folder: Path, home:
     assert message_lines(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
 
 
-def test_a_name_that_is_taken_and_a_handle_that_nobody_knows_are_refused(convo: Convo) -> None:
+def test_a_taken_name_and_an_unknown_handle_are_refused(convo: Convo) -> None:
     begin(convo, "session", *ECHO)
     assert convo("convert", "mine", "--to", "chain", "--as", "mine").exit == 1
     assert convo("convert", "nope", "--to", "chain").exit == 5
@@ -91,7 +91,7 @@ def test_a_name_that_is_taken_and_a_handle_that_nobody_knows_are_refused(convo: 
 
 
 @pytest.mark.parametrize(("owner", "to"), list(permutations(Strategy, 2)), ids=str)
-def test_a_turn_at_a_server_goes_on_from_the_whole_history(
+def test_a_turn_after_a_conversion_has_the_whole_history(
     server: LoopbackServer, convo: Convo, owner: Strategy, to: Strategy
 ) -> None:
     begin(convo, owner)
@@ -117,7 +117,7 @@ SENT = {Strategy.REPLAY: [3, 5], Strategy.SESSION: [3, 5], Strategy.CONVERSATION
 """Items of two requests behind a turn; a chain's first one seeds it."""
 
 
-def test_a_conversation_that_only_its_server_knows_is_carried_here(server: LoopbackServer, convo: Convo) -> None:
+def test_an_unrecorded_conversation_is_converted_to_a_local_session(server: LoopbackServer, convo: Convo) -> None:
     made = str(server.run(server.endpoint().create_conversation([{"role": "user", "content": "hi"}]))["id"])
     told = convo("convert", made, "--to", "session", "--provider", "openai", "--json").json()
     assert (told["items"], told["strategy"]) == (1, "session")
@@ -132,7 +132,7 @@ ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_t
     [((), "item_ids", ["message", "reasoning", "message", "message"]), (("-m", "gpt-5"), "reasoning_elsewhere", None)],
     ids=["its maker", "another model"],
 )
-def test_sealed_reasoning_goes_to_its_maker_alone(
+def test_encrypted_reasoning_is_sent_only_to_its_provider(
     server: LoopbackServer, convo: Convo, flags: tuple[str, ...], code: str, sent: list[str] | None
 ) -> None:
     server.scripts.replies({"output": [SEALED, ANSWER]})
@@ -144,7 +144,7 @@ def test_sealed_reasoning_goes_to_its_maker_alone(
     assert kinds == (sent or ["message", "message", "message"])
 
 
-def test_another_model_takes_a_history_to_another_endpoint(server: LoopbackServer, convo: Convo) -> None:
+def test_another_model_moves_a_history_to_another_endpoint(server: LoopbackServer, convo: Convo) -> None:
     begin(convo, "conversation")
     told = convo("convert", "mine", "--to", "conversation", "-m", "scripted/echo", "--as", "here", "--json").json()
     assert told["endpoint"] == "embedded"
@@ -171,7 +171,7 @@ WRONG: list[tuple[str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("owner", "argv"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_hint_that_names_it_can_be_pasted(
+def test_a_suggested_convert_command_can_be_pasted(
     server: LoopbackServer, convo: Convo, owner: str, argv: tuple[str, ...]
 ) -> None:
     begin(convo, owner)
