@@ -47,7 +47,9 @@ def clerk(harness: ChatHarness, tool_log: ToolLog, *replies: dict[str, object]) 
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_an_agent_answers_inside_a_call_on_a_history_of_its_own(harness: ChatHarness, strategy: Strategy) -> None:
+async def test_an_agent_as_a_tool_answers_in_a_nested_run_with_its_own_history(
+    harness: ChatHarness, strategy: Strategy
+) -> None:
     harness.model = scripted_model(harness.folder, ASK, {"text": "It is 4."})
     helper = Agent("clerk", "Look it up.", model=scripted_model(harness.folder, {"text": "Four."}, name="clerk.json"))
     one = await open_runner(harness, boss(helper), conduct(harness), strategy=strategy)
@@ -63,7 +65,7 @@ async def test_an_agent_answers_inside_a_call_on_a_history_of_its_own(harness: C
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_run_inside_a_call_waits_with_the_outer_one_and_goes_on_in_another_process(
+async def test_a_nested_run_pauses_with_the_outer_run_and_is_resumed_in_another_process(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, ASK, {"text": "It is 4."})
@@ -86,7 +88,9 @@ async def test_a_run_inside_a_call_waits_with_the_outer_one_and_goes_on_in_anoth
     assert item_lines(await stored_items(harness))[-2:] == ["c1: Four.", "assistant: It is 4."]
 
 
-async def test_a_model_is_told_when_the_run_inside_fails_and_without_words_the_run_does(harness: ChatHarness) -> None:
+async def test_a_failed_nested_run_is_reported_to_the_model_or_without_a_message_fails_the_outer_run(
+    harness: ChatHarness,
+) -> None:
     harness.model = scripted_model(harness.folder, ASK, {"text": "Well."})
     endless = Agent("clerk", model=scripted_model(harness.folder, tool_calls("nothing"), name="clerk.json"))
     await send_message(await open_runner(harness, boss(endless), conduct(harness)), "hello")
@@ -99,6 +103,6 @@ async def test_a_model_is_told_when_the_run_inside_fails_and_without_words_the_r
         )
 
 
-async def test_a_run_inside_a_call_needs_a_place(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_a_nested_run_without_a_store_is_refused(harness: ChatHarness, tool_log: ToolLog) -> None:
     with pytest.raises(InvalidUsage, match="the nested run of tool 'ask_clerk' has no store"):
         await open_runner(harness, boss(Agent("clerk")))

@@ -15,7 +15,7 @@ from tests.request_items import message_lines
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_who_was_slow_to_open_a_session_catches_up_with_who_was_fast(
+async def test_a_process_with_a_stale_session_refreshes_to_the_newer_turns(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     await say(await harness.open(strategy, name="mine"), "one")
@@ -29,7 +29,7 @@ async def test_who_was_slow_to_open_a_session_catches_up_with_who_was_fast(
     assert message_lines(slow.state.path.items) == told
 
 
-async def test_a_new_session_has_nothing_to_catch_up_with(harness: ChatHarness) -> None:
+async def test_a_new_session_has_nothing_to_refresh(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION)
     await chat.refresh()
     await say(chat, "one")
@@ -37,7 +37,7 @@ async def test_a_new_session_has_nothing_to_catch_up_with(harness: ChatHarness) 
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_who_lost_the_right_to_write_is_told_and_changes_nothing(
+async def test_a_writer_with_a_stale_session_gets_a_conflict_and_changes_nothing(
     harness: ChatHarness, strategy: Strategy, tmp_path: Path
 ) -> None:
     await say(await harness.open(strategy, name="mine"), "one")
@@ -57,7 +57,7 @@ def contents(folder: Path) -> bytes:
     return file.read_bytes() if file.exists() else b""
 
 
-async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_other(
+async def test_a_writer_that_becomes_stale_during_an_answer_does_not_overwrite_the_other_turn(
     harness: ChatHarness, tmp_path: Path
 ) -> None:
     await say(await harness.open(Strategy.REPLAY, name="mine"), "one")
@@ -75,7 +75,7 @@ async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_ot
     assert await harness.store.session("mine") == fast.session
 
 
-async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(harness: ChatHarness, tmp_path: Path) -> None:
+async def test_a_file_that_is_edited_during_an_answer_keeps_both_changes(harness: ChatHarness, tmp_path: Path) -> None:
     place, notes = tmp_path / "talk.json", list[str]()
     chat = await harness.open(Strategy.REPLAY, name="mine")
     chat.notify = notes.append
@@ -94,7 +94,7 @@ async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(harness: 
     assert message_lines(again.load_state().path.items) == told
 
 
-async def test_sessions_that_begin_with_the_same_words_at_once_get_names_of_their_own(harness: ChatHarness) -> None:
+async def test_sessions_that_start_concurrently_with_the_same_text_get_different_names(harness: ChatHarness) -> None:
     chats: list[Chat] = [await harness.open(Strategy.SESSION) for _ in range(3)]
     told = await asyncio.gather(*(collected(chat.send([user_message("hello")])) for chat in chats))
     assert [answer_text(events) for events in told] == ["hello"] * 3

@@ -54,7 +54,7 @@ async def test_when_the_filter_returns_model_input_exactly_its_list_and_instruct
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_filter_that_drops_an_output_that_a_server_owner_waits_for_is_refused_before_it_is_sent(
+async def test_a_filter_that_drops_an_output_that_the_server_needs_is_refused_before_it_is_sent(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def drops(data: ModelInput) -> ModelInput:
@@ -76,7 +76,7 @@ async def test_a_filter_that_drops_an_output_that_a_server_owner_waits_for_is_re
     assert request_inputs(harness)[1] == ["call_1: look done", "user: well?"]
 
 
-async def test_a_filter_has_to_return_model_input_and_one_output_a_call(
+async def test_a_filter_must_return_model_input_with_one_output_per_call(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     def doubled(data: ModelInput) -> ModelInput:
@@ -121,11 +121,11 @@ async def test_when_a_session_has_a_limit_only_the_newest_items_precede_the_new_
 
 
 @pytest.mark.usefixtures("read_mode")
-async def test_a_limit_of_none_at_all_sends_the_new_input_alone(harness: ChatHarness) -> None:
+async def test_a_session_limit_of_zero_sends_only_the_new_input(harness: ChatHarness) -> None:
     assert (await two_turns(harness, RunConfig(session_limit=0)))[1] == ["user: two"]
 
 
-async def test_when_a_limit_cuts_between_a_call_and_its_output_the_output_is_left_out(
+async def test_when_a_limit_separates_a_call_from_its_output_the_output_is_omitted(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."}, {"text": "Bye."})
@@ -138,7 +138,7 @@ async def test_when_a_limit_cuts_between_a_call_and_its_output_the_output_is_lef
 
 
 @pytest.mark.usefixtures("read_mode")
-async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_and_only_what_is_new_is_kept(
+async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_and_only_new_items_are_stored(
     harness: ChatHarness,
 ) -> None:
     async def callback(older: list[Item], new: list[Item]) -> list[Item]:
@@ -151,7 +151,7 @@ async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_a
 
 
 @pytest.mark.usefixtures("read_mode")
-async def test_a_callback_has_to_return_a_list_of_items(harness: ChatHarness) -> None:
+async def test_a_callback_must_return_a_list_of_items(harness: ChatHarness) -> None:
     one = await open_runner(harness, Agent("desk"), RunConfig(session_input_callback=lambda older, new: "all"))
     with pytest.raises(InputFault, match="did not return a list of items"):
         await send_message(one, "hello")
@@ -163,7 +163,7 @@ async def test_a_callback_has_to_return_a_list_of_items(harness: ChatHarness) ->
 @pytest.mark.parametrize(
     "conduct", [RunConfig(session_limit=3), RunConfig(session_input_callback=lambda older, new: new)]
 )
-async def test_a_server_owner_takes_no_limit_and_no_callback(
+async def test_a_server_owner_accepts_no_session_limit_and_no_callback(
     harness: ChatHarness, strategy: Strategy, conduct: RunConfig
 ) -> None:
     with pytest.raises(WrongOwner, match="a session limit or session input callback") as refused:
@@ -171,7 +171,7 @@ async def test_a_server_owner_takes_no_limit_and_no_callback(
     assert refused.value.hint == "remove it, or keep the history locally with --session or --replay"
 
 
-async def test_who_has_said_something_is_told_how_to_own_it(harness: ChatHarness) -> None:
+async def test_the_error_for_an_existing_conversation_names_the_command_to_convert_it(harness: ChatHarness) -> None:
     one = await open_runner(harness, Agent("desk"), strategy=Strategy.CHAIN)
     await send_message(one, "hello")
     with pytest.raises(WrongOwner) as refused:

@@ -46,7 +46,7 @@ async def approved(one: AgentRunner) -> None:
     assert one.output == "Paid."
 
 
-async def test_four_times_the_approvals_take_about_four_times_the_work(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_four_times_the_approvals_take_about_four_times_as_long(harness: ChatHarness, tool_log: ToolLog) -> None:
     works = []
     for count in (FEW, MANY):
         one = await paused(harness, tool_log, count)
@@ -56,7 +56,7 @@ async def test_four_times_the_approvals_take_about_four_times_the_work(harness: 
     assert works[1] < 5 * works[0]
 
 
-async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
+async def test_the_complete_run_is_written_equally_often_for_many_and_for_few_calls(
     harness: ChatHarness, tool_log: ToolLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, written = harness.store.commit, list[bool]()
@@ -123,7 +123,7 @@ def stages(one: AgentRunner) -> Sequence[Any]:
     return [call.stage for call in one.run.calls]
 
 
-async def test_another_process_finds_what_ended_and_what_began_since_the_run_was_written_whole(
+async def test_another_process_reads_the_calls_that_ended_or_started_since_the_last_complete_write(
     harness: ChatHarness,
 ) -> None:
     desk = Desk(harness, "quick", "quick", "slow", "quick")
@@ -139,7 +139,9 @@ async def test_another_process_finds_what_ended_and_what_began_since_the_run_was
     assert desk.runs == ["quick", "quick", "slow", "quick"]
 
 
-async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(harness: ChatHarness) -> None:
+async def test_another_process_reads_the_output_of_a_call_although_a_parallel_call_still_ran(
+    harness: ChatHarness,
+) -> None:
     desk = Desk(harness, "quick", "slow")
     first = await desk.open(2)
     async with aclosing(first.start([user_message("hello")])) as events:
@@ -150,7 +152,7 @@ async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_s
     assert stages(await desk.open(2)) == [Stage.DONE, Stage.RUNNING]
 
 
-async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ended(harness: ChatHarness) -> None:
+async def test_a_run_that_another_process_stops_keeps_its_finished_outputs(harness: ChatHarness) -> None:
     desk = Desk(harness, "quick", "slow", "quick")
     await stopped(await desk.open(1), desk.began, "hello")
     other = await desk.open(1)
@@ -161,7 +163,7 @@ async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ende
     assert request_inputs(harness)[-1][-4:] == ["c0: quick done", f"c1: {unknown}", f"c2: {not_run}", "user: again"]
 
 
-async def test_a_call_that_may_run_again_and_did_not_yet_is_not_asked_about_twice(harness: ChatHarness) -> None:
+async def test_a_call_that_may_run_again_but_has_not_yet_is_not_asked_about_twice(harness: ChatHarness) -> None:
     desk = Desk(harness, "slow", "slow", "slow")
     await stopped(await desk.open(2), desk.began, "hello")
     await stopped(await desk.open(2), desk.began)

@@ -31,7 +31,7 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_paused_run_goes_on_in_another_process_and_sends_both_outputs(
+async def test_a_paused_run_is_resumed_in_another_process_and_sends_both_outputs(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("look"), tool_log.tool("pay", needs_approval=True)))
@@ -57,7 +57,7 @@ async def test_a_paused_run_goes_on_in_another_process_and_sends_both_outputs(
     assert len(request_inputs(harness)[1]) == (2 if strategy in SERVERS else 5)
 
 
-async def test_without_a_decision_the_same_calls_wait_and_nothing_is_asked(
+async def test_without_a_decision_the_same_calls_stay_pending_and_no_model_is_called(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
@@ -69,7 +69,7 @@ async def test_without_a_decision_the_same_calls_wait_and_nothing_is_asked(
     assert (len(harness.bodies), tool_log.ran) == (1, [])
 
 
-async def test_nothing_new_is_said_while_calls_wait(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_new_input_is_refused_while_calls_are_pending(harness: ChatHarness, tool_log: ToolLog) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "As you like."})
     one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),)))
     await send_message(one, "hello")
@@ -85,9 +85,7 @@ async def test_nothing_new_is_said_while_calls_wait(harness: ChatHarness, tool_l
     assert tool_log.ran == []
 
 
-async def test_a_rejection_is_told_to_the_model_and_input_that_was_added_follows_it(
-    harness: ChatHarness, tool_log: ToolLog
-) -> None:
+async def test_the_model_gets_a_rejection_and_then_the_added_input(harness: ChatHarness, tool_log: ToolLog) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
     harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Well."})
     one = await open_runner(harness, agent)
@@ -100,7 +98,7 @@ async def test_a_rejection_is_told_to_the_model_and_input_that_was_added_follows
     assert tool_log.ran == []
 
 
-async def test_decisions_are_taken_all_or_none(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_decisions_are_applied_all_or_none(harness: ChatHarness, tool_log: ToolLog) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
     harness.model = scripted_model(harness.folder, tool_calls("pay"))
     one = await open_runner(harness, agent)
@@ -110,7 +108,7 @@ async def test_decisions_are_taken_all_or_none(harness: ChatHarness, tool_log: T
     assert len((await open_runner(harness, agent)).pending_calls) == 1
 
 
-async def test_an_approval_for_good_holds_for_later_calls_also_in_another_process(
+async def test_a_sticky_approval_applies_to_later_calls_also_in_another_process(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
@@ -122,7 +120,7 @@ async def test_an_approval_for_good_holds_for_later_calls_also_in_another_proces
     assert (own_event_types(events)[-1], tool_log.ran) == ("finished", ["pay", "pay"])
 
 
-async def test_a_function_says_whether_a_call_needs_approval(harness: ChatHarness) -> None:
+async def test_a_function_decides_whether_a_call_needs_approval(harness: ChatHarness) -> None:
     paid: list[int] = []
 
     async def dear(context: Context, arguments: Any) -> bool:
@@ -141,9 +139,7 @@ async def test_a_function_says_whether_a_call_needs_approval(harness: ChatHarnes
     assert ([call.id for call in one.pending_calls], paid) == (["c2"], [5])
 
 
-async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(
-    harness: ChatHarness, tool_log: ToolLog
-) -> None:
+async def test_a_run_is_found_only_by_its_id_and_by_its_session(harness: ChatHarness, tool_log: ToolLog) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
     harness.model = scripted_model(harness.folder, tool_calls("pay"))
     one = await open_runner(harness, agent)
@@ -159,7 +155,7 @@ async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(
         await AgentRunner.open(other, graph(agent), run_row=one.run_row)
 
 
-async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_runs_nothing(
+async def test_a_second_process_that_resumes_the_same_run_is_refused_and_runs_nothing(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
@@ -177,7 +173,7 @@ async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_ru
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_run_that_was_written_down_elsewhere_is_taken_up_with_its_history(
+async def test_an_imported_run_is_resumed_with_its_history(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
@@ -200,7 +196,7 @@ async def test_a_run_that_was_written_down_elsewhere_is_taken_up_with_its_histor
     )
 
 
-async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(harness: ChatHarness) -> None:
+async def test_an_approval_request_of_a_hosted_tool_is_answered_with_its_own_item_type(harness: ChatHarness) -> None:
     request = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "files", "name": "rm", "arguments": "{}"}
     harness.model = scripted_model(harness.folder, {"output": [request]})
     one = await open_runner(harness, Agent("desk"))

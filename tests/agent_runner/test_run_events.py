@@ -34,7 +34,7 @@ async def read_until_failure(one: Any, text: str) -> list[StreamEvent]:
     return run_events(events)
 
 
-async def test_each_event_of_a_run_has_its_members(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_each_event_of_a_run_has_its_fields(harness: ChatHarness, tool_log: ToolLog) -> None:
     look = tool_log.tool("look", namespace=Namespace("crm", "customers"))
     call = {"type": "function_call", "call_id": "c1", "name": "look", "namespace": "crm", "arguments": "{}"}
     harness.model = scripted_model(harness.folder, {"output": [call]}, {"text": "Done."})
@@ -58,7 +58,7 @@ async def test_the_event_of_a_handoff_names_both_agents(harness: ChatHarness) ->
 
 
 @pytest.mark.parametrize("side", ["input", "output"])
-async def test_the_event_of_a_guardrail_names_its_side(harness: ChatHarness, side: str) -> None:
+async def test_the_event_of_a_guardrail_names_the_input_or_output_side(harness: ChatHarness, side: str) -> None:
     passes = Guardrail("mild", lambda context, value: None, parallel=False)
     strict = Guardrail("strict", lambda context, value: "not here", parallel=False)
     guardrails = (passes, strict)

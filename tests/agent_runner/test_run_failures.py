@@ -33,7 +33,7 @@ BUSY = TryLater("busy", status=429)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_request_that_is_safe_to_repeat_goes_out_again_as_it_was(
+async def test_a_request_that_is_safe_to_retry_is_repeated_unchanged(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
@@ -45,7 +45,7 @@ async def test_a_request_that_is_safe_to_repeat_goes_out_again_as_it_was(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_failed_request_leaves_the_run_open_and_is_asked_again(
+async def test_after_a_failed_request_the_run_stays_open_and_can_be_resumed(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("look"),))
@@ -68,7 +68,7 @@ async def test_a_failed_request_leaves_the_run_open_and_is_asked_again(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_an_answer_that_was_stopped_is_asked_for_again_without_what_came_of_it(
+async def test_an_interrupted_answer_is_requested_again_without_its_partial_text(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, {"text": "A long answer that comes in several pieces."})
@@ -88,7 +88,7 @@ async def test_an_answer_that_was_stopped_is_asked_for_again_without_what_came_o
     ]
 
 
-async def test_something_else_may_be_said_after_a_failed_request(harness: ChatHarness) -> None:
+async def test_another_message_may_be_sent_after_a_failed_request(harness: ChatHarness) -> None:
     one = await open_runner(harness, Agent("desk"))
     harness.endpoint.faults = [EndpointFault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
@@ -103,7 +103,7 @@ async def test_something_else_may_be_said_after_a_failed_request(harness: ChatHa
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_run_that_is_stopped_among_its_tools_keeps_what_came_and_asks_about_the_rest(
+async def test_a_run_that_is_stopped_during_its_tools_keeps_the_outputs_and_asks_about_the_other_calls(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
@@ -169,7 +169,7 @@ async def test_a_call_of_unknown_outcome_may_be_run_again(harness: ChatHarness) 
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_does_not_run_the_tool_again(
+async def test_when_an_output_cannot_be_stored_another_process_asks_about_it_and_does_not_run_the_tool_again(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     full: Any = FailingStore(
@@ -189,7 +189,7 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
     assert tool_log.ran == ["look"]
 
 
-async def test_when_a_result_could_not_be_stored_the_same_process_still_knows_it(
+async def test_when_an_output_could_not_be_stored_the_same_process_still_has_it(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     full: Any = FailingStore(

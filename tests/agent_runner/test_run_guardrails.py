@@ -42,9 +42,7 @@ def passes(context: Context, said: Any) -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_an_input_guardrail_before_the_model_keeps_it_from_being_asked(
-    harness: ChatHarness, strategy: Strategy
-) -> None:
+async def test_a_blocking_input_guardrail_prevents_the_model_call(harness: ChatHarness, strategy: Strategy) -> None:
     agent = Agent("desk", input_guardrails=(Guardrail("mild", passes, False), Guardrail("strict", refuses, False)))
     one = await open_runner(harness, agent, strategy=strategy)
     with pytest.raises(RunFailed, match="Guardrail strict tripped: not here") as failed:
@@ -71,7 +69,7 @@ class Finishing(RecordingEndpoint):
 
 @pytest.mark.usefixtures("read_mode")
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_an_input_guardrail_trips_the_users_input_is_saved_but_no_assistant_message(
+async def test_when_an_input_guardrail_trips_the_user_input_is_stored_without_an_assistant_message(
     store: Store, tmp_path: Path, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     """The guardrail speaks when the whole answer is there; under an endpoint's owner that is the endpoint's to keep."""
@@ -96,7 +94,7 @@ async def test_when_an_input_guardrail_trips_the_users_input_is_saved_but_no_ass
         assert kept == ([] if strategy is Strategy.CHAIN else ["user: hello"])
 
 
-async def test_a_guardrail_beside_the_model_stops_an_answer_that_has_begun(harness: ChatHarness) -> None:
+async def test_a_parallel_guardrail_stops_an_answer_that_has_started(harness: ChatHarness) -> None:
     stopped = asyncio.Event()
 
     async def on_the_first_piece(context: Context, said: Any) -> str:
@@ -120,7 +118,7 @@ async def test_a_guardrail_beside_the_model_stops_an_answer_that_has_begun(harne
     assert item_lines(await stored_items(harness)) == ["user: hello"]
 
 
-async def test_no_tool_runs_before_every_input_guardrail_has_spoken(
+async def test_no_tool_runs_before_every_input_guardrail_has_finished(
     store: Store, tmp_path: Path, tool_log: ToolLog
 ) -> None:
     bench = ChatHarness(store, Finishing(make_embedded_endpoint(store)), tmp_path)
@@ -137,7 +135,7 @@ async def test_no_tool_runs_before_every_input_guardrail_has_spoken(
     assert (order, tool_log.ran, own_event_types(events)[-1]) == (["guardrail, 0 ran"], ["look"], "finished")
 
 
-async def test_a_guardrail_gets_a_copy_of_what_the_model_gets(harness: ChatHarness) -> None:
+async def test_a_guardrail_gets_a_copy_of_the_model_input(harness: ChatHarness) -> None:
     seen: list[str] = []
 
     def looks(context: Context, said: Any) -> None:
@@ -161,7 +159,7 @@ async def test_a_guardrail_that_raises_fails_the_run(harness: ChatHarness) -> No
         await send_message(one, "hello")
 
 
-async def test_an_output_guardrail_keeps_an_answer_from_being_the_answer(harness: ChatHarness) -> None:
+async def test_an_output_guardrail_withholds_the_final_output(harness: ChatHarness) -> None:
     def no_secrets(context: Context, said: Any) -> str | None:
         return "a secret" if "secret" in said else None
 

@@ -56,7 +56,7 @@ OVER = 'call_1: {"assistant": "billing"}'
 
 @pytest.mark.usefixtures("read_mode")
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_when_nothing_is_configured_the_next_agent_gets_the_raw_transcript(
+async def test_without_configuration_the_next_agent_gets_the_raw_transcript(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here is your bill."})
@@ -109,7 +109,7 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
 
 
 @pytest.mark.usefixtures("read_mode")
-async def test_a_mapper_of_ones_own_makes_the_next_agents_input(harness: ChatHarness) -> None:
+async def test_a_custom_history_mapper_makes_the_input_of_the_next_agent(harness: ChatHarness) -> None:
     given: list[list[str]] = []
 
     def last_only(items: list[Item]) -> list[Item]:
@@ -123,7 +123,7 @@ async def test_a_mapper_of_ones_own_makes_the_next_agents_input(harness: ChatHar
     assert request_inputs(harness)[1] == ["user: All that counts."]
 
 
-async def test_the_markers_of_a_summary_may_be_others(harness: ChatHarness) -> None:
+async def test_the_markers_of_a_summary_are_configurable(harness: ChatHarness) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER)
     graph = desks(answering(harness, {"text": "Here."}))
     await send_message(
@@ -132,7 +132,7 @@ async def test_the_markers_of_a_summary_may_be_others(harness: ChatHarness) -> N
     assert "\n<<\n1. " in request_inputs(harness)[1][0]
 
 
-async def test_a_handoffs_input_filter_decides_what_the_next_agent_sees(harness: ChatHarness) -> None:
+async def test_the_input_filter_of_a_handoff_selects_the_items_for_the_next_agent(harness: ChatHarness) -> None:
     parts: list[list[str]] = []
 
     def without_calls(transcript: HandoffTranscript) -> HandoffTranscript:
@@ -146,7 +146,7 @@ async def test_a_handoffs_input_filter_decides_what_the_next_agent_sees(harness:
     assert request_inputs(harness)[1] == ["user: hello"]
 
 
-async def test_after_a_handoff_the_next_thing_said_goes_to_the_first_agent_with_everything(
+async def test_after_a_handoff_the_next_user_message_goes_to_the_first_agent_with_the_complete_history(
     harness: ChatHarness,
 ) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER)
@@ -165,7 +165,7 @@ async def test_after_a_handoff_the_next_thing_said_goes_to_the_first_agent_with_
 
 @pytest.mark.usefixtures("read_mode")
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_when_a_summary_is_asked_for_under_a_server_owner_there_is_a_warning_and_only_the_delta_goes(
+async def test_when_a_summary_is_requested_under_a_server_owner_there_is_a_warning_and_only_the_delta_is_sent(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
@@ -178,7 +178,7 @@ async def test_when_a_summary_is_asked_for_under_a_server_owner_there_is_a_warni
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_a_handoff_input_filter_is_refused_under_a_server_owner_before_anything_is_asked(
+async def test_a_handoff_input_filter_is_refused_under_a_server_owner_before_any_request(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     way = Handoff(Agent("billing"), filter=lambda transcript: transcript)
@@ -186,14 +186,14 @@ async def test_a_handoff_input_filter_is_refused_under_a_server_owner_before_any
         await open_runner(harness, desks(way), strategy=strategy)
 
 
-async def test_what_a_filter_returns_has_to_be_a_transcript(harness: ChatHarness) -> None:
+async def test_a_filter_must_return_a_transcript(harness: ChatHarness) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
     one = await open_runner(harness, desks(Handoff(Agent("billing"), filter=lambda transcript: [])))
     with pytest.raises(RunFailed, match="an input filter returned list"):
         await send_message(one, "hello")
 
 
-async def test_a_handoff_tells_its_function_once_what_the_model_said(harness: ChatHarness) -> None:
+async def test_a_handoff_calls_its_function_once_with_the_arguments_of_the_model(harness: ChatHarness) -> None:
     told: list[tuple[str, str]] = []
     way = Handoff(Agent("billing"), taken=lambda context, written: told.append((context.agent, written)))
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
@@ -207,6 +207,6 @@ async def test_an_agent_that_names_another_owner_is_refused(harness: ChatHarness
         await open_runner(harness, Agent("desk", settings={field: "x"}))
 
 
-async def test_an_agents_own_model_needs_somebody_who_answers_for_it(harness: ChatHarness) -> None:
+async def test_an_agent_with_its_own_model_needs_a_route_for_it(harness: ChatHarness) -> None:
     with pytest.raises(InvalidUsage, match="uses the model 'other/model', but this run uses only 'scripted/echo'"):
         await open_runner(harness, desks(Agent("billing", model="other/model")))

@@ -70,7 +70,7 @@ def resent(log: list[list[Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_run_that_was_killed_between_two_effects_goes_on_and_does_nothing_twice(
+def test_a_run_that_was_killed_between_two_effects_is_resumed_and_repeats_nothing(
     strategy: Strategy, tmp_path: Path
 ) -> None:
     first = list(Strategy).index(strategy)
@@ -79,7 +79,7 @@ def test_a_run_that_was_killed_between_two_effects_goes_on_and_does_nothing_twic
 
 @pytest.mark.full
 @pytest.mark.parametrize("strategy", Strategy)
-def test_a_run_that_was_killed_at_any_moment_goes_on_and_does_nothing_twice(strategy: Strategy, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_at_any_moment_is_resumed_and_repeats_nothing(strategy: Strategy, tmp_path: Path) -> None:
     count = moments(tmp_path, strategy, 0, 1)
     print(f"{strategy}: {count} moments")
     assert count >= FEWEST

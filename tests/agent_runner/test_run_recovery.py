@@ -47,7 +47,7 @@ async def cut_off(work: Coroutine[Any, Any, Any], where: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(harness: ChatHarness, asks: bool) -> None:
+async def test_the_start_of_a_call_is_stored_before_it_runs(harness: ChatHarness, asks: bool) -> None:
     seen: list[list[tuple[str, bool]]] = []
 
     @tool(needs_approval=asks)
@@ -68,7 +68,7 @@ async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(harness: Chat
     assert seen == [[("call_1", False)]]
 
 
-async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that_has_its_output(
+async def test_a_reused_call_id_does_not_get_the_output_of_the_earlier_call(
     harness: ChatHarness,
 ) -> None:
     """One call at a time: the second answer's first call is cut off, so its second one has not begun."""
@@ -99,7 +99,7 @@ async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that
     assert (ran, request_inputs(harness)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
 
 
-async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_that_is_said(
+async def test_the_function_of_an_interrupted_handoff_is_not_called_again_and_that_is_reported(
     harness: ChatHarness,
 ) -> None:
     began, told = asyncio.Event(), []
@@ -122,7 +122,7 @@ async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_t
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again_as_it_was(
+async def test_the_filtered_input_of_a_failed_request_is_sent_again_unchanged(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     def more(data: ModelInput) -> ModelInput:

@@ -35,7 +35,7 @@ async def ran(harness: ChatHarness, *tools: Any, reply: dict[str, Any] | None = 
     return [item["output"] for item in harness.bodies[-1]["input"] if item.get("type") == "function_call_output"]
 
 
-async def test_a_tool_may_be_sync_or_async_and_is_told_who_asks(harness: ChatHarness) -> None:
+async def test_a_tool_may_be_sync_or_async_and_gets_the_context_of_its_caller(harness: ChatHarness) -> None:
     @tool
     def plain(context: Context) -> dict[str, str]:
         return {"agent": context.agent, "call": context.call_id}
@@ -62,7 +62,7 @@ async def test_a_parameter_of_a_tool_may_have_any_name(harness: ChatHarness) -> 
     assert await ran(harness, reply, forward, reply=both) == ["say t1 now all", "send t2"]
 
 
-async def test_tools_run_beside_each_other_and_their_outputs_are_sent_in_the_order_of_the_calls(
+async def test_tools_run_in_parallel_and_their_outputs_are_sent_in_the_order_of_the_calls(
     harness: ChatHarness,
 ) -> None:
     first, second = asyncio.Event(), asyncio.Event()
@@ -82,7 +82,7 @@ async def test_tools_run_beside_each_other_and_their_outputs_are_sent_in_the_ord
     assert await ran(harness, one, two) == ["one", "two"]
 
 
-async def test_no_more_tools_run_at_once_than_the_limit_says(harness: ChatHarness) -> None:
+async def test_no_more_tools_run_concurrently_than_the_limit_allows(harness: ChatHarness) -> None:
     at_once: list[int] = [0, 0]
 
     @tool
@@ -101,7 +101,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says(harness: ChatHarnes
     assert at_once == [0, 2]
 
 
-async def test_a_model_is_told_of_a_tool_that_raised_or_took_too_long(harness: ChatHarness) -> None:
+async def test_the_model_gets_an_error_message_for_a_tool_that_raised_or_timed_out(harness: ChatHarness) -> None:
     @tool
     def broken() -> str:
         raise ValueError("secret")
@@ -124,7 +124,7 @@ async def test_a_model_is_told_of_a_tool_that_raised_or_took_too_long(harness: C
     assert outputs[1:3] == ["it said sorry", "Tool 'slow' timed out after 0.01 seconds."]
 
 
-async def test_a_run_fails_with_a_tool_that_has_no_words_for_its_failure_and_the_conversation_goes_on(
+async def test_a_tool_without_a_failure_message_fails_the_run_and_the_conversation_can_be_continued(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     @tool(failure=None)
@@ -171,15 +171,13 @@ async def wordless() -> str:
 @pytest.mark.parametrize(
     ("function", "kind"), [(leaves, "SystemExit: 0"), (says_nothing, "SystemExit: 0"), (wordless, "Mute")]
 )
-async def test_a_tool_that_leaves_the_program_fails_its_run_and_nothing_else(
-    function: Any, kind: str, harness: ChatHarness
-) -> None:
+async def test_a_tool_that_exits_the_program_fails_only_its_run(function: Any, kind: str, harness: ChatHarness) -> None:
     with pytest.raises(RunFailed, match=f"raised {kind}$"):
         await ran(harness, tool(function))
 
 
 @pytest.mark.parametrize(("said", "told"), [(None, "null"), (float("nan"), "nan"), ({"why": 1}, '{"why": 1}')])
-async def test_words_for_a_failure_that_are_no_text_are_put_into_words(
+async def test_a_failure_message_that_is_no_text_is_converted_to_text(
     said: Any, told: str, harness: ChatHarness
 ) -> None:
     @tool(failure=lambda raised: said)
@@ -189,7 +187,7 @@ async def test_words_for_a_failure_that_are_no_text_are_put_into_words(
     assert await ran(harness, broken) == [told]
 
 
-async def test_a_run_fails_with_a_tool_whose_words_for_its_failure_raise(harness: ChatHarness) -> None:
+async def test_a_tool_whose_failure_function_raises_fails_the_run(harness: ChatHarness) -> None:
     @tool(failure=lambda raised: str(1 // 0))
     def broken() -> str:
         raise ValueError("sorry")
@@ -212,7 +210,7 @@ class Undecided:
         ({"enabled": lambda context: Undecided()}, "the enabled rule of a tool raised"),
     ],
 )
-async def test_a_function_that_says_neither_yes_nor_no_fails_the_run(
+async def test_a_function_that_returns_no_boolean_fails_the_run(
     how: dict[str, Any], words: str, harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     with pytest.raises(RunFailed, match=f"{words} ValueError: perhaps"):
@@ -220,7 +218,7 @@ async def test_a_function_that_says_neither_yes_nor_no_fails_the_run(
     assert tool_log.ran == []
 
 
-async def test_an_answer_that_somebodys_own_class_refuses_fails_the_run_and_is_kept(harness: ChatHarness) -> None:
+async def test_an_answer_that_a_user_class_rejects_fails_the_run_and_is_stored(harness: ChatHarness) -> None:
     @dataclass
     class Sum:
         cents: int
@@ -245,7 +243,7 @@ async def test_a_timeout_may_fail_the_run(harness: ChatHarness) -> None:
         await ran(harness, slow)
 
 
-async def test_a_tool_or_handoff_that_is_off_is_neither_offered_nor_called(
+async def test_a_disabled_tool_or_handoff_is_neither_offered_nor_called(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     async def off(context: Context) -> bool:
@@ -261,7 +259,7 @@ async def test_a_tool_or_handoff_that_is_off_is_neither_offered_nor_called(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_what_a_hosted_tool_logs_in_with_reaches_the_endpoint_and_is_not_kept(
+async def test_the_credentials_of_a_hosted_tool_are_sent_and_not_stored(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     files = {"type": "mcp", "server_label": "files", "authorization": "hunter2", "headers": {"X-Key": "hunter2"}}

@@ -53,7 +53,9 @@ async def test_a_run_calls_its_tools_and_answers(harness: ChatHarness, tool_log:
     assert (kept.id, kept.status) == (one.run_row.id, "done")
 
 
-async def test_an_agent_says_how_it_is_asked(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_an_agent_determines_the_instructions_tools_and_settings_of_a_request(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
     async def told(context: Context) -> str:
         return f"You are {context.agent}, for {context.values['who']}."
 
@@ -76,13 +78,13 @@ async def test_an_agent_says_how_it_is_asked(harness: ChatHarness, tool_log: Too
     assert one.output == 3
 
 
-async def test_an_answer_that_does_not_fit_its_schema_fails_the_run(harness: ChatHarness) -> None:
+async def test_an_answer_that_does_not_match_its_schema_fails_the_run(harness: ChatHarness) -> None:
     harness.model = scripted_model(harness.folder, {"text": "three"})
     with pytest.raises(RunFailed, match="does not match its schema"):
         await send_message(await open_runner(harness, Agent("desk", output=output(int))), "hello")
 
 
-async def test_a_function_of_the_agent_that_raises_fails_the_run_and_nothing_is_asked(harness: ChatHarness) -> None:
+async def test_an_agent_function_that_raises_fails_the_run_before_any_request(harness: ChatHarness) -> None:
     def broken(context: Context) -> str:
         raise KeyError("who")
 
@@ -91,7 +93,7 @@ async def test_a_function_of_the_agent_that_raises_fails_the_run_and_nothing_is_
     assert harness.bodies == []
 
 
-async def test_max_turns_end_a_run(harness: ChatHarness, tool_log: ToolLog) -> None:
+async def test_max_turns_ends_a_run(harness: ChatHarness, tool_log: ToolLog) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"))
     one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), RunConfig(RunLimits(max_turns=2)))
     with pytest.raises(RunFailed, match=r"Max turns \(2\) exceeded") as failed:
@@ -100,7 +102,7 @@ async def test_max_turns_end_a_run(harness: ChatHarness, tool_log: ToolLog) -> N
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-async def test_a_server_owner_is_named_by_the_newest_response_or_by_its_conversation(
+async def test_a_request_names_the_newest_response_or_the_conversation(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), tool_calls("look"), {"text": "Done."})
@@ -114,7 +116,7 @@ async def test_a_server_owner_is_named_by_the_newest_response_or_by_its_conversa
         assert named == [(None, one.chat.session.handle)] * 3
 
 
-async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(
+async def test_outputs_of_calls_with_a_reused_id_are_assigned_to_the_right_call(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     agent = Agent("desk", tools=(tool_log.tool("look", needs_approval=True),))
@@ -132,7 +134,7 @@ async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(
     assert request_inputs(harness)[-1] == ["user: hello", *pair, *pair, "assistant: Done.", "user: well?"]
 
 
-async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not_open(
+async def test_an_agent_with_another_model_does_not_get_encrypted_reasoning_of_the_first(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
@@ -158,7 +160,7 @@ class Official(RecordingEndpoint):
     scope = Scope("https://api.openai.com/v1")
 
 
-async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_key(
+async def test_every_request_of_an_agent_run_has_the_same_prompt_cache_key(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
@@ -175,7 +177,7 @@ async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_tools_output_may_be_the_answer_and_its_owner_is_told_of_it_with_the_next_input(
+async def test_a_tool_output_may_be_the_final_output_and_is_sent_with_the_next_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Bye."}, {"text": "Bye."})
@@ -189,7 +191,7 @@ async def test_a_tools_output_may_be_the_answer_and_its_owner_is_told_of_it_with
     assert request_inputs(harness)[1] == (new if strategy in SERVERS else ["user: hello", "call look", *new])
 
 
-async def test_settings_that_no_request_could_hold_are_refused_before_anything_is_kept(harness: ChatHarness) -> None:
+async def test_settings_that_are_not_json_are_refused_before_anything_is_stored(harness: ChatHarness) -> None:
     with pytest.raises(InputFault, match="the settings of agent 'desk' are not JSON"):
         await open_runner(harness, Agent("desk", settings={"temperature": float("nan")}))
     assert await harness.store.sessions() == []

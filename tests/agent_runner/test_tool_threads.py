@@ -39,13 +39,13 @@ print("left")
 """
 
 
-async def test_a_thread_that_is_done_takes_the_next_call() -> None:
+async def test_an_idle_thread_runs_the_next_call() -> None:
     idents = [(await capture_on_thread(get_ident)).value for _ in range(20)]
     assert len(set(idents)) == 1
     assert idents[0] != get_ident()
 
 
-async def test_calls_at_once_have_a_thread_each_and_few_of_them_stay() -> None:
+async def test_concurrent_calls_have_a_thread_each_and_few_threads_remain() -> None:
     go, together = Event(), 3 * user_code.MAX_IDLE_THREADS
 
     def wait() -> int:
@@ -59,7 +59,7 @@ async def test_calls_at_once_have_a_thread_each_and_few_of_them_stay() -> None:
     assert len(user_code._idle_queues) <= user_code.MAX_IDLE_THREADS
 
 
-async def test_a_call_knows_what_its_caller_knew_and_changes_nothing_of_it() -> None:
+async def test_a_call_inherits_the_context_variables_of_its_caller_and_cannot_change_them() -> None:
     WHO.set("Ada")
 
     def renamed() -> str:
@@ -72,7 +72,7 @@ async def test_a_call_knows_what_its_caller_knew_and_changes_nothing_of_it() -> 
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
-async def test_whatever_a_call_raises_is_what_came_of_it_and_its_thread_goes_on(raised: BaseException) -> None:
+async def test_any_exception_of_a_call_is_its_result_and_the_thread_stays_usable(raised: BaseException) -> None:
     def fails() -> Any:
         raise raised
 
@@ -80,7 +80,7 @@ async def test_whatever_a_call_raises_is_what_came_of_it_and_its_thread_goes_on(
     assert (await capture_on_thread(lambda: "on")).value == "on"
 
 
-async def test_a_call_that_is_not_waited_for_any_more_stands_in_nobodys_way() -> None:
+async def test_an_abandoned_call_does_not_block_others() -> None:
     go, done = Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -97,7 +97,7 @@ async def test_a_call_that_is_not_waited_for_any_more_stands_in_nobodys_way() ->
     await done.wait()
 
 
-def test_a_call_that_never_returns_keeps_nobody_from_leaving_and_a_forked_child_has_threads_of_its_own() -> None:
+def test_an_endless_call_does_not_prevent_the_exit_and_a_forked_child_has_its_own_threads() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", STUCK]  # Python 3.12 warns of such a fork
     got = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (got.stdout, got.stderr, got.returncode) == ("left\n", "", 0)
