@@ -44,7 +44,7 @@ def test_when_a_paused_state_is_resumed_without_a_decision_the_same_interruption
     assert effects == (PauseRun(run.pending),)
 
 
-def test_when_approved_the_tool_runs_once_and_the_turn_grows_only_for_the_new_model_call() -> None:
+def test_when_approved_the_tool_runs_once_and_only_the_new_model_call_counts_as_a_turn() -> None:
     run = paused_run()
     run, effects = apply_events(run, ApprovalDecided("c2", approve=True), RunResumed())
     assert ([type(effect) for effect in effects], run.turn) == ([RunTool], 1)
@@ -62,7 +62,7 @@ def test_when_rejected_the_tool_does_not_run_and_its_output_says_so(message: str
     assert run.phase is Phase.CALLING_MODEL
 
 
-def test_when_max_turns_was_reached_before_the_pause_the_approved_tool_runs_but_no_model_is_asked() -> None:
+def test_when_max_turns_was_reached_before_the_pause_the_approved_tool_runs_but_no_model_is_called() -> None:
     run = started_run(max_turns=1)
     run, effects = apply_events(
         run, model_response(run, call("c1", "guarded")), ApprovalDecided("c1", approve=True), RunResumed()
@@ -96,7 +96,7 @@ def test_when_input_is_added_to_a_finished_run_it_is_refused() -> None:
         apply_events(run, InputAdded(()))
 
 
-def test_when_approved_always_later_calls_of_the_same_tool_by_the_same_agent_run_without_asking() -> None:
+def test_when_approved_always_later_calls_of_the_same_tool_by_the_same_agent_need_no_approval() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded")))
     run, effects = apply_events(run, ApprovalDecided("c1", approve=True, always=True), RunResumed())
@@ -107,7 +107,7 @@ def test_when_approved_always_later_calls_of_the_same_tool_by_the_same_agent_run
     assert apply_events(other, model_response(run, call("c3", "guarded")))[0].phase is Phase.PAUSED
 
 
-def test_when_rejected_always_later_calls_are_rejected_without_asking() -> None:
+def test_when_rejected_always_later_calls_are_rejected_without_a_decision() -> None:
     run = started_run()
     run, _ = apply_events(
         run, model_response(run, call("c1", "guarded")), ApprovalDecided("c1", approve=False, always=True), RunResumed()
@@ -123,7 +123,7 @@ def test_when_rejected_always_later_calls_are_rejected_without_asking() -> None:
     assert outputs(effects[0].items)["c2"] == "Tool execution was not approved."
 
 
-def test_a_function_says_whether_a_call_needs_approval() -> None:
+def test_a_function_decides_whether_a_call_needs_approval() -> None:
     run = started_run()
     run, effects = apply_events(run, model_response(run, call("c1", "asked"), call("c2", "asked")))
     assert ([type(effect) for effect in effects], run.phase) == (
@@ -138,7 +138,7 @@ def test_a_function_says_whether_a_call_needs_approval() -> None:
     assert [one.id for one in run.pending] == ["c2"]
 
 
-def test_a_person_may_change_the_arguments_of_one_call_and_they_have_to_fit() -> None:
+def test_the_arguments_of_one_call_may_be_edited_and_must_match_the_schema() -> None:
     run = paused_run()
     with pytest.raises(InputFault, match="text: must be a string") as refused:
         apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": 1}'))
@@ -149,7 +149,7 @@ def test_a_person_may_change_the_arguments_of_one_call_and_they_have_to_fit() ->
     assert [effect.call.arguments for effect in effects if isinstance(effect, RunTool)] == ['{"text": "y"}']
 
 
-def test_a_hosted_tools_request_is_a_persons_to_decide_and_answered_with_its_own_kind() -> None:
+def test_an_approval_request_of_a_hosted_tool_is_answered_with_its_own_item_type() -> None:
     request = {"type": "mcp_approval_request", "id": "m1", "server_label": "s", "name": "n", "arguments": "{}"}
     run = started_run()
     run, effects = apply_events(run, model_response(run, request))
@@ -171,7 +171,7 @@ def test_the_response_to_a_request_for_approval_has_a_reason_only_if_there_is_on
     assert effects[0] == AppendToHistory((verdict,))
 
 
-def test_a_decision_on_a_call_that_does_not_wait_is_refused() -> None:
+def test_a_decision_on_a_call_that_is_not_pending_is_refused() -> None:
     with pytest.raises(
         IllegalTransition, match=r"^a run that is paused does not accept ApprovalDecided: there is no call c9$"
     ):
@@ -185,7 +185,7 @@ def test_a_decision_on_a_call_that_does_not_wait_is_refused() -> None:
             apply_events(paused_run(), event)
 
 
-def test_the_message_of_a_sticky_rejection_goes_with_a_later_decision() -> None:
+def test_a_later_sticky_decision_removes_the_message_of_a_sticky_rejection() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded"), call("c3", "asked")))
     run, _ = apply_events(run, ApprovalEvaluated("c3", needs_approval=True))

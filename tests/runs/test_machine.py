@@ -63,7 +63,7 @@ REQUEST = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "n
 # -- one model call a turn ------------------------------------------------------------------------
 
 
-def test_an_answer_without_calls_is_the_end() -> None:
+def test_an_answer_without_calls_ends_the_run() -> None:
     run, effects = apply_events(make_run(DESK), RunStarted())
     assert effects == (CallModel("desk", 1),)
     run, effects = apply_events(run, model_response(run, assistant_message("hello")))
@@ -71,7 +71,7 @@ def test_an_answer_without_calls_is_the_end() -> None:
     assert (run.phase, run.turn) == (Phase.DONE, 1)
 
 
-def test_tools_run_beside_each_other_within_a_bound_and_outputs_are_appended_in_call_order() -> None:
+def test_tools_run_in_parallel_within_a_limit_and_outputs_are_appended_in_call_order() -> None:
     run = started_run(max_parallel_calls=2)
     run, effects = apply_events(run, model_response(run, call("c1"), call("c2"), call("c3")))
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1", "c2"]
@@ -85,7 +85,7 @@ def test_tools_run_beside_each_other_within_a_bound_and_outputs_are_appended_in_
     assert effects[1] == CallModel("desk", 2, omit_tool_choice=True)
 
 
-def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> None:
+def test_invalid_arguments_are_reported_to_the_model_and_nothing_runs() -> None:
     run = started_run()
     run, effects = apply_events(
         run, model_response(run, call("c1", arguments='{"text": 1}'), call("c2", "guarded", "{}"))
@@ -113,7 +113,7 @@ def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> No
         (REQUEST | {"name": None}, "model_behavior", "An MCP approval request has no id, server or tool name"),
     ],
 )
-def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
+def test_a_call_that_cannot_be_performed_fails_the_run_before_anything_runs(
     item: dict[str, str], code: str, words: str
 ) -> None:
     run = started_run()
@@ -122,7 +122,7 @@ def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
     assert (effects, run.phase, run.calls) == ((FailRun(run.failure),), Phase.FAILED, ())
 
 
-def test_two_calls_of_one_id_fail_the_run() -> None:
+def test_two_calls_with_the_same_id_fail_the_run() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1"), call("c1")))
     assert run.failure == RunFailure("model_behavior", "Two calls have the id c1")
@@ -130,14 +130,14 @@ def test_two_calls_of_one_id_fail_the_run() -> None:
         apply_events(run, CancelRequested())
 
 
-def test_max_turns_is_reached_by_model_calls() -> None:
+def test_model_calls_count_towards_max_turns() -> None:
     run = started_run(max_turns=1)
     run, effects = apply_events(run, model_response(run, call("c1")), ToolReturned("c1", "one"))
     assert isinstance(effects[0], AppendToHistory)
     assert effects[1] == FailRun(RunFailure("max_turns", "Max turns (1) exceeded"))
 
 
-def test_a_run_without_a_limit_goes_on() -> None:
+def test_a_run_without_max_turns_continues() -> None:
     run = started_run(max_turns=None)
     for turn in range(1, 12):
         assert run.turn == turn
@@ -145,7 +145,7 @@ def test_a_run_without_a_limit_goes_on() -> None:
         assert isinstance(effects[1], CallModel)
 
 
-def test_a_tool_without_words_for_its_failure_ends_the_run_and_what_still_runs() -> None:
+def test_a_tool_without_a_failure_message_fails_the_run_and_cancels_running_tools() -> None:
     run = started_run()
     run, effects = apply_events(run, model_response(run, call("c1"), call("c2")), EffectFailed("tool", "no disk"))
     assert effects == (CancelTasks(), FailRun(RunFailure("tool", "no disk")))
@@ -189,20 +189,20 @@ def test_a_tool_that_parses_its_own_arguments_gets_any_text(needs_approval: bool
     assert [(one.stage, one.arguments) for one in run.calls] == [(stage, "not JSON")]
 
 
-def test_a_rule_for_approval_does_not_see_arguments_that_are_not_json() -> None:
+def test_an_approval_function_is_not_called_with_arguments_that_are_not_json() -> None:
     foreign = replace(FREE, record=None, needs_approval=lambda context, arguments: False)
     run = started_run(Agent("desk", tools=(foreign,)))
     run, _ = apply_events(run, model_response(run, call("c1", arguments="not JSON"), call("c2")))
     assert [one.stage for one in run.calls] == [Stage.PENDING, Stage.CHECKING_APPROVAL]
 
 
-def test_a_call_without_arguments_has_none() -> None:
+def test_a_call_with_empty_arguments_is_valid() -> None:
     run = started_run(Agent("desk", tools=(replace(FREE, record=None),)))
     run, _ = apply_events(run, model_response(run, call("c1", arguments=None), REQUEST | {"arguments": None}))  # type: ignore[arg-type]
     assert [one.arguments for one in run.calls] == ["", ""]
 
 
-def test_a_call_that_the_provider_performed_is_not_performed_again() -> None:
+def test_a_call_that_the_provider_ran_is_not_run_again() -> None:
     run = started_run()
     performed = ({"type": "shell_call", "call_id": "s1"}, {"type": "shell_call_output", "call_id": "s1"})
     items = (*performed, {"type": "shell_call_output"}, call("c1"), REQUEST)
@@ -211,7 +211,7 @@ def test_a_call_that_the_provider_performed_is_not_performed_again() -> None:
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
 
 
-def test_a_lower_limit_starts_no_call_while_more_are_running() -> None:
+def test_a_lowered_limit_starts_no_call_while_more_calls_are_running() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in range(9))))
     assert [one.stage for one in run.calls] == [Stage.RUNNING] * 8 + [Stage.READY]
@@ -221,7 +221,7 @@ def test_a_lower_limit_starts_no_call_while_more_are_running() -> None:
     assert len(run.calls_at(Stage.RUNNING)) == 7
 
 
-def test_the_output_of_a_call_names_the_program_that_made_it() -> None:
+def test_the_output_of_a_call_names_its_caller() -> None:
     caller = {"type": "program", "caller_id": "p"}
     run = started_run()
     run, effects = apply_events(run, model_response(run, call("c1", caller=caller)), ToolReturned("c1", "one"))
@@ -262,7 +262,7 @@ def test_a_call_without_an_output_gets_one_when_the_run_ends(
 # -- tool choice ----------------------------------------------------------------------------------
 
 
-def test_a_forced_tool_is_forced_once_for_the_agent_that_used_one() -> None:
+def test_a_forced_tool_is_forced_only_until_its_agent_used_a_tool() -> None:
     run = started_run()
     hosted = ({"type": "web_search_call", "id": "w"}, {"type": "tool_search_call", "execution": "server"})
     run, effects = apply_events(run, model_response(run, call("c1"), *hosted), ToolReturned("c1", "x"))
@@ -275,7 +275,7 @@ def test_a_forced_tool_is_forced_once_for_the_agent_that_used_one() -> None:
     )
 
 
-def test_the_tracker_names_tools_as_a_person_knows_them() -> None:
+def test_the_tool_tracker_uses_qualified_names() -> None:
     spaced, deferred = make_tool("open", namespace=Namespace("crm", "")), make_tool("late", deferred=True)
     run = started_run(Agent("desk", tools=(spaced, deferred)))
     run, _ = apply_events(
@@ -297,7 +297,7 @@ def test_a_tool_in_a_namespace_may_give_the_final_output_under_either_name() -> 
 
 
 @pytest.mark.parametrize("after", ["first output", frozenset({"free"})])
-def test_a_tools_output_may_be_the_answer(after: object) -> None:
+def test_a_tool_output_may_be_the_final_output(after: object) -> None:
     run = started_run(replace(DESK, after_tools=after))  # type: ignore[arg-type]
     run, effects = apply_events(
         run, model_response(run, call("c1"), call("c2")), ToolReturned("c2", "two"), ToolReturned("c1", "one")
@@ -306,7 +306,7 @@ def test_a_tools_output_may_be_the_answer(after: object) -> None:
     assert effects[1] == FinishRun("desk", "one")
 
 
-def test_the_output_of_another_tool_is_not_the_answer_nor_is_a_rejection() -> None:
+def test_neither_the_output_of_another_tool_nor_a_rejection_is_the_final_output() -> None:
     run = started_run(replace(DESK, after_tools=frozenset({"guarded"})))
     run, effects = apply_events(run, model_response(run, call("c1")), ToolReturned("c1", "one"))
     assert effects[-1] == CallModel("desk", 2, omit_tool_choice=True)
@@ -316,7 +316,7 @@ def test_the_output_of_another_tool_is_not_the_answer_nor_is_a_rejection() -> No
     assert effects[-1] == CallModel("desk", 3, omit_tool_choice=True)
 
 
-def test_an_answer_has_to_fit_its_schema() -> None:
+def test_an_answer_must_match_its_schema() -> None:
     run = started_run(Agent("desk", output=output(list[int])))
     assert apply_events(run, model_response(run, assistant_message('{"response": [1]}')))[1] == (
         FinishRun("desk", [1]),
@@ -332,7 +332,7 @@ BILLING = Agent("billing", tools=(FREE,), handoffs=("triage",))
 TRIAGE = Agent("triage", tools=(FREE, GUARDED), handoffs=(BILLING, Agent("returns")))
 
 
-def test_a_handoff_happens_once_the_other_calls_of_its_answer_are_done() -> None:
+def test_a_handoff_happens_after_the_other_calls_of_its_answer_ended() -> None:
     run = started_run(TRIAGE)
     run, effects = apply_events(run, model_response(run, call("h1", "transfer_to_billing", ""), call("c1", "guarded")))
     assert [type(effect) for effect in effects] == [PauseRun]
@@ -345,7 +345,7 @@ def test_a_handoff_happens_once_the_other_calls_of_its_answer_are_done() -> None
     assert effects == (CallModel("billing", 2, omit_tool_choice=False),)
 
 
-def test_of_several_handoffs_the_first_is_taken_and_the_others_are_told() -> None:
+def test_of_several_handoffs_the_first_is_taken_and_the_others_get_an_error() -> None:
     run = started_run(TRIAGE)
     run, effects = apply_events(
         run, model_response(run, call("h1", "transfer_to_returns", ""), call("h2", "transfer_to_billing", ""))
@@ -387,14 +387,14 @@ CAREFUL = Agent(
 )
 
 
-def test_input_guardrails_stand_before_the_first_model_call_or_beside_it() -> None:
+def test_input_guardrails_run_before_or_parallel_to_the_first_model_call() -> None:
     run, effects = apply_events(make_run(CAREFUL), RunStarted())
     assert effects == (CheckInputGuardrail("careful", 1),)
     run, effects = apply_events(run, GuardrailPassed(1))
     assert effects == (CheckInputGuardrail("careful", 0), CallModel("careful", 1))
 
 
-def test_no_tool_runs_before_every_input_guardrail_has_spoken() -> None:
+def test_no_tool_runs_before_every_input_guardrail_has_finished() -> None:
     """The SDK runs them beside each other, and a tool may have run when the guardrail says no."""
     run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1))
     run, effects = apply_events(run, model_response(run, call("c1")))
@@ -407,7 +407,7 @@ def test_no_tool_runs_before_every_input_guardrail_has_spoken() -> None:
     assert effects == (CancelTasks(), FailRun(RunFailure("input_guardrail", "Guardrail beside tripped: rude")))
 
 
-def test_a_response_that_fails_the_run_cancels_the_guardrails_that_still_run() -> None:
+def test_a_response_that_fails_the_run_cancels_running_guardrails() -> None:
     run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1))
     run, effects = apply_events(run, model_response(run, call("c1", "lost")))
     failure = RunFailure("model_behavior", "Tool lost not found in agent careful")
@@ -423,18 +423,18 @@ def test_a_response_that_fails_the_run_cancels_the_guardrails_that_still_run() -
         ((ToolReturned("c1", ""),), "a run that is checking the input does not accept ToolReturned$"),
     ],
 )
-def test_a_result_that_nothing_waits_for_is_refused(events: tuple[object, ...], message: str) -> None:
+def test_an_unexpected_result_is_refused(events: tuple[object, ...], message: str) -> None:
     with pytest.raises(IllegalTransition, match=f"^{message}"):
         apply_events(make_run(CAREFUL), RunStarted(), *events)  # type: ignore[arg-type]
 
 
-def test_input_guardrails_are_asked_once_a_run() -> None:
+def test_input_guardrails_run_once_per_run() -> None:
     run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1), GuardrailPassed(0))
     run, effects = apply_events(run, model_response(run, call("c1")), ToolReturned("c1", "x"))
     assert [type(effect) for effect in effects] == [AppendToHistory, CallModel]
 
 
-def test_output_guardrails_see_the_final_answer_before_anybody_else() -> None:
+def test_output_guardrails_check_the_final_output_before_it_is_returned() -> None:
     run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1), GuardrailPassed(0))
     run, effects = apply_events(run, model_response(run, assistant_message("hi")))
     assert effects == (CheckOutputGuardrail("careful", 0, "hi"), CheckOutputGuardrail("careful", 1, "hi"))
@@ -449,7 +449,7 @@ def test_output_guardrails_see_the_final_answer_before_anybody_else() -> None:
 # -- another process ------------------------------------------------------------------------------
 
 
-def test_a_call_that_started_and_left_no_result_comes_back_as_a_decision() -> None:
+def test_a_call_that_started_and_has_no_output_needs_a_decision() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1"), call("c2"), call("c3")))
     run, effects = recover_run(run, {"c2": "two"})
@@ -466,7 +466,7 @@ def test_a_call_that_started_and_left_no_result_comes_back_as_a_decision() -> No
     assert list(outputs(effects[0].items).items()) == [("c1", "one"), ("c2", "two"), ("c3", "three")]
 
 
-def test_a_run_catches_up_with_the_starts_and_ends_that_came_after_it_was_kept() -> None:
+def test_recovery_applies_the_starts_and_ends_of_calls_since_the_last_write() -> None:
     run = started_run(max_parallel_calls=1)
     run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in range(4))))
     stages = {"c0": Stage.DONE, "c1": Stage.DONE, "c2": Stage.RUNNING, "c3": Stage.READY}
@@ -477,7 +477,7 @@ def test_a_run_catches_up_with_the_starts_and_ends_that_came_after_it_was_kept()
     assert apply_call_log(done, {"c3"}, {}) == done
 
 
-def test_the_log_of_calls_changes_neither_a_rejected_call_nor_a_run_that_is_paused() -> None:
+def test_the_call_log_changes_neither_a_rejected_call_nor_a_paused_run() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded")))
     run, _ = apply_events(run, ApprovalDecided("c1", approve=False), ApprovalDecided("c2", approve=True))
@@ -486,7 +486,7 @@ def test_the_log_of_calls_changes_neither_a_rejected_call_nor_a_run_that_is_paus
     assert apply_call_log(run, {"c1", "c2"}, {"c1": "one"}) == run
 
 
-def test_a_run_that_no_process_runs_is_paused_at_its_calls() -> None:
+def test_a_run_without_a_process_is_paused_at_its_calls() -> None:
     run = started_run(max_parallel_calls=2)
     assert pause_interrupted_run(run, {}) == run
     run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in range(3))))
@@ -500,7 +500,9 @@ def test_a_run_that_no_process_runs_is_paused_at_its_calls() -> None:
 
 
 @pytest.mark.parametrize(("reason", "words"), [(None, UNKNOWN), ("Ask Kim.", f"{UNKNOWN} Ask Kim.")])
-def test_a_call_of_unknown_outcome_that_is_not_run_again_says_so(reason: str | None, words: str) -> None:
+def test_a_call_of_unknown_outcome_that_is_not_run_again_has_an_output_that_says_so(
+    reason: str | None, words: str
+) -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1")))
     run, _ = recover_run(run, {})
@@ -509,14 +511,14 @@ def test_a_call_of_unknown_outcome_that_is_not_run_again_says_so(reason: str | N
     assert outputs(effects[0].items) == {"c1": words}
 
 
-def test_when_every_result_was_kept_the_run_goes_on_by_itself() -> None:
+def test_when_every_output_was_stored_the_run_continues_without_a_decision() -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1")))
     run, effects = recover_run(run, {"c1": "one"})
     assert [type(effect) for effect in effects] == [AppendToHistory, CallModel]
 
 
-def test_what_does_nothing_twice_is_asked_for_again() -> None:
+def test_an_effect_that_is_safe_to_repeat_is_requested_again() -> None:
     new = make_run(CAREFUL)
     assert recover_run(new, {}) == (new, ())
     guarding, effects = apply_events(new, RunStarted())
@@ -545,19 +547,19 @@ def test_what_does_nothing_twice_is_asked_for_again() -> None:
         if fields(kind)
     ],
 )
-def test_the_state_the_events_and_the_effects_of_a_run_cannot_change(kind: type[Any]) -> None:
+def test_the_state_the_events_and_the_effects_of_a_run_are_immutable(kind: type[Any]) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(object.__new__(kind), fields(kind)[0].name, None)
 
 
-def test_a_stopped_run_takes_nothing_more() -> None:
+def test_a_stopped_run_accepts_no_event() -> None:
     run, effects = apply_events(started_run(), CancelRequested())
     assert effects == (CancelTasks(),)
     with pytest.raises(IllegalTransition):
         apply_events(run, model_response(started_run(), assistant_message("late")))
 
 
-def test_the_same_defaults_as_in_the_agents_sdk() -> None:
+def test_the_defaults_equal_those_of_the_agents_sdk() -> None:
     from agents.run_config import DEFAULT_MAX_TURNS
 
     assert make_run(DESK).limits.max_turns == DEFAULT_MAX_TURNS

@@ -58,7 +58,7 @@ def both_inside() -> Run:
     )[0]
 
 
-def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
+def test_an_agent_as_a_tool_takes_its_input_as_text() -> None:
     made = agent_tool(Agent("Tax clerk", description="Knows taxes."))
     assert (made.name, made.description, list(made.parameters["properties"])) == (
         "tax_clerk",
@@ -68,14 +68,14 @@ def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
     assert made.graph.start == "Tax clerk"
 
 
-def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:
+def test_an_outer_run_pauses_with_its_nested_run() -> None:
     run = paused()
     assert run.phase is Phase.PAUSED
     assert [(agent, one.id) for agent, one in run.pending_with_agents] == [("clerk", "i1")]
     assert step_run(run, RunResumed())[1] == (PauseRun(run.pending),)
 
 
-def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -> None:
+def test_a_decision_in_a_nested_run_restarts_the_outer_call_with_the_stored_nested_run() -> None:
     run, effects = apply_events(paused(), ApprovalDecided("i1", approve=True), RunResumed())
     (start,) = effects
     assert isinstance(start, RunTool)
@@ -87,14 +87,14 @@ def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -
     assert outputs(effects[0].items) == {"c1": "one", "c2": "two"}
 
 
-def test_of_several_decisions_inside_the_first_one_is_enough_to_go_on() -> None:
+def test_of_several_nested_approvals_one_decision_is_enough_to_resume() -> None:
     run, effects = apply_events(paused("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
     assert effects == (PauseRun(run.pending),)
     _, effects = apply_events(run, ApprovalDecided("i1", approve=True), RunResumed())
     assert [type(effect) for effect in effects] == [RunTool]
 
 
-def test_a_decision_on_nobodys_call_is_refused() -> None:
+def test_a_decision_on_an_unknown_call_is_refused() -> None:
     with pytest.raises(IllegalTransition, match="there is no call i9"):
         step_run(paused(), ApprovalDecided("i9", approve=True))
     with pytest.raises(InputFault, match="Invalid arguments"):
@@ -102,7 +102,7 @@ def test_a_decision_on_nobodys_call_is_refused() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["c1", "c2", "i1"])
-def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
+def test_an_ambiguous_call_id_refers_to_the_pending_call(call_id: str) -> None:
     """Models number their calls anew in each run: the boss's own calls wait for nobody."""
     run = paused(call_id)
     document = json.loads(json.dumps(run_to_json(run)))
@@ -113,7 +113,7 @@ def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
     assert run_from_json(apply_decisions(document, [decision]), graph(BOSS)) == apply_events(run, decision)[0]
 
 
-def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_other() -> None:
+def test_calls_of_two_nested_runs_with_the_same_id_are_decided_one_after_the_other() -> None:
     run = both_inside()
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
@@ -131,7 +131,7 @@ def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_oth
         apply_decisions(apply_decisions(document, events), [ApprovalDecided("i1", approve=True)])
 
 
-def test_a_decision_inside_can_be_changed_until_the_run_resumes() -> None:
+def test_a_decision_in_a_nested_run_can_be_changed_until_the_run_is_resumed() -> None:
     run = paused("i1", "i2")
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
@@ -143,13 +143,13 @@ def test_a_decision_inside_can_be_changed_until_the_run_resumes() -> None:
     assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
 
 
-def test_a_call_that_runs_again_needs_no_decision_whatever_its_nested_run_needs() -> None:
+def test_a_call_that_runs_again_needs_no_decision_even_if_its_nested_run_does() -> None:
     run, effects = apply_events(paused("i1", "i2"), ApprovalDecided("i1", approve=True), RunResumed())
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
     assert (run.pending, run.decidable_with_agents) == ((), ())
 
 
-def test_a_decision_two_runs_deep_can_be_changed() -> None:
+def test_a_decision_two_levels_deep_can_be_changed() -> None:
     chief = Agent("chief", tools=(agent_tool(BOSS, "ask_boss"),))
     run, _ = apply_events(make_run(chief), RunStarted())
     run, _ = apply_events(
@@ -167,7 +167,7 @@ def test_a_decision_two_runs_deep_can_be_changed() -> None:
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["b1"]
 
 
-def test_an_outcome_inside_may_be_unknown_and_given() -> None:
+def test_a_nested_call_of_unknown_outcome_can_be_given_its_output() -> None:
     inner = clerk("i1")
     begun, _ = apply_events(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
     unknown, _ = recover_run(begun, {})
@@ -181,7 +181,7 @@ def test_an_outcome_inside_may_be_unknown_and_given() -> None:
     assert [type(effect) for effect in effects] == [RunTool]
 
 
-def test_a_run_inside_a_call_is_kept_in_the_call() -> None:
+def test_a_nested_run_is_stored_in_its_call() -> None:
     run = paused()
     document = json.loads(json.dumps(run_to_json(run)))
     assert run_from_json(document, graph(BOSS)) == run
@@ -189,7 +189,7 @@ def test_a_run_inside_a_call_is_kept_in_the_call() -> None:
         run_from_json(document, graph(Agent("boss", tools=(FREE,))))
 
 
-def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
+def test_a_nested_run_of_a_removed_agent_tool_is_refused() -> None:
     run = paused()
     document = json.loads(json.dumps(run_to_json(run)))
     document["batch"][1]["inner"] = document["batch"][0]["inner"]
@@ -200,7 +200,7 @@ def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
     assert refused.value.hint == "resume with the code that the run was stored with, or start a new run"
 
 
-def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
+def test_nested_approvals_are_listed_and_decided_without_the_agents() -> None:
     run = paused("i1", "i2")
     document = json.loads(json.dumps(run_to_json(run)))
     assert [(one.agent, one.call_id) for one in list_pending_approvals(document)] == [("clerk", "i1"), ("clerk", "i2")]
@@ -210,7 +210,7 @@ def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
         apply_decisions(document, [ApprovalDecided("i9", approve=True)])
 
 
-def test_a_run_that_is_stopped_while_one_waits_inside_says_that_its_outcome_is_unknown() -> None:
+def test_a_run_stopped_during_a_nested_pause_reports_an_unknown_outcome() -> None:
     run, _ = step_run(paused(), CancelRequested())
     said = [one.item for one in run.calls]
     words = [item["output"] for item in build_missing_outputs(run, said)]

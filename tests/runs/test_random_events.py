@@ -174,7 +174,7 @@ def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
 
 @given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
+def test_any_sequence_of_events_is_applied_by_the_transition_table_or_refused(
     walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
     run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
@@ -188,7 +188,7 @@ def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
 
 @given(STEPS, st.none() | st.tuples(st.integers(0, 40), ENDINGS))
 @settings(max_examples=300, deadline=None)
-def test_every_effect_is_asked_for_once_and_outputs_are_appended_in_call_order(
+def test_every_effect_is_requested_once_and_outputs_are_appended_in_call_order(
     script: list[tuple[list[tuple[str, str]], RunEvent | None]], ending: tuple[int, RunEvent] | None
 ) -> None:
     run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
@@ -231,7 +231,7 @@ def answers(event: RunEvent, effect: RunEffect) -> bool:
 
 @given(st.lists(ANSWERS, max_size=6), st.sets(st.integers(0, 40), max_size=6))
 @settings(max_examples=150, deadline=None)
-def test_a_faithful_engine_always_brings_a_run_to_an_end(
+def test_an_engine_that_performs_every_effect_always_finishes_the_run(
     answers_: list[list[tuple[str, str]]], kills: set[int]
 ) -> None:
     """With every approval given, and the process killed and begun again now and then."""
@@ -254,7 +254,7 @@ def test_a_faithful_engine_always_brings_a_run_to_an_end(
     assert log.ends == 1
 
 
-def test_the_table_names_every_phase_and_every_event() -> None:
+def test_the_transition_table_has_every_phase_and_every_event() -> None:
     told = {kind for _, kind in TRANSITIONS}
     assert {phase for phase, _ in TRANSITIONS} == set(Phase) - ENDS
     assert told == set(RunEvent.__args__)

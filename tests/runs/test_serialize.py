@@ -48,7 +48,7 @@ def again(run: Run, among: Graph | None = None) -> Run:
 
 @given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
 @settings(max_examples=150, deadline=None)
-def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
+def test_state_to_json_to_state_is_the_identity_in_every_phase(
     walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
     run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
@@ -64,7 +64,7 @@ def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
 
 @given(st.lists(ANSWERS, max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_a_run_that_is_kept_after_every_event_goes_the_same_way(walk: list[list[tuple[str, str]]]) -> None:
+def test_a_run_that_is_serialized_after_every_event_behaves_identically(walk: list[list[tuple[str, str]]]) -> None:
     run, log, other = make_run(FIRST, max_turns=6), Log(), make_run(FIRST, max_turns=6)
     for calls in walk:
         event = right(log, run, calls)
@@ -81,7 +81,7 @@ class Receipt:
     cents: int
 
 
-def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again() -> None:
+def test_a_final_output_that_is_a_python_object_is_parsed_from_the_answer_again() -> None:
     run = make_run(replace(FIRST, output=output(Receipt), input_guardrails=()))
     run, _ = apply_events(run, RunStarted())
     run, _ = apply_events(run, model_response(run, assistant_message('{"cents": 7}')))
@@ -101,14 +101,14 @@ def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again()
 
 
 @pytest.mark.parametrize("value", [None, "x", 1, True, 1.5, [1, {"a": ["b", None]}], {"a": [{}]}, [], {}])
-def test_a_final_value_that_is_json_is_stored_itself(value: Json) -> None:
+def test_a_final_output_that_is_json_is_stored_itself(value: Json) -> None:
     run = replace(done(), output=value)
     assert run_to_json(run)["output"] == {"value": value}
     assert again(run) == run
 
 
 @pytest.mark.parametrize("value", [float("nan"), [1, float("inf")], {"a": {1}}, {1: "a"}, {"a": [object()]}, (1,)])
-def test_a_final_value_that_is_not_json_is_refused(value: object) -> None:
+def test_a_final_output_that_is_not_json_is_refused(value: object) -> None:
     with pytest.raises(NotCanonical, match=f"^the output of agent 'desk' is not JSON: {type(value).__name__}$"):
         run_to_json(replace(done(), output=value))
 
@@ -118,7 +118,7 @@ def done() -> Run:
     return apply_events(run, model_response(run, assistant_message("done")))[0]
 
 
-def test_a_run_that_was_cancelled_does_not_need_its_guardrails_any_more() -> None:
+def test_a_cancelled_run_does_not_need_its_guardrails() -> None:
     run, _ = apply_events(make_run(FIRST), RunStarted(), GuardrailPassed(1), GuardrailPassed(0))
     run, _ = apply_events(run, model_response(run, assistant_message("hi")), CancelRequested())
     document = run_to_json(run)
@@ -129,7 +129,7 @@ def test_a_run_that_was_cancelled_does_not_need_its_guardrails_any_more() -> Non
     assert [guard["name"] for guard in run_to_json(one_left)["guards"]] == ["beside", None]
 
 
-def test_a_sticky_decision_on_a_tool_of_an_agent_that_is_gone_is_stored_without_a_schema() -> None:
+def test_a_sticky_decision_on_a_tool_of_a_removed_agent_is_stored_without_a_schema() -> None:
     run = replace(paused(), sticky_decisions={("gone", ("bare", "guarded")): True})
     assert run_to_json(run)["always"] == [
         {"agent": "gone", "lookup": ["bare", "guarded"], "tool": None, "approve": True}
@@ -141,7 +141,7 @@ def paused() -> Run:
     return apply_events(run, model_response(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))[0]
 
 
-def test_a_decision_for_good_and_the_outputs_so_far_are_kept() -> None:
+def test_sticky_decisions_and_finished_outputs_are_stored() -> None:
     run, _ = apply_events(again(paused()), ApprovalDecided("c1", approve=True, always=True))
     run, _ = apply_events(again(run), RunResumed())
     run, _ = apply_events(again(run), ToolReturned("c1", "one"))
@@ -170,12 +170,12 @@ CHANGED = replace(CHANGED, parameters={**CHANGED.parameters, "required": []})
         ),
     ],
 )
-def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: type[ConvoError], words: str) -> None:
+def test_a_changed_agent_graph_is_refused(others: Graph, error: type[ConvoError], words: str) -> None:
     with pytest.raises(error, match=words):
         again(paused(), others)
 
 
-def test_a_tool_in_a_namespace_that_is_gone_is_named_with_it() -> None:
+def test_a_removed_tool_is_named_with_its_namespace() -> None:
     spaced = make_tool("open", needs_approval=True, namespace=Namespace("crm", ""))
     run, _ = apply_events(make_run(Agent("desk", tools=(spaced,))), RunStarted())
     run, _ = apply_events(run, model_response(run, call("c1", "open", namespace="crm")))
@@ -184,7 +184,7 @@ def test_a_tool_in_a_namespace_that_is_gone_is_named_with_it() -> None:
     assert refused.value.hint == "add it: agent 'desk' had it when the run was stored"
 
 
-def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None:
+def test_a_tool_with_a_sticky_approval_must_be_unchanged() -> None:
     run, _ = apply_events(
         paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one")
     )
@@ -192,12 +192,12 @@ def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None
         again(run, among(FREE, CHANGED))
 
 
-def test_a_tool_that_works_otherwise_and_looks_the_same_is_taken() -> None:
+def test_a_tool_with_another_function_and_the_same_definition_is_accepted() -> None:
     other = replace(GUARDED, run=str, description="Other words.", timeout_s=1.0)
     assert again(paused(), among(FREE, other)).calls[0].tool == other
 
 
-def test_a_guardrail_that_has_not_spoken_has_to_be_where_it_was() -> None:
+def test_a_guardrail_that_has_not_finished_must_be_at_the_same_position() -> None:
     run, _ = apply_events(make_run(FIRST), RunStarted())
     turned = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
     with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which no longer exists"):
@@ -213,7 +213,7 @@ def without(key: str) -> Callable[[dict[str, Json]], Json]:
     [without("batch"), without("limits"), lambda document: {**document, "phase": "NOWHERE"}],
     ids=["no batch", "no limits", "no such phase"],
 )
-def test_what_was_not_kept_whole_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
+def test_an_incomplete_document_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
     with pytest.raises(InvalidRunState, match=r"^\$ is not a complete run \(KeyError\('") as refused:
         run_from_json(spoilt(run_to_json(paused())), paused().graph)
     assert refused.value.hint == "resume with the code that the run was stored with, or start a new run"
@@ -238,7 +238,7 @@ def test_another_version_of_the_document_is_refused(document: Json, label: str) 
     assert (refused.value.path, refused.value.label) == ("$.version", label)
 
 
-def test_an_answer_that_waits_for_a_guardrail_is_kept_with_its_calls() -> None:
+def test_an_answer_that_waits_for_a_guardrail_is_stored_with_its_calls() -> None:
     run, _ = apply_events(make_run(FIRST), RunStarted(), GuardrailPassed(1))
     run, _ = apply_events(run, ModelResponded((call("c1"),), model_response(run).tools))
     assert run.has_response

@@ -44,7 +44,7 @@ def document(run: Run) -> dict[str, Json]:
     return found
 
 
-def test_what_waits_is_read_from_the_document_alone() -> None:
+def test_pending_approvals_are_read_from_the_document_alone() -> None:
     found = list_pending_approvals(document(paused()))
     assert [(one.call_id, one.tool, one.agent, one.arguments) for one in found] == [
         ("g1", "guarded", "shop", '{"text": "x"}'),
@@ -55,7 +55,7 @@ def test_what_waits_is_read_from_the_document_alone() -> None:
     assert [(one.call_id, one.outcome_unknown) for one in list_pending_approvals(document(unknown()))] == [("u1", True)]
 
 
-def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
+def test_a_run_that_is_not_paused_has_no_pending_approvals() -> None:
     run, _ = apply_events(make_run(Agent("shop")), RunStarted())
     assert list_pending_approvals(document(run)) == ()
     assert list_pending_approvals(document(apply_events(run, model_response(run, assistant_message("done")))[0])) == ()
@@ -78,7 +78,7 @@ def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
     ],
     ids=str,
 )
-def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -> None:
+def test_a_decision_on_the_document_equals_a_decision_on_the_run(event: ApprovalDecided) -> None:
     run = paused()
     changed = apply_decisions(document(run), [event])
     assert changed == document(apply_events(run, event)[0])
@@ -88,13 +88,15 @@ def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -
 @pytest.mark.parametrize(
     "event", [ToolOutputSupplied("u1", "42"), ApprovalDecided("u1", approve=True), ApprovalDecided("u1", approve=False)]
 )
-def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: ApprovalDecided | ToolOutputSupplied) -> None:
+def test_an_output_supplied_to_the_document_equals_one_supplied_to_the_run(
+    event: ApprovalDecided | ToolOutputSupplied,
+) -> None:
     run = unknown()
     assert apply_decisions(document(run), [event]) == document(apply_events(run, event)[0])
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_an_approval_before_the_start_of_a_call_says_nothing_about_its_unknown_outcome(approve: bool) -> None:
+def test_an_approval_before_the_start_of_a_call_is_not_applied_to_its_unknown_outcome(approve: bool) -> None:
     run, _ = apply_events(paused(call("g1", "guarded")), ApprovalDecided("g1", approve=True), RunResumed())
     run, _ = recover_run(run, {})
     event = ApprovalDecided("g1", approve=approve)
@@ -102,7 +104,7 @@ def test_an_approval_before_the_start_of_a_call_says_nothing_about_its_unknown_o
     assert "verdict" not in apply_decisions(document(run), [event])["batch"][0]
 
 
-def test_several_decisions_are_all_in_the_document() -> None:
+def test_several_decisions_are_all_stored_in_the_document() -> None:
     run, events = (
         paused(),
         [
@@ -116,7 +118,7 @@ def test_several_decisions_are_all_in_the_document() -> None:
     assert list_pending_approvals(changed) == ()
 
 
-def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
+def test_four_times_the_decisions_take_about_four_times_as_long() -> None:
     works = []
     for count in (50, 200):
         before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
@@ -127,7 +129,7 @@ def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
     assert works[1] < 5 * works[0]
 
 
-def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
+def test_a_later_sticky_decision_replaces_an_earlier_one() -> None:
     (no,) = apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
     another = {**no, "lookup": ["bare", "free"]}
     before = {**document(paused()), "always": [no, another]}
@@ -156,7 +158,7 @@ def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
         (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, ONE_CALL),
     ],
 )
-def test_what_does_not_fit_is_refused_and_changes_nothing(
+def test_an_invalid_decision_is_refused_and_changes_nothing(
     event: ApprovalDecided | ToolOutputSupplied, error: type[ConvoError], says: str
 ) -> None:
     before = document(paused())
@@ -176,7 +178,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     ],
     ids=str,
 )
-def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided, second: ApprovalDecided) -> None:
+def test_a_decision_can_be_changed_until_the_run_is_resumed(first: ApprovalDecided, second: ApprovalDecided) -> None:
     run = paused()
     changed = apply_decisions(document(run), [first, second])
     after, _ = apply_events(run, first, second)
@@ -194,7 +196,7 @@ def test_a_decision_on_an_unknown_outcome_is_final() -> None:
         apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
 
 
-def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
+def test_a_run_stored_by_an_older_release_keeps_its_decisions() -> None:
     changed = apply_decisions(document(paused()), [ApprovalDecided("g1", approve=True)])
     old = {**changed, "batch": [{k: v for k, v in one.items() if k != "verdict"} for one in changed["batch"]]}
     assert [one.call_id for one in list_decidable_approvals(old)] == ["g2", "m1"]
@@ -202,7 +204,7 @@ def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
         apply_decisions(old, [ApprovalDecided("g1", approve=False)])
 
 
-def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
+def test_the_reason_of_a_sticky_rejection_is_applied_to_later_calls() -> None:
     run, _ = apply_events(
         paused(),
         *(ApprovalDecided(one, approve=False, message="never", always=True) for one in ("g1", "m1")),
@@ -238,7 +240,7 @@ def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
         ),
     ],
 )
-def test_a_document_that_is_none_is_refused(
+def test_an_invalid_document_is_refused(
     spoilt: dict[str, Json], error: type[ConvoError], message: str, hint: str
 ) -> None:
     for read in (list_pending_approvals, list_decidable_approvals, lambda found: apply_decisions(found, [])):
@@ -265,7 +267,7 @@ def test_a_call_of_a_loaded_run_is_described_as_in_its_document(events: tuple[Ap
     assert apply_decisions(document(paused()), events) == document(apply_events(paused(), *events)[0])
 
 
-def test_a_call_that_has_run_is_not_decided_any_more() -> None:
+def test_a_call_that_has_run_cannot_be_decided_again() -> None:
     run, _ = apply_events(paused(), ApprovalDecided("g1", approve=True), RunResumed(), ToolReturned("g1", "done"))
     assert [one.id for _, one in run.decidable_with_agents] == ["g2", "m1"]
     assert pending_approval_from_call(run.calls[0], "shop").approved is None

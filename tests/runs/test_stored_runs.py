@@ -54,7 +54,7 @@ def words(document: Any, name: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
-def test_a_stored_run_is_read_and_written_back_byte_for_byte(form: str, name: str) -> None:
+def test_a_stored_run_round_trips_byte_for_byte(form: str, name: str) -> None:
     text, (run, _) = stored(form, name), expected(form, name)
     assert run_from_json(json.loads(text), GRAPH) == run
     assert dumped(run_to_json(run)) == text
@@ -76,7 +76,7 @@ def test_a_stored_run_continues(form: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
-def test_the_calls_that_wait_are_known_without_the_agents(form: str, name: str) -> None:
+def test_pending_calls_are_listed_without_the_agents(form: str, name: str) -> None:
     document, (run, _) = json.loads(stored(form, name)), expected(form, name)
     waits = [(one.id, agent, one.stage is Stage.OUTCOME_UNKNOWN) for agent, one in run.pending_with_agents]
     assert [(one.call_id, one.agent, one.outcome_unknown) for one in list_pending_approvals(document)] == (
@@ -86,7 +86,7 @@ def test_the_calls_that_wait_are_known_without_the_agents(form: str, name: str) 
 
 @pytest.mark.parametrize("approve", [True, False])
 @pytest.mark.parametrize("name", ["paused", "paused_for_provider", "paused_unknown", "paused_inside"])
-def test_a_decision_without_the_agents_writes_the_same_words(name: str, approve: bool) -> None:
+def test_a_decision_without_the_agents_writes_the_same_document(name: str, approve: bool) -> None:
     document = json.loads(stored("without_verdicts", name))
     event = ApprovalDecided(list_pending_approvals(document)[0].call_id, approve=approve)
     assert dumped(apply_decisions(document, [event])) == dumped(
@@ -94,7 +94,7 @@ def test_a_decision_without_the_agents_writes_the_same_words(name: str, approve:
     )
 
 
-def test_every_phase_and_every_stage_is_in_a_file() -> None:
+def test_every_phase_and_every_stage_has_a_stored_file() -> None:
     """Phases and stages have as many stored words as they have members, and each word is in a file."""
     documents = [json.loads(stored(form, name)) for form, name in CASES]
     runs = [run_from_json(document, GRAPH) for document in documents]
@@ -105,7 +105,7 @@ def test_every_phase_and_every_stage_is_in_a_file() -> None:
     assert len(set(words(documents, "stage"))) == len(Stage)
 
 
-def test_every_file_is_tried() -> None:
+def test_every_stored_file_is_tested() -> None:
     assert {(file.parent.name, file.stem) for file in FOLDER.glob("*/*.json")} == set(CASES)
 
 

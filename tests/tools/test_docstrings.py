@@ -42,7 +42,7 @@ def parse(docstring: str, *names: str) -> ParsedDocstring:
         ("Look.\nr: x\n", "Look.\nr: x"),
     ],
 )
-def test_a_description_ends_before_the_fields_and_the_first_heading(docstring: str, description: str) -> None:
+def test_a_description_ends_before_the_field_list_and_the_first_heading(docstring: str, description: str) -> None:
     assert parse(docstring, "q").description == description
 
 
@@ -79,11 +79,11 @@ def test_a_description_ends_before_the_fields_and_the_first_heading(docstring: s
         ("Look.\n\nq:  where\nand: more\n    not a part of it\n", {"q": "where"}),
     ],
 )  # fmt: skip
-def test_each_field_has_its_description_in_one_line(docstring: str, fields: dict[str, str]) -> None:
+def test_each_field_has_its_description_on_one_line(docstring: str, fields: dict[str, str]) -> None:
     assert parse(docstring, "q", "days").fields == fields
 
 
-def test_the_signature_that_dataclass_writes_is_no_description() -> None:
+def test_the_generated_docstring_of_a_dataclass_is_no_description() -> None:
     @dataclasses.dataclass
     class Town:
         name: str
@@ -101,7 +101,7 @@ def test_the_signature_that_dataclass_writes_is_no_description() -> None:
     assert parse_docstring(Place, ("name",)) == ParsedDocstring("Place(s) on a map.", {"name": "as on the map"})
 
 
-def test_a_town_with_a_docstring_of_one_line_keeps_it() -> None:
+def test_a_class_with_a_one_line_docstring_uses_it_as_its_description() -> None:
     class Town:
         """A town."""
 

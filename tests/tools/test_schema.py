@@ -137,22 +137,22 @@ def test_a_record_that_is_not_strict_requires_only_fields_without_a_default() ->
     ],
     ids=str,
 )
-def test_a_value_of_a_type_is_read(kind: Any, value: Any, result: Any) -> None:
+def test_a_value_of_a_type_is_parsed(kind: Any, value: Any, result: Any) -> None:
     assert form(kind, "the value").read(value, "x") == result
 
 
-def test_a_whole_number_with_a_point_is_an_integer() -> None:
+def test_a_float_without_a_fraction_is_an_integer() -> None:
     assert repr(form(int, "the value").read(2.0, "x")) == "2"
 
 
 @pytest.mark.parametrize(
     ("kind", "value"), [(Any, [None]), (dict, {"a": [1]}), (dict[str, int], {"a": 1}), (dict[str, Any], {"a": None})]
 )
-def test_a_value_of_an_open_type_is_read(kind: Any, value: Any) -> None:
+def test_a_value_of_a_non_strict_type_is_parsed(kind: Any, value: Any) -> None:
     assert form(kind, "the value", strict=False).read(value, "x") == value
 
 
-def test_a_default_that_can_change_is_not_shared() -> None:
+def test_a_mutable_default_is_not_shared() -> None:
     read = form(Town, "the value").read
     first, second = read({"name": "Rye"}, "x"), read({"name": "Rye"}, "x")
     first.streets.append("High Street")  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ def test_a_default_that_can_change_is_not_shared() -> None:
     ],
     ids=str,
 )
-def test_a_value_that_does_not_match_is_refused_with_its_place(kind: Any, value: Any, message: str) -> None:
+def test_a_value_that_does_not_match_is_refused_with_its_path(kind: Any, value: Any, message: str) -> None:
     with pytest.raises(Mismatch) as refused:
         form(kind, "the value").read(value, "x")
     assert str(refused.value) == message
@@ -195,13 +195,13 @@ def test_a_value_that_does_not_match_is_refused_with_its_place(kind: Any, value:
     ("value", "message"),
     [([], "x: must be an object, not []"), ({"a": {"b": "c"}}, "x.a.b: must be an integer, not 'c'")],
 )
-def test_a_value_in_an_open_object_has_its_place(value: Any, message: str) -> None:
+def test_a_value_in_a_non_strict_object_has_its_path(value: Any, message: str) -> None:
     with pytest.raises(Mismatch) as refused:
         form(dict[str, dict[str, int]], "the value", strict=False).read(value, "x")
     assert str(refused.value) == message
 
 
-def test_a_value_without_a_place_is_it() -> None:
+def test_a_value_at_the_top_level_is_called_it() -> None:
     with pytest.raises(Mismatch, match=r"^it: must be an object, not 1$"):
         Record(()).read(1, "")
 
@@ -281,7 +281,7 @@ def test_a_docstring_replaces_the_description_of_an_annotation() -> None:
     assert search.parameters["properties"]["q"]["description"] == "the docstring"
 
 
-def test_an_error_of_a_class_names_the_place_of_its_value() -> None:
+def test_an_error_raised_by_a_class_names_the_path_of_its_value() -> None:
     with pytest.raises(Mismatch, match=r"^x: ZeroDivisionError\('no'\)$"):
         made_by(_raise, "x", ZeroDivisionError("no"))
     with pytest.raises(Mismatch, match=r"^it: ZeroDivisionError\('no'\)$"):

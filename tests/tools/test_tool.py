@@ -37,7 +37,7 @@ def schema(function: Any) -> Any:
     return tool(function).parameters
 
 
-def test_a_function_says_its_name_words_and_fields() -> None:
+def test_a_function_defines_the_name_description_and_parameters() -> None:
     @tool
     def weather(city: str, days: int) -> str:
         """Tell the weather.
@@ -112,7 +112,7 @@ def google(city: str, days: int = 1) -> str:
 
 
 @pytest.mark.parametrize("function", [sphinx, numpy, plain, google], ids=lambda one: one.__name__)
-def test_a_docstring_may_be_written_in_four_ways(function: Any) -> None:
+def test_a_docstring_may_have_four_formats(function: Any) -> None:
     made = tool(function)
     properties = made.parameters["properties"]
     assert made.description == "Tell it."
@@ -120,14 +120,14 @@ def test_a_docstring_may_be_written_in_four_ways(function: Any) -> None:
     assert properties["days"]["description"] == "how many Default: 1."
 
 
-def test_words_in_an_annotation_are_the_fields_words() -> None:
+def test_text_in_an_annotation_is_the_description_of_the_field() -> None:
     def find(q: Annotated[str, "what to look for"]) -> str:
         return q
 
     assert schema(find)["properties"]["q"] == {"type": "string", "description": "what to look for"}
 
 
-def test_every_type_that_can_be_said_is_said_and_read() -> None:
+def test_every_supported_type_has_a_schema_and_is_parsed() -> None:
     def take(
         a: float,
         b: bool,
@@ -165,7 +165,7 @@ def test_every_type_that_can_be_said_is_said_and_read() -> None:
     assert properties["h"]["required"] == ["city", "days"]
 
 
-def test_a_schema_is_the_one_of_the_agents_sdk_but_for_titles() -> None:
+def test_a_schema_equals_that_of_the_agents_sdk_except_for_titles() -> None:
     def take(a: float, b: bool, c: str | None, d: list[int], e: Literal["x", "y"], f: set[str] | list[int]) -> None:
         """Take it.
 
@@ -184,11 +184,11 @@ def untitled(value: Any) -> Any:
     return [untitled(below) for below in value] if isinstance(value, list) else value
 
 
-def test_a_default_is_taken_when_the_model_leaves_the_field_out() -> None:
+def test_a_default_is_used_when_the_model_omits_the_field() -> None:
     assert read_arguments(tool(plain), '{"city": "Bath"}') == {"city": "Bath", "days": 1}
 
 
-def test_a_schema_that_is_not_strict_has_defaults_and_open_objects() -> None:
+def test_a_non_strict_schema_has_defaults_and_open_objects() -> None:
     @tool(strict=False)
     def keep(what: dict[str, int], any_thing: Any, times: int = 2) -> None: ...
 
@@ -246,7 +246,7 @@ NO_NAME = "has no name that a model could use"
         (late_context, "is the Context, but not the first parameter", "move it to the first position"),
     ],
 )
-def test_what_a_strict_schema_cannot_say_is_refused_by_name_at_definition(
+def test_a_type_that_a_strict_schema_cannot_express_is_refused_by_name_at_definition(
     function: Any, message: str, hint: str
 ) -> None:
     with pytest.raises(InputFault) as refused:
@@ -255,13 +255,13 @@ def test_what_a_strict_schema_cannot_say_is_refused_by_name_at_definition(
     assert refused.value.hint == hint
 
 
-def test_a_parameter_that_contains_itself_is_refused_by_its_field() -> None:
+def test_a_recursive_parameter_type_is_refused_with_its_field() -> None:
     with pytest.raises(InputFault) as refused:
         tool(itself)
     assert refused.value.message == ("field 'below' of parameter 'a' of tool 'itself' is Tree, which contains itself")
 
 
-def test_a_first_parameter_of_the_type_context_is_not_the_models_business() -> None:
+def test_a_first_parameter_of_type_context_is_not_in_the_schema() -> None:
     def who(context: Context, name: str) -> str:
         return name
 
@@ -300,7 +300,7 @@ def test_a_tool_has_the_defaults_of_the_agents_sdk() -> None:
     assert made.failure(ValueError("x")) == "An error occurred while running the tool. Please try again."
 
 
-def test_sync_and_async_functions_are_told_apart() -> None:
+def test_sync_and_async_functions_are_distinguished() -> None:
     async def later(a: int) -> int:
         return a
 
@@ -308,7 +308,7 @@ def test_sync_and_async_functions_are_told_apart() -> None:
     assert not tool(plain).is_async
 
 
-def test_a_time_that_nobody_has_is_refused() -> None:
+def test_an_invalid_timeout_is_refused() -> None:
     with pytest.raises(InputFault, match=r"^tool 'plain' has a timeout of 0 seconds$") as refused:
         tool(timeout_s=0)(plain)
     assert refused.value.hint == "set timeout_s to more than 0"
@@ -336,19 +336,19 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
         ('{"city": ' + "[" * 100_000, "they are not JSON (nested too deep)"),
     ],
 )
-def test_a_model_is_told_every_argument_that_does_not_fit_and_what_it_has_to_be(written: str, told: str) -> None:
+def test_the_model_gets_every_invalid_argument_with_its_expected_type(written: str, told: str) -> None:
     assert read_arguments(book, written) == Wrong(
         f"Invalid arguments for tool book: {told}. Call it again with arguments that fit its schema."
     )
 
 
-def test_a_model_is_told_where_its_arguments_are_not_json() -> None:
+def test_the_model_gets_the_position_at_which_its_arguments_are_not_json() -> None:
     got = read_arguments(book, '{"city": "B", "nights"')
     assert isinstance(got, Wrong)
     assert got.message.startswith("Invalid arguments for tool book: they are not JSON (Expecting ':' delimiter: line 1")
 
 
-def test_a_place_deep_inside_is_named() -> None:
+def test_an_error_names_the_path_of_a_nested_value() -> None:
     def go(stops: list[Stop]) -> None: ...
 
     got = read_arguments(tool(go), '{"stops": [{"city": "B", "days": 1}, {"city": 2, "days": 1}]}')
@@ -356,7 +356,7 @@ def test_a_place_deep_inside_is_named() -> None:
     assert "stops[1].city: must be a string, not 2" in got.message
 
 
-def test_a_tool_that_reads_its_arguments_itself_gets_them_as_they_are() -> None:
+def test_a_tool_that_parses_its_own_arguments_gets_them_unchanged() -> None:
     foreign = Tool("t", "", {"type": "object"}, run=lambda context, written: written)
     assert read_arguments(foreign, '{"x": 1}') == {"x": 1}
 
@@ -374,7 +374,7 @@ class Many:
             raise Refused("no debts")
 
 
-def test_why_somebodys_own_class_refuses_a_value_is_told_to_the_model() -> None:
+def test_the_message_of_a_user_class_that_rejects_a_value_is_sent_to_the_model() -> None:
     def pay(sums: list[Many]) -> None: ...
 
     found = read_arguments(tool(pay), '{"sums": [{"cents": 1}, {"cents": -1}]}')

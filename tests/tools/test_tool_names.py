@@ -40,12 +40,12 @@ BARE, SPACED, DEFERRED = make(), make(namespace=CRM), make(deferred=True)
         ({}, None),
     ],
 )
-def test_a_call_finds_its_tool_by_all_its_layers(call: dict[str, str | None], meant: Tool | None) -> None:
+def test_a_call_is_resolved_to_its_tool_by_all_its_lookup_keys(call: dict[str, str | None], meant: Tool | None) -> None:
     for tools in permutations([BARE, SPACED, DEFERRED]):
         assert toolbox(tools).find(call) is meant
 
 
-def test_layers_are_those_of_the_agents_sdk() -> None:
+def test_the_lookup_keys_equal_those_of_the_agents_sdk() -> None:
     theirs: FunctionTool = function_tool(find)
     (spaced,) = tool_namespace(name="crm", description="customers", tools=[theirs])
     deferred = function_tool(find, defer_loading=True)
@@ -63,19 +63,19 @@ def test_layers_are_those_of_the_agents_sdk() -> None:
         (make(name="crm.find"), SPACED),
     ],
 )
-def test_two_tools_that_a_call_could_not_tell_apart_are_refused(pair: tuple[Tool, Tool]) -> None:
+def test_two_tools_that_a_call_could_not_distinguish_are_refused(pair: tuple[Tool, Tool]) -> None:
     with pytest.raises(InputFault, match=f"^two tools are named '{pair[1].title}'$") as refused:
         toolbox(pair)
     assert refused.value.hint == "rename one, or give it a namespace"
 
 
-def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
+def test_a_namespace_with_the_name_of_its_tool_is_refused() -> None:
     with pytest.raises(InputFault, match=r"^tool 'find.find' has the name of its namespace$") as wrong:
         toolbox([make(namespace=Namespace("find", ""))])
     assert wrong.value.hint == "rename one: that form means a deferred tool"
 
 
-def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hosted_tools_through() -> None:
+def test_definitions_group_a_namespace_at_its_first_tool_and_keep_hosted_tools_unchanged() -> None:
     search = {"type": "web_search", "filters": {"allowed_domains": ["x.org"]}}
     other = make(name="close", namespace=CRM)
     parameters = {
@@ -96,7 +96,7 @@ def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hos
     assert definitions([make(strict=False)])[0]["strict"] is False
 
 
-def test_a_deferred_tool_needs_a_search_that_finds_it() -> None:
+def test_a_deferred_tool_needs_a_matching_search_tool() -> None:
     with pytest.raises(InputFault, match=r"^tool 'find' is deferred, but there is no tool search$") as refused:
         definitions([BARE, DEFERRED, {"type": "web_search"}])
     assert refused.value.hint == 'add {"type": "tool_search"}'
@@ -133,11 +133,11 @@ def test_a_namespace_with_two_descriptions_is_refused() -> None:
         ([{"type": "input_text"}, 1], '[{"type": "input_text"}, 1]'),
     ],
 )
-def test_what_a_tool_returned_becomes_the_output_of_its_item(value: object, output: object) -> None:
+def test_the_return_value_of_a_tool_becomes_its_output_item(value: object, output: object) -> None:
     assert output_text(value) == output
 
 
-def test_failures_are_told_in_the_words_of_the_agents_sdk() -> None:
+def test_failure_messages_equal_those_of_the_agents_sdk() -> None:
     from agents.tool import default_tool_error_function, default_tool_timeout_error_message
 
     assert default_tool_error_function(None, ValueError("x")) == FAILED  # type: ignore[arg-type]
