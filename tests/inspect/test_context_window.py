@@ -26,7 +26,7 @@ OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "hot"}
 THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "x" * 400}
 
 
-def test_the_parts_of_a_request_say_who_puts_what_there() -> None:
+def test_each_part_of_a_request_names_its_source() -> None:
     body = {"model": "m", "instructions": "Be brief.", "tools": [TOOL, TOOL], "input": [user_message("two")]}
     parts = request_parts([user_message("one"), assistant_message("first")], "held by resp_1", body, KNOWN)
     assert [(part.name, part.item_count) for part in parts] == [
@@ -38,12 +38,12 @@ def test_the_parts_of_a_request_say_who_puts_what_there() -> None:
     assert all(part.tokens.tokens for part in parts)
 
 
-def test_what_is_not_there_is_no_part() -> None:
+def test_an_empty_field_is_no_part() -> None:
     body = {"model": "m", "tools": [], "instructions": "", "input": []}
     assert [part.name for part in request_parts([], "held by resp_1", body, KNOWN)] == ["input"]
 
 
-def test_a_window_by_kind_has_every_item_in_one_part() -> None:
+def test_a_context_window_by_item_type_has_every_item_in_one_part() -> None:
     items = [
         user_message("a"),
         {"role": "developer", "content": "b"},
@@ -65,18 +65,18 @@ def test_a_window_by_kind_has_every_item_in_one_part() -> None:
     assert sum(part.item_count for part in parts) == len(items) + 1
 
 
-def test_a_count_by_the_models_own_vocabulary_is_exact_and_says_whose_it_is() -> None:
+def test_a_count_with_the_tokenizer_of_the_model_is_exact_and_names_it() -> None:
     filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
     assert (filling.total, filling.counted_by, filling.free_tokens) == ((7, False), TOKENIZER_ENCODING, 993)
 
 
 @pytest.mark.parametrize("window", [None, NEAR], ids=["no window", "another vocabulary"])
-def test_a_count_by_another_vocabulary_is_an_estimate(window: ModelWindow | None) -> None:
+def test_a_count_with_another_tokenizer_is_an_estimate(window: ModelWindow | None) -> None:
     filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, window), window)
     assert (filling.total.is_estimate, filling.counted_by) == (True, COUNTED_BY_ESTIMATE)
 
 
-def test_what_cannot_be_counted_makes_the_sum_an_estimate() -> None:
+def test_an_item_that_cannot_be_counted_makes_the_total_an_estimate() -> None:
     filling = sum_context_usage(
         request_parts([THOUGHT], "held by conv_1", {"input": [user_message("one")]}, KNOWN), KNOWN
     )
@@ -84,16 +84,16 @@ def test_what_cannot_be_counted_makes_the_sum_an_estimate() -> None:
     assert filling.total.tokens > 75
 
 
-def test_the_endpoints_own_figure_stands_for_the_sum() -> None:
+def test_a_count_by_the_endpoint_replaces_the_total() -> None:
     filling = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, endpoint_count=77)
     assert (filling.total, filling.counted_by, filling.free_tokens) == ((77, False), COUNTED_BY_ENDPOINT, None)
 
 
-def test_a_window_that_is_too_small_has_nothing_left() -> None:
+def test_an_exceeded_context_window_has_no_free_tokens() -> None:
     assert sum_context_usage((), ModelWindow(10), endpoint_count=77).free_tokens == 0
 
 
-def test_a_program_gets_each_part_and_the_sum() -> None:
+def test_the_json_has_each_part_and_the_total() -> None:
     body = {"input": [user_message("one two three")]}
     usage = sum_context_usage(request_parts([], "", body, KNOWN), KNOWN)
     request = NextRequest("mine", Strategy.SESSION, None, (), "x/m", None, body, usage, {})

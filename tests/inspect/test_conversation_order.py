@@ -21,19 +21,19 @@ def parents(talk: ConversationBuilder) -> list[tuple[str, str | None]]:
     return [(link.id, link.parent_id) for link in order_by_conversation(talk.links, talk.view("resp_3").path_index)]
 
 
-def test_each_goes_on_from_the_answer_before_it_in_the_list() -> None:
+def test_each_response_continues_the_one_before_it_in_the_list() -> None:
     talk = conversation()
     talk.links.reverse()
     assert parents(talk) == [("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_2")]
 
 
-def test_what_a_record_says_stands() -> None:
+def test_a_recorded_parent_takes_precedence() -> None:
     talk = conversation()
     talk.links[2] = replace(talk.links[2], parent_id="resp_1")
     assert parents(talk)[2] == ("resp_3", "resp_1")
 
 
-def test_nothing_goes_on_from_an_attempt_that_failed() -> None:
+def test_no_response_continues_a_failed_attempt() -> None:
     talk = conversation()
     talk.links[1] = replace(talk.links[1], status="failed")
     assert parents(talk) == [("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_1")]

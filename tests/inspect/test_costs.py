@@ -24,7 +24,7 @@ def talk(strategy: Strategy = Strategy.CHAIN) -> ConversationBuilder:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.SESSION])
-def test_all_earlier_input_is_billed_again_whoever_owns_it(strategy: Strategy) -> None:
+def test_all_earlier_input_is_billed_again_with_every_strategy(strategy: Strategy) -> None:
     found = sum_link_usage(talk(strategy).links, OWN)
     assert found
     assert (found.request_count, found.usage, found.resent_tokens) == (
@@ -35,7 +35,7 @@ def test_all_earlier_input_is_billed_again_whoever_owns_it(strategy: Strategy) -
     assert found.cost_usd == pytest.approx((450 + 60 * 10) / 1_000_000)
 
 
-def test_a_fork_is_billed_what_the_line_before_it_had() -> None:
+def test_a_fork_is_billed_for_the_history_before_it() -> None:
     built = talk()
     built.turn("resp_4", "other", "fourth", after="resp_1", usage=used(140, 5), model="scripted/echo")
     found = sum_link_usage(built.links, OWN)
@@ -43,7 +43,7 @@ def test_a_fork_is_billed_what_the_line_before_it_had() -> None:
     assert found.resent_tokens == 250 + 100
 
 
-def test_one_price_that_is_not_known_leaves_the_sum_open_and_not_the_others() -> None:
+def test_an_unknown_price_makes_the_total_unknown_and_the_other_costs_stay_known() -> None:
     built = talk()
     built.turn("resp_4", "other", "fourth", after="resp_3", usage=used(1, 1), model="nobody/knows")
     found = sum_link_usage(built.links, OWN)
@@ -52,7 +52,7 @@ def test_one_price_that_is_not_known_leaves_the_sum_open_and_not_the_others() ->
     assert [link_cost_usd(link, OWN) is None for link in built.links] == [False, False, False, True]
 
 
-def test_requests_that_said_nothing_count_for_nothing() -> None:
+def test_requests_without_usage_are_not_counted() -> None:
     built = ConversationBuilder()
     built.turn("resp_1", "one", "first", usage=None)
     assert sum_link_usage(built.links, OWN) is None

@@ -19,11 +19,11 @@ from tests.inspect.conversation_builder import alternating_messages
         ([], [], ""),
     ],
 )
-def test_the_first_difference_is_said_in_a_sentence(ours: list[str], theirs: list[str], sentence: str) -> None:
+def test_the_first_difference_is_described_in_a_sentence(ours: list[str], theirs: list[str], sentence: str) -> None:
     assert describe_drift(alternating_messages(*ours), alternating_messages(*theirs), "the file") == sentence
 
 
-def test_an_item_in_another_form_is_no_difference() -> None:
+def test_an_item_in_another_form_does_not_differ() -> None:
     assert (
         describe_drift(alternating_messages("a"), [{"role": "user", "content": "a", "id": "msg_1"}], "the file") == ""
     )

@@ -17,7 +17,7 @@ def marks(found: HistoryDiff) -> list[tuple[int | None, int | None, str]]:
     return [(pair.a, pair.b, pair.status) for pair in found.pairs]
 
 
-def test_an_answer_in_another_form_is_the_same_answer() -> None:
+def test_an_answer_in_another_form_is_equal() -> None:
     forms: list[Item] = [
         {"role": "user", "content": "one"},
         {"type": "message", "id": "msg_1", "status": "completed", **assistant_message("first")},
@@ -25,7 +25,7 @@ def test_an_answer_in_another_form_is_the_same_answer() -> None:
     assert diff_histories(ONE, forms) == HistoryDiff(ONE, forms, 2, "", ())
 
 
-def test_a_history_that_goes_on_is_shown_to_its_end() -> None:
+def test_a_longer_history_is_shown_to_its_end() -> None:
     found = diff_histories(ONE, (*ONE, *TWO))
     assert (found.common_count, found.path, found.is_equal) == (2, "", False)
     assert marks(found) == [(None, 2, "only b"), (None, 3, "only b")]
@@ -37,18 +37,18 @@ def test_the_first_difference_has_a_path_into_the_item() -> None:
     assert marks(found) == [(2, 2, "changed")]
 
 
-def test_what_was_put_in_between_is_only_there_and_the_rest_is_the_same_again() -> None:
+def test_an_inserted_item_is_on_one_side_only_and_the_rest_is_equal_again() -> None:
     found = diff_histories((*ONE, *TWO), (*ONE, user_message("between"), *TWO))
     assert marks(found) == [(None, 2, "only b"), (2, 3, "same"), (3, 4, "same")]
 
 
-def test_what_a_compaction_folded_stands_beside_it() -> None:
+def test_a_compaction_is_paired_with_an_item_that_it_replaced() -> None:
     after = ({"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}, *TWO)
     found = diff_histories((*ONE, *ONE, *TWO), after)
     assert [found.count_pairs(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 3, 0, 2]
 
 
-def test_a_program_gets_the_first_difference_and_every_line_behind_it() -> None:
+def test_the_json_has_the_first_difference_and_every_row_after_it() -> None:
     assert history_diff_to_json(diff_histories(ONE, ONE[:1])) == {
         "same": 1,
         "first": {"at": 1, "path": None, "a": ONE[1], "b": None},
@@ -61,7 +61,7 @@ HISTORIES = some.lists(some.sampled_from([*ONE, *TWO]), max_size=8)
 
 
 @given(HISTORIES, HISTORIES)
-def test_every_item_of_both_sides_stands_in_one_line_in_its_order(a: Sequence[Item], b: Sequence[Item]) -> None:
+def test_every_item_of_both_sides_is_in_one_row_in_its_order(a: Sequence[Item], b: Sequence[Item]) -> None:
     found = diff_histories(a, b)
     assert [pair.a for pair in found.pairs if pair.a is not None] == list(range(found.common_count, len(a)))
     assert [pair.b for pair in found.pairs if pair.b is not None] == list(range(found.common_count, len(b)))
@@ -71,7 +71,7 @@ def test_every_item_of_both_sides_stands_in_one_line_in_its_order(a: Sequence[It
 
 
 @pytest.mark.parametrize("many", [5_000])
-def test_thousands_of_items_that_say_the_same_are_laid_beside_each_other(many: int) -> None:
+def test_thousands_of_equal_items_are_aligned(many: int) -> None:
     again = [user_message("go on")] * many
     found = diff_histories([user_message("a"), *again], [user_message("b"), *again])
     assert found.count_pairs("same") + found.count_pairs("changed") + found.count_pairs("only a") == many + 1

@@ -7,7 +7,7 @@ from convo.inspect.serialize import MAX_INLINE_PATH_KEYS, conversation_to_json
 from tests.inspect.conversation_builder import START_TIME, USAGE, ConversationBuilder, build_chain, keys
 
 
-def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
+def test_links_and_items_have_the_documented_json() -> None:
     talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     known = talk.view("resp_2")
@@ -69,12 +69,12 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
     }
 
 
-def test_children_are_null_where_nobody_can_tell() -> None:
+def test_children_are_null_if_forks_may_be_unknown() -> None:
     shape = conversation_to_json(build_chain(2).view("resp_2", has_all_forks=False))
     assert [link["children"] for link in shape["links"]] == [None, None]
 
 
-def test_an_endpoint_elsewhere_is_named_with_its_organisation_and_project() -> None:
+def test_a_remote_endpoint_is_named_with_its_organization_and_project() -> None:
     scope = Scope("https://api.example.com/v1", "org", "proj")
     assert (
         conversation_to_json(build_chain(1).view("resp_1", scope=scope))["endpoint"]
@@ -83,7 +83,7 @@ def test_an_endpoint_elsewhere_is_named_with_its_organisation_and_project() -> N
     assert conversation_to_json(build_chain(1).view("resp_1", scope=None))["endpoint"] is None
 
 
-def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> None:
+def test_a_long_history_is_named_by_its_last_key_and_can_be_resolved_through_parents() -> None:
     turns = MAX_INLINE_PATH_KEYS // 2 + 2
     talk = build_chain(turns)
     shape = conversation_to_json(talk.view(f"resp_{turns}"))
@@ -99,11 +99,11 @@ def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> N
     assert spelled[::-1] == list(path.keys[:-1])
 
 
-def test_a_short_history_needs_no_parents() -> None:
+def test_a_short_history_is_listed_without_parents() -> None:
     assert "parents" not in conversation_to_json(build_chain(3).view("resp_3"))
 
 
-def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> None:
+def test_output_grows_only_with_new_items_for_clients_that_resend_everything() -> None:
     def size(turns: int) -> int:
         talk = ConversationBuilder(Strategy.SESSION)
         for number in range(1, turns + 1):
@@ -113,7 +113,7 @@ def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> N
     assert size(800) < 2.2 * size(400)
 
 
-def test_a_link_whose_history_lost_an_item_names_only_its_end() -> None:
+def test_a_link_whose_history_lost_an_item_names_only_its_last_key() -> None:
     talk = build_chain(1)
     known = talk.view(None)
     empty = conversation_to_json(talk.view(None, path_index=type(known.path_index)(known.path.root)))

@@ -68,12 +68,12 @@ def test_a_request_does_not_differ_from_itself(value: Any) -> None:
         ("x", "y", "metadata"),
     ],
 )
-def test_the_path_has_the_form_of_jq(one: Any, other: Any, path: str) -> None:
+def test_the_path_has_the_syntax_of_jq(one: Any, other: Any, path: str) -> None:
     assert difference(one, other).path == path
 
 
 @given(some.text("ab"), some.text("ab"))
-def test_the_excerpts_begin_at_most_24_characters_before_the_difference(one: str, other: str) -> None:
+def test_the_excerpts_start_at_most_24_characters_before_the_difference(one: str, other: str) -> None:
     found = difference(one, other)
     if found.path:
         same = next((at for at, signs in enumerate(zip(one, other, strict=False)) if len(set(signs)) > 1), None)

@@ -11,7 +11,7 @@ from convo.usage.counting import estimate_tokens
 from tests.inspect.conversation_builder import ROOT, ConversationBuilder, build_chain
 
 
-def test_a_chain_sends_what_its_endpoint_lacks_and_the_model_sees_all_of_it() -> None:
+def test_a_chain_sends_only_new_items_and_the_model_gets_the_complete_history() -> None:
     known = build_chain(3).view("resp_3")
     was = compute_link_stats(known.links[2], known.path_index)
     assert (was.sent_count, was.input_count, was.is_full_history) == (1, 5, False)
@@ -19,7 +19,7 @@ def test_a_chain_sends_what_its_endpoint_lacks_and_the_model_sees_all_of_it() ->
     assert was.usage == Usage(input_tokens=12, cached_tokens=4, output_tokens=9, reasoning_tokens=2)
 
 
-def test_a_session_sends_everything_that_the_model_sees() -> None:
+def test_a_session_sends_the_complete_history() -> None:
     talk = ConversationBuilder(Strategy.SESSION)
     talk.turn("resp_1", "one", "two")
     path = talk.turn("resp_2", "three", "four", after="resp_1")
@@ -29,18 +29,18 @@ def test_a_session_sends_everything_that_the_model_sees() -> None:
     assert was.sent_tokens == sum(map(estimate_tokens, path.items[:3]))
 
 
-def test_the_first_request_of_a_chain_holds_everything() -> None:
+def test_the_first_request_of_a_chain_sends_the_complete_history() -> None:
     known = build_chain(1).view("resp_1")
     assert compute_link_stats(known.links[0], known.path_index).is_full_history
 
 
-def test_the_first_words_are_of_the_last_item_seen_and_of_the_answer() -> None:
+def test_the_previews_are_of_the_last_input_item_and_of_the_answer() -> None:
     known = build_chain(2).view("resp_2")
     was = compute_link_stats(known.links[1], known.path_index)
     assert (was.input_preview, was.output_preview) == ("question 2", "answer 2")
 
 
-def test_a_failure_says_its_error_where_the_answer_would_be() -> None:
+def test_a_failed_link_shows_its_error_in_place_of_the_answer() -> None:
     talk = ConversationBuilder()
     talk.turn("try_1", "hi", None, error={"code": "rate_limit_exceeded", "message": "slow down"})
     known = talk.view("try_1")
@@ -48,7 +48,7 @@ def test_a_failure_says_its_error_where_the_answer_would_be() -> None:
     assert (was.input_preview, was.output_preview, was.usage) == ("hi", "slow down", None)
 
 
-def test_an_answer_of_a_call_alone_is_named_by_the_call() -> None:
+def test_an_answer_with_only_a_call_is_previewed_by_the_call() -> None:
     talk = build_chain(1)
     saw = Path(ROOT).append([user_message("weather?")])
     head = saw.append([{"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}])
@@ -59,7 +59,7 @@ def test_an_answer_of_a_call_alone_is_named_by_the_call() -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_what_is_not_known_is_left_open(strategy: Strategy) -> None:
+def test_unknown_figures_are_none(strategy: Strategy) -> None:
     talk = ConversationBuilder(strategy)
     talk.turn("resp_1", "hi", "there")
     was = compute_link_stats(talk.links[0], PathIndex(ROOT))

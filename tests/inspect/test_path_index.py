@@ -9,14 +9,14 @@ from convo.usage.counting import estimate_tokens
 from tests.inspect.conversation_builder import ROOT, alternating_messages, keys
 
 
-def test_a_place_knows_how_many_items_lead_to_it() -> None:
+def test_the_depth_of_a_node_is_the_number_of_items_up_to_it() -> None:
     path = Path(ROOT).append(alternating_messages("a", "b", "c"))
     places = PathIndex(ROOT)
     places.add(path)
     assert [places.depth(key) for key in (ROOT, *path.keys)] == [0, 1, 2, 3]
 
 
-def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
+def test_the_last_keys_are_listed_oldest_first_up_to_the_root() -> None:
     path = Path(ROOT).append(alternating_messages("a", "b", "c"))
     places = PathIndex(ROOT)
     places.add(path)
@@ -25,7 +25,7 @@ def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
     assert (places.key_before_last(path.head, 2), places.key_before_last(path.head, 3)) == (path.nodes[0].key, ROOT)
 
 
-def test_a_fork_adds_only_what_is_new() -> None:
+def test_adding_a_fork_adds_only_its_new_nodes() -> None:
     path = Path(ROOT).append(alternating_messages("a", "b", "c"))
     fork = path.first(2).append([user_message("d")])
     places = PathIndex(ROOT)
@@ -44,7 +44,7 @@ def test_tokens_add_up_along_a_path() -> None:
     assert places.tokens_up_to(path.head) == estimate_tokens(items[0]) + estimate_tokens(items[1])
 
 
-def test_a_place_that_was_never_added_is_not_there() -> None:
+def test_a_node_that_was_never_added_is_missing() -> None:
     path = Path(ROOT).append(alternating_messages("a"))
     places = PathIndex(ROOT)
     assert ROOT in places

@@ -89,7 +89,7 @@ PLANTED = [(kind, secret) for kind, secrets in SECRETS.items() for secret in sec
 
 
 @pytest.mark.parametrize(("kind", "secret"), PLANTED)
-def test_a_secret_in_words_is_replaced_by_its_kind(kind: str, secret: str) -> None:
+def test_a_secret_in_text_is_replaced_by_its_kind(kind: str, secret: str) -> None:
     found = of(user_message(f"Look: {secret}"))
     assert core(secret) not in words(found)
     assert f"[redacted-{kind}-1]" in words(found)
@@ -121,7 +121,7 @@ def inline(text: str) -> str:
 
 @pytest.mark.parametrize("place", range(len(PLACES)))
 @pytest.mark.parametrize("secret", ["ada@example.com", "sk-proj-abcdEFGH1234_ijklMNOP-5678", JWT, PEM])
-def test_a_secret_survives_in_no_place(place: int, secret: str) -> None:
+def test_a_secret_is_redacted_in_every_position(place: int, secret: str) -> None:
     found = of(PLACES[place](secret), name=f"on {secret}", instructions=f"Use {secret}.")
     left = words(found)
     decoded = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", left)]
@@ -166,7 +166,7 @@ SPELLED: dict[str, Item] = {
 
 
 @pytest.mark.parametrize("case", SPELLED)
-def test_a_secret_that_is_spelled_otherwise_is_one(case: str) -> None:
+def test_a_secret_with_another_spelling_is_redacted(case: str) -> None:
     found = of(SPELLED[case])
     assert found.replacements
     left = words(found)
@@ -177,7 +177,7 @@ def test_a_secret_that_is_spelled_otherwise_is_one(case: str) -> None:
             assert secret not in text
 
 
-def test_what_says_nothing_secret_stays_as_it_was_spelled() -> None:
+def test_text_without_secrets_keeps_its_spelling() -> None:
     item = {
         "content": f"a%20b \\u0041 {based('nothing to see in here')} /usr/lib/python3/dist-packages/pip",
         "file_data": f"data:text/plain;base64,{based('hi')[:2]}\n{based('hi')[2:].rstrip('=')}",
@@ -185,7 +185,7 @@ def test_what_says_nothing_secret_stays_as_it_was_spelled() -> None:
     assert of(item).document.items == (item,)
 
 
-def test_bytes_without_a_type_are_told_to_be_unseen() -> None:
+def test_binary_data_without_a_media_type_is_reported_as_unchecked() -> None:
     audio = base64.b64encode(bytes(range(256))).decode()
     assert of({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unchecked_locations == (
         "item 1",
@@ -194,13 +194,13 @@ def test_bytes_without_a_type_are_told_to_be_unseen() -> None:
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_harmless_stays(text: str) -> None:
+def test_harmless_text_is_unchanged(text: str) -> None:
     found = of(user_message(text))
     assert found.replacements == ()
     assert found.document.items == (user_message(text),)
 
 
-def test_the_same_secret_has_the_same_placeholder_and_another_one_another() -> None:
+def test_equal_secrets_have_the_same_placeholder_and_different_ones_have_different_placeholders() -> None:
     found = of(user_message("ada@example.com, bob@example.com"), assistant_message("To ada@example.com?"))
     said = words(found)
     assert said.count("[redacted-email-1]") == 2
@@ -208,14 +208,14 @@ def test_the_same_secret_has_the_same_placeholder_and_another_one_another() -> N
     assert [(one.location, one.occurrences) for one in found.replacements] == [("item 1", 2), ("item 2", 1)]
 
 
-def test_a_call_and_its_output_keep_their_tie() -> None:
+def test_a_call_and_its_output_keep_the_same_id() -> None:
     call = {"type": "function_call", "call_id": "ada@example.com", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "ada@example.com", "output": "4"}
     one, two = of(call, output).document.items
     assert get_call_id(one) == get_call_id(two) == "[redacted-email-1]"
 
 
-def test_the_name_of_a_field_tells_what_it_holds() -> None:
+def test_a_field_name_determines_the_kind_of_its_secret() -> None:
     call = {"type": "function_call", "name": "f", "arguments": '{"password": "swordfish", "x-api-key": "abcdef1"}'}
     odd = {"type": "odd", "headers": {"Authorization": ["Token zzz-zzz"], "pwd": 90210, "cookie": None}}
     found = of(call, odd)
@@ -223,12 +223,12 @@ def test_the_name_of_a_field_tells_what_it_holds() -> None:
     assert count_replacements(found.replacements) == {"password": 4}
 
 
-def test_a_card_that_is_a_number_is_one() -> None:
+def test_a_numeric_card_number_is_redacted() -> None:
     found = of({"type": "function_call", "name": "pay", "arguments": '{"card": 4111111111111111, "at": 1700000000000}'})
     assert json.loads(found.document.items[0]["arguments"]) == {"card": "[redacted-card-1]", "at": 1700000000000}
 
 
-def test_a_token_of_a_vocabulary_is_none() -> None:
+def test_a_token_of_logprobs_is_no_secret() -> None:
     item = {
         "role": "assistant",
         "content": [{"type": "output_text", "logprobs": [{"token": "elephant", "logprob": 0}]}],
@@ -236,26 +236,26 @@ def test_a_token_of_a_vocabulary_is_none() -> None:
     assert of(item).replacements == ()
 
 
-def test_patterns_of_ones_own_come_first_and_leave_the_words_of_the_api() -> None:
+def test_custom_patterns_come_first_and_leave_the_vocabulary_of_the_api() -> None:
     document = ConversationDocument((user_message("Project Bluebird for user 7"),), 1, name="bluebird")
     found = redact_document(document, [re.compile("(?i)bluebird"), re.compile("user|message")])
     assert found.document.items == (user_message("Project [redacted-own-1] for [redacted-own-2] 7"),)
     assert found.document.name == "[redacted-own-3]"
 
 
-def test_what_cannot_be_looked_into_is_named() -> None:
+def test_content_that_cannot_be_checked_is_named() -> None:
     image = user_message("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
     found = of(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
     assert (found.unchecked_locations, found.replacements) == (("item 1", "item 2"), ())
     assert found.document.items[0] == image
 
 
-def test_what_is_nested_too_deeply_is_not_let_through() -> None:
+def test_content_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(InputFault, match="nested too deeply"):
         of(user_message("[" * 5000 + '"ada@example.com"' + "]" * 5000))
 
 
-def test_links_are_gone_over_too() -> None:
+def test_links_are_redacted_too() -> None:
     link = {
         "id": "resp_1",
         "saw": 0,
@@ -286,7 +286,9 @@ def test_links_are_gone_over_too() -> None:
 
 
 @given(items=st.lists(ITEMS, max_size=4).map(tuple), secret=st.sampled_from([one[1] for one in PLANTED]))
-def test_a_document_without_secrets_is_the_same_and_twice_is_once(items: tuple[Item, ...], secret: str) -> None:
+def test_a_document_without_secrets_is_unchanged_and_redaction_is_idempotent(
+    items: tuple[Item, ...], secret: str
+) -> None:
     once = redact_document(ConversationDocument((*items, user_message(secret)), 0)).document
     again = redact_document(once)
     assert (again.document, again.replacements) == (once, ())

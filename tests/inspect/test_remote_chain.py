@@ -29,7 +29,7 @@ def answer(id_: str, words: str) -> dict[str, Any]:
     return {**assistant_message(words), "id": id_, "status": "completed"}
 
 
-def test_what_lies_between_two_outputs_was_sent_in_between() -> None:
+def test_the_items_between_two_outputs_are_the_input_of_the_second() -> None:
     one, two, three = answer("msg_1", "yes"), answer("msg_2", "yes"), answer("msg_3", "yes")
     context = [user_message("a"), one, user_message("b"), user_message("c"), two, user_message("d")]
     responses = [response("resp_1", None, one), response("resp_2", "resp_1", two), response("resp_3", "resp_2", three)]
@@ -50,7 +50,7 @@ def test_what_lies_between_two_outputs_was_sent_in_between() -> None:
     ]
 
 
-def test_an_answer_that_came_back_without_its_id_is_found_by_what_it_says() -> None:
+def test_an_answer_without_its_id_is_found_by_its_content() -> None:
     chain = build_remote_chain(
         [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
         [user_message("a"), {"role": "assistant", "content": "yes"}, user_message("b")],
@@ -61,7 +61,7 @@ def test_an_answer_that_came_back_without_its_id_is_found_by_what_it_says() -> N
     assert [link.sent_count for link in chain.links] == [1, 1]
 
 
-def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
+def test_reasoning_that_is_not_in_the_next_input_is_omitted() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
     chain = build_remote_chain(
         [
@@ -77,7 +77,7 @@ def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
     assert chain.links[0].head == chain.path.nodes[1].key
 
 
-def test_output_that_the_endpoint_no_longer_lists_stands_beside_the_path() -> None:
+def test_an_output_that_the_endpoint_no_longer_lists_is_outside_of_the_path() -> None:
     chain = build_remote_chain(
         [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
         [user_message("a"), user_message("b")],
@@ -91,7 +91,7 @@ def test_output_that_the_endpoint_no_longer_lists_stands_beside_the_path() -> No
     assert (second.sent_count, chain.path.items[-1]["id"]) == (2, "msg_2")
 
 
-def test_a_response_of_a_conversation_says_so() -> None:
+def test_a_response_of_a_conversation_is_marked_as_such() -> None:
     chain = build_remote_chain(
         [response("resp_1", None, answer("msg_1", "yes"), conversation={"id": "conv_1"}, completed_at=1_700_000_003)],
         [user_message("a")],
@@ -103,7 +103,7 @@ def test_a_response_of_a_conversation_says_so() -> None:
     assert (link.strategy, link.conversation_id, link.duration_s) == (Strategy.CONVERSATION, "conv_1", 3)
 
 
-def test_a_long_chain_is_put_together_without_reading_it_twice_for_each_link() -> None:
+def test_a_long_chain_is_built_without_rereading_it_for_each_link() -> None:
     answers = [answer(f"msg_{number}", "yes") for number in range(3_000)]
     context: list[Item] = [user_message("0")]
     for number, one in enumerate(answers[:-1], 1):

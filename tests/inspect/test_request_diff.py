@@ -44,7 +44,7 @@ def cut(body: dict[str, Any], name: str) -> dict[str, Any]:
     return {name: body[name]} if name in body else {}
 
 
-def test_the_order_of_the_fields_and_keys_does_not_count() -> None:
+def test_the_order_of_fields_and_keys_is_ignored() -> None:
     body = {"temperature": 1, "input": [{"role": "user", "content": "ü"}], "instructions": "x", "model": "m"}
     turned = {name: body[name] for name in reversed(body)} | {"input": [{"content": "ü", "role": "user"}]}
     text = '{"model":"m","instructions":"x","input":[{"content":"ü","role":"user"}],"temperature":1}'.encode()
@@ -56,7 +56,7 @@ def test_the_order_of_the_fields_and_keys_does_not_count() -> None:
         assert (found.path.partition("[")[0], found.byte_offset) == (name, text.rindex(at))
 
 
-def test_the_first_byte_that_differs_is_counted_in_bytes_and_has_a_path() -> None:
+def test_the_first_different_byte_has_an_offset_and_a_path() -> None:
     found = diff_requests(request(user_message("größer")), request(user_message("größe?")))
     text = '{"model":"gpt-5-mini","input":[{"content":[{"text":"größer","type":"input_text"}],"role":"user"'.encode()
     assert found.byte_offset == text.index(b'r","type"')
@@ -76,7 +76,7 @@ FIELDS = some.dictionaries(
 
 
 @given(FIELDS, FIELDS)
-def test_a_byte_is_found_where_the_texts_differ_and_nowhere_else(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_a_difference_is_found_exactly_where_the_texts_differ(one: dict[str, Any], other: dict[str, Any]) -> None:
     found = diff_requests(SentRequest("a", "m", one), SentRequest("b", "m", other))
     ours, theirs = written(one), written(other)
     assert (found.byte_offset is None) == (ours == theirs)
@@ -87,7 +87,7 @@ def test_a_byte_is_found_where_the_texts_differ_and_nowhere_else(one: dict[str, 
         assert found.path.partition("[")[0] == changed[0]
 
 
-def test_what_the_model_was_shown_counts_whoever_put_it_there() -> None:
+def test_the_complete_input_of_the_model_is_compared_whichever_party_supplied_it() -> None:
     whole = request(user_message("one"), assistant_message("first"), user_message("two"))
     chained = request(user_message("two"), before=[user_message("one"), assistant_message("first")])
     assert diff_requests(whole, chained).common_prefix == count_tokens(whole.input_items)
@@ -100,14 +100,14 @@ def test_what_the_model_was_shown_counts_whoever_put_it_there() -> None:
         ({"instructions": "Be brief."}, {}, ""),
     ],
 )
-def test_what_stands_behind_a_difference_is_shown_for_nothing(
+def test_the_tokens_before_a_difference_are_the_common_prefix(
     first: dict[str, Any], second: dict[str, Any], left: str
 ) -> None:
     found = diff_requests(request(user_message(LONG), **first), request(user_message(LONG), **second))
     assert found.common_prefix.tokens == count_tokens((), left).tokens
 
 
-def test_other_tools_change_everything_behind_them() -> None:
+def test_changed_tools_change_everything_after_them() -> None:
     tools = [{"type": "function", "name": name} for name in ("tea", "milk")]
     first = request(user_message(LONG), tools=tools, instructions="Be brief.")
     same = request(user_message(LONG), tools=tools, instructions="Be brief.")
@@ -116,7 +116,7 @@ def test_other_tools_change_everything_behind_them() -> None:
     assert diff_requests(first, same).common_prefix.tokens > 3_000
 
 
-def test_another_model_has_kept_nothing() -> None:
+def test_another_model_has_an_empty_cache() -> None:
     found = diff_requests(request(user_message(LONG)), request(user_message(LONG), model="openai/gpt-5"))
     assert (found.common_prefix.tokens, found.expected_cached_tokens) == (0, 0)
 
@@ -131,14 +131,14 @@ def test_another_model_has_kept_nothing() -> None:
         (900, "deepseek/deepseek-chat", 900),
     ],
 )
-def test_openai_keeps_long_beginnings_in_steps(prefix: int, model: str, expected: int) -> None:
+def test_openai_caches_long_prefixes_in_steps(prefix: int, model: str, expected: int) -> None:
     overhead = count_tokens([user_message("word")]).tokens - 1
     sent = request(user_message("word" + " word" * (prefix - overhead - 1)), model=model)
     found = diff_requests(sent, sent)
     assert (found.common_prefix.tokens, found.expected_cached_tokens) == (prefix, expected)
 
 
-def test_what_was_expected_stands_beside_what_was_reported() -> None:
+def test_the_json_has_the_expected_and_the_reported_cached_tokens() -> None:
     first = request(user_message(LONG))
     second = request(
         user_message(LONG),

@@ -8,18 +8,18 @@ def drawn(cells: tuple[ChartCell, ...]) -> str:
     return "".join("sS"[cell.is_cached] if cell.is_sent else "oO"[cell.is_cached] for cell in cells)
 
 
-def test_what_travelled_is_the_end_of_a_bar_and_what_was_cached_is_its_beginning() -> None:
+def test_sent_tokens_are_the_end_of_a_bar_and_cached_tokens_its_beginning() -> None:
     assert drawn(InputTokenShare(input_tokens=100, sent_tokens=20, cached_tokens=50).to_cells(10, 100)) == "OOOOOoooss"
     assert drawn(InputTokenShare(input_tokens=100, sent_tokens=100, cached_tokens=50).to_cells(10, 100)) == "SSSSSsssss"
 
 
-def test_a_bar_is_as_long_as_its_request_was_beside_the_longest() -> None:
+def test_the_length_of_a_bar_is_relative_to_the_largest_request() -> None:
     assert len(InputTokenShare(input_tokens=50, sent_tokens=1).to_cells(10, 100)) == 5
     assert drawn(InputTokenShare(input_tokens=1, sent_tokens=1).to_cells(10, 1_000_000)) == "s"
     assert drawn(InputTokenShare(input_tokens=1_000, sent_tokens=1).to_cells(10, 1_000)) == "ooooooooos"
 
 
-def test_a_request_whose_usage_nobody_told_has_no_bar() -> None:
+def test_a_request_without_usage_has_no_bar() -> None:
     talk = ConversationBuilder()
     talk.turn("resp_1", "hi", "hello", usage=None)
     known = talk.view("resp_1")
@@ -27,7 +27,7 @@ def test_a_request_whose_usage_nobody_told_has_no_bar() -> None:
     assert (InputTokenShare().to_cells(10, 100), max_input_tokens([InputTokenShare()])) == ((), 0)
 
 
-def test_a_request_that_held_everything_sent_all_that_was_seen() -> None:
+def test_a_request_with_the_complete_history_sent_all_of_its_input() -> None:
     known = build_chain(2).view("resp_2")
     first, second = (input_token_share(compute_link_stats(link, known.path_index)) for link in known.links)
     assert (first.input_tokens, first.sent_tokens, first.cached_tokens) == (12, 12, 4)

@@ -17,14 +17,14 @@ def drawn(talk: ConversationBuilder, head: str | None) -> list[str]:
     ]
 
 
-def test_a_chain_goes_straight_down_however_long_it_is() -> None:
+def test_a_chain_of_any_length_is_drawn_straight() -> None:
     talk = build_chain(5_000)
     found = list(iter_link_rows(talk.links, "resp_5000"))
     assert [row.link for row in found] == talk.links
     assert {row.depth for row in found} == {0}
 
 
-def test_the_line_to_the_head_stays_straight_and_the_other_steps_aside_before_it() -> None:
+def test_the_branch_of_the_head_is_straight_and_the_other_is_indented_before_it() -> None:
     talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     talk.turn("resp_b2", "on", "and on", after="resp_b")
@@ -32,13 +32,13 @@ def test_the_line_to_the_head_stays_straight_and_the_other_steps_aside_before_it
     assert drawn(talk, "resp_b2") == ["resp_1", "> +resp_2", "resp_b", "resp_b2"]
 
 
-def test_without_a_head_the_newest_line_is_straight() -> None:
+def test_without_a_head_the_newest_branch_is_straight() -> None:
     talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     assert drawn(talk, None) == ["resp_1", "> +resp_2", "resp_b"]
 
 
-def test_fifty_retries_in_a_row_are_one_step_deep() -> None:
+def test_fifty_consecutive_retries_are_indented_once() -> None:
     talk = build_chain(1)
     last = "resp_1"
     for number in range(50):
@@ -49,7 +49,7 @@ def test_fifty_retries_in_a_row_are_one_step_deep() -> None:
     assert drawn(talk, last)[-2:] == ["> +try_49", "resp_n49"]
 
 
-def test_a_fork_within_a_fork_is_two_steps_deep() -> None:
+def test_a_fork_within_a_fork_is_indented_twice() -> None:
     talk = build_chain(2)
     talk.turn("resp_b", "other", "way", after="resp_1")
     talk.turn("resp_c", "inner", "left", after="resp_b")
@@ -57,7 +57,7 @@ def test_a_fork_within_a_fork_is_two_steps_deep() -> None:
     assert drawn(talk, "resp_2") == ["resp_1", "> +resp_b", "> > +resp_c", "> resp_d", "resp_2"]
 
 
-def test_conversations_that_begin_several_times_are_all_drawn() -> None:
+def test_conversations_with_several_roots_are_drawn_completely() -> None:
     talk = ConversationBuilder()
     talk.turn("try_1", "hi", None)
     talk.turn("try_2", "hi", None)
@@ -65,7 +65,7 @@ def test_conversations_that_begin_several_times_are_all_drawn() -> None:
     assert drawn(talk, "resp_1") == ["> +try_1", "> +try_2", "resp_1"]
 
 
-def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
+def test_a_link_with_a_missing_parent_is_a_root() -> None:
     talk = build_chain(3)
     talk.links.pop(0)
     assert drawn(talk, "resp_3") == ["resp_2", "resp_3"]
@@ -73,7 +73,9 @@ def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
 
 
 @given(some.lists(some.integers(0, 30), max_size=30), some.integers(0, 30))
-def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(after: list[int], at: int) -> None:
+def test_any_tree_is_drawn_once_with_parents_first_and_indented_no_deeper_than_it_forks(
+    after: list[int], at: int
+) -> None:
     """Link number n goes on from one of those before it, or from none."""
     talk = ConversationBuilder()
     for number, before in enumerate(after):
