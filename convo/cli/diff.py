@@ -12,7 +12,7 @@ from pathlib import Path
 from convo.chat.conversation import get_items_up_to_turn
 from convo.chat.files import format_os_error
 from convo.chat.lookup import split_turn_suffix
-from convo.chat.preview import rebuild_request
+from convo.chat.next_request import rebuild_request
 from convo.chat.view_loader import load_handle_view
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_line

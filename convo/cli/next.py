@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from convo.chat.files import load_attachment
 from convo.chat.lookup import find_session_by_handle
-from convo.chat.preview import (
+from convo.chat.next_request import (
     NextRequest,
     RequestTokenCounter,
     build_next_request,

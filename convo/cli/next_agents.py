@@ -12,7 +12,7 @@ from convo.agent_runner.config import ModelRoute
 from convo.agent_runner.prepare import PreparedRequest
 from convo.agent_runner.runner import AgentRunner
 from convo.chat.conversation import Chat
-from convo.chat.preview import find_current_link, make_continuation_state
+from convo.chat.next_request import find_current_link, make_continuation_state
 from convo.chat.session_record import ChatDeps, SessionRecord, load_last_link
 from convo.chat.turn import RequestOptions
 from convo.cli.agent_options import AgentSetup

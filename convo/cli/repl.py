@@ -34,7 +34,7 @@ from convo.usage.counting import estimate_tokens
 from convo.usage.model_info import find_model_window, is_text_only_model
 
 if TYPE_CHECKING:
-    from convo.chat.preview import RequestTokenCounter
+    from convo.chat.next_request import RequestTokenCounter
     from convo.cli.agent_run import RunPresenter
     from convo.endpoints.base import Endpoint
     from convo.strategies.strategy import RequestInput
@@ -193,7 +193,7 @@ class ReplController(ChatContext):
         return format_status(chat.session, chat.load_state(), chat.options.model)
 
     async def render_next_request(self, chat: Chat, text: str) -> str:
-        from convo.chat.preview import build_next_request
+        from convo.chat.next_request import build_next_request
         from convo.terminal.inspect_view import render_next_request
 
         items = [user_message(text)] if text else []
@@ -209,7 +209,7 @@ class ReplController(ChatContext):
 
     async def render_context_usage(self, chat: Chat) -> str:
         """Render the context window by part; during a pause without the parts that the agents add."""
-        from convo.chat.preview import measure_context_window
+        from convo.chat.next_request import measure_context_window
         from convo.terminal.usage_views import context_meter_lines
 
         options, endpoint, request_input = chat.options, chat.deps.endpoint, None
@@ -239,7 +239,7 @@ class ReplController(ChatContext):
         return prepared.options, prepared.endpoint, prepared.request_input
 
     def _choose_token_counter(self, chat: Chat, endpoint: "Endpoint") -> "RequestTokenCounter":
-        from convo.chat.preview import make_endpoint_counter, skip_remote_count
+        from convo.chat.next_request import make_endpoint_counter, skip_remote_count
 
         return (
             make_endpoint_counter(endpoint)

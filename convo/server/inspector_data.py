@@ -11,7 +11,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from convo.chat.lookup import list_store, store_listing_to_json
-from convo.chat.preview import rebuild_request_fields
+from convo.chat.next_request import rebuild_request_fields
 from convo.chat.view_loader import load_handle_view
 from convo.config.settings import LOCAL_TENANT
 from convo.history.accumulator import ResponseAccumulator

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from shlex import quote
 
-from convo.chat.preview import NextRequest
+from convo.chat.next_request import NextRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
     Item,

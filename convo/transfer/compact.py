@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from convo.chat.conversation import Chat
 from convo.chat.files import ReplayFile, format_replay_file
+from convo.chat.next_request import make_endpoint_counter
 from convo.chat.open import iter_numbered_paths, load_conversation_history
-from convo.chat.preview import make_endpoint_counter
 from convo.chat.session_record import find_free_session_name
 from convo.chat.turn import RequestOptions, make_incomplete_error, make_response_fault
 from convo.compaction.planning import (

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from convo.chat.conversation import Chat, find_turn_end
-from convo.chat.preview import make_endpoint_counter
+from convo.chat.next_request import make_endpoint_counter
 from convo.chat.session_admin import describe_remaining_copies
 from convo.endpoints.base import Endpoint
 from convo.errors import Conflict, ConvoError, NotFound, Unreachable

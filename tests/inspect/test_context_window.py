@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from convo.chat.preview import NextRequest, next_request_to_json
+from convo.chat.next_request import NextRequest, next_request_to_json
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from convo.chat.preview import NextRequest
+from convo.chat.next_request import NextRequest
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
