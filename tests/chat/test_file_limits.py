@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_written_stays_and_nothing_is_left_beside_it(tmp_p
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_a_file_is_replaced_with_the_mode_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_is_replaced_with_the_requested_mode(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     path.chmod(0o644)

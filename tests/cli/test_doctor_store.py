@@ -81,7 +81,9 @@ FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10*
         (FILE._replace(free_bytes=5_000_000), CheckLevel.WARNING, "its disk has 5.0 MB left"),
     ],
 )
-def test_an_unusual_file_system_condition_is_a_warning(condition: FileHealth, level: CheckLevel, said: str) -> None:
+def test_a_file_system_condition_that_affects_the_store_is_reported(
+    condition: FileHealth, level: CheckLevel, said: str
+) -> None:
     finding = diagnose_store(StoreFacts(Storage("sqlite", path=condition.file), SETTINGS, condition))
 
     assert (finding.level, said in finding.message) == (level, True)

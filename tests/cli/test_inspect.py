@@ -301,7 +301,7 @@ def test_a_terminal_that_cannot_encode_the_symbols_gets_ascii_ones(home: Path) -
     assert got.out.isascii()
 
 
-def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_no_color(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one"))
     assert "\x1b" not in convo("inspect", "monads").out

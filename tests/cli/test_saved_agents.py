@@ -116,7 +116,7 @@ def test_an_imported_state_that_was_resumed_once_needs_no_agent_option(
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
-def test_a_state_file_does_not_contain_the_path_of_the_agents(paused: tuple[str, str], convo: Convo) -> None:
+def test_an_agent_file_named_in_a_state_file_is_never_imported(paused: tuple[str, str], convo: Convo) -> None:
     text = Path("state.json").read_text()
     assert "bot.py" not in text
     Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
