@@ -48,7 +48,7 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("section", "name", "entry", "kind"), BREAKS)
-def test_a_change_that_others_would_notice_is_refused(section: str, name: str, entry: Any, kind: str) -> None:
+def test_a_breaking_change_is_refused(section: str, name: str, entry: Any, kind: str) -> None:
     found = differences(SURFACE, altered(section, name, entry))
     assert (section, kind, name) in [(one.section, one.kind, one.name) for one in found]
     assert is_refused(found)
@@ -111,11 +111,11 @@ def test_differences_are_sorted_by_section_with_removals_first() -> None:
         ("", "''"),
     ],
 )
-def test_random_parts_of_a_value_are_replaced_and_its_words_stay(value: object, pattern: str) -> None:
+def test_random_parts_of_a_value_are_masked_and_its_words_stay(value: object, pattern: str) -> None:
     assert Masks({"/tmp/place": "<folder>"}).pattern("$.x", value) == pattern
 
 
-def test_the_number_of_a_version_is_kept() -> None:
+def test_version_numbers_are_not_masked() -> None:
     assert Masks({}).pattern("$.version", 1) == "1"
 
 
@@ -128,7 +128,7 @@ def collection_of(add: Callable[[Collection], None]) -> Surface:
     return collection.surface
 
 
-def test_a_document_has_an_entry_for_each_of_its_paths() -> None:
+def test_a_document_has_an_entry_per_path() -> None:
     document = {"items": [{"type": "message", "role": "user"}, {"type": "message", "role": "assistant"}], "n": 3}
     assert collection_of(lambda collection: collection.add_document("s", "chat", document)) == {
         "s": {
@@ -153,7 +153,7 @@ def schema_surface(schema: object) -> Surface:
     return collection_of(lambda collection: collection.add_schema("schemas", "x", schema))
 
 
-def test_sentences_of_a_schema_are_left_out_and_properties_of_that_name_are_not() -> None:
+def test_descriptions_in_a_schema_are_omitted_and_properties_with_that_name_are_not() -> None:
     assert schema_surface(SCHEMA) == {
         "schemas": {
             "x $.required": "description, status",
@@ -163,7 +163,7 @@ def test_sentences_of_a_schema_are_left_out_and_properties_of_that_name_are_not(
     }
 
 
-def test_a_member_that_is_no_longer_required_is_a_change() -> None:
+def test_a_property_that_is_no_longer_required_is_a_change() -> None:
     (found,) = differences(schema_surface(SCHEMA), schema_surface({**SCHEMA, "required": ["status"]}))
     assert (found.kind, found.words) == ("changed", "description, status -> status")
 
@@ -188,7 +188,7 @@ Options:
 """
 
 
-def test_options_are_read_from_a_help() -> None:
+def test_options_are_parsed_from_the_help() -> None:
     assert dict(help_options(HELP)) == {
         "--model": "-m, --model; one value",
         "--keep-last": "--keep-last; one value; default: 0; x>=0",
@@ -200,16 +200,16 @@ def test_options_are_read_from_a_help() -> None:
     assert help_arguments(HELP) == ["required", "optional, several"]
 
 
-def test_other_sentences_and_other_columns_are_no_other_options() -> None:
+def test_changed_texts_and_columns_of_the_help_change_no_options() -> None:
     wide = re.sub(r"(?m)^( {2}-\S.*?) {2,}(?=\S)", r"\1      ", HELP).replace("Model to use", "Who answers")
     assert dict(help_options(wide)) == dict(help_options(HELP))
 
 
-def test_comments_and_spaces_of_a_statement_do_not_count() -> None:
+def test_comments_and_whitespace_of_a_statement_are_ignored() -> None:
     assert statement("CREATE TABLE t ( -- a table\n  n  INTEGER\n)") == statement("CREATE TABLE t (\n n INTEGER )")
 
 
-def test_rows_are_told_by_the_patterns_of_their_columns() -> None:
+def test_rows_are_described_by_the_patterns_of_their_columns() -> None:
     rows = [(b"{\xfb" * 16, '{"phase": "PAUSED"}', '["chat", 1]', "ses_" + "0f" * 16)]
     columns = ["key", "body", "record", "id"]
     assert collection_of(lambda collection: add_rows(collection, "sqlite", "runs", columns, rows)) == {
@@ -244,7 +244,7 @@ def compared(after: str, *parts: str) -> list[Difference]:
         return differences(*pool.map(lambda side: surface_of(side, parts), (str(ROOT), after)))
 
 
-def test_the_alterations_of_a_checkout_are_found_and_nothing_else(tmp_path: Path) -> None:
+def test_exactly_the_changes_of_a_checkout_are_found(tmp_path: Path) -> None:
     after = altered_checkout(
         tmp_path / "after",
         variable=("CONVO_TENANT", "CONVO_CUSTOMER"),
@@ -263,7 +263,7 @@ def test_the_alterations_of_a_checkout_are_found_and_nothing_else(tmp_path: Path
 
 
 @pytest.mark.full
-def test_alterations_of_a_server_are_found_and_nothing_else(tmp_path: Path) -> None:
+def test_exactly_the_changes_of_a_server_are_found(tmp_path: Path) -> None:
     after = altered_checkout(
         tmp_path / "after",
         header=("x-request-id", "x-request-number"),
@@ -285,7 +285,7 @@ def test_alterations_of_a_server_are_found_and_nothing_else(tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_altered_commands_settings_and_stored_words_are_found_and_nothing_else(tmp_path: Path) -> None:
+def test_exactly_the_changed_commands_settings_and_stored_values_are_found(tmp_path: Path) -> None:
     after = altered_checkout(
         tmp_path / "after",
         option=('"--until-idle"', '"--until-quiet"'),

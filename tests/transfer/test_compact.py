@@ -29,7 +29,7 @@ from tests.transfer.compaction_cases import (
 
 
 @pytest.mark.parametrize("strategy", CLIENT)
-async def test_what_the_client_owns_is_summed_up_in_words_that_stand_in_the_history(
+async def test_a_history_stored_at_the_client_is_compacted_to_a_summary_item(
     case: CompactionCase, strategy: Strategy
 ) -> None:
     chat = await case.start_chat(strategy)
@@ -41,7 +41,7 @@ async def test_what_the_client_owns_is_summed_up_in_words_that_stand_in_the_hist
     assert not chat.state.unconfirmed_nodes
 
 
-async def test_a_chain_is_compacted_by_its_id_and_begins_anew(case: CompactionCase) -> None:
+async def test_a_chain_is_compacted_by_its_response_id_and_starts_again(case: CompactionCase) -> None:
     """Nobody has acknowledged any of the new chain; the first turn sends all of it."""
     chat = await case.start_chat(Strategy.CHAIN)
     old = chat.session.handle
@@ -56,7 +56,7 @@ async def test_a_chain_is_compacted_by_its_id_and_begins_anew(case: CompactionCa
     assert (await case.deps.endpoint.retrieve(str(old)))["id"] == old
 
 
-async def test_a_conversation_is_compacted_in_its_own_list(case: CompactionCase) -> None:
+async def test_a_conversation_is_compacted_in_its_own_items(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION)
     handle = chat.session.handle
     done = await compact(chat)
@@ -74,7 +74,7 @@ async def test_a_conversation_is_compacted_in_its_own_list(case: CompactionCase)
     assert not chat.state.unconfirmed_nodes
 
 
-async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(case: CompactionCase) -> None:
+async def test_a_conversation_that_keeps_turns_continues_as_a_new_conversation(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION)
     old = chat.session.handle
     with pytest.raises(InvalidUsage, match="would continue as a new conversation"):
@@ -87,7 +87,9 @@ async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(case: Compac
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_the_conversation_goes_on_and_its_model_sees_the_window(case: CompactionCase, strategy: Strategy) -> None:
+async def test_after_a_compaction_the_conversation_continues_and_the_model_gets_the_compacted_history(
+    case: CompactionCase, strategy: Strategy
+) -> None:
     chat = await case.start_chat(strategy)
     await compact(chat)
     again = await case.open()
@@ -98,7 +100,7 @@ async def test_the_conversation_goes_on_and_its_model_sees_the_window(case: Comp
     assert (again.turn.link.usage or {})["input_tokens"] < 4 * len(LONG.split())
 
 
-async def test_the_history_before_stays_as_a_session_of_its_own(case: CompactionCase) -> None:
+async def test_the_history_before_the_compaction_stays_as_a_separate_session(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     before = chat.state.path
     done = await compact(chat)
@@ -109,7 +111,7 @@ async def test_the_history_before_stays_as_a_session_of_its_own(case: Compaction
     assert first_words((await case.open()).state.path.items)[-1] == "Summary"
 
 
-async def test_a_replayed_conversation_leaves_a_copy_of_its_file(case: CompactionCase) -> None:
+async def test_compacting_a_replay_file_keeps_a_copy_of_the_file(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.REPLAY)
     before = read_items(case.file)
     done = await compact(chat)
@@ -120,7 +122,7 @@ async def test_a_replayed_conversation_leaves_a_copy_of_its_file(case: Compactio
 
 @pytest.mark.parametrize("strategy", [*CLIENT, Strategy.CHAIN])
 @pytest.mark.parametrize("keep", [1, 2])
-async def test_the_last_turns_stay_as_they_were_said(case: CompactionCase, strategy: Strategy, keep: int) -> None:
+async def test_kept_turns_are_unchanged(case: CompactionCase, strategy: Strategy, keep: int) -> None:
     chat = await case.start_chat(strategy)
     last = [item_text(item) for item in chat.state.path.items[-2 * keep :]]
     done = await compact(chat, CompactionOptions(keep_turns=keep))
@@ -128,14 +130,14 @@ async def test_the_last_turns_stay_as_they_were_said(case: CompactionCase, strat
     assert len(done.prepared.plan.compacted_items) == 6 - 2 * keep
 
 
-async def test_the_focus_goes_to_the_model(case: CompactionCase) -> None:
+async def test_the_focus_is_sent_to_the_model(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     one = await prepare_compaction(chat, CompactionOptions(focus="the file names"))
     assert one.plan.focus == "the file names"
     assert one.plan.method is CompactionMethod.SUMMARY
 
 
-async def test_nothing_is_changed_by_looking_at_a_window(case: CompactionCase) -> None:
+async def test_a_preview_of_a_compaction_changes_nothing(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION)
     session, path = chat.session, chat.state.path
     one = await prepare_compaction(chat, CompactionOptions(), preview=True)
@@ -148,7 +150,7 @@ async def test_nothing_is_changed_by_looking_at_a_window(case: CompactionCase) -
 # -- what is refused ------------------------------------------------------------------------------
 
 
-async def test_a_window_that_is_not_smaller_is_refused(case: CompactionCase) -> None:
+async def test_a_compacted_history_that_is_not_smaller_is_refused(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     other = await (wordy := CompactionCase(case.store, case.folder)).open()
     wordy.script.write_text(json.dumps({"replies": [{"text": LONG * 50}]}))
@@ -167,7 +169,7 @@ async def saved_by(case: CompactionCase, words: int) -> int | None:
     return None
 
 
-async def test_a_window_that_is_as_long_as_the_history_is_refused_too(case: CompactionCase) -> None:
+async def test_a_compacted_history_of_equal_length_is_refused_too(case: CompactionCase) -> None:
     """One word more and it saves nothing."""
     await case.start_chat(Strategy.SESSION, turns=1)
     saved = await saved_by(case, 1)
@@ -176,7 +178,7 @@ async def test_a_window_that_is_as_long_as_the_history_is_refused_too(case: Comp
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_a_call_that_waits_for_its_output_defers_it(case: CompactionCase, strategy: Strategy) -> None:
+async def test_a_history_with_a_call_without_output_is_not_compacted(case: CompactionCase, strategy: Strategy) -> None:
     chat = await case.start_chat(strategy)
     call = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
     if strategy is Strategy.CONVERSATION:
@@ -189,7 +191,7 @@ async def test_a_call_that_waits_for_its_output_defers_it(case: CompactionCase, 
         await compact(chat)
 
 
-async def test_what_was_never_answered_is_nothing_to_compact(case: CompactionCase) -> None:
+async def test_without_turns_to_compact_the_compaction_is_refused(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION, turns=2)
     with pytest.raises(InvalidUsage, match="nothing to compact"):
         await compact(chat, CompactionOptions(keep_turns=2))
@@ -198,13 +200,13 @@ async def test_what_was_never_answered_is_nothing_to_compact(case: CompactionCas
         await compact(chat)
 
 
-async def test_what_was_sent_with_store_false_cannot_be_looked_up(case: CompactionCase) -> None:
+async def test_responses_sent_with_store_false_cannot_be_compacted_by_id(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     with pytest.raises(InvalidUsage, match="store=false"):
         await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
-async def test_a_copy_at_the_endpoint_can_be_looked_up(case: CompactionCase) -> None:
+async def test_responses_stored_at_the_endpoint_can_be_compacted_by_id(case: CompactionCase) -> None:
     chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
     for number in range(3):
@@ -228,7 +230,7 @@ class Elsewhere:
         return getattr(self.endpoint, name)
 
 
-async def test_a_copy_at_another_endpoint_cannot_be_looked_up(case: CompactionCase) -> None:
+async def test_responses_stored_at_another_endpoint_cannot_be_compacted_by_id(case: CompactionCase) -> None:
     chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
     await case.say(chat, LONG)
@@ -237,7 +239,7 @@ async def test_a_copy_at_another_endpoint_cannot_be_looked_up(case: CompactionCa
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
-async def test_a_branch_that_an_interrupted_compaction_left_is_used_again(case: CompactionCase) -> None:
+async def test_a_branch_of_an_interrupted_compaction_is_reused(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     branch = replace(chat.session, id="ses_branch", name=f"{NAME}-before", use_order=0)
     await case.store.commit(Transaction(session=branch, expected_session_head=None))
@@ -246,7 +248,7 @@ async def test_a_branch_that_an_interrupted_compaction_left_is_used_again(case: 
     assert sorted(one.name for one in await case.store.sessions()) == [NAME, f"{NAME}-before"]
 
 
-async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(case: CompactionCase) -> None:
+async def test_a_chain_that_its_endpoint_lost_is_compacted_from_its_items(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.CHAIN)
     case.fault.make_error = lambda: RequestRefused("gone", code="previous_response_not_found")
     case.fault.at, case.fault.armed = 0, True
@@ -259,7 +261,7 @@ async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(case: 
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
-async def test_undo_goes_back_to_the_window_and_no_further(case: CompactionCase, strategy: Strategy) -> None:
+async def test_undo_stops_at_the_compacted_history(case: CompactionCase, strategy: Strategy) -> None:
     chat = await case.start_chat(strategy)
     await compact(chat)
     window = first_words(chat.state.path.items)
@@ -271,7 +273,7 @@ async def test_undo_goes_back_to_the_window_and_no_further(case: CompactionCase,
     assert first_words(chat.state.path.items) == window
 
 
-async def test_inspect_shows_the_compaction_as_a_step_of_its_own(case: CompactionCase) -> None:
+async def test_inspect_shows_the_compaction_as_a_separate_request(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     await compact(chat)
     await case.say(chat, "4")

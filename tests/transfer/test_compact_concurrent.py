@@ -26,7 +26,9 @@ def made_folder(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_what_was_said_meanwhile_stands_behind_the_window(case: CompactionCase, strategy: Strategy) -> None:
+async def test_turns_added_during_a_compaction_follow_the_compacted_history(
+    case: CompactionCase, strategy: Strategy
+) -> None:
     chat = await case.start_chat(strategy)
     one = await prepare_compaction(chat, CompactionOptions(keep_turns=1), confirmed=True)
     await case.say(await case.open(), "meanwhile")
@@ -42,7 +44,7 @@ async def test_what_was_said_meanwhile_stands_behind_the_window(case: Compaction
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
-async def test_a_head_that_moves_in_the_last_moment_is_read_again(case: CompactionCase, strategy: Strategy) -> None:
+async def test_a_head_that_moves_just_before_the_commit_is_read_again(case: CompactionCase, strategy: Strategy) -> None:
     """Another writer commits between our reading of the head and our own commit."""
     chat = await case.start_chat(strategy)
     one = await prepare_compaction(chat, CompactionOptions())
@@ -66,7 +68,9 @@ async def test_a_head_that_moves_in_the_last_moment_is_read_again(case: Compacti
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
-async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(case: CompactionCase, strategy: Strategy) -> None:
+async def test_a_history_that_was_undone_during_a_compaction_is_unchanged(
+    case: CompactionCase, strategy: Strategy
+) -> None:
     chat = await case.start_chat(strategy)
     one = await prepare_compaction(chat, CompactionOptions())
     other = await case.open()
@@ -78,7 +82,7 @@ async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(case: Comp
     assert not (case.folder / "talk-before.json").exists()
 
 
-async def test_a_file_that_is_edited_meanwhile_keeps_what_was_added(case: CompactionCase) -> None:
+async def test_a_replay_file_that_is_edited_during_a_compaction_keeps_the_added_items(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.REPLAY)
     one = await prepare_compaction(chat, CompactionOptions())
     added = [*read_items(case.file), user_message("by hand"), assistant_message("yes")]
@@ -89,7 +93,7 @@ async def test_a_file_that_is_edited_meanwhile_keeps_what_was_added(case: Compac
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-async def test_unacknowledged_input_stays_unacknowledged_behind_the_window(
+async def test_unconfirmed_input_stays_unconfirmed_after_the_compacted_history(
     case: CompactionCase, strategy: Strategy
 ) -> None:
     chat = await case.start_chat(strategy)
@@ -121,7 +125,7 @@ async def steps_of(folder: Path, strategy: Strategy, wish: CompactionOptions) ->
 
 @pytest.mark.parametrize(("strategy", "wish"), WISHES, ids=lambda value: str(value))
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_failure_at_any_step_leaves_the_history_before_or_after(
+async def test_a_failure_at_any_step_leaves_the_history_before_or_after_the_compaction(
     tmp_path: Path, strategy: Strategy, wish: CompactionOptions, when: str
 ) -> None:
     steps, before, after = await steps_of(tmp_path / "undisturbed", strategy, wish)

@@ -51,7 +51,7 @@ async def whole(folder: Path) -> tuple[list[str], list[str]]:
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize(("strategy", "keep"), AFTER)
-async def test_a_killed_compaction_leaves_the_history_before_or_after(
+async def test_a_killed_compaction_leaves_the_history_before_or_after_it(
     tmp_path: Path, strategy: Strategy, keep: int
 ) -> None:
     """A kill before one step is a kill after the step before it."""

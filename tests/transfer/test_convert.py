@@ -39,7 +39,7 @@ def meant(items: Sequence[Item]) -> list[Digest]:
 
 
 @pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
-async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_have(
+async def test_after_a_conversion_the_model_gets_the_same_history(
     harness: ConversationHarness, owner: Strategy, to: Strategy
 ) -> None:
     old = await harness.sample_chat(owner)
@@ -73,7 +73,7 @@ async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_ha
 
 
 @pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
-async def test_what_does_not_go_over_is_exactly_what_was_told_before(
+async def test_the_items_that_a_conversion_loses_are_exactly_those_announced(
     harness: ConversationHarness, owner: Strategy, to: Strategy
 ) -> None:
     old = await harness.sample_chat(owner)
@@ -90,7 +90,7 @@ async def test_what_does_not_go_over_is_exactly_what_was_told_before(
 
 
 @pytest.mark.parametrize("to", [Strategy.SESSION, Strategy.REPLAY])
-async def test_an_owner_at_the_client_shares_every_place_with_its_source(
+async def test_a_conversion_to_the_client_shares_every_node_with_its_source(
     harness: ConversationHarness, to: Strategy
 ) -> None:
     old = await harness.sample_chat(Strategy.CHAIN)
@@ -98,7 +98,7 @@ async def test_an_owner_at_the_client_shares_every_place_with_its_source(
     assert (session.head, session.confirmed_head) == (old.session.head, old.session.confirmed_head)
 
 
-async def test_a_file_holds_the_history_as_it_travelled(harness: ConversationHarness) -> None:
+async def test_a_converted_replay_file_has_the_items_unchanged(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.CONVERSATION)
     session = await converted(
         harness, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(harness.folder / "mine.json"))
@@ -107,7 +107,7 @@ async def test_a_file_holds_the_history_as_it_travelled(harness: ConversationHar
     assert ReplayFile(session.handle).read_valid() == list(old.state.path.items)
 
 
-async def test_a_file_that_is_there_is_not_written_over(harness: ConversationHarness) -> None:
+async def test_an_existing_file_is_not_overwritten(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
     there = harness.folder / "mine.json"
     there.write_text("[]")
@@ -116,7 +116,7 @@ async def test_a_file_that_is_there_is_not_written_over(harness: ConversationHar
     assert there.read_text() == "[]"
 
 
-async def test_a_conversation_is_seeded_twenty_items_at_a_time(harness: ConversationHarness) -> None:
+async def test_a_conversation_is_created_from_twenty_items_at_a_time(harness: ConversationHarness) -> None:
     harness.name = ECHO
     chat = await harness.open(None, Strategy.SESSION)
     for number in range(21):
@@ -128,7 +128,7 @@ async def test_a_conversation_is_seeded_twenty_items_at_a_time(harness: Conversa
     assert (session.head, session.confirmed_head) == (found.head, found.head)
 
 
-async def test_a_seed_that_is_refused_leaves_no_conversation(
+async def test_a_conversation_whose_items_are_refused_is_removed(
     harness: ConversationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.name = ECHO
@@ -150,7 +150,7 @@ async def test_a_seed_that_is_refused_leaves_no_conversation(
 
 
 @pytest.mark.parametrize("to", Strategy)
-async def test_what_was_said_and_not_answered_waits_at_the_new_owner_too(
+async def test_unanswered_input_stays_unconfirmed_after_a_conversion(
     harness: ConversationHarness, to: Strategy
 ) -> None:
     owner = Strategy.CHAIN if to is Strategy.SESSION else Strategy.SESSION
@@ -169,7 +169,9 @@ async def test_what_was_said_and_not_answered_waits_at_the_new_owner_too(
     assert [item_text(item) for item in harness.model.requests[-1].input[-2:]] == ["Lost?", "Found."]
 
 
-async def test_what_others_said_in_a_conversation_goes_over_once(harness: ConversationHarness) -> None:
+async def test_items_that_other_clients_added_to_a_conversation_are_converted_once(
+    harness: ConversationHarness,
+) -> None:
     harness.name = ECHO
     chat = await harness.open(None, Strategy.CONVERSATION)
     await say(chat, user_message("Mine."))
@@ -182,7 +184,7 @@ async def test_what_others_said_in_a_conversation_goes_over_once(harness: Conver
     assert said == ["Mine.", "Theirs."]
 
 
-async def test_a_conversation_that_lost_an_item_goes_over_without_it(harness: ConversationHarness) -> None:
+async def test_a_conversation_that_lost_an_item_is_converted_without_it(harness: ConversationHarness) -> None:
     harness.name = ECHO
     chat = await harness.open(None, Strategy.CONVERSATION)
     await say(chat, user_message("Secret."))
@@ -194,7 +196,7 @@ async def test_a_conversation_that_lost_an_item_goes_over_without_it(harness: Co
     assert said == ["Plain."]
 
 
-async def test_a_converted_chain_takes_no_response_of_somebody_elses_for_its_own(harness: ConversationHarness) -> None:
+async def test_a_converted_chain_does_not_continue_a_response_of_another_client(harness: ConversationHarness) -> None:
     """Another client's chain begins with the same words: it answers nothing that this one asked."""
     harness.name = ECHO
     async for _ in harness.endpoint.create({"model": harness.name, "input": "Weather in Oslo?"}):
@@ -208,7 +210,7 @@ async def test_a_converted_chain_takes_no_response_of_somebody_elses_for_its_own
     assert meant(new.state.path.items[:-2]) == meant(old.state.path.items)
 
 
-async def test_undo_on_a_converted_chain_takes_one_turn_back_and_not_the_history(harness: ConversationHarness) -> None:
+async def test_undo_on_a_converted_chain_removes_one_turn_and_not_the_history(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
     session = await converted(harness, old.session.name, Strategy.CHAIN)
     new = await harness.open(session.name)
@@ -216,7 +218,7 @@ async def test_undo_on_a_converted_chain_takes_one_turn_back_and_not_the_history
     assert meant(new.state.path.items) == meant(old.state.path.items[:-2])
 
 
-async def test_a_fork_of_a_converted_chain_begins_with_its_whole_history(harness: ConversationHarness) -> None:
+async def test_a_fork_of_a_converted_chain_starts_with_its_complete_history(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
     session = await converted(harness, old.session.name, Strategy.CHAIN)
     forked = await fork_session(session, old.options, harness.deps)
@@ -224,7 +226,7 @@ async def test_a_fork_of_a_converted_chain_begins_with_its_whole_history(harness
     assert meant(forked.state.path.items[:-2]) == meant(old.state.path.items)
 
 
-async def test_what_a_conversation_cannot_take_back_its_copy_can(harness: ConversationHarness) -> None:
+async def test_a_turn_of_a_conversation_can_be_undone_in_a_converted_copy_only(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.CONVERSATION)
     with pytest.raises(WrongOwner) as refused:
         await old.undo()
@@ -236,13 +238,13 @@ async def test_what_a_conversation_cannot_take_back_its_copy_can(harness: Conver
 
 
 @pytest.mark.parametrize("owner", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
-async def test_an_owner_is_not_asked_to_hold_what_it_holds(harness: ConversationHarness, owner: Strategy) -> None:
+async def test_a_conversion_to_the_same_owner_is_refused(harness: ConversationHarness, owner: Strategy) -> None:
     old = await harness.sample_chat(owner)
     with pytest.raises(InvalidUsage, match="already"):
         await converted(harness, old.session.name, owner)
 
 
-async def test_a_conversation_becomes_a_second_one(harness: ConversationHarness) -> None:
+async def test_a_conversation_can_be_converted_to_a_second_conversation(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.CONVERSATION)
     session = await converted(harness, old.session.name, Strategy.CONVERSATION)
     assert session.handle != old.session.handle

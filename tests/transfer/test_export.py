@@ -22,17 +22,17 @@ DOCUMENT = ConversationDocument(
 )
 
 
-def test_a_replay_file_is_the_list_of_items_an_item_a_line() -> None:
+def test_a_replay_file_is_a_json_list_with_one_item_per_line() -> None:
     text = render_replay(DOCUMENT)
     assert json.loads(text) == list(ITEMS)
     assert len(text.splitlines()) == len(ITEMS) + 2
 
 
-def test_lines_are_the_items_alone() -> None:
+def test_jsonl_has_the_items_only() -> None:
     assert [json.loads(line) for line in render_jsonl(DOCUMENT).splitlines()] == list(ITEMS)
 
 
-def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
+def test_a_link_follows_the_last_item_that_it_added() -> None:
     lines = [json.loads(line) for line in render_jsonl(DOCUMENT, include_links=True).splitlines()]
     assert [line["object"].removeprefix("convo.") for line in lines] == [
         *("conversation", "item", "item", "item", "link", "item", "item", "item")
@@ -47,7 +47,7 @@ def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
         ({"type": "reasoning", "summary": []}, "*reasoning without text*"),
     ],
 )
-def test_reasoning_that_cannot_be_read_is_told_from_reasoning_that_is_empty(item: Item, shown: str) -> None:
+def test_encrypted_reasoning_is_distinguished_from_empty_reasoning(item: Item, shown: str) -> None:
     assert f"## 1. reasoning\n\n{shown}\n" in render_markdown_export(ConversationDocument((item,), confirmed_count=1))
 
 
@@ -92,7 +92,7 @@ A *cat*.
 """
 
 
-def test_markdown_is_for_reading() -> None:
+def test_markdown_is_readable() -> None:
     assert render_markdown_export(DOCUMENT, include_data=False) == READ
 
 

@@ -84,14 +84,14 @@ async def imported(document: ConversationDocument) -> ConversationDocument:
 
 
 @pytest.mark.parametrize("form", ["jsonl with links", "markdown", "html"])
-async def test_a_form_with_everything_in_it_comes_back_whole(form: str) -> None:
+async def test_a_complete_format_round_trips(form: str) -> None:
     read = parse_conversation_document(FORMS[form](DOCUMENT))
     assert read == DOCUMENT
     assert await imported(read) == DOCUMENT
 
 
 @pytest.mark.parametrize("form", ["replay", "jsonl"])
-def test_a_bare_form_brings_its_items_back(form: str) -> None:
+def test_a_format_without_metadata_round_trips_its_items(form: str) -> None:
     assert parse_conversation_document(FORMS[form](DOCUMENT)) == ConversationDocument(
         items=DOCUMENT.items, confirmed_count=3
     )
@@ -102,7 +102,7 @@ NAMES = st.sampled_from(["mine", "a-b", "日本語"])
 
 
 @given(items=SAID, name=NAMES, instructions=st.none() | TEXT, form=st.sampled_from(sorted(FORMS)))
-def test_what_is_exported_imported_and_exported_is_the_same(
+def test_exporting_an_imported_document_gives_the_same_document(
     items: tuple[Item, ...], name: str, instructions: str | None, form: str
 ) -> None:
     document = ConversationDocument(
@@ -115,12 +115,12 @@ def test_what_is_exported_imported_and_exported_is_the_same(
 
 
 @given(st.text(st.characters(codec="utf-8")) | st.sampled_from(["[", "{", "[{}]", "<!doctype html>", "{}\n{}"]))
-def test_any_other_text_is_refused_in_words(text: str) -> None:
+def test_arbitrary_text_is_parsed_or_refused_with_a_message(text: str) -> None:
     with suppress(InputFault):
         assert parse_conversation_document(text).confirmed_count >= 0
 
 
-def test_a_list_of_one_line_and_a_single_object_are_items() -> None:
+def test_a_list_on_one_line_and_a_single_object_are_items() -> None:
     assert parse_conversation_document('[{"role": "user", "content": "hi"}]').items == (
         {"role": "user", "content": "hi"},
     )
@@ -129,7 +129,7 @@ def test_a_list_of_one_line_and_a_single_object_are_items() -> None:
     )
 
 
-def test_one_whole_document_over_many_lines_is_read() -> None:
+def test_a_document_over_several_lines_is_parsed() -> None:
     found = json.loads(render_jsonl(DOCUMENT, include_links=True).splitlines()[0])
     text = json.dumps({**found, "items": list(DOCUMENT.items), "links": [LINK]}, indent=2)
     assert parse_conversation_document(text) == DOCUMENT
@@ -176,13 +176,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "says"), WRONG, ids=[says for _, says in WRONG])
-def test_what_is_wrong_is_said(text: str, says: str) -> None:
+def test_an_error_names_the_mistake(text: str, says: str) -> None:
     with pytest.raises(InputFault) as caught:
         parse_conversation_document(text)
     assert caught.value.message.startswith(says)
 
 
-def test_words_in_a_message_are_not_taken_for_the_document() -> None:
+def test_document_markers_within_a_message_are_ignored() -> None:
     fake = render_markdown_export(ConversationDocument((user_message("evil"),), 1)).splitlines()[-1]
     honest = ConversationDocument((user_message(f"look:\n{fake}"),), 1)
     assert parse_conversation_document(render_markdown_export(honest)) == honest
@@ -190,7 +190,7 @@ def test_words_in_a_message_are_not_taken_for_the_document() -> None:
         parse_conversation_document(render_markdown_export(honest, include_data=False))
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_documents(str(tmp_path / "nope.json"))
     with pytest.raises(Unreadable, match="is a folder"):
@@ -201,7 +201,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["single_approval", "list_input_history"])
-def test_of_a_run_what_was_said_is_read(scenario: str) -> None:
+def test_the_messages_of_a_run_state_are_imported(scenario: str) -> None:
     state = snapshots.document(scenario, "1.21")
     found = parse_conversation_document(json.dumps(state))
     asked, made = state["original_input"], state["generated_items"]
@@ -211,7 +211,7 @@ def test_of_a_run_what_was_said_is_read(scenario: str) -> None:
     assert (item_type(found.items[-1]), found.confirmed_count) == (made[0]["raw_item"]["type"], len(found.items))
 
 
-def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
+def test_pending_approvals_are_not_among_the_items_of_a_run_state() -> None:
     state = snapshots.newest_state("parallel_mixed_decided", "1.21")
     kinds = [item.get("type", item.get("role")) for item in run_state_items(state)]
     assert kinds == ["user", "function_call", "function_call"]
@@ -221,14 +221,14 @@ def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
     ]
 
 
-def test_a_run_whose_history_an_endpoint_holds_is_not_taken_for_whole() -> None:
+def test_a_run_state_whose_history_is_at_an_endpoint_is_refused() -> None:
     state = snapshots.document("auto_previous_response_id", "1.21")
     with pytest.raises(InputFault, match="its history is stored by resp_") as caught:
         parse_conversation_document(json.dumps(state))
     assert caught.value.hint == f"convo convert {state['previous_response_id']} --to session"
 
 
-async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
+async def test_a_link_that_is_already_stored_is_unchanged() -> None:
     store = open_store("memory")
     beside = SessionWriter(store, FixedClock(), counting_ids())
     answers = ImportDefaults("scripted/echo", EMBEDDED_SCOPE)
@@ -244,6 +244,6 @@ async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
     await store.aclose()
 
 
-def test_a_device_without_an_end_is_refused() -> None:
+def test_an_endless_device_is_refused() -> None:
     with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
         read_documents("/dev/zero")

@@ -38,7 +38,7 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return unpacked(request.param, tmp_path)
 
 
-def test_conversations_of_llm_are_read_in_both_layouts(logs: Path) -> None:
+def test_conversations_of_llm_are_imported_from_both_schemas(logs: Path) -> None:
     one, two = read_documents(str(logs))
     assert (one.name, one.items, one.instructions) == ("Weather in Oslo?", WEATHER, "Be brief.")
     assert (two.name, len(two.items), two.instructions) == ("Second one, and more", 2, None)
@@ -46,14 +46,14 @@ def test_conversations_of_llm_are_read_in_both_layouts(logs: Path) -> None:
     assert 1.79e9 < one.created_at < 1.8e9
 
 
-def test_a_database_is_left_as_it_was_and_nothing_beside_it(logs: Path) -> None:
+def test_the_database_is_unchanged_and_no_file_is_added(logs: Path) -> None:
     before = logs.read_bytes()
     read_documents(str(logs))
     assert logs.read_bytes() == before
     assert [place.name for place in logs.parent.iterdir()] == ["logs.db"]
 
 
-def test_a_conversation_that_went_on_in_the_newer_layout_is_read_once(logs: Path) -> None:
+def test_a_conversation_that_continues_in_the_newer_schema_is_imported_once(logs: Path) -> None:
     with closing(sqlite3.connect(logs)) as db, db:
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
         if "threads" not in tables:
@@ -73,7 +73,7 @@ ITEMS: list[Any] = [
 ]
 
 
-async def test_sessions_that_the_agents_sdk_wrote_come_over_item_by_item(tmp_path: Path) -> None:
+async def test_sessions_of_the_agents_sdk_are_imported_item_by_item(tmp_path: Path) -> None:
     file = tmp_path / "agents.db"
     for name, items in (("thread-7", ITEMS), ("empty", []), ("other", ITEMS[:1])):
         session = SQLiteSession(name, file)
@@ -84,7 +84,7 @@ async def test_sessions_that_the_agents_sdk_wrote_come_over_item_by_item(tmp_pat
     assert list(found["other"].items) == ITEMS[:1]
 
 
-async def test_a_session_that_is_still_open_is_read_up_to_what_it_wrote(tmp_path: Path) -> None:
+async def test_an_open_session_is_imported_up_to_its_last_commit(tmp_path: Path) -> None:
     file = tmp_path / "agents.db"
     session = SQLiteSession("mine", file)
     await session.add_items(ITEMS)
@@ -97,7 +97,7 @@ async def test_a_session_that_is_still_open_is_read_up_to_what_it_wrote(tmp_path
 @pytest.mark.parametrize(
     ("data", "says"), [("nonsense", "is not JSON"), ("{}", "is not an item"), ("[]", "is not an item")]
 )
-def test_a_row_that_holds_no_item_is_named(tmp_path: Path, data: str, says: str) -> None:
+def test_a_row_without_an_item_is_named(tmp_path: Path, data: str, says: str) -> None:
     file = tmp_path / "agents.db"
     SQLiteSession("mine", file).close()
     with closing(sqlite3.connect(file)) as db, db:
@@ -121,7 +121,7 @@ AGENTS = (
 )
 
 
-def test_messages_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
+def test_messages_with_a_cycle_are_refused(tmp_path: Path) -> None:
     shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
     place = written(tmp_path / "a.db", "UPDATE messages SET parent_hash = hash")
     with pytest.raises(Unreadable, match="have a cycle"):
@@ -136,7 +136,7 @@ def test_messages_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
         ("'mine'", "5", "is not JSON"),
     ],
 )
-def test_a_column_of_another_kind_is_refused(tmp_path: Path, row: str, item: str, says: str) -> None:
+def test_a_column_of_another_type_is_refused(tmp_path: Path, row: str, item: str, says: str) -> None:
     rows = (f"INSERT INTO agent_sessions VALUES ({row}, NULL)", f"INSERT INTO agent_messages VALUES (1, {row}, {item})")
     with pytest.raises(Unreadable, match=says):
         read_documents(written(tmp_path / "a.db", *AGENTS, *rows))
@@ -144,21 +144,21 @@ def test_a_column_of_another_kind_is_refused(tmp_path: Path, row: str, item: str
 
 @pytest.mark.parametrize("payload", ["[1]", "{", '{"attachment": [1]}', '{"text_ref": 3}', '{"arguments": [1]}'])
 @pytest.mark.parametrize("type_", ["text", "attachment", "tool_call", "tool_result"])
-def test_a_part_that_is_none_is_refused_or_left_out(tmp_path: Path, type_: str, payload: str) -> None:
+def test_an_invalid_part_is_refused_or_omitted(tmp_path: Path, type_: str, payload: str) -> None:
     shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
     place = written(tmp_path / "a.db", f"UPDATE parts SET type = '{type_}', text = NULL, payload = '{payload}'")
     with suppress(Unreadable):
         assert all(one.items for one in read_documents(place))
 
 
-def test_a_database_of_nobody_that_is_known_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_database_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
         db.execute("CREATE TABLE t (a)")
     with pytest.raises(Unreadable, match="not from llm or the Agents SDK"):
         read_documents(str(tmp_path / "a.db"))
 
 
-def test_a_database_that_was_cut_is_refused(logs: Path, tmp_path: Path) -> None:
+def test_a_truncated_database_is_refused(logs: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.db"
     shutil.copy(logs, cut)
     with cut.open("r+b") as file:

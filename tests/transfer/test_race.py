@@ -36,7 +36,7 @@ def asking() -> Any:
     return RequestOptions("", "")
 
 
-async def test_client_owners_send_everything_and_others_what_is_new(
+async def test_client_owners_send_the_complete_history_and_others_only_new_items(
     harness: ConversationHarness, tmp_path: Path
 ) -> None:
     lanes = {lane.strategy: lane for lane in await run_race(course(harness.store, tmp_path))}
@@ -46,20 +46,20 @@ async def test_client_owners_send_everything_and_others_what_is_new(
     assert all(lane.error is None and len(lane.turns) == 3 for lane in lanes.values())
 
 
-async def test_nothing_is_left_behind(harness: ConversationHarness, tmp_path: Path) -> None:
+async def test_a_race_leaves_nothing_in_the_store(harness: ConversationHarness, tmp_path: Path) -> None:
     await run_race(course(harness.store, tmp_path))
     assert await harness.store.sessions() == []
     assert await harness.store.find_handles("resp_") == []
     assert await harness.store.find_handles("conv_") == []
 
 
-async def test_what_is_kept_can_be_gone_on_with(harness: ConversationHarness, tmp_path: Path) -> None:
+async def test_a_kept_conversation_can_be_continued(harness: ConversationHarness, tmp_path: Path) -> None:
     lanes = await run_race(course(harness.store, tmp_path, keep=True))
     assert [lane.session for lane in lanes] == [f"race-{strategy}" for strategy in RACE_ORDER]
     assert {one.name for one in await harness.store.sessions()} == {lane.session for lane in lanes}
 
 
-async def test_who_runs_is_told_turn_by_turn(harness: ConversationHarness, tmp_path: Path) -> None:
+async def test_the_observer_is_called_for_every_turn(harness: ConversationHarness, tmp_path: Path) -> None:
     told: list[tuple[Strategy, int]] = []
     took: list[tuple[Strategy, int]] = []
     ended: list[RaceResult] = []
@@ -92,7 +92,7 @@ class Without:
             yield event
 
 
-async def test_an_owner_that_fails_does_not_end_the_race(harness: ConversationHarness, tmp_path: Path) -> None:
+async def test_a_failing_strategy_does_not_end_the_race(harness: ConversationHarness, tmp_path: Path) -> None:
     there = course(harness.store, tmp_path)
     edges = replace(there.deps, endpoint=cast(Endpoint, Without(there.deps.endpoint)))
     lanes = {lane.strategy: lane for lane in await run_race(replace(there, deps=edges))}
@@ -104,7 +104,7 @@ async def test_an_owner_that_fails_does_not_end_the_race(harness: ConversationHa
 
 
 @pytest.mark.parametrize("told", [0, 2])
-def test_tokens_that_were_not_all_reported_are_no_figure(told: int) -> None:
+def test_usage_is_unknown_unless_every_turn_reported_it(told: int) -> None:
     from convo.transfer.race import RaceResult, RaceTurn
     from convo.usage.cost import Usage
 

@@ -43,7 +43,7 @@ async def held(store: Any, turns: int) -> str:
     return name
 
 
-async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_short_one(tmp_path: Path) -> None:
+async def test_the_number_of_queries_does_not_depend_on_the_length_of_the_conversation(tmp_path: Path) -> None:
     for url in ("memory", f"sqlite:{tmp_path / 'convo.db'}"):
         counted = Counted(url)
         asked = []
@@ -57,7 +57,7 @@ async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_shor
         assert asked[0] == asked[1]
 
 
-async def test_a_store_that_has_none_of_the_links_is_asked_once_for_all_of_them(tmp_path: Path) -> None:
+async def test_a_store_with_none_of_the_links_is_queried_once_for_all_of_them(tmp_path: Path) -> None:
     store, empty = open_store("memory"), Counted(f"sqlite:{tmp_path / 'convo.db'}")
     document = (await load_source(await load_handle_view(store, await held(store, SHORT)), store)).to_document()
     beside = SessionWriter(empty, FixedClock(), counting_ids())
@@ -69,7 +69,7 @@ async def test_a_store_that_has_none_of_the_links_is_asked_once_for_all_of_them(
     await empty.aclose()
 
 
-async def test_four_times_the_turns_take_about_four_times_the_work() -> None:
+async def test_four_times_the_turns_take_about_four_times_as_long() -> None:
     store = open_store("memory")
     works = []
     for turns in (SHORT, LONG):

@@ -76,7 +76,9 @@ PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
     [WindowExceeded("m", 2, 1), RequestRefused("too long", code="context_length_exceeded")],
     ids=["here", "elsewhere"],
 )
-async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path: Path, refusal: ConvoError) -> None:
+async def test_a_history_too_long_for_one_summary_is_summarized_in_several_steps(
+    tmp_path: Path, refusal: ConvoError
+) -> None:
     """Each begins with the one before it, and all that was used is counted."""
     endpoint = narrow(refusal)
     made = await run_compaction(
@@ -88,7 +90,7 @@ async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path:
     assert (made.usage or {})["output_tokens"] == 2 * len(endpoint.bodies)
 
 
-async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
+async def test_a_turn_that_is_too_long_for_the_model_is_refused(tmp_path: Path) -> None:
     plan = replace(PLAN, compacted_items=(user_message("word " * 1_000), assistant_message("so")))
     with pytest.raises(WindowExceeded):
         await run_compaction(
@@ -108,7 +110,7 @@ async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
         ({"text": "half", "error": {"message": "gone"}}, EndpointFault),
     ],
 )
-async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
+async def test_an_empty_refused_or_interrupted_summary_is_an_error(
     tmp_path: Path, reply: Mapping[str, Any], error: type[ConvoError]
 ) -> None:
     endpoint = make_embedded_endpoint(MemoryStore())
@@ -118,7 +120,7 @@ async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
         )
 
 
-async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> None:
+async def test_a_truncated_summary_is_reported(tmp_path: Path) -> None:
     endpoint = cast(Endpoint, Brief(make_embedded_endpoint(MemoryStore())))
     made = await run_compaction(
         replace(PLAN, compacted_items=TURNS[:4]),
@@ -130,7 +132,7 @@ async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> Non
     assert made.notes == ("the summary is incomplete (max_output_tokens): its end is missing",)
 
 
-async def test_the_focus_and_the_instructions_are_told_to_the_model(tmp_path: Path) -> None:
+async def test_the_focus_and_the_instructions_are_sent_to_the_model(tmp_path: Path) -> None:
     endpoint = narrow(WindowExceeded("m", 2, 1))
     how = replace(asking(tmp_path, {"text": "They counted."}), instructions="Be brief.")
     await run_compaction(
