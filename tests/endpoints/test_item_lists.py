@@ -55,7 +55,7 @@ def test_an_item_without_an_id_gets_one_with_the_prefix_of_its_type(item: Item, 
     assert len(built) == len(prefix) + 49
 
 
-def test_the_own_id_of_an_item_comes_before_the_id_in_its_conversation() -> None:
+def test_the_id_of_an_item_takes_precedence_over_its_id_in_the_conversation() -> None:
     path = Path(root_key("local")).append(
         [{**user_item("a"), "id": "msg_own"}, user_item("b"), {**user_item("c"), "id": ""}]
     )

@@ -318,7 +318,7 @@ def test_the_first_unknown_field_in_alphabetical_order_is_named() -> None:
     assert (error.param, error.message) == ("background_options.alpha", "Unknown parameter: 'background_options.alpha'")
 
 
-def test_a_request_says_what_the_endpoint_is_to_do() -> None:
+def test_a_request_is_parsed_into_the_options_of_the_endpoint() -> None:
     plain = parsed()
     assert (plain.store, plain.stream, plain.generate, plain.background) == (True, True, True, False)
     assert (plain.is_compaction, plain.compact_threshold, plain.include_obfuscation) == (False, None, False)

@@ -344,7 +344,7 @@ def test_a_result_is_confirmed_if_the_response_ended_by_itself() -> None:
     )
 
 
-def test_a_response_that_did_not_end_says_why() -> None:
+def test_a_status_other_than_completed_has_its_reason() -> None:
     cancelled = {"code": "cancelled", "message": "The response was cancelled."}
     assert response.cancelled_result([CALL]) == TurnResult("cancelled", (CALL,), error=cancelled)
     assert response.disconnected_result([MESSAGE, CALL]) == TurnResult(
@@ -371,7 +371,7 @@ def test_an_error_ends_a_response_as_failed_with_its_finished_items() -> None:
     ("limit", "kind", "code"),
     [("response_s", "failed", "server_error"), ("response_events", "incomplete", "max_output_tokens")],
 )
-def test_a_limit_of_time_fails_a_response_and_any_other_cuts_it(limit: str, kind: str, code: str) -> None:
+def test_a_time_limit_fails_a_response_and_any_other_limit_truncates_it(limit: str, kind: str, code: str) -> None:
     reached = LimitReached(limit, 5)
     assert response.build_limit_event(reached, (MESSAGE,)) == {
         "type": f"response.{kind}",

@@ -126,7 +126,7 @@ async def test_a_model_is_prepared_and_a_request_is_checked_without_a_response()
     assert await store.link("resp_1") is None
 
 
-async def test_items_that_are_added_are_one_whole_page() -> None:
+async def test_added_items_are_one_complete_page() -> None:
     endpoint = endpoint_over(MemoryStore(), open_gated_model())
     created = await endpoint.create_conversation([user_item("a")], {"k": "v"})
     assert created == {"id": "conv_1", "object": "conversation", "created_at": 1_700_000_000, "metadata": {"k": "v"}}

@@ -308,7 +308,7 @@ async def test_a_conversation_of_another_tenant_is_not_waited_for() -> None:
     assert not await runs.wait_until_ended("alice", response_id="resp_1")
 
 
-async def test_a_response_that_goes_on_is_waited_for_only_a_moment() -> None:
+async def test_a_request_waits_only_briefly_for_a_running_response() -> None:
     runs = ActiveRuns()
     with runs.track_foreground("alice") as run:
         run.response_id = "resp_1"

@@ -122,7 +122,7 @@ async def test_a_model_that_finds_its_input_too_long_gets_three_quarters_of_it()
     assert await items_asked(Refusing(7, TOO_LONG)) == [7]
 
 
-async def test_a_model_that_says_how_much_it_takes_gets_that_much() -> None:
+async def test_a_model_that_reports_its_limit_gets_that_many_tokens() -> None:
     total = tokens_of(request())
     assert await items_asked(Refusing(3, WindowExceeded("m", total, total // 2 + 10))) == [7, 3]
     assert await items_asked(Refusing(1, WindowExceeded("m", 1000, 1))) == [7, 1]

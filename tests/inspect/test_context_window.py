@@ -108,7 +108,7 @@ def test_the_json_has_each_part_and_the_total() -> None:
     }
 
 
-def test_a_program_gets_the_whole_request() -> None:
+def test_the_json_has_the_complete_request() -> None:
     body = {"model": "m", "tools": [TOOL], "input": [user_message("one")]}
     nodes = Path(root_key("local")).append([user_message("before")]).nodes[:]
     usage = sum_context_usage((), None, endpoint_count=5)

@@ -283,7 +283,7 @@ def test_a_thinking_budget_is_three_quarters_of_the_output_but_at_least_the_mini
         ("claude-opus-5-5", {"reasoning": {"effort": "none"}}, "the reasoning effort 'none'", "use low"),
     ],
 )
-def test_a_refusal_names_the_value_and_the_way_out(
+def test_a_refusal_names_the_value_and_an_alternative(
     model: str, asked: dict[str, Any], message: str, hint: str | None
 ) -> None:
     with pytest.raises(Unsupported) as refused:

@@ -311,7 +311,7 @@ async def test_a_compressed_body_that_is_damaged_is_refused(server: HostileServe
     assert wrong.message == "the server's compressed response cannot be decompressed"
 
 
-async def test_an_error_in_an_unknown_compression_is_told_by_its_status(server: HostileServer) -> None:
+async def test_an_error_in_an_unknown_compression_is_described_by_its_status(server: HostileServer) -> None:
     head = b"HTTP/1.1 503 Wrong\r\nconnection: close\r\ncontent-encoding: br\r\n\r\n"
     server.answers = lambda _: repeat_piece(b"x", head=head, times=1)
 

@@ -113,7 +113,7 @@ def test_the_format_of_a_tag_is_read_by_every_later_version() -> None:
     assert tag.opaque == "convo2:70b745e0c922df445c2c5a58:"
 
 
-def test_a_compaction_item_whose_tag_names_no_model_is_refused_with_a_way_out() -> None:
+def test_a_compaction_item_whose_tag_names_no_model_is_refused_with_an_alternative() -> None:
     other = make_issuer_tag("openai", "gpt-5:mini", "https://a")
     item = hide_issuer_model(tag_encrypted_content({"type": "compaction", "encrypted_content": "x"}, other))
 

@@ -100,7 +100,7 @@ async def read(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[in
         (ResponseLimits(output_bytes=0), [delta("")], 1, None),
     ],
 )
-async def test_as_much_as_the_limit_passes_and_no_more(
+async def test_data_up_to_the_limit_passes_and_no_more(
     limits: ResponseLimits, events: list[StreamEvent], passed: int, limit: str | None
 ) -> None:
     read_events, reached = await read(limits, *events)
@@ -158,7 +158,7 @@ def test_the_limit_of_the_whole_response_counts_from_its_start() -> None:
     assert (reached.limit, reached.maximum) == ("limits.answer_s", 10)
 
 
-async def test_a_time_out_of_the_source_is_passed_on_as_it_is() -> None:
+async def test_a_timeout_of_the_source_is_passed_on_unchanged() -> None:
     async def timed_out() -> AsyncGenerator[StreamEvent, None]:
         yield delta("a")
         raise TimeoutError("its own")
@@ -209,7 +209,7 @@ class Silent:
 REQUEST = ModelRequest("m", [user_message("hi")])
 
 
-async def test_a_limited_model_is_warmed_once_and_passes_everything_on() -> None:
+async def test_a_limited_model_is_warmed_once_and_forwards_every_call() -> None:
     model = Silent()
     limited = LimitedModel(model, DEFAULT_RESPONSE_LIMITS)
     events: list[StreamEvent] = []

@@ -80,7 +80,7 @@ async def test_a_server_that_does_not_respond_is_skipped(catalogue: ModelLister,
         await asked(catalogue, within_s=0.1)
 
 
-async def test_a_list_without_models_comes_with_the_setting_to_check() -> None:
+async def test_an_empty_model_list_is_reported_with_the_setting_to_check() -> None:
     with pytest.raises(StreamBroken) as caught:
         parse_model_names({}, "mine")
 
@@ -128,7 +128,7 @@ async def test_a_server_that_responds_is_reachable(error: Exception | None) -> N
 
 
 @pytest.mark.parametrize("error", [KeyRefused("wrong"), Unreachable("no route")])
-async def test_a_server_that_refuses_the_key_or_is_away_is_an_error(error: ConvoError) -> None:
+async def test_a_rejected_key_and_an_unreachable_server_are_errors(error: ConvoError) -> None:
     with pytest.raises(type(error)) as caught:
         await check_provider_reachable(Listing(error), "mine")
 

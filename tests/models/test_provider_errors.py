@@ -185,7 +185,7 @@ def test_text_that_looks_like_a_key_is_masked(secret: str) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 599])
-def test_an_error_status_is_kept(status: int) -> None:
+def test_the_error_status_is_preserved(status: int) -> None:
     assert fault_from_status(status, {"message": "No"}, ASKED).status == status
 
 
@@ -227,7 +227,7 @@ def test_a_model_is_named_by_a_404_about_it_and_by_no_other() -> None:
     assert fault_from_status(404, {"message": "model not found"}, ErrorContext("deepseek")).message == "model not found"
 
 
-def test_an_unknown_model_comes_with_the_command_that_lists_the_models() -> None:
+def test_an_unknown_model_is_reported_with_the_command_that_lists_the_models() -> None:
     fault = fault_from_status(404, {"message": "model not found"}, ASKED)
 
     assert fault.hint == "convo models lists the models; choose one with -m"
@@ -410,7 +410,7 @@ def test_a_failed_connection_names_the_provider_and_the_url(error: Exception, me
     assert (fault.message, fault.code) == (message, code)
 
 
-def test_a_url_that_is_none_comes_with_the_setting_to_check() -> None:
+def test_an_invalid_url_is_reported_with_the_setting_to_check() -> None:
     fault = to_endpoint_fault(httpx2.UnsupportedProtocol("no scheme"), ASKED)
 
     assert fault is not None

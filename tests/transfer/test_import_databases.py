@@ -231,7 +231,7 @@ def test_the_parts_of_a_message_become_its_content(tmp_path: Path, parts: str, c
     assert (document.name, document.created_at, document.confirmed_count) == ("mine", 1_767_323_045, 1)
 
 
-def test_calls_outputs_and_reasoning_part_a_message(tmp_path: Path) -> None:
+def test_calls_outputs_and_reasoning_split_a_message(tmp_path: Path) -> None:
     rows = """INSERT INTO parts VALUES
         (1, 'b', 0, 'text', 'one', NULL),
         (2, 'b', 1, 'reasoning', 'hm', NULL),
@@ -277,7 +277,7 @@ RESPONSES = (
 )
 
 
-def test_a_conversation_of_the_older_layout_is_its_responses_in_order(tmp_path: Path) -> None:
+def test_a_conversation_in_the_older_schema_has_its_responses_in_order(tmp_path: Path) -> None:
     (document,) = read_documents(written(tmp_path / "a.db", *RESPONSES))
 
     assert list(document.items) == [
@@ -299,7 +299,7 @@ def test_a_row_of_an_unknown_form_is_named_as_one(tmp_path: Path) -> None:
         read_documents(place)
 
 
-def test_an_unknown_database_comes_with_the_ones_that_can_be_imported(tmp_path: Path) -> None:
+def test_an_unknown_database_is_refused_with_the_list_of_supported_ones(tmp_path: Path) -> None:
     with pytest.raises(Unreadable) as caught:
         read_documents(written(tmp_path / "a.db", "CREATE TABLE t (a)"))
     assert caught.value.hint == (

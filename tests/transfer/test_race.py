@@ -142,7 +142,9 @@ def test_the_figures_of_a_strategy_are_those_of_all_its_turns() -> None:
     assert (RaceResult(Strategy.CHAIN).usage, RaceResult(Strategy.CHAIN).cost_usd(price)) == (None, None)
 
 
-async def test_what_a_killed_race_left_is_removed_by_the_next(harness: ConversationHarness, tmp_path: Path) -> None:
+async def test_the_remains_of_a_killed_race_are_removed_by_the_next_race(
+    harness: ConversationHarness, tmp_path: Path
+) -> None:
     """A session of another name, one at another endpoint and one that is still open are not."""
     case = CompactionCase(harness.store, tmp_path)
     left: dict[str, Session] = {}
