@@ -70,7 +70,13 @@ def test_an_estimate_refuses_only_above_one_and_a_half_times_the_window() -> Non
         ({"max_output_tokens": 10_000}, None, lambda context: context // 4),
         ({"tools": [TOOL]}, None, lambda context: context // 4),
     ],
-    ids=str,
+    ids=[
+        "a quarter",
+        "the model's maximum",
+        "the request's maximum",
+        "a quarter at most",
+        "a quarter beside the tools",
+    ],
 )
 def test_the_oldest_turns_are_dropped_until_there_is_room_for_an_output(
     parameters: dict[str, Any], output: int | None, reserve: Any
