@@ -159,8 +159,8 @@ class ReplController(ChatContext):
     def check_input_supported(self, chat: Chat, parts: Sequence[Json]) -> None:
         """Reject input that the model would reject, before anything is stored.
 
-        Raises Unsupported for a model that takes text only, and WindowExceeded for parts that are larger than its
-        context window without the history.
+        Raises Unsupported for a model that takes text only, and WindowExceeded if the text parts alone, without the
+        history, exceed its context window.
         """
         assert self._settings
         model = chat.options.model
