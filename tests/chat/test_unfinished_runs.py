@@ -9,6 +9,7 @@ from convo.agents.agent import Agent
 from convo.chat.session_record import acquire_session_lease
 from convo.chat.view_loader import load_handle_view, load_open_run
 from convo.errors import AmbiguousHandle, NotFound
+from convo.history.items import assistant_message
 from convo.history.records import Session, Strategy
 from convo.inspect.view import OpenRun
 from convo.runs.serialize import run_to_json
@@ -16,7 +17,7 @@ from convo.runs.state import Run, RunStarted
 from convo.runtime import process_identity
 from convo.stores.base import AgentCall, AgentRun, Lease, Store, Transaction
 from tests.chat.conftest import ChatHarness, say
-from tests.runs.run_steps import FREE, apply_events, assistant_message, call, make_run, model_response
+from tests.runs.run_steps import FREE, apply_events, call, make_run, model_response
 from tests.runs.test_stored_approvals import paused
 
 ELSEWHERE = "another-machine:7:1"

@@ -1,4 +1,4 @@
-"""Short ways to say what a run is told, and to read what it asks for."""
+"""Build runs and their events, and apply the events."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -33,18 +33,14 @@ def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **m
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
 
 
-def assistant_message(words: str) -> Item:
-    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
-
-
 def model_response(run: Run, *output: Item) -> ModelResponded:
-    """An answer to a request that offered everything that the agent has."""
+    """The response to a request with all tools and handoffs of the agent."""
     handoffs = {offer.name: offer.target for offer in build_handoff_tools(run.graph, run.agent)}
     return ModelResponded(output, toolbox(run.current_agent.functions), handoffs)
 
 
 def apply_events(run: Run, *events: RunEvent) -> tuple[Run, tuple[RunEffect, ...]]:
-    """`run` after all of `events`, and what the last one asked for."""
+    """`run` after all of `events`, and the effects of the last one."""
     effects: tuple[RunEffect, ...] = ()
     for event in events:
         run, effects = step_run(run, event)
@@ -63,7 +59,7 @@ def started_run(*agents: Agent, **limits: int | None) -> Run:
 
 
 def paused_run() -> Run:
-    """One call has run, one waits for a person, in this order of calls: free, guarded."""
+    """One call has run and one needs approval, in this order: free, guarded."""
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1"), call("c2", "guarded")), ToolReturned("c1", "one"))
     return run

@@ -9,6 +9,7 @@ from typing import Any
 
 from convo.agents.agent import Agent, Guardrail, output
 from convo.agents.graph import Graph, agent_tool, graph
+from convo.history.items import assistant_message
 from convo.runs.serialize import recover_run
 from convo.runs.state import (
     ApprovalDecided,
@@ -31,7 +32,7 @@ from convo.runs.state import (
     ToolReturned,
     create_run,
 )
-from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, apply_events, assistant_message, call, model_response
+from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, apply_events, call, model_response
 
 
 @dataclass(frozen=True)

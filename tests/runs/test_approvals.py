@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import IllegalTransition, InputFault
+from convo.history.items import assistant_message
 from convo.runs.state import (
     AppendToHistory,
     ApprovalDecided,
@@ -21,7 +22,7 @@ from convo.runs.state import (
     ToolOutputSupplied,
     ToolReturned,
 )
-from tests.runs.run_steps import apply_events, assistant_message, call, model_response, outputs, paused_run, started_run
+from tests.runs.run_steps import apply_events, call, model_response, outputs, paused_run, started_run
 
 
 def test_when_one_tool_executed_and_one_is_pending_the_next_input_has_both_outputs_in_call_order() -> None:

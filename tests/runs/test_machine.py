@@ -8,6 +8,7 @@ from agents import Agent as SdkAgent
 
 from convo.agents.agent import Agent, Guardrail, output
 from convo.errors import IllegalTransition
+from convo.history.items import assistant_message
 from convo.runs.machine import build_missing_outputs
 from convo.runs.serialize import apply_call_log, pause_interrupted_run, recover_run
 from convo.runs.state import (
@@ -47,7 +48,6 @@ from tests.runs.run_steps import (
     FREE,
     GUARDED,
     apply_events,
-    assistant_message,
     call,
     make_run,
     make_tool,

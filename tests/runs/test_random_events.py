@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from convo.agents.agent import Agent, Guardrail
 from convo.errors import IllegalTransition, InputFault
-from convo.history.items import Item
+from convo.history.items import Item, assistant_message
 from convo.runs.machine import TRANSITIONS, step_run
 from convo.runs.serialize import recover_run
 from convo.runs.state import (
@@ -41,7 +41,7 @@ from convo.runs.state import (
     ToolOutputSupplied,
     ToolReturned,
 )
-from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, assistant_message, call, make_run, model_response
+from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, call, make_run, model_response
 
 ENDS = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 

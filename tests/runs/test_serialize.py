@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from convo.agents.agent import Agent, output
 from convo.agents.graph import Graph, graph
 from convo.errors import ConvoError, InvalidRunState, NotCanonical, NotFound, UnknownSchema
-from convo.history.items import Json
+from convo.history.items import Json, assistant_message
 from convo.runs.serialize import run_from_json, run_to_json
 from convo.runs.state import (
     ApprovalDecided,
@@ -27,16 +27,7 @@ from convo.runs.state import (
     ToolReturned,
 )
 from convo.tools.tool import Namespace
-from tests.runs.run_steps import (
-    FREE,
-    GUARDED,
-    apply_events,
-    assistant_message,
-    call,
-    make_run,
-    make_tool,
-    model_response,
-)
+from tests.runs.run_steps import FREE, GUARDED, apply_events, call, make_run, make_tool, model_response
 from tests.runs.test_random_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
 from tests.runs.test_random_events import told as noted
 

@@ -7,7 +7,7 @@ import pytest
 
 from convo.agents.agent import Agent
 from convo.errors import ConvoError, IllegalTransition, InputFault, InvalidRunState, UnknownSchema
-from convo.history.items import Json
+from convo.history.items import Json, assistant_message
 from convo.runs.serialize import recover_run, run_from_json, run_to_json
 from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied, ToolReturned
 from convo.runs.stored_approvals import (
@@ -17,7 +17,7 @@ from convo.runs.stored_approvals import (
     pending_approval_from_call,
 )
 from tests.call_count import CallCount
-from tests.runs.run_steps import FREE, GUARDED, apply_events, assistant_message, call, make_run, model_response
+from tests.runs.run_steps import FREE, GUARDED, apply_events, call, make_run, model_response
 
 MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
 NEXT = '{"text": "other"}'

@@ -8,6 +8,7 @@ import pytest
 from convo.agents.agent import Agent
 from convo.agents.graph import graph
 from convo.errors import InputFault, InvalidUsage, StateFault
+from convo.history.items import assistant_message
 from convo.history.records import Strategy
 from convo.runs.machine import step_run
 from convo.runs.serialize import recover_run
@@ -20,7 +21,7 @@ from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
-from tests.runs.run_steps import GUARDED, apply_events, assistant_message, call, make_run, model_response
+from tests.runs.run_steps import GUARDED, apply_events, call, make_run, model_response
 from tests.runs.run_steps import make_tool as tool_made
 from tests.runstate import snapshots, story_runs
 from tests.runstate.story_runs import Model, StoryRun
