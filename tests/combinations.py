@@ -1,6 +1,6 @@
-"""Some of all combinations in a default run, the others in the long variants.
+"""Parametrize a test with a part of all combinations by default, and with all of them by `-m full`.
 
-    @pytest.mark.parametrize(("story", "verdict"), rotated(STORIES, VERDICTS))
+    @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(STORIES, VERDICTS))
 
 runs each story with one verdict, the next story with the next verdict, so that every value of every column
 is included; with `-m full` the others run.

@@ -1,4 +1,4 @@
-"""What a default run takes of all combinations."""
+"""The part of all combinations that a default run includes."""
 
 from typing import Any
 

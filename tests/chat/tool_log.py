@@ -1,4 +1,4 @@
-"""Tools that remember what they were called for."""
+"""Tools that record their calls."""
 
 from typing import Any
 

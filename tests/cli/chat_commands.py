@@ -1,4 +1,4 @@
-"""What tests of `convo chat` share: scripts to answer by, the form of a receipt, a look into the store."""
+"""Helpers for tests of `convo chat`: scripts of the model, receipts, stored conversations."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ def stored_conversation(home: Path, name: str) -> tuple[list[Item], list[Link]]:
 
 
 def stored_messages(home: Path, name: str) -> list[str]:
-    """What was said in a session: "user: hi"; a partial answer is marked."""
+    """The messages of a session, as "user: hi"; a partial answer ends with "…"."""
     items, _ = stored_conversation(home, name)
     return [
         f"{item.get('role', item_type(item))}: {item_text(item)}" + ("…" if is_partial(item) else "") for item in items

@@ -1,4 +1,4 @@
-"""One check of `convo doctor` as a test asks for it."""
+"""Run single checks of `convo doctor`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tests.command_runner import Convo, write_project_file
 
 
 def run_check(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
-    """What one check came to."""
+    """The result of one check."""
     got = convo("doctor", name, "--json", *argv)
     (one,) = got.json()["checks"]
     assert (got.exit, got.err) == (int(one["level"] == "fault"), "")

@@ -1,8 +1,8 @@
-"""Conversations in the store that the command line opens, held by convo's own engine.
+"""Conversations in the store that the command line opens.
 
-    held(home, story)       carries out a story and closes everything behind it
+    write_chats(home, script)       runs a script and closes the store
 
-Time stands still between turns and moves a minute with each; ids count from 1.
+The clock advances by a minute with each turn only; ids count from 1.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from tests.embedded_endpoint import make_embedded_endpoint
 
 MODEL = "scripted/echo"
 DATABASE = Path("data", "convo.db")
-"""Where the database stands under CONVO_HOME."""
+"""The path of the database below CONVO_HOME."""
 
 
 @dataclass
 class ChatWriter:
-    """One who talks: opens conversations and says things in them."""
+    """Opens conversations and sends messages in them."""
 
     store: Store
     endpoint: RecordingEndpoint

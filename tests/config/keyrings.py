@@ -1,4 +1,4 @@
-"""A keyring as the package of that name takes it: one in memory stands where the machine's own would."""
+"""A keyring in memory, in place of the keyring of the machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from keyring.errors import KeyringLocked
 
 
 class MemoryKeyring(KeyringBackend):
-    """A keyring that is held in memory."""
+    """A keyring in memory."""
 
     priority = 1.0
 
@@ -35,7 +35,7 @@ class MemoryKeyring(KeyringBackend):
 
 @contextmanager
 def use_keyring(backend: KeyringBackend) -> Iterator[None]:
-    """Let `backend` be the keyring of whoever is logged in, as long as the block runs."""
+    """Use `backend` as the keyring inside the block."""
     before = keyring.get_keyring()
     keyring.set_keyring(backend)
     try:

@@ -1,4 +1,4 @@
-"""Be somebody whom the permissions of a file apply to."""
+"""Run as a user whom file permissions restrict."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ NOBODY = 65534
 
 @contextmanager
 def without_root() -> Iterator[None]:
-    """Root reads and writes everything, so for the length of this block root is nobody."""
+    """Run the block as the user `nobody` if this is root, which may read and write every file."""
     if os.geteuid() != 0:
         yield
         return

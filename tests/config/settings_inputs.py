@@ -1,4 +1,4 @@
-"""Sources as values: what was said where, without a disk or an environment."""
+"""Sources of settings as values, without a disk or an environment."""
 
 import tomllib
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from convo.config.settings import Settings
 from convo.config.values import Layer, SettingSource
 
 WORK = Path("/home/me/work")
-"""Where the command runs, and where `.convo.toml` lies."""
+"""The working folder, which contains `.convo.toml`."""
 
 HOME = Path("/home/me")
 USER = Path("/home/me/.config/convo")

@@ -1,4 +1,4 @@
-"""Both sides of the contract for one test, and how a test speaks to them."""
+"""Requests to an endpoint under test, and its answers and errors."""
 
 import json
 from collections.abc import Mapping
@@ -46,14 +46,14 @@ async def ask(endpoint: Endpoint, said: Any = None, **body: Any) -> dict[str, An
 
 
 async def refusal(endpoint: Endpoint, said: Any = None, **body: Any) -> ConvoError:
-    """What a request is refused with, before its first event."""
+    """The error of a request that is refused before its first event."""
     with pytest.raises(ConvoError) as caught:
         await events(endpoint, said, **body)
     return caught.value
 
 
 def error_fields(wrong: ConvoError) -> tuple[str, int, str | None]:
-    """What a caller goes by: code, status and param."""
+    """The code, status and param of an error."""
     return wrong.code, wrong.status, getattr(wrong, "param", None)
 
 

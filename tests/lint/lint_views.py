@@ -1,4 +1,4 @@
-"""Histories for the rules: turns with all that is known of them, or a bare file."""
+"""Histories for the lint rules: sessions with links."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ def unsealed_reasoning(number: int = 1, **more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Turn:
-    """One call of a model: what was put in, what came out, and fields of its link."""
+    """One call of a model: its new input, its output, and fields of its link."""
 
     input: Sequence[Item]
     output: Sequence[Item]
@@ -68,8 +68,8 @@ def make_lint_view(
 ) -> LintView:
     """A session of these turns: resp_1, resp_2, ... a minute apart.
 
-    waiting:  said since, and not acknowledged
-    age_s:    how old its last response is
+    unconfirmed:  items after the last response
+    age_s:        the age of the last response
     """
     path, links = Path(root_key("local")), list[Link]()
     paths = [path]

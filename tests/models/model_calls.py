@@ -1,4 +1,4 @@
-"""Ask a model in a test, and read what came."""
+"""Send requests to a model, and read its events."""
 
 from contextlib import aclosing
 from typing import Any
@@ -32,7 +32,7 @@ def deltas(events: list[StreamEvent], form: str = "output_text") -> list[str]:
 
 
 def output_text(response: Json) -> str:
-    """All the words of an answer."""
+    """The text of a response."""
     return "\n".join(item_text(item) for item in response["output"])
 
 

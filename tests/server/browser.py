@@ -1,6 +1,6 @@
-"""A page in a real Chromium: what runs in it that should not, and what it may not do, is written down.
+"""A page in a real Chromium; scripts that ran and policy violations fail the test.
 
-with chromium() as browser, looking(browser) as page: ...
+with chromium() as browser, open_page(browser) as page: ...
 """
 
 import shutil

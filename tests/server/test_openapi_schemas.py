@@ -1,4 +1,4 @@
-"""The schemas of the OpenAPI document against values: what fits, and that nothing else does."""
+"""The schemas of the OpenAPI document accept valid values and reject all others."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

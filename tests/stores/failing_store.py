@@ -1,4 +1,4 @@
-"""A store that cannot keep anything for a while."""
+"""A store whose commits can be made to fail."""
 
 from collections.abc import Callable
 from typing import Any

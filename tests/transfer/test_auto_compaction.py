@@ -1,4 +1,4 @@
-"""When a chat is compacted by itself, when it is tried again, and what the user is told."""
+"""Automatic compaction of a chat: its threshold, its retries and its messages."""
 
 from dataclasses import replace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What is known of models' windows."""
+"""The context windows of known models."""
 
 import pytest
 
