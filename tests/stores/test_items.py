@@ -92,6 +92,24 @@ async def test_an_erased_item_is_not_found_until_it_is_appended_again(store: Sto
     assert [await store.item(name) for name in names] == [user_message("hi"), CALL, user_message("hi")]
 
 
+async def test_of_an_erased_and_a_new_item_with_one_id_the_last_of_the_history_is_found(store: Store) -> None:
+    await talk(store)
+    await store.commit(Transaction(erased_nodes=(PATH.keys[1],)))
+    newer = {**CALL, "arguments": '{"at": "again"}'}
+    longer = PATH.append([newer])
+    await store.commit(Transaction((AppendItems(TOP, longer.items),), (link("resp_1", longer.head),)))
+    assert await store.item("fc_1") == newer
+
+
+async def test_of_equal_items_in_one_commit_the_first_is_stored(store: Store) -> None:
+    """Equal items have the same members and values; their order may differ."""
+    reordered = dict(reversed([*CALL.items()]))
+    path = Path(TOP).append([CALL, reordered])
+    await store.commit(Transaction((AppendItems(TOP, path.items),), (link("resp_1", path.head),)))
+    items = (await store.path(path.head)).items
+    assert [list(item) for item in items] == [list(CALL)] * 2
+
+
 async def test_an_item_erased_from_one_history_is_found_in_another(store: Store) -> None:
     await talk(store)
     twice = Path(TOP).append([CALL])

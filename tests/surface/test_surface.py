@@ -269,7 +269,7 @@ def test_exactly_the_changes_of_a_server_are_found(tmp_path: Path) -> None:
         header=("x-request-id", "x-request-number"),
         metric=("convo_streams_open", "convo_open_streams"),
         index=("agent_runs_by_session", "agent_runs_by_owner"),
-        summary=("Ask for one response.", "Create a response."),
+        summary=("Create a response.", "Respond to an input."),
     )
     found = compared(after, "server")
     headers = [one for one in found if one.section == "headers"]

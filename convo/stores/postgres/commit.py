@@ -448,7 +448,8 @@ def _build_node_inserts(t: TenantConnection, plan: CommitPlan, reads: CommitRead
         if key in reads.existing_nodes and reads.existing_nodes[key].is_empty
     }
     if new or restored:
-        yield from _build_item_inserts(t, (*new.values(), *restored.values()))
+        in_order = [planned for key, planned in plan.planned_nodes.items() if key in new or key in restored]
+        yield from _build_item_inserts(t, in_order)
     if restored:
         yield t.statement(
             RESTORE_ERASED_NODES,
@@ -470,7 +471,9 @@ def _build_node_inserts(t: TenantConnection, plan: CommitPlan, reads: CommitRead
 
 def _build_item_inserts(t: TenantConnection, planned_nodes: Iterable[PlannedNode]) -> Iterator[Statement]:
     """Insert the items that are not stored yet, and their search terms."""
-    items = {planned.item_id: planned for planned in planned_nodes}
+    items: dict[UUID, PlannedNode] = {}
+    for planned in planned_nodes:
+        items.setdefault(planned.item_id, planned)
     rows = [
         (planned.item_id, _own_id_hash(planned.item), planned.body, position)
         for position, planned in enumerate(items.values())
