@@ -234,9 +234,9 @@ def _transcript_text(item: Item) -> str:
     """Return the text of `item`, with a placeholder for each part that is not text."""
     parts = [part for field in ("content", "output") for part in _list_or_empty(item.get(field))]
     placeholders = (
-        PART_PLACEHOLDERS[part["type"]]
+        PART_PLACEHOLDERS[str(part["type"])]
         for part in parts
-        if isinstance(part, Mapping) and part.get("type") in PART_PLACEHOLDERS
+        if isinstance(part, Mapping) and str(part.get("type")) in PART_PLACEHOLDERS
     )
     return "\n".join(text for text in (searchable_text(item), *placeholders) if text)
 

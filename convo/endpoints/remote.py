@@ -21,7 +21,14 @@ from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent,
 from convo.history.records import Scope
 from convo.models.base import check_provider_reachable, make_issuer_tag, parse_model_names, untag_tagged_items
 from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors, validate_event
-from convo.models.http import OpenAIClientOptions, SSEClient, build_url_and_headers, make_openai_client, make_sse_client
+from convo.models.http import (
+    OpenAIClientOptions,
+    SSEClient,
+    build_url_and_headers,
+    make_openai_client,
+    make_sse_client,
+    translate_certificate_errors,
+)
 from convo.models.limits import apply_idle_limit, limit_response_events
 
 if TYPE_CHECKING:
@@ -382,7 +389,8 @@ class RemoteEndpoint:
         if self._sse_client is None:
             from openai import DefaultAsyncHttpxClient
 
-            http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
+            with translate_certificate_errors():
+                http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
             self._sse_client = make_sse_client(
                 self._options, make_openai_client(self._options, http_client, self._limits), http_client, self._limits
             )

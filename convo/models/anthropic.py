@@ -42,7 +42,7 @@ from convo.models.base import (
     parse_model_names,
 )
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
-from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies
+from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies, translate_certificate_errors
 from convo.models.stream import ResponseEventWriter, make_usage
 from convo.runtime import NewId
 from convo.usage.model_info import find_model_window
@@ -148,9 +148,9 @@ class AnthropicModel:
             from anthropic import DefaultAsyncHttpxClient
 
             is_anthropic = self._provider == "anthropic"
-            http = limit_response_bodies(
-                self._http_client or DefaultAsyncHttpxClient(follow_redirects=False), self._limits
-            )
+            with translate_certificate_errors():
+                http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
+            http = limit_response_bodies(http_client, self._limits)
             client = _make_anthropic_client(
                 self._base_url, self._key or PLACEHOLDER_KEY, http, use_env_headers=is_anthropic
             )

@@ -14,7 +14,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
-from convo.errors import EndpointFault, KeyRefused, LimitReached, StreamBroken
+from convo.errors import EndpointFault, InvalidSettings, KeyRefused, LimitReached, StreamBroken
 from convo.history.items import Json
 from convo.history.records import Scope
 from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
@@ -438,7 +438,8 @@ def make_openai_client(
     secret = options.token or options.key or (PLACEHOLDER_KEY if options.is_keyless else None)
     if secret is None:
         raise KeyRefused(f"{options.provider} needs a key")
-    http_client = http_client or DefaultAsyncHttpxClient(follow_redirects=False)  # never send it to another server
+    with translate_certificate_errors():
+        http_client = http_client or DefaultAsyncHttpxClient(follow_redirects=False)  # never send it to another server
     http_client = limit_response_bodies(http_client, limits)
     client: AsyncOpenAI
     if options.is_azure and options.api_version:
@@ -481,10 +482,23 @@ def make_http_client() -> "AsyncClient":
     """
     from openai import DefaultAioHttpClient, DefaultAsyncHttpxClient
 
+    with translate_certificate_errors():
+        try:
+            return DefaultAioHttpClient(follow_redirects=False)
+        except RuntimeError:  # raised by the package if aiohttp is missing
+            return DefaultAsyncHttpxClient(follow_redirects=False)
+
+
+@contextmanager
+def translate_certificate_errors() -> Iterator[None]:
+    """Raises InvalidSettings if the certificates that the environment names cannot be read."""
     try:
-        return DefaultAioHttpClient(follow_redirects=False)
-    except RuntimeError:  # raised by the package if aiohttp is missing
-        return DefaultAsyncHttpxClient(follow_redirects=False)
+        yield
+    except OSError as error:
+        raise InvalidSettings(
+            f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error.strerror or error}",
+            hint="correct the variable, or unset it",
+        ) from error
 
 
 def make_sse_client(

@@ -5,6 +5,7 @@ have no final full stop here; the error object adds it.
 """
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from convo.errors import RequestRefused, TryLater
 from convo.history.items import MAX_ID_CHARS, Item
@@ -49,7 +50,8 @@ def invalid_id_error(name: str, got: str) -> RequestRefused:
 def below_minimum_error(name: str, kind: str, minimum: float, got: float) -> RequestRefused:
     """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(
-        f"Invalid '{name}': {kind} below minimum value. Expected a value >= {minimum:g}, but got {got:g} instead",
+        f"Invalid '{name}': {kind} below minimum value. "
+        f"Expected a value >= {minimum:g}, but got {_format_number(got)} instead",
         code=f"{kind}_below_min_value",
         param=name,
     )
@@ -58,7 +60,8 @@ def below_minimum_error(name: str, kind: str, minimum: float, got: float) -> Req
 def above_maximum_error(name: str, kind: str, maximum: float, got: float) -> RequestRefused:
     """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(
-        f"Invalid '{name}': {kind} above maximum value. Expected a value <= {maximum:g}, but got {got:g} instead",
+        f"Invalid '{name}': {kind} above maximum value. "
+        f"Expected a value <= {maximum:g}, but got {_format_number(got)} instead",
         code=f"{kind}_above_max_value",
         param=name,
     )
@@ -233,3 +236,10 @@ def missing_cryptography_error() -> RequestRefused:
 
 def _with_article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _format_number(number: float) -> str:
+    try:
+        return f"{number:g}"
+    except OverflowError:  # a whole number that is larger than every float
+        return f"{Decimal(number):.6g}"

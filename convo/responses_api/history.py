@@ -159,7 +159,7 @@ def check_call_pairs(items: Sequence[Item]) -> None:
     calls: dict[str, Item] = {}
     answered: set[str] = set()
     for item in items:
-        call_id = _pair_id(item) if item.get("type") in PAIRED_TYPES else None
+        call_id = _pair_id(item) if item_type(item) in PAIRED_TYPES else None
         if call_id is None:
             continue
         if is_client_call(item):

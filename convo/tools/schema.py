@@ -122,6 +122,12 @@ def form(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple
     if kind in SCALAR_FORMS:
         return SCALAR_FORMS[kind]
     if origin is Literal:
+        for value in parts:
+            if not isinstance(value, str | int | None) or isinstance(value, Enum):
+                raise InputFault(
+                    f"{subject} is a Literal of {value!r}, which has no JSON form",
+                    hint="use strings, numbers, booleans or None; for the members of an Enum, use the Enum itself",
+                )
         return _make_choice_form(parts)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _make_enum_form(kind)

@@ -133,3 +133,8 @@ def test_a_summary_of_several_messages_is_read_in_order() -> None:
         message("assistant", "Two."),
     ]
     assert extract_summary(said) == "One.\nTwo."
+
+
+def test_a_part_whose_type_is_no_text_gets_no_placeholder() -> None:
+    item = {"role": "user", "content": [{"type": ["input_image"]}, {"type": "input_text", "text": "hi"}]}
+    assert "hi" in item_text(build_summary_request([item]).items[0])

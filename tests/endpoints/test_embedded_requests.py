@@ -127,6 +127,19 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
         "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead",
     ),
     (
+        {"temperature": 10**400},
+        "decimal_above_max_value",
+        "temperature",
+        "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 1.00000e+400 instead",
+    ),
+    (
+        {"max_output_tokens": -(10**400)},
+        "integer_below_min_value",
+        "max_output_tokens",
+        "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 1, "
+        "but got -1.00000e+400 instead",
+    ),
+    (
         {"top_p": -0.5},
         "decimal_below_min_value",
         "top_p",

@@ -288,3 +288,7 @@ def test_a_compaction_replaces_the_calls_before_it_and_no_stored_history() -> No
         "A compaction item cannot follow the history that it replaces",
         "input[1]",
     )
+
+
+def test_an_item_whose_type_is_no_text_is_no_call() -> None:
+    check_call_pairs([{"type": {"a": []}, "id": "msg_9"}, {"type": ["x"]}])

@@ -4,7 +4,7 @@ import openai
 import pytest
 
 from convo.config.values import Secret
-from convo.errors import KeyRefused
+from convo.errors import InvalidSettings, KeyRefused
 from convo.models.http import OpenAIClientOptions, make_http_client, make_openai_client
 
 LOCAL = "http://127.0.0.1:1/v1"
@@ -44,3 +44,10 @@ async def test_a_client_sends_the_credentials_of_its_own_account_only(monkeypatc
 
     assert (client.organization, client.project, client.max_retries) == ("org_mine", None, 0)
     await client.close()
+
+
+def test_certificates_that_cannot_be_read_are_an_error_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
+    message = "^the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: No such file or directory$"
+    with pytest.raises(InvalidSettings, match=message):
+        make_http_client()

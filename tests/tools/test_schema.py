@@ -209,6 +209,7 @@ def test_a_value_at_the_top_level_is_called_it() -> None:
 FLAT = "use str, int, float, bool, Literal, Enum, list, a dataclass or a TypedDict"
 NAMED = "name its fields in a dataclass, or define the tool with strict=False"
 ELEMENTS = "use list[...] or tuple[..., ...]"
+LITERAL = "use strings, numbers, booleans or None; for the members of an Enum, use the Enum itself"
 
 
 @pytest.mark.parametrize(
@@ -229,6 +230,8 @@ ELEMENTS = "use list[...] or tuple[..., ...]"
         (list, True, "the value is list, which does not define its elements", ELEMENTS),
         (tuple[int], True, "the value is tuple[int], which does not define its elements", ELEMENTS),
         (tuple[int, str], True, "the value is tuple[int, str], which does not define its elements", ELEMENTS),
+        (Literal[b"x"], True, "the value is a Literal of b'x', which has no JSON form", LITERAL),
+        (Literal["a", Level.LOW], True, f"the value is a Literal of {Level.LOW!r}, which has no JSON form", LITERAL),
         (
             Tree,
             True,

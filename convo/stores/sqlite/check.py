@@ -308,6 +308,8 @@ class _DatabaseCheck:
 
     def _primary_key(self, table: str) -> str:
         columns = self._db.execute(f"PRAGMA table_info({table})").fetchall()
+        if not columns:
+            raise sqlite3.DatabaseError(f"no such table: {table}")
         return str(next(name for _, name, _, _, _, key in columns if key))
 
     def _check_records(self) -> None:

@@ -447,6 +447,8 @@ def translate_errors(file: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _to_store_fault(error, file) from error
+    except UnicodeDecodeError as error:  # SQLite's own message can quote the damaged bytes
+        raise damaged_file_error(f"{file} is damaged: a text in it is not UTF-8", file) from error
     except JSONDecodeError as error:  # of a stored text: written texts are encoded by convo
         raise damaged_file_error(f"{file} is damaged: a stored text is not JSON", file) from error
     except OSError as error:

@@ -10,7 +10,7 @@ import pytest
 
 from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.stores.base import FileHealth, NamedSession, StoreProblem
-from convo.stores.factory import open_store, probe_store
+from convo.stores.factory import check_store, open_store, probe_store
 from convo.stores.sqlite.check import check_database, filesystem_type
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.permissions import without_root
@@ -103,6 +103,24 @@ def test_a_file_that_is_no_database_is_reported(name: str, said: str, tmp_path: 
     (tmp_path / "words").write_text("not a database at all " * 100)
     with pytest.raises(StoreUnavailable, match=said):
         seen(tmp_path / name)
+
+
+def test_a_damaged_schema_that_is_not_utf8_is_reported_with_the_command_that_recovers(file: Path) -> None:
+    raw = file.read_bytes()
+    entry = raw.index(b"sessionssessions")  # the schema's row of the table
+    create = raw.index(b"CREATE TABLE sessions", entry)
+    file.write_bytes(raw[:entry] + b"\xff" + raw[entry + 1 : create] + b"X" + raw[create + 1 :])
+    with pytest.raises(StoreUnavailable, match="is damaged: a text in it is not UTF-8") as caught:
+        seen(file)
+    assert caught.value.hint == f"convo store recover NEW.db --store sqlite:{file}"
+
+
+def test_a_missing_table_is_a_problem_of_the_check(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("DROP TABLE links")
+    problems = asyncio.run(check_store(f"sqlite:{file}", lambda *_: None)).problems
+    assert any("no such table: links" in problem.example for problem in problems)
 
 
 def test_a_read_only_file_is_distinguished_from_a_writable_one() -> None:
