@@ -1,4 +1,4 @@
-"""What commands are opened with."""
+"""Reading from the store without an event loop."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`convo diff`: two histories, two requests, a record and its owner."""
+"""`convo diff`: two histories, two requests, or a local record and its copy at the server."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ SCREEN = """\
 
 
 def differs(convo: Convo, *argv: str) -> dict[str, Any]:
-    """The object of `convo diff ... --json`."""
+    """Run `convo diff ... --json`; returns the printed object."""
     got = convo("diff", *argv, "--json")
     assert (got.exit, got.err) == (0, "")
     found: dict[str, Any] = got.json()
@@ -149,7 +149,7 @@ def test_invalid_combinations_of_sides_are_refused(argv: list[str], convo: Convo
     assert convo("diff", *argv).exit == 2
 
 
-# -- a record and its owner ------------------------------------------------------------------------
+# -- a local record and the server -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])

@@ -1,4 +1,4 @@
-"""A disk without room, and places that may not be written: two lines, and what was there is there."""
+"""A full disk and unwritable files: the error has two lines, and stored data is kept."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_a_nearly_full_disk_is_detected_before_the_model_request(
 
 
 def heads(disk: Disk) -> list[str]:
-    """What was said in the session on this disk, all of it confirmed."""
+    """The messages of the session on this disk; its last response must be completed."""
     known = disk.launch("inspect", "mine", "--json").json()
     assert known["links"][-1]["status"] == "completed"
     return message_lines(known["items"].values())
@@ -86,10 +86,10 @@ def test_on_a_full_disk_a_replay_file_stays_unchanged_and_the_answer_is_kept(tmp
         before, long = file.read_bytes(), "two " * 500
         disk.fill()
         got = disk.launch("chat", "--from", "mine", long)
-        if got.out:  # the store lies elsewhere and has room
+        if got.out:  # the store is on another disk with free space
             assert (got.exit, got.out) == (1, f"{long}\n")
             assert got.err.splitlines()[-2:] == [f"convo: no space left to write {place}", FREE]
-        else:  # the limit is one on every file
+        else:  # the limit applies to every file
             assert FULL in two_lines(got)[0]
         assert file.read_bytes() == before
         assert [place.name for place in disk.visible_path.iterdir() if place.name.startswith(".")] == []
@@ -113,7 +113,7 @@ def test_a_file_size_limit_is_reported_like_a_full_disk(launch: Launch, home: Pa
     assert launch("chat", "--from", "mine", "three").exit == 0
 
 
-# -- places that may not be written ----------------------------------------------------------------
+# -- read-only files and folders -------------------------------------------------------------------
 
 AS_NOBODY = """
 import contextlib, os, sys
@@ -132,12 +132,12 @@ if os.getuid() == 0:
     os.setuid(65534)
 sys.exit(run_command_line(sys.argv[2:]))
 """
-"""The real command as somebody whom permissions apply to. Root alone may read root's Python, so it is loaded first."""
+"""Run the real command without root privileges. Root's Python is readable only by root, so it is loaded first."""
 
 
 @pytest.fixture
 def shared(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of that somebody, with a session and a replay file of theirs."""
+    """A folder of the unprivileged user, with a session and a replay file."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "files").mkdir()
@@ -202,7 +202,7 @@ ONLY_READ = "mount --bind {home} {home} && mount -o remount,ro,bind {home} && ex
 def test_a_replayed_conversation_continues_with_a_read_only_home(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The superuser may write anywhere, so the home is in a place where nobody can."""
+    """Root may write to any folder, so the home has a path that even root cannot write to."""
     home, command = tmp_path / "home", [sys.executable, "-m", "convo"]
     if kind == "below a file":
         (tmp_path / "file").write_text("not a folder")

@@ -1,4 +1,4 @@
-"""`convo doctor`: what is wrong with the set-up, found on real files, servers and disks."""
+"""`convo doctor`: problems of the installation, found on real files, servers and disks."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.config.permissions import without_root
 USUAL = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
 
 
-# -- the whole ------------------------------------------------------------------------------------
+# -- all checks -----------------------------------------------------------------------------------
 
 
 def test_a_new_installation_has_no_fault_and_doctor_creates_nothing(convo: Convo, home: Path) -> None:
@@ -141,7 +141,7 @@ def test_an_active_profile_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatc
     assert run_check(convo, "settings")["found"] == "CONVO_PROFILE: no profile 'wrok'; did you mean 'work'?"
 
 
-# -- serving --------------------------------------------------------------------------------------
+# -- convo serve ----------------------------------------------------------------------------------
 
 LINE = f"alice {sha256(b'key').hexdigest()}\n"
 

@@ -1,4 +1,4 @@
-"""`convo doctor` over keys, models and whoever serves them: what is missing, and the command that gets it."""
+"""`convo doctor` checks of keys, models and servers: missing requirements, and the commands that install them."""
 
 import json
 import sys
@@ -136,7 +136,7 @@ def test_a_missing_ollama_model_is_reported_with_its_pull_command(
 
 
 def listing(server: ChatServer, *names: str) -> None:
-    """Let the server answer, once, that it has these models."""
+    """Let the server list these models once."""
     server.refuse(200, {"object": "list", "data": [{"id": name} for name in names]})
 
 

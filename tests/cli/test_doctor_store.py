@@ -1,4 +1,4 @@
-"""`convo doctor store`: what keeps state from being kept, and the exact words that mend it."""
+"""`convo doctor store`: problems that prevent state from being stored, and the exact commands that fix them."""
 
 import sqlite3
 import sys
@@ -23,7 +23,7 @@ from tests.command_runner import Convo
 
 SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
 
-# -- nowhere, and in a file -------------------------------------------------------------------------
+# -- stores that do not persist, and SQLite ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_file_system_condition_that_affects_the_store_is_reported(
     assert (finding.level, said in finding.message) == (level, True)
 
 
-# -- on a server ----------------------------------------------------------------------------------
+# -- PostgreSQL -----------------------------------------------------------------------------------
 
 
 def test_a_missing_database_driver_is_reported_with_its_install_command(
@@ -111,7 +111,7 @@ def test_an_unreachable_server_is_reported_without_its_password(convo: Convo) ->
 
 @pytest.mark.needs("postgresql")
 def test_the_suggested_steps_turn_an_empty_database_into_a_working_store(convo: Convo) -> None:
-    """Tables that are missing, a role that may not make them, and rights that it lacks, each mended as it says."""
+    """Missing tables, a role that cannot create them, and missing privileges: each suggested step fixes one problem."""
     url = databases.new_database(schema=False)
     role = f"app_{databases.database_name(url)}"
     theirs = databases.as_role(url, role)

@@ -1,4 +1,4 @@
-"""What a command's exit code means, tried once for each."""
+"""Exit codes of commands, with one command for each code."""
 
 import os
 import signal

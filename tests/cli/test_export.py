@@ -1,4 +1,4 @@
-"""`convo export`: a conversation in a file or on stdout, and a source that stays as it was."""
+"""`convo export`: write a conversation to a file or to stdout; the source is not changed."""
 
 import json
 import os

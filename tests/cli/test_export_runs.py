@@ -1,4 +1,4 @@
-"""`convo export --format runstate`: a run of agents for somebody else to go on with."""
+"""`convo export --format runstate`: an agent run in a form that can be resumed elsewhere."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.command_runner import Convo
 
 @pytest.fixture
 def paused(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """A run that waits for two refunds; the flags of its model."""
+    """Pause a run at two refund calls; returns the flags of its model."""
     monkeypatch.chdir(tmp_path)
     model = two_refund_calls(PAID_BACK)
     assert convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3

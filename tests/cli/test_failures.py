@@ -1,4 +1,4 @@
-"""What went wrong, as a person, a program and a shell see it."""
+"""Failures: error lines on stderr, error objects in JSON, and exit codes."""
 
 import subprocess
 import sys

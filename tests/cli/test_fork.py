@@ -1,4 +1,4 @@
-"""`convo chat --fork HANDLE[@N]`: where a fork begins, for every kind of handle."""
+"""`convo chat --fork HANDLE[@N]`: the fork point, for every kind of handle."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`convo import`: each conversation of a file becomes a session, and the file stays as it was."""
+"""`convo import`: each conversation of a file becomes a session; other files are refused."""
 
 import json
 import lzma
@@ -157,7 +157,7 @@ def test_a_file_without_items_stores_nothing(
     assert not home.exists()
 
 
-# -- what is no conversation -----------------------------------------------------------------------
+# -- files without a conversation ------------------------------------------------------------------
 
 ROLLOUT = (
     {"timestamp": "2026-11-01T10:00:00Z", "type": "session_meta", "payload": {"id": "1", "cwd": "/"}},
@@ -198,7 +198,6 @@ def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
 
 
 def test_a_codex_rollout_is_refused_with_a_command_that_extracts_its_items(convo: Convo, home: Path) -> None:
-    """The hint names the command that does it."""
     Path("log.jsonl").write_text("\n".join(map(json.dumps, ROLLOUT)))
     assert "jq -c 'select(.type == \"response_item\") | .payload'" in convo("import", "log.jsonl").err
 

@@ -1,4 +1,4 @@
-"""`convo inspect`, over a real store filled by the engine itself."""
+"""`convo inspect` of conversations that the engine wrote to a real store."""
 
 import json
 from pathlib import Path
@@ -239,7 +239,7 @@ def test_an_invalid_file_is_refused_in_one_sentence(
     assert error in got.err
 
 
-# -- forms ----------------------------------------------------------------------------------------
+# -- output formats -------------------------------------------------------------------------------
 
 
 def test_items_are_shown_completely(convo: Convo, home: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_pipe_gets_no_color(convo: Convo, home: Path, monkeypatch: pytest.Monk
     assert "\x1b" not in convo("inspect", "monads").out
 
 
-# -- money -----------------------------------------------------------------------------------------
+# -- costs -----------------------------------------------------------------------------------------
 
 
 def test_a_configured_price_shows_the_cost_of_each_request_and_the_total(convo: Convo, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a model was not sent, as `convo inspect` shows it."""
+"""`convo inspect` of a request with fields that were not sent to the model."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`convo inspect` of what only a remote endpoint knows, over HTTP on this machine."""
+"""`convo inspect` of chains and conversations at a remote endpoint, over HTTP on loopback."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ __all__ = ["utc_timezone"]
 
 
 def ask(server: LoopbackServer, words: str, **state: str) -> str:
-    """Ask the server for a response as some other client would; returns its id."""
+    """Create a response at the server as another client; returns its id."""
 
     async def asked() -> str:
         events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **state})
@@ -30,7 +30,7 @@ def ask(server: LoopbackServer, words: str, **state: str) -> str:
 
 
 def chain(server: LoopbackServer, *said: str) -> list[str]:
-    """A chain of responses; returns their ids, oldest first."""
+    """Create a chain of responses; returns their ids, oldest first."""
     ids: list[str] = []
     for words in said:
         state = {"previous_response_id": ids[-1]} if ids else {}
@@ -125,7 +125,7 @@ def test_a_conversation_is_shown_as_the_list_of_its_items(server: LoopbackServer
 
 
 def test_a_deleted_conversation_is_not_shown_as_an_empty_one(server: LoopbackServer, convo: Convo) -> None:
-    """Some servers list no items, without an error, for a conversation that they do not know."""
+    """Some servers return an empty list of items, and no error, for an unknown conversation."""
     page = '{"object": "list", "data": [], "first_id": null, "last_id": null, "has_more": false}'
     server.arm(replace(error_response(200, page), path="/v1/conversations/conv_gone/items", method="GET"))
     got = convo("inspect", "conv_gone", "--json")
@@ -188,7 +188,7 @@ def test_without_a_network_one_clear_error_is_printed(
 
 
 def mirror(home: Path, server: LoopbackServer, ids: list[str], *said: str) -> None:
-    """A session whose record says that its chain lives at the server."""
+    """Store a session whose record names the server as the owner of its chain."""
 
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "monads", *said)

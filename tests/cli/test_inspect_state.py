@@ -1,4 +1,4 @@
-"""`convo inspect` of a paused run: a file that holds a RunState, or a pipe."""
+"""`convo inspect` of a paused run: a RunState in a file or from stdin."""
 
 import json
 import subprocess
@@ -211,7 +211,7 @@ JAVASCRIPT = {
 def test_a_state_of_the_javascript_sdk_is_recognized_and_named(
     argv: list[str], label: str, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its labels are numbers like Python's and mean something else, so no label decides it."""
+    """Both SDKs use the same version numbers with different meanings, so the version does not identify the SDK."""
     monkeypatch.chdir(tmp_path)
     document = {"$schemaVersion": label, **JAVASCRIPT}
     Path("state.json").write_text(json.dumps(document))

@@ -1,4 +1,4 @@
-"""`convo inspect --watch`, its pager, and what a terminal shows of both."""
+"""`convo inspect --watch` and the pager, in a pipe and in a terminal."""
 
 import os
 import re
@@ -27,7 +27,7 @@ __all__ = ["utc_timezone"]
 
 @contextmanager
 def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
-    """`convo inspect ARGV --watch` in a pipe, while the block runs."""
+    """Run `convo inspect ARGV --watch` in a pipe until the block ends."""
     pipe = subprocess.PIPE
     with ConvoProcess(["inspect", *argv, "--watch"], stdout=pipe, stderr=pipe) as process:
         try:
@@ -38,7 +38,7 @@ def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
 
 @contextmanager
 def terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
-    """One command line in a terminal of eighty columns."""
+    """Run a command line in a terminal of 80 columns until the block ends."""
     env = {**os.environ, "TERM": "xterm", **environ}
     env.pop("COLUMNS", None)
     child = spawn(*argv, env=env, dimensions=(rows, 80), encoding="utf-8", timeout=60)

@@ -1,4 +1,4 @@
-"""Keys in a real keyring: the package of that name, a backend that it finds by its own settings, other processes."""
+"""Keys in a real keyring: the `keyring` package, a backend from its own settings, and other processes."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ KEY, SIGNS = "sk-1234-of-the-ring", "a key that is long enough"
 
 @pytest.fixture
 def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of a keyring that is chosen as whoever has none of a desktop chooses it."""
+    """Select a keyring backend that needs no desktop, in the settings of `keyring`; returns the file of its keys."""
     settings = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
     settings.parent.mkdir(parents=True)
     settings.write_text("[backend]\ndefault-keyring=keyrings.alt.file.PlaintextKeyring\n")

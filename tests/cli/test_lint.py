@@ -1,4 +1,4 @@
-"""`convo lint`: every kind of handle, every form, and exit codes for scripts."""
+"""`convo lint`: every kind of handle, every file and output format, and exit codes for scripts."""
 
 import json
 from pathlib import Path

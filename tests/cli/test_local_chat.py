@@ -1,4 +1,4 @@
-"""The built-in model holds a conversation under every owner, and the next process goes on with it."""
+"""The built-in model continues a conversation in a new process, with every strategy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The man page says what the commands do, and a wheel brings it where `man` looks."""
+"""The man page: it is up to date, lists every command and renders without a warning."""
 
 import subprocess
 

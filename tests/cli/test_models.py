@@ -1,4 +1,4 @@
-"""`convo models`: what can be used, what each provider lacks, and the weights."""
+"""`convo models`: available models, missing requirements of each provider, and the built-in weights."""
 
 import io
 import os
@@ -42,7 +42,7 @@ fastest = "fast"
 
 @pytest.fixture
 def weights(home: Path) -> Path:
-    """A file as long as the built-in weights, where a pull puts them; it takes no room."""
+    """A sparse file with the size and the path of the downloaded built-in weights."""
     path = home / "data" / "models" / BUILT_IN_WEIGHTS.file
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
@@ -57,7 +57,7 @@ def server() -> Iterator[ChatServer]:
 
 
 def provider(convo: Convo, name: str, *argv: str) -> Any:
-    """What `convo models --json` says of one."""
+    """The object of one provider in the output of `convo models --json`."""
     listed = convo("models", "--json", *argv).json()["providers"]
     return next(one for one in listed if one["name"] == name)
 
@@ -191,12 +191,12 @@ def test_listing_sends_no_request_and_imports_no_large_packages(
     assert server.requests == []
 
 
-# -- asking ---------------------------------------------------------------------------------------
+# -- models that servers list ---------------------------------------------------------------------
 
 
 @pytest.fixture
 def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
-    """A server behind three providers: one that keeps state, one that does not, one without its key."""
+    """A server of three providers: one that stores state, one that does not, and one whose key is missing."""
     mine = 'base_url = "https://mine.example/v1"'
     keyed = SETTINGS.replace(mine, f'{mine}\nkey_env = "MINE_API_KEY"')
     write_project_file(keyed.replace("https://groq.example/v1", server.url))
@@ -266,12 +266,12 @@ def test_a_server_without_models_and_one_with_unusable_names_are_reported(
     ]
 
 
-# -- fetching -------------------------------------------------------------------------------------
+# -- downloads ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The only package index that pip and uv know: it takes connections and says nothing."""
+    """The only package index that pip and uv can use: it accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         for name, value in silent_index(listening).items():
             monkeypatch.setenv(name, value)
@@ -348,13 +348,13 @@ def test_a_download_that_is_not_needed_prints_no_line() -> None:
     assert stream.getvalue() == ""
 
 
-# -- the way of a plain pip user --------------------------------------------------------------------
+# -- an installation with pip alone -----------------------------------------------------------------
 
 
 @pytest.mark.full
 @pytest.mark.needs("posix")
 def test_after_a_plain_pip_install_the_suggested_command_leads_to_an_answer(tmp_path: Path, home: Path) -> None:
-    """Nothing is here but what pip brings: the weights are missing, one command is named, and it is enough."""
+    """pip does not install the weights: the error names one command, and this command installs them."""
     commands = tmp_path / "plain" / "bin"
     environ = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
 

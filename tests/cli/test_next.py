@@ -1,4 +1,4 @@
-"""`convo next`: what it shows is what is sent then."""
+"""`convo next`: the request that it shows is the request that is sent next."""
 
 import json
 import os
@@ -24,14 +24,14 @@ from tests.loopback_server import KEY, LoopbackServer, error_response
 
 
 def asked(convo: Convo, *argv: str) -> dict[str, Any]:
-    """The object of `convo next ... --json`."""
+    """Run `convo next ... --json`; returns the printed object."""
     got = convo("next", *argv, "--json")
     assert (got.exit, got.err) == (0, "")
     found: dict[str, Any] = got.json()
     return found
 
 
-# -- what is shown is what travels -----------------------------------------------------------------
+# -- the shown request is the sent one -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -223,7 +223,7 @@ def test_attachments_model_and_instructions_are_accepted_as_in_a_chat(convo: Con
     assert [part["text"] for part in body["input"][-1]["content"]] == ["read this", "notes.md:\n# Notes"]
 
 
-# -- nothing changes -------------------------------------------------------------------------------
+# -- no side effects -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--curl"]])
@@ -245,7 +245,7 @@ def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
     assert (got.exit, got.json()["error"]["code"]) == (2, "usage")
 
 
-# -- how many tokens -------------------------------------------------------------------------------
+# -- token counts ----------------------------------------------------------------------------------
 
 
 def test_the_embedded_endpoint_counts_the_tokens_and_is_named(convo: Convo, home: Path) -> None:
@@ -271,11 +271,11 @@ def test_a_server_that_cannot_count_is_replaced_by_the_tokenizer(server: Loopbac
     assert shown["estimated"] is False
 
 
-# -- as a command ----------------------------------------------------------------------------------
+# -- the curl command ------------------------------------------------------------------------------
 
 
 def run(command: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as it was printed."""
+    """Run a printed command in a shell."""
     environ = {"PATH": os.environ["PATH"], **env}
     return subprocess.run(["/bin/sh", "-c", command], env=environ, capture_output=True, encoding="utf-8", check=False)
 
@@ -319,7 +319,7 @@ def test_the_printed_curl_command_has_the_address_and_key_of_convo_serve(
     assert "Authorization: Bearer ${CONVO_KEY}" in words
 
 
-# -- for people ------------------------------------------------------------------------------------
+# -- the screen ------------------------------------------------------------------------------------
 
 
 def test_the_screen_shows_the_prepended_items_the_request_and_the_token_counts(convo: Convo, home: Path) -> None:

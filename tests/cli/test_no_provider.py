@@ -1,7 +1,7 @@
-"""Nobody answers: no network, no key, no such model. Two lines say so, and nothing changes.
+"""No model is available: no network, no key, or an unknown model. The error has two lines, and nothing changes.
 
-What a single question asked for stands in the shell; neither a session nor a file nor an endpoint
-keeps anything of it, whatever the conversation it was for.
+A message on the command line is still in the history of the shell, so no session, file or endpoint stores it,
+with any strategy.
 """
 
 import pytest

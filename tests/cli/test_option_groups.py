@@ -1,4 +1,4 @@
-"""Options in groups: what Typer shows and takes of them, and what the command is given."""
+"""Option groups: headings in Typer's help, parsed values, and defaults."""
 
 from dataclasses import dataclass
 from typing import Annotated

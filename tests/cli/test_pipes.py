@@ -1,4 +1,4 @@
-"""Commands in a pipe: what they read from stdin, and what they print for a program."""
+"""Commands in a pipe: input from stdin, and output for programs."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def nothing() -> Iterator[int]:
 
 @contextmanager
 def closed() -> Iterator[None]:
-    """No stdin at all."""
+    """A closed stdin."""
     yield None
 
 
@@ -36,7 +36,7 @@ Stdin = Callable[[], AbstractContextManager[int | None]]
 
 
 def asked(stdin: Stdin, *argv: str) -> subprocess.CompletedProcess[str]:
-    """The command with this at its stdin, in an environment that asks for colours."""
+    """Run a command with this stdin, in an environment that requests colours."""
     with stdin() as end:
         shell = 'exec "$@" <&-' if end is None else 'exec "$@"'
         command = ["sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
@@ -85,7 +85,7 @@ WAITS = "waiting for piped input to end; to run without it, add </dev/null\n"
 
 @pytest.fixture
 def session(convo: Convo) -> str:
-    """The name of a session that a next request belongs to."""
+    """Create a session; returns its name."""
     assert convo("chat", *ECHO, "-n", "before", "hello").exit == 0
     return "before"
 
@@ -116,7 +116,7 @@ def test_input_from_a_pipe_a_file_or_a_socket_follows_the_prompt(handed: str) ->
 
 
 def test_a_socket_without_data_is_not_read() -> None:
-    """Programs hand one to their children without meaning it."""
+    """Programs can pass a socket to child processes unintentionally."""
     ours, theirs = socket.socketpair()
     argv = ["chat", *ECHO, "--json", "hello"]
     with (
@@ -129,7 +129,7 @@ def test_a_socket_without_data_is_not_read() -> None:
 
 
 def test_a_file_is_read_from_its_current_position() -> None:
-    """A shell's loop has read a line of it before."""
+    """The shell has already read the first line."""
     Path("lines.txt").write_text("one\ntwo\nthree\n")
     loop = 'read first; exec "$@" "$first"'
     command = ["sh", "-c", loop, "sh", sys.executable, "-m", "convo", "chat", *ECHO, "--json"]
@@ -162,7 +162,7 @@ def test_endless_input_is_refused() -> None:
 
 @pytest.mark.parametrize("form", ["next", "race"])
 def test_a_pipe_without_data_is_reported_and_waited_for(form: str, session: str) -> None:
-    """Commands begun together, so that their two seconds pass together."""
+    """The commands start together, so that their waits of two seconds overlap."""
     piped = subprocess.PIPE
     commands = {
         "next": [["chat", *ECHO, "-q", "--json", "review:"], ["next", session, "--json", "review:"]],

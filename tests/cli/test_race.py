@@ -1,4 +1,4 @@
-"""`convo race`: a table and bars, one object, and nothing left anywhere."""
+"""`convo race`: a table and bars, JSON output, and no stored data after the race."""
 
 import json
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_a_kept_race_creates_a_new_replay_file(convo: Convo) -> None:
 
 
 async def confirmed_of(store: Store, ids: list[str]) -> list[str]:
-    """These without the response that was in progress at the kill, whose id no record has."""
+    """Exclude the response that was in progress at the kill: no record contains its id."""
     links = [await store.link(one) for one in ids]
     return [one for one, link in zip(ids, links, strict=True) if link is None or link.status == "completed"]
 

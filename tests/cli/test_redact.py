@@ -1,4 +1,4 @@
-"""`--redact`: secrets that were planted everywhere survive in no form, and it is told what went."""
+"""`--redact`: no planted secret remains in any form, and the replacements are reported."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ def planted(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def left(text: str) -> list[str]:
-    """The planted secrets in `text`, and in what is encoded or escaped in it."""
+    """The planted secrets that remain in `text`, including encoded and escaped ones."""
     inner = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", text)]
     plain = [text, text.replace("\\u002d", "-").replace("\\u0040", "@"), *inner]
     return [secret for secret in PLANTED if any(secret in one for one in plain)]

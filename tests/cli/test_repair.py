@@ -1,4 +1,4 @@
-"""`convo repair`: something valid beside what is broken, which stays as it is."""
+"""`convo repair`: a valid copy of an invalid history, which is not changed."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`convo lint` and `convo repair` of what a remote endpoint owns, over HTTP on this machine."""
+"""`convo lint` and `convo repair` of chains and conversations at a remote endpoint, over HTTP on loopback."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ CALL = {"call": {"name": "weather", "arguments": {"city": "Bonn"}}}
 
 
 def interrupted(server: LoopbackServer, **state: str) -> str:
-    """What some other client left: a turn, and one that ends in a call which nobody answered."""
+    """Create a turn, and a turn that ends with a call without output, as another client; returns the last id."""
     said = dict(state)
 
     async def asked(words: str) -> str:

@@ -1,4 +1,4 @@
-"""`convo resume --agent`: a paused run goes on, from its file, from a pipe or from the store."""
+"""`convo resume --agent`: resume a paused run from its state file, from stdin or from the store."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ ELSEWHERE = {"CONVO_HOME": "elsewhere"}
 
 @pytest.fixture
 def paused(convo: Convo, home: Path) -> tuple[str, str]:
-    """A run that waits for two refunds, written into state.json; the flags of its model."""
+    """Pause a run at two refund calls, with state.json; returns the flags of its model."""
     model = two_refund_calls()
     got = convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
@@ -52,7 +52,7 @@ def refused(got: CommandResult, exit_: int, says: str) -> None:
     assert tool_runs() == []
 
 
-# -- from a file of convo's own ----------------------------------------------------------------------
+# -- from a state file of convo ----------------------------------------------------------------------
 
 
 def test_each_decision_is_reported_and_applied(paused: tuple[str, str], convo: Convo, home: Path) -> None:
@@ -185,11 +185,11 @@ def test_aborting_ends_the_run_and_its_conversation_continues(
     assert convo("chat", "-c", *agent_flags(), *paused, "never mind").exit == 0
 
 
-# -- a model that cannot be asked --------------------------------------------------------------------
+# -- an unavailable model ----------------------------------------------------------------------------
 
 
 def nobody_listens(tmp_path: Path) -> tuple[str, ...]:
-    """Flags of a model whose server is not there, over settings that name it."""
+    """Write settings of a provider whose server is unreachable; returns the flags that select its model."""
     (tmp_path / "dead.toml").write_text('[providers.dead]\napi = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n')
     return "--config", str(tmp_path / "dead.toml"), "-m", "dead/some"
 
@@ -232,7 +232,7 @@ def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_avail
 def test_after_a_tool_ran_the_state_file_is_written_even_if_the_run_fails(
     convo: Convo, home: Path, launch: Launch
 ) -> None:
-    """The model has no second answer: elsewhere the file must not let the tool run again."""
+    """The second model call fails. With the state file, no store may run the tool again."""
     convo("chat", *agent_flags(), *scripted_flags(REFUND), "--state", "state.json", "-n", "mine", "pay back")
     Path("silent.json").write_text(json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]}))
     broken = "-m", f"scripted/{Path('silent.json').absolute()}"
@@ -285,7 +285,7 @@ def test_max_turns_counts_the_model_calls_of_the_whole_run(handle: str, convo: C
 
 @pytest.fixture
 def inside(convo: Convo, home: Path) -> tuple[str, str]:
-    """A run that waits for a refund inside an agent tool, written into state.json; the flags of its agents."""
+    """Pause a run at a refund call inside an agent tool, with state.json; returns the flags of its agents."""
     flags = nested_agent_flags(
         outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, {"text": "The desk has paid."})
     )
@@ -314,7 +314,7 @@ def test_a_pause_inside_an_agent_tool_resumes_from_its_state_file(
 
 
 def test_a_state_of_an_earlier_pause_inside_an_agent_tool_is_refused(convo: Convo, home: Path) -> None:
-    """The outer run has not moved since: the run inside has, and its next call has the id of the one before."""
+    """Only the inner run has continued since then, and its next call has the same id as the previous one."""
     again = {"call": {**REFUND["call"], "arguments": {"order": "A2", "cents": 1}}}
     flags = nested_agent_flags(outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, again))
     convo("chat", *flags, "--state", "old.json", "-n", "mine", "pay back")
@@ -332,11 +332,11 @@ def test_a_rejection_inside_an_agent_tool_is_sent_to_the_inner_agent(
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", [])
 
 
-# -- an earlier decision ------------------------------------------------------------------------------
+# -- earlier decisions --------------------------------------------------------------------------------
 
 
 def decide(convo: Convo, way: str, *words: str) -> CommandResult:
-    """Decide on the paused run in one of the ways there are; nothing is performed but with --agent."""
+    """Decide calls of the paused run with `convo approvals` or `--decide-only`; no tool runs."""
     if way == "inbox":
         return convo("approvals", "approve" if words[0] == "--approve" else "reject", *words[1:])
     return convo("resume", "state.json", "--decide-only", "-o", "state.json", *words)
@@ -475,7 +475,7 @@ def test_of_two_concurrent_resumes_each_call_runs_once(paused: tuple[str, str], 
 def test_a_server_owned_history_continues_at_its_server(
     owner: str, server: LoopbackServer, launch: Launch, convo: Convo, home: Path
 ) -> None:
-    """What the server has is not sent again; a store that never heard of it reads it from the server."""
+    """Items of the server are not sent again; a store without the run reads them from the server."""
     server.replies(LOOK_UP, REFUND, PAID_BACK)
     got = convo("chat", owner, *agent_flags(), "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
@@ -490,7 +490,7 @@ def test_a_server_owned_history_continues_at_its_server(
     assert handle in (last.get("conversation"), last.get("previous_response_id"))
 
 
-# -- fail closed -------------------------------------------------------------------------------------
+# -- refused states and command lines ----------------------------------------------------------------
 
 NO_TOOL = AGENTS.replace("tools=(refund, look_up, who)", "tools=(look_up,)")
 OTHER_SCHEMA = AGENTS.replace("def refund(order: str, cents: int)", "def refund(order: str, cents: int, why: str)")

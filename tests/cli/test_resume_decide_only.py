@@ -1,4 +1,4 @@
-"""`convo resume --decide-only`: decide on the calls that a paused run waits for."""
+"""`convo resume --decide-only`: decide the pending calls of a paused run."""
 
 import json
 import os
@@ -23,7 +23,7 @@ KEY = "a key that is long enough"
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Two undecided calls of two tools."""
+    """A state with two undecided calls of two tools."""
     place = tmp_path / "state.json"
     document = json.loads(snapshot(MIXED))
     del document["context"]["function_tool_approvals"]
@@ -33,7 +33,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def decided(tmp_path: Path) -> Path:
-    """The same two calls: the first is approved, the second rejected."""
+    """A state with the same two calls: the first is approved, the second rejected."""
     place = tmp_path / "state.json"
     place.write_bytes(snapshot(MIXED))
     return place
@@ -157,7 +157,7 @@ def test_a_finished_run_has_no_pending_calls_and_is_written_unchanged(convo: Con
     assert json.loads((tmp_path / "out.json").read_bytes()) == json.loads(done)
 
 
-# -- another label, and a signature --------------------------------------------------------------------
+# -- other schema versions, and signatures -------------------------------------------------------------
 
 
 def test_another_schema_version_reports_the_lost_fields(convo: Convo, state: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_signature_of_a_state_is_verified_before_a_decision(
 
 
 class Ring(KeyringBackend):
-    """A keyring with one key, which is locked until somebody unlocks it."""
+    """A keyring with one key, locked until a test sets `locked` to False."""
 
     priority = 1
     locked = True
@@ -266,7 +266,7 @@ def test_a_failing_editor_changes_nothing(
     assert (got.exit, words in got.err, state.with_name("out.json").exists()) == (2, True, False)
 
 
-# -- what cannot be done -------------------------------------------------------------------------------
+# -- refused decisions ---------------------------------------------------------------------------------
 
 REFUSED = [
     (["state.json", "--approve", "all"], 2, "resuming a run needs its agents, and none were given"),

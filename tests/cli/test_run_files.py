@@ -1,4 +1,4 @@
-"""What convo wrote for the runs of a session goes with the session; a file that a person named stays."""
+"""State files of runs: convo removes its own files with their session and keeps the files that the user named."""
 
 import os
 import sqlite3
@@ -14,7 +14,7 @@ SECRET = "xylophonic"
 
 
 def paused(convo: Convo, name: str, *more: str) -> str:
-    """A session with a paused run and private words in it; the run's id."""
+    """Create a session with a paused run and a secret word; returns the id of the run."""
     got = convo(
         "chat",
         *agent_flags(),
@@ -30,12 +30,12 @@ def paused(convo: Convo, name: str, *more: str) -> str:
 
 
 def own_files(home: Path) -> list[str]:
-    """What convo has of runs in its own folder, by name."""
+    """The names of the files that convo stores for runs in its data folder."""
     return sorted(file.name for folder in ("paused", "named") for file in (home / "data" / folder).glob("*"))
 
 
 def left(folder: Path) -> list[str]:
-    """The files in which the private words are."""
+    """The names of the files that contain the secret word."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     return sorted(file.name for file in files if SECRET.encode() in file.read_bytes())
 

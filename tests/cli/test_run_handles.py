@@ -1,4 +1,4 @@
-"""A run's id names its conversation wherever a conversation is asked for."""
+"""A run id is a handle of its conversation in every command that accepts a conversation."""
 
 import shlex
 from pathlib import Path
@@ -28,7 +28,7 @@ COMMANDS = (
 
 
 def two(one: str, other: str) -> ChatScript:
-    """Two sessions, and the ids of their runs."""
+    """Two sessions, each with a paused run of the given id."""
 
     async def story(writer: ChatWriter) -> None:
         await waits("shop", paused(), one)(writer)

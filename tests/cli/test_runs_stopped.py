@@ -1,4 +1,4 @@
-"""Runs of agents that are stopped or killed: what ran is not run again, and what nobody knows is asked."""
+"""Interrupted and killed agent runs: a call with unknown outcome becomes pending, and no other call runs again."""
 
 import os
 import re
@@ -27,12 +27,12 @@ HANGS = AGENTS.replace(
     'note(f"look_up {order}")',
     'note(f"look_up {order}")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(WAIT)',
 )
-"""A tool that says when it has begun and then takes WAIT seconds."""
+"""Agents whose look_up tool prints STARTED and then sleeps for WAIT seconds."""
 
 
 @pytest.fixture
 def killed(start: Start, home: Path) -> tuple[str, str]:
-    """A run that was killed while its tool ran; the flags of its model."""
+    """Kill a run while its tool runs; returns the flags of its model."""
     model = scripted_flags(LOOK_UP, PAID_BACK)
     kill_once_started(start("chat", *agent_flags("desk", HANGS.replace("WAIT", "60")), *model, "-n", "mine", "A1?"))
     agent_flags("desk", AGENTS)
@@ -100,7 +100,7 @@ def test_a_call_with_unknown_outcome_cannot_be_approved(killed: tuple[str, str],
 def test_an_earlier_decision_does_not_resolve_a_call_with_unknown_outcome(
     start: Start, convo: Convo, home: Path
 ) -> None:
-    """A script that tries again must not make a tool run twice."""
+    """A script that repeats the command must not run the tool twice."""
     model = scripted_flags(REFUND, PAID_BACK)
     slow = AGENTS.replace(
         'note(f"refund {order} {cents}")', 'note("refund")\n    print("STARTED", flush=True)\n    WAIT'
@@ -120,7 +120,7 @@ def test_an_earlier_decision_does_not_resolve_a_call_with_unknown_outcome(
 
 
 def test_a_command_repeated_after_a_kill_continues_the_run(start: Start, convo: Convo, home: Path) -> None:
-    """The call that it speaks of has its output; the answer was cut off."""
+    """The kill interrupts the answer, after the output of the approved call was stored."""
     slow = {"text": "one two three four five six seven eight nine ten " * 10}
     model = scripted_flags(REFUND, slow, delay_s=0.05)
     assert convo("chat", *agent_flags(), *model, "-n", "mine", "back").exit == 3
@@ -144,7 +144,7 @@ def test_a_command_repeated_after_a_kill_continues_the_run(start: Start, convo: 
 def test_a_decision_is_not_applied_before_the_pending_calls_are_known(
     needed: bool, start: Start, convo: Convo, home: Path
 ) -> None:
-    """Killed while a function says whether its tool needs approval: that is asked again before anything counts."""
+    """The kill interrupts a needs_approval function, which is called again before a decision applies."""
     asks = "def asks(context, arguments):\n    ASKS\n    return NEEDED\n\n@tool(needs_approval=asks)\ndef refund"
     text = AGENTS.replace("@tool(needs_approval=True)\ndef refund", asks.replace("NEEDED", str(needed)))
     model = scripted_flags(REFUND, PAID_BACK)
@@ -202,7 +202,7 @@ def test_a_run_stopped_during_a_tool_leaves_a_state_file_that_runs_no_tool_again
     said = process.stderr.read()
     process.wait()
     unknown = re.findall(r"(c\d) was started and its outcome is unknown", said)
-    assert "c2" in unknown  # the call beside it has returned, and its output may be stored or not
+    assert "c2" in unknown  # the other call has returned, and its output may be stored or not
     for env in ({"CONVO_HOME": "elsewhere"}, {}):
         got = launch(*flags, "--approve", "c2", env=env)
         assert (got.exit, "c2 was started and its outcome is unknown" in got.err) == (2, True), got.err

@@ -1,4 +1,4 @@
-"""`chat -c` and `resume` use the agents that a session had before; a state file and a foreign store name none."""
+"""`chat -c` and `resume` use the stored agents of a session, and none from a state file or another user's store."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ MARKED = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "importe
 
 @pytest.fixture
 def talked(convo: Convo, home: Path) -> tuple[str, str]:
-    """A session in which an agent has answered; the flags of its model."""
+    """Create a session with an answer of an agent; returns the flags of its model."""
     model = scripted_flags({"text": "Hello."}, REFUND, PAID_BACK)
     got = convo("chat", *agent_flags(), *model, "-n", "mine", "hi")
     assert got.exit == 0, got.err
@@ -35,7 +35,7 @@ def paused(convo: Convo, home: Path) -> tuple[str, str]:
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go to another folder, from which the file is not seen by its name."""
+    """Change to another folder, where the relative path of the agent file does not exist."""
     Path("away").mkdir()
     monkeypatch.chdir("away")
 

@@ -1,4 +1,4 @@
-"""What commands print for programs is what their schemas say, key by key."""
+"""The JSON output of every command matches its schema, key by key."""
 
 import json
 from collections.abc import Iterator
@@ -23,16 +23,16 @@ from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
 
 LINES = {"inspect", "lint", "import"}
-"""Commands that print an object for each thing that they are asked about."""
+"""Commands that print one JSON object per line, for each handle or conversation."""
 
 SNAPSHOT = "0.24.0__schema1.21__parallel_mixed_decided.json"
 
 
-# -- the files -------------------------------------------------------------------------------------
+# -- schema files ----------------------------------------------------------------------------------
 
 
 def kept() -> dict[str, Any]:
-    """Every schema in the package, by the name of its file."""
+    """All schemas in the package, by file name without the suffix."""
     there = files("convo").joinpath("schemas").iterdir()
     return {one.name.removesuffix(".json"): json.loads(one.read_text(encoding="utf-8")) for one in there}
 
@@ -54,7 +54,7 @@ def test_every_command_with_json_has_a_schema_and_every_schema_a_command() -> No
 
 
 def commands_for_programs() -> Iterator[str]:
-    """Each command that has `--json`, and each that has `--jsonl`, as `SCHEMA_FILES` names them."""
+    """The names of all commands with `--json` or `--jsonl`, as in `SCHEMA_FILES`."""
     for name, command in commands(make_root_group(), ()):
         flags = {flag for param in command.params for flag in param.opts}
         if "--json" in flags:
@@ -74,7 +74,7 @@ def commands(one: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def closed(schema: Any, place: str) -> Iterator[str]:
-    """The places of objects whose keys are spelled out and that take others all the same."""
+    """The paths of objects with required keys that allow additional keys."""
     if isinstance(schema, dict):
         if "required" in schema and schema.get("additionalProperties", True) is not False:
             yield place
@@ -87,7 +87,7 @@ def test_an_object_with_named_keys_allows_no_others() -> None:
     assert open_places == ["events/$defs/response"], "an event of a model is whatever came"
 
 
-# -- the command -----------------------------------------------------------------------------------
+# -- convo schema ----------------------------------------------------------------------------------
 
 
 def test_the_command_prints_the_schema_file(convo: Convo) -> None:
@@ -107,7 +107,7 @@ def test_a_command_without_json_output_has_no_schema(convo: Convo) -> None:
     assert (got.exit, got.err) == (5, "convo: no schema 'serve'\n  try: convo schema\n")
 
 
-# -- what is printed -------------------------------------------------------------------------------
+# -- command output --------------------------------------------------------------------------------
 
 
 @cache
@@ -116,15 +116,15 @@ def validator(name: str) -> Draft202012Validator:
 
 
 class Trying:
-    """Runs commands and holds what they print to their schemas."""
+    """Runs commands and validates their output with their schemas."""
 
     def __init__(self, convo: Convo) -> None:
         self._convo = convo
         self.tried: set[str] = set()
         self.wrong: list[str] = []
 
-    def __call__(self, name: str, *argv: str, exit: int = 0) -> None:  # noqa: A002  the word of `Got`
-        """Run `convo NAME ARGV`, with `--json` where the name has no `--jsonl`."""
+    def __call__(self, name: str, *argv: str, exit: int = 0) -> None:  # noqa: A002  the name in `CommandResult`
+        """Run `convo NAME ARGV`, with `--json` unless the name ends with `--jsonl`."""
         words, flag = name.removesuffix(" --jsonl").split(), "--jsonl" if name.endswith("--jsonl") else "--json"
         got = self._convo(*words, *argv, flag)
         if got.exit != exit:
@@ -136,7 +136,7 @@ class Trying:
         self.tried.add(name)
 
     def fails(self, *argv: str) -> None:
-        """Run a command that fails: what it prints is an error."""
+        """Run a command that fails, and validate its output as an error."""
         got = self._convo(*argv)
         assert got.exit, got
         validator("error").validate(json.loads(got.out.splitlines()[-1]))
@@ -244,7 +244,7 @@ def decide(tried: Trying) -> None:
 
 
 def edit(tried: Trying) -> None:
-    """Arguments go through an editor that leaves them as they are."""
+    """Edit arguments with an editor that does not change them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDITOR", "true")
         tried("approvals edit", "all", "--run", "first")

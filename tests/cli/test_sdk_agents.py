@@ -1,4 +1,4 @@
-"""An agent of openai-agents does under convo what it does under its own runner: the same requests, the same context."""
+"""An agent of the Agents SDK has the same requests and the same context in convo as with the SDK's own runner."""
 
 import asyncio
 import json
@@ -55,18 +55,18 @@ def later(order: str) -> str:
 """
 
 SAID_ELSEWHERE = ("stream", "store", "include_usage")
-"""Whether an answer streams and is kept, each runner decides for itself."""
+"""Request fields that each runner sets by its own rules: streaming, storage and usage."""
 
 
 def say(folder: Path, agent: str) -> Any:
-    """The agent that a line of Python makes, in the file that convo reads."""
+    """Write an agent expression into the file that convo loads; returns the agent."""
     file = folder / "desk.py"
     file.write_text(f"{HEAD}\ndesk = {agent}\n", encoding="utf-8")
     return load_python_file(file).desk
 
 
 async def run_there(agent: Any, server: LoopbackServer, said: str = "hello", context: Any = None, **more: Any) -> Any:
-    """The SDK's own run against the same server."""
+    """Run the agent with the SDK's own runner against the same server."""
     async with AsyncOpenAI(base_url=server.url, api_key=KEY) as client:
         provider = OpenAIProvider(openai_client=client, use_responses=True)
         config = sdk.RunConfig(model_provider=provider, tracing_disabled=True, **more)
@@ -74,7 +74,7 @@ async def run_there(agent: Any, server: LoopbackServer, said: str = "hello", con
 
 
 def compared(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request says to the model: items by their meaning, and nothing that is empty anyway."""
+    """Normalize a request: items as digests, without empty values and without fields that each runner sets."""
     said = {name: value for name, value in body.items() if name not in SAID_ELSEWHERE}
     said["input"] = [digest(item) for item in said["input"]]
     said["include"] = sorted(set(said.get("include") or ()) - {"reasoning.encrypted_content"})
@@ -118,7 +118,7 @@ SAME = {
     "search": 'Agent(name="a", tools=[later, *tool_namespace(name="crm", description="customers", tools=[look]),'
     " ToolSearchTool()])",
 }
-"""Agents whose requests are to be equal, made of what the head of the file names."""
+"""Agents whose requests must be equal, as expressions with the names of HEAD."""
 
 LOOK = {"call": {"name": "look", "call_id": "c1", "arguments": {"order": "1"}}}
 PICTURE = {"call": {"name": "picture", "call_id": "c2", "arguments": {"order": "2"}}}
@@ -165,7 +165,7 @@ def test_convo_sends_the_same_requests_as_the_agents_sdk(
     assert [compared(body) for body in server.bodies[before:]] == theirs
 
 
-# -- what functions of the agent are given ---------------------------------------------------------
+# -- the context of an agent's functions -----------------------------------------------------------
 
 RECORDING = """
 SEEN = []
@@ -270,7 +270,7 @@ def test_functions_get_the_same_context(
 
     assert got.exit == 0, got.err
     assert distinct(module.SEEN) <= distinct(theirs)
-    asks = {"tool is_enabled", "way is_enabled"}  # how often it asks what is on, each runner decides for itself
+    asks = {"tool is_enabled", "way is_enabled"}  # the number of is_enabled calls differs between the runners
     assert all(json.loads(one)["where"] in asks for one in distinct(theirs) - distinct(module.SEEN))
 
 
@@ -278,7 +278,7 @@ def distinct(seen: Sequence[Mapping[str, Any]]) -> set[str]:
     return {json.dumps(one, sort_keys=True) for one in seen}
 
 
-# -- output, and what nobody would perform ---------------------------------------------------------
+# -- output, hosted tools, context and cache keys --------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run changes hands through a file: convo pauses and the Agents SDK finishes, and the other way round."""
+"""State files between convo and the Agents SDK: either one resumes a run that the other one paused."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`convo serve` as it is run: one line when it is ready, and an orderly end."""
+"""`convo serve` as a process: startup, shutdown, the store, keys and logs."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def aliases(tmp_path: Path) -> tuple[str, str]:
 
 
 def streaming(server: ServeProcess) -> object:
-    """A long answer that has begun; goes on as long as what is returned is held."""
+    """Start a long streamed response; it continues as long as the returned object is referenced."""
     body = {"model": "slow", "input": "hi", "stream": True}
     stream = server.http.stream("POST", "/v1/responses", json=body)
     lines = stream.__enter__().iter_lines()
@@ -71,7 +71,7 @@ def test_a_shutdown_that_waits_for_responses_is_reported(aliases: tuple[str, str
 
 
 def listening(server: ServeProcess) -> bool:
-    """Whether it still takes connections; it stops when it has heard the first signal."""
+    """Whether the server accepts connections; it stops accepting them after the first signal."""
     try:
         socket.create_connection((server.http.base_url.host, server.http.base_url.port)).close()
     except ConnectionError:
@@ -90,7 +90,7 @@ def test_stored_responses_are_available_after_a_restart(aliases: tuple[str, str]
 
 
 def test_serve_and_chat_share_the_default_store(convo: Convo, aliases: tuple[str, str]) -> None:
-    """What was said on a chain in a chat is gone on from over HTTP, and inspected afterwards."""
+    """A chain that a chat started is continued over HTTP, and then inspected."""
     said = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
     with run_serve(before=aliases) as server:
         kept = server.http.get(f"/v1/responses/{said['response_id']}").json()
@@ -139,7 +139,7 @@ def test_without_a_store_nothing_can_be_continued(aliases: tuple[str, str]) -> N
 
 
 def test_the_openai_package_and_postgresql_are_imported_only_when_needed(aliases: tuple[str, str]) -> None:
-    """A server that asks no provider starts fast and stays small."""
+    """A server that uses no provider starts fast and needs little memory."""
     with run_serve("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
         server.ask("hello")
         server.stop(signal.SIGTERM)
@@ -221,7 +221,7 @@ def test_without_the_serve_extra_the_install_command_is_printed() -> None:
     assert got.stderr == "convo: convo serve needs uvicorn\n  try: pip install 'convo-state[serve]'\n"
 
 
-# -- what is said ---------------------------------------------------------------------------------
+# -- logs and errors ------------------------------------------------------------------------------
 
 
 def test_verbose_logs_a_line_per_request_without_its_content(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ KEY = "sk-upstream-0123456789-secret"
 def test_a_provider_key_is_sent_only_to_the_provider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not into an answer, an error, a log, a figure or the database, though the provider repeats it."""
+    """Responses, errors, logs, metrics and the database do not contain it, although the provider repeats it."""
     monkeypatch.setenv("UPSTREAM_KEY", KEY)
     store = tmp_path / "served.db"
     with answering() as upstream:

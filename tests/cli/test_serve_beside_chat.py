@@ -1,4 +1,4 @@
-"""Conversations of `convo serve` beside the chat's own sessions, in one store."""
+"""Responses of `convo serve` clients and sessions of the chat, in one store."""
 
 from pathlib import Path
 

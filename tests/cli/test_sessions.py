@@ -1,4 +1,4 @@
-"""`convo sessions`, over a real store filled by the engine itself."""
+"""`convo sessions`, with conversations that the engine wrote to a real store."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ __all__ = ["utc_timezone"]
 
 
 async def three(writer: ChatWriter) -> None:
-    """Three conversations, of which the first was used last."""
+    """Write three conversations; the first is also the most recently used."""
     monads = await writer.chat(Strategy.SESSION, "monads", "What is a monad?")
     await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
     await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")

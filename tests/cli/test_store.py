@@ -1,4 +1,4 @@
-"""`convo store`, over a real store filled by the engine itself."""
+"""`convo store`, with conversations that the engine wrote to a real store."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ from tests.utc_timezone import utc_timezone
 __all__ = ["utc_timezone"]
 
 AGO = "1w"
-"""The conversations below are of 2023."""
+"""All conversations below are older: they are from 2023."""
 
 
 async def three(writer: ChatWriter) -> None:
@@ -214,7 +214,7 @@ def test_partition_and_single_migration_options_apply_only_to_postgresql_stateme
     assert got.err.splitlines()[0] == f"convo: {says}"
 
 
-# -- a server -------------------------------------------------------------------------------------
+# -- PostgreSQL -----------------------------------------------------------------------------------
 
 
 def test_the_statements_for_a_server_are_printed_without_a_connection(convo: Convo) -> None:

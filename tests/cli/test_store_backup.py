@@ -1,4 +1,4 @@
-"""`convo store backup`: one whole file, while others write, and nothing else beside it."""
+"""`convo store backup`: one complete file, even during writes of other processes, and no other files."""
 
 import asyncio
 import sqlite3
@@ -117,7 +117,7 @@ def test_a_backup_on_a_full_disk_leaves_no_file(home: Path, tmp_path: Path) -> N
     assert names(tmp_path) == ["home"]
 
 
-# -- while others write, and kills ----------------------------------------------------------------
+# -- concurrent writes, and kills -----------------------------------------------------------------
 
 WRITER = """
 import asyncio, sys
@@ -147,7 +147,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def writer(home: Path) -> Iterator[None]:
-    """Another process that writes all the time."""
+    """Run another process that writes continuously."""
     with subprocess.Popen([sys.executable, "-c", WRITER, str(home / DATABASE)], stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"writing\n"
@@ -165,7 +165,7 @@ def test_a_backup_during_writes_of_another_process_is_a_consistent_snapshot(conv
 
 
 def filled(home: Path, megabytes: int) -> None:
-    """A database of some size."""
+    """Create a database with a blob of this size in MiB."""
 
     async def said() -> None:
         store = SqliteStore(SqliteDatabase(home / DATABASE))
@@ -178,7 +178,7 @@ def filled(home: Path, megabytes: int) -> None:
 
 
 def killed(argv: list[str], after_s: float) -> float:
-    """Kill a command after this time, unless it has ended; returns the seconds that it ran."""
+    """Run a command and kill it after this time, unless it has ended; returns its duration in seconds."""
     script = "import sys; from convo.cli import app; print('up', flush=True); exit(app.run_command_line(sys.argv[1:]))"
     with subprocess.Popen(
         [sys.executable, "-c", script, *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -193,7 +193,7 @@ def killed(argv: list[str], after_s: float) -> float:
 
 
 def backed_up_and_killed(kills: int, home: Path, tmp_path: Path, convo: Convo) -> set[bool]:
-    """Whether there was a whole copy, after each kill; the first command is not killed."""
+    """Kill backups; returns the outcomes, True for a complete copy. The first one may run for 60 seconds."""
     filled(home, 60)
     ended, whole_s = set(), 60.0
     for kill in range(kills):
@@ -223,7 +223,7 @@ def test_a_backup_killed_at_any_moment_leaves_no_file_or_a_complete_one(
     assert backed_up_and_killed(40, home, tmp_path, convo) == {True, False}
 
 
-# -- a server -------------------------------------------------------------------------------------
+# -- PostgreSQL -----------------------------------------------------------------------------------
 
 
 def test_for_a_server_the_backup_command_is_printed_without_a_password(convo: Convo) -> None:

@@ -1,4 +1,4 @@
-"""`convo store check`: what is wrong with a database is found and named, and nothing is written."""
+"""`convo store check`: problems of a database are found and reported, and nothing is written."""
 
 import asyncio
 import os
@@ -30,13 +30,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def changed(home: Path, *statements: str) -> None:
-    """Write into the database what no part of convo writes."""
+    """Change the database in ways that convo never does."""
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)
 
 
-# -- a whole database -----------------------------------------------------------------------------
+# -- a valid database -----------------------------------------------------------------------------
 
 
 def test_a_valid_database_passes_and_is_not_changed(convo: Convo, home: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_older_schema_is_named_and_not_migrated(convo: Convo, home: Path) -> 
     assert (home / DATABASE).read_bytes() == before
 
 
-# -- what is found --------------------------------------------------------------------------------
+# -- reported problems ----------------------------------------------------------------------------
 
 FAULTS = {
     "an item with another content": (
@@ -224,7 +224,7 @@ def test_a_stored_text_that_is_not_valid_json_is_reported_as_damage(convo: Convo
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_file_with_random_damage_never_passes(seed: int, convo: Convo, home: Path) -> None:
-    """A flipped byte that SQLite's own check and ours both pass is one that no row holds."""
+    """Our check passes only if SQLite's check passes: then no row is on the damaged page."""
     write_chats(home, three)
     dice, file = random.Random(seed), home / DATABASE
     page = dice.randrange(2, os.path.getsize(file) // 4096 + 1)
@@ -239,7 +239,7 @@ def test_a_file_with_random_damage_never_passes(seed: int, convo: Convo, home: P
     assert told["ok"] is whole
 
 
-# -- a server -------------------------------------------------------------------------------------
+# -- PostgreSQL -----------------------------------------------------------------------------------
 
 
 @pytest.mark.needs("postgresql")

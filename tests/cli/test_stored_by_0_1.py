@@ -1,6 +1,6 @@
-"""A store that convo 0.1.0 wrote is migrated when it is opened, and everything in it continues.
+"""A store that convo 0.1.0 wrote is migrated when it is opened, and its conversations and runs continue.
 
-`stored_by_0_1/README.md` says what is in it.
+`stored_by_0_1/README.md` lists its content.
 """
 
 import json
@@ -30,12 +30,12 @@ SESSIONS = {
     "hello": Strategy.REPLAY,
 }
 ANSWERS = {"by-session": "Once more.", "by-conversation": "Then, ", "by-chain": "Then, ", "hello": "Once more."}
-"""How the scripted model of each session answers one more message."""
+"""The first words of each session's next answer from its scripted model."""
 
 
 @pytest.fixture(autouse=True)
 def database(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stored database, in the place of the user's."""
+    """Restore the stored database as the user's database."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONVO_SIGNING_KEY", KEY)
     (tmp_path / "scripts").mkdir()
@@ -141,7 +141,7 @@ def test_the_stored_text_is_found_in_a_search(convo: Convo) -> None:
 def test_the_same_decision_signed_again_has_the_same_signature(convo: Convo) -> None:
     got = convo("resume", "refund.json", "--decide-only", "-o", "again.json", "--approve", "c1", "--sign")
     assert got.exit == 0, got
-    assert signature("again.json") != signature("signed.json")  # of another run
+    assert signature("again.json") != signature("signed.json")  # the state of another run
     got = convo("resume", "signed.json", "--decide-only", "-o", "same.json", "--approve", "c1", "--sign")
     assert got.exit == 0, got
     assert signature("same.json") == signature("signed.json")

@@ -1,8 +1,8 @@
-"""What each owner is sent, over a conversation whose every turn is a process of its own.
+"""Requests of each strategy, in a conversation whose turns are separate processes.
 
-A first turn, a follow-up, a turn that fails and a message after it, streamed and collected: at a
-server that speaks Responses its recorded requests are compared with the design's table, whole; at
-convo's own endpoint, what reached the model behind it and what each link says was sent.
+The turns are a first one, a follow-up, a failing one and a message after it, streamed and collected.
+With a Responses server, its recorded requests are compared with the complete table of requests. With
+convo's own endpoint, the tests check the token counts of the model and the items that each link lists as sent.
 """
 
 import json
@@ -25,12 +25,12 @@ SEALED = {"include": ["reasoning.encrypted_content"]}
 
 STREAMED = ((), (), (), ())
 COLLECTED = (("--no-stream",), ("--json",), ("--json",), ("--no-stream",))
-"""How each of the four turns is asked for."""
+"""The flags of each of the four turns."""
 
 
 @dataclass(frozen=True)
 class Talk:
-    """One conversation under test: each turn is the real command in a new process."""
+    """One conversation under test: each turn runs the real command in a new process."""
 
     launch: Launch
     convo: Convo
@@ -48,18 +48,18 @@ class Talk:
         return links
 
     def heard(self, got: CommandResult, turn: int) -> str:
-        """The words of the answer, as far as they were printed."""
+        """The printed text of the answer."""
         answer: str = got.json()["output_text"] if "--json" in self.flags[turn] else got.out.removesuffix("\n")
         return answer
 
 
 def body(model: str, items: list[dict[str, Any]], where: dict[str, Any]) -> dict[str, Any]:
-    """A whole request as the table has it; the transport adds `stream` to every one."""
+    """A complete request of the table; the transport adds `stream` to every request."""
     return {"model": model, "instructions": "Be brief.", "input": items, **where, "stream": True}
 
 
 def at_client(model: str, sealed: dict[str, Any]) -> list[dict[str, Any]]:
-    """The four requests of an owner that is the client: everything, every time, and nothing is to be kept."""
+    """The four requests with a client-side owner: each has the complete history and `store: false`."""
     kept = {"store": False, **sealed}
     one, two = user_messages("one"), user_messages("two")
     return [
@@ -73,13 +73,13 @@ def at_client(model: str, sealed: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def in_conversation(model: str, conversation: str) -> list[dict[str, Any]]:
-    """What the conversation has not acknowledged, each time."""
+    """The four requests with a conversation: each has the unconfirmed items."""
     where = {"conversation": conversation}
     return [body(model, user_messages(*words), where) for words in (["one"], ["two"], ["three"], ["three", "four"])]
 
 
 def on_chain(model: str, first: str, second: str) -> list[dict[str, Any]]:
-    """What the last response that was confirmed has not seen; a failed attempt moves nothing."""
+    """The four requests with a chain: each has the items after the last confirmed response."""
     turns = [({}, ["one"]), (first, ["two"]), (second, ["three"]), (second, ["three", "four"])]
     return [
         body(model, user_messages(*words), {"previous_response_id": before} if before else {})

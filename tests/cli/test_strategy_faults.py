@@ -1,4 +1,4 @@
-"""A server that fails in the ways servers do, and what each owner is sent after it."""
+"""Common server faults, and the requests of each strategy after them."""
 
 import json
 import sqlite3
@@ -37,7 +37,7 @@ KEY = "sk-visible-nowhere-0123456789"
 
 
 def begin(convo: Convo, strategy: Strategy) -> str:
-    """A conversation with one turn; returns its handle."""
+    """Start a conversation with one turn; returns its handle."""
     got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
     handle: str = got.json()["conversation_id"] or got.json()["response_id"]
     return handle
@@ -48,7 +48,7 @@ def whole_or_new(strategy: Strategy, *new: str) -> list[str]:
 
 
 def held(server: LoopbackServer, conversation: str) -> list[str]:
-    """What the server's conversation holds."""
+    """The messages of a conversation at the server."""
     page = server.run(server.endpoint().list_conversation_items(conversation, limit=100, order="asc"))
     return message_lines(page.items)
 
@@ -165,7 +165,7 @@ def test_an_item_that_another_client_added_meanwhile_keeps_its_position(server: 
 
 
 async def another(server: LoopbackServer, conversation: str, words: str) -> None:
-    """What another client of the same conversation says."""
+    """Add a turn to the conversation as another client."""
     async for _ in server.endpoint().create({"model": "gpt-5-mini", "input": words, "conversation": conversation}):
         pass
 
@@ -240,11 +240,11 @@ def test_the_key_is_sent_to_the_server_and_printed_nowhere(
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
 
 
-# -- ids that are no use ---------------------------------------------------------------------------
+# -- unusable response ids -------------------------------------------------------------------------
 
 
 def answered(response_id: str | None, words: str, before: str | None = None) -> Fault:
-    """A stream of one whole answer under this id."""
+    """A stream with one complete response that has this id."""
     part = {"type": "output_text", "text": words, "annotations": []}
     item = {"type": "message", "id": f"msg_{words}", "role": "assistant", "status": "completed", "content": [part]}
     response = {"id": response_id, "status": "completed", "output": [item], "previous_response_id": before}
@@ -255,7 +255,7 @@ def answered(response_id: str | None, words: str, before: str | None = None) -> 
 def test_a_chain_reports_a_response_without_an_id_and_loses_no_input(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
-    """The next turn would have been sent alone, without anything that was said before."""
+    """Without the error, the next turn would be sent without the earlier messages."""
     server.arm(answered(None, "a"))
     got = convo("chat", "--chain", "-n", "mine", "one")
     assert got.exit == 1
@@ -298,7 +298,7 @@ def test_a_reused_response_id_hides_no_response(owner: str, server: LoopbackServ
 
 @pytest.mark.parametrize("parents", [{"resp_1": "resp_1"}, {"resp_1": "resp_2", "resp_2": "resp_1"}])
 def test_circular_response_chains_are_shown(parents: dict[str, str], convo: Convo, home: Path) -> None:
-    """An older convo stored them, and a file can hold them."""
+    """An older convo stored such chains, and an imported file can contain them."""
     for words in ("one", "two"):
         assert convo("chat", *ECHO, *(("-n", "mine") if words == "one" else ("--from", "mine")), words).exit == 0
     links = [link["response_id"] for link in convo("inspect", "mine", "--json").json()["links"]]

@@ -1,4 +1,4 @@
-"""An answer whose final text is not the text that was streamed: the final one is kept, and convo says so."""
+"""A response whose final text differs from the streamed text: convo stores the final text and prints a warning."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ WARNING = "the text that was streamed differs from the final text, which was kep
 
 
 def answer(streamed: str, final: str) -> list[dict[str, Any]]:
-    """The events of a response whose deltas say `streamed` and whose last event says `final`."""
+    """The events of a response with the deltas of `streamed` and the final text `final`."""
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
     part = {"type": "output_text", "text": final, "annotations": []}
     at = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}

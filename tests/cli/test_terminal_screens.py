@@ -1,4 +1,4 @@
-"""Screens and questions in a real terminal of eighty columns, tall enough for each."""
+"""Screens and confirmation prompts in a real terminal of 80 columns, with enough rows for each."""
 
 import os
 import re
@@ -25,7 +25,7 @@ async def story(writer: ChatWriter) -> None:
 
 
 def screen(*argv: str, env: dict[str, str] | None = None) -> str:
-    """What one command line shows in a terminal."""
+    """The output of a command line in a terminal."""
     import pexpect
 
     environ = {**os.environ, "TERM": "xterm", **(env or {})}

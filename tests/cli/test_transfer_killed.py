@@ -1,6 +1,7 @@
-"""kill -9 before each effect of `convo export`, `convert` and `import`: what was, or what was to be.
+"""kill -9 before each effect of `convo export`, `convert`, `import` and `sessions rm`.
 
-The source is as it was, and the same command again makes whatever is missing and nothing twice.
+The state is the one before or after the command.
+The source is not changed, and the repeated command creates the missing data and no duplicates.
 """
 
 import json
@@ -22,12 +23,12 @@ pytestmark = pytest.mark.needs("linux")
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
 TALK = ["one", "one", "two", "two"]
 OSLO = 6
-"""Items of the longer one of the two conversations in that database."""
+"""The number of items in the longer of the two conversations of the llm database."""
 
 
 @pytest.fixture
 def begin(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a conversation, a copy of it in files, and a database of somebody else's."""
+    """A folder with a conversation, exported copies of it, and a database of llm."""
     place = tmp_path / "begin"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -42,7 +43,7 @@ def begin(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def stands(place: Path) -> Mapping[str, Any]:
-    """Every session with how many items it has, and every file that is read by others."""
+    """The number of items of each session and of each JSON file, by name."""
     made = {one.name: len(stored_conversation(place / "home", one.name)[0]) for one in stored_sessions(place / "home")}
     files = {file.name: json.loads(file.read_text()) for file in place.glob("*.json")}
     return made | {name: len(items) for name, items in files.items()}
@@ -65,7 +66,7 @@ CASES: Mapping[str, tuple[str, dict[str, int]]] = {
 
 
 MORE = ("export a file", "convert to chain", "convert to a named file")
-"""What is like another case."""
+"""Cases that resemble another case; they run only in the full suite."""
 
 
 @pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.full] * (one in MORE)) for one in CASES])

@@ -1,4 +1,4 @@
-"""A project's `.convo.toml` is untrusted input: attacks through it, and trust in it."""
+"""A project's `.convo.toml` is untrusted input: attacks with such a file, and the commands that trust it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ ANSWER = (delta(content="yes"), finish("stop"))
 
 @pytest.fixture
 def own(home: Path) -> Path:
-    """The user's own settings: the model repeats what it is told."""
+    """The user's own settings: the model repeats its input."""
     place = home / "config" / "config.toml"
     place.parent.mkdir(parents=True)
     place.write_text('model = "scripted/echo"\n')
@@ -31,14 +31,14 @@ def own(home: Path) -> Path:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A server that a stranger's file names; it answers nobody."""
+    """A server that an untrusted file names; it never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
 
 
 def project(text: str, folder: Path = Path()) -> Path:
-    """A project file as it comes with a clone."""
+    """Write a project file, as in a cloned repository."""
     place = folder.absolute() / ".convo.toml"
     place.write_text(text)
     return place
@@ -49,13 +49,13 @@ def notice(place: Path, *keys: str, why: str = "is not trusted") -> str:
 
 
 def effective(convo: Convo) -> dict[str, Any]:
-    """The values that hold, by key."""
+    """The effective values, by key."""
     rows = convo("config", "--json").json()
     return {row["key"]: row["value"] for row in rows if not row["ignored"]}
 
 
 def disown(place: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Make `place` another user's; returns their id."""
+    """Make another user the owner of `place`; returns the id of that user."""
     if os.geteuid() == 0:
         os.lchown(place, 54321, -1)
         return 54321
@@ -75,7 +75,7 @@ def test_an_untrusted_file_cannot_open_the_store_to_a_key_or_an_address(own: Pat
     own.write_text('[profiles.mine]\nmodel = "scripted/echo"\n')
     with run_serve("--store", "memory", before=before) as server:
         assert "http://127.0.0.1:" in server.ready_line
-        assert server.http.get("/v1/models").status_code == 200  # with its keys file: 401
+        assert server.http.get("/v1/models").status_code == 200  # it would be 401 with the keys file of the project
         server.stop(15)
     assert server.err == notice(place, *(f"{where}.{name}" for name in ("host", "port", "keys_file")))
 
@@ -159,7 +159,7 @@ def test_a_profile_of_ignored_settings_alone_is_refused_with_the_reason(convo: C
 
 
 def test_a_redact_pattern_of_an_untrusted_file_is_never_executed(convo: Convo, own: Path) -> None:
-    """This one takes forever, on an empty text too."""
+    """This pattern does not finish, even on an empty text."""
     place = project("redact = ['(?:(?:(?:(?:){60000}){60000}){60000})']\n")
     got = convo("chat", "-q", "hello")
     assert (got.out, got.err) == ("hello\n", notice(place, "redact"))
@@ -230,7 +230,7 @@ def test_a_pipe_a_folder_and_a_dangling_link_are_ignored_without_waiting(convo: 
     assert convo("chat", "-q", "hello").err == ""
 
 
-# -- whose file it is -------------------------------------------------------------------------------
+# -- the owner of the file --------------------------------------------------------------------------
 
 
 def test_a_file_of_another_user_is_never_read(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_a_world_writable_file_is_never_read(convo: Convo, own: Path) -> None:
     why = f"convo: {place} can be written by every user and is not read"
     assert (got.out, got.err) == ("hello\n", f"{why}; try: chmod o-w {place}\n")
     assert convo("config", "trust").exit == 2
-    place.chmod(0o664)  # a umask of 002
+    place.chmod(0o664)  # the mode with a umask of 002
     assert effective(convo)["model"] == "openai/gpt-5"
 
 
@@ -334,7 +334,7 @@ def test_a_file_is_trusted_by_its_path_its_folder_or_a_link(convo: Convo, own: P
 def test_a_copy_and_a_link_of_a_trusted_file_are_not_trusted(
     convo: Convo, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stranger's link to a trusted file would make its relative paths begin in the stranger's folder."""
+    """With a link of another user, relative paths in the trusted file would start in that user's folder."""
     place = write_project_file('[serve]\nkeys_file = "keys"\n')
     for folder in ("copy", "link"):
         (tmp_path / folder).mkdir()
@@ -451,7 +451,7 @@ def test_writing_to_a_trusted_file_that_was_changed_does_not_trust_it(convo: Con
     assert effective(convo)["tenant"] == "local"
 
 
-# -- what shows it ----------------------------------------------------------------------------------
+# -- output of config and doctor --------------------------------------------------------------------
 
 
 def test_config_shows_ignored_values_with_their_file(convo: Convo, own: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs of agents that stand open, as the screens and the inbox say it: what waits, and the command that goes on."""
+"""Unfinished agent runs in screens and in `convo approvals`: pending calls, and the command that resumes them."""
 
 import os
 import shlex
@@ -23,7 +23,7 @@ from tests.runs.test_stored_approvals import paused
 HANGS = AGENTS.replace(
     'note(f"look_up {order}")', 'note("begun")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(60)'
 )
-"""A tool that says when it has begun, and is not done before the test is."""
+"""Agents whose look_up tool prints STARTED and then runs longer than the test."""
 
 OWN_MODEL = (
     AGENTS
@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fact(screen: str, label: str) -> str:
-    """What a screen says behind a label."""
+    """The text after a label on a screen."""
     line = next(line for line in screen.splitlines() if line.startswith(f"  {label}  "))
     return line.removeprefix(f"  {label}  ").strip()
 
