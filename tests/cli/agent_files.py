@@ -1,6 +1,6 @@
-"""What tests of agents on the command line share: a file of agents, a script for their model, a look into the store.
+"""Support for tests of agents on the command line: an agent file, scripts of the model, reads of the store.
 
-A tool writes each of its runs into a file, so that what ran twice is seen, whichever process ran it.
+The tools append each of their runs to a file, so that a test sees a tool that ran twice, in any process.
 """
 
 import asyncio
@@ -79,20 +79,23 @@ desk = Agent(name="desk", instructions="Help.", tools=[refund])
 
 
 def agent_flags(name: str = "desk", text: str = AGENTS) -> tuple[str, str]:
-    """The flags that let an agent answer; its file lies in this folder."""
+    """Write the agent file bot.py to the current folder; return the flags that select an agent in it."""
     Path("bot.py").write_text(text, encoding="utf-8")
     return "--agent", f"bot.py:{name}"
 
 
 def nested_agent_flags(*, outer: tuple[str, str], inner: tuple[str, str]) -> tuple[str, str]:
-    """The flags of an agent that may ask the desk as it asks a tool; each of the two has a model of its own."""
+    """Write an agent file whose agent "boss" has the agent "desk" as a tool; return the flags.
+
+    Each of the two agents has its own model.
+    """
     clerk = f'clerk = Agent("desk", model={inner[1]!r}, tools=(refund, look_up))\n'
     asks = 'agent_tool(clerk, "ask_desk", "Ask the desk.")'
     return agent_flags("boss", AGENTS + clerk + f'boss = Agent("boss", model={outer[1]!r}, tools=({asks}, refund))\n')
 
 
 def two_refund_calls(*after: dict[str, Any]) -> tuple[str, str]:
-    """A model that asks for two refunds at once."""
+    """Return the flags of a model whose first response calls `refund` twice; the replies in `after` follow."""
     calls = [
         {
             "type": "function_call",
@@ -106,7 +109,7 @@ def two_refund_calls(*after: dict[str, Any]) -> tuple[str, str]:
 
 
 def tool_runs() -> list[str]:
-    """What the tools did, in order."""
+    """Return the runs that the tools recorded, in order."""
     place = Path("ran.txt")
     return place.read_text().splitlines() if place.exists() else []
 
@@ -123,7 +126,7 @@ def read_from_store(home: Path, read: Callable[[Store], Awaitable[Result]]) -> R
 
 
 def stored_runs(home: Path) -> list[AgentRun]:
-    """The runs in the store, changed last first."""
+    """Return the agent runs in the store, most recently changed first."""
 
     async def read(store: Store) -> list[AgentRun]:
         return list(await store.agent_runs())

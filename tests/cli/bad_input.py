@@ -1,8 +1,8 @@
-"""Tries bad input: what stands around a command, a row of a table, and how a row is tried.
+"""Support for tests of bad input: the environment of a command, the rows of a table, and the check of a row.
 
-Every row is tried by the real command as a process of its own and again with `--json`, beside a
-session and a replay file that were there before. What nothing changed means is read from the
-tables of the database, the bytes of the files and what lies in the folders.
+The check runs the real command of a row in its own process, and again with `--json`, in an environment
+with a stored session and a replay file. It compares the tables of the database, the contents of the
+files and the list of files before and after each command.
 """
 
 import re
@@ -23,7 +23,7 @@ from tests.models.chat_server import ChatServer, run_chat_server
 
 @dataclass
 class CommandEnvironment:
-    """What stands around a command: a home with two sessions, a folder, and servers."""
+    """The environment of a command: a home with two sessions, a folder, and two servers."""
 
     home: Path
     folder: Path
@@ -42,14 +42,17 @@ class CommandEnvironment:
         (self.folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
     def snapshot(self) -> object:
-        """All that a command could have changed."""
+        """Return the files of the folder and the rows of the store, to compare before and after a command."""
         places = [place for place in sorted(self.folder.rglob("*")) if not {"loopback", "data"} & set(place.parts)]
         files = {place: place.read_bytes() if place.is_file() else b"" for place in places}
         return files, table_rows(self.database)
 
 
 def table_rows(database: Path) -> object:
-    """Every row of a store's own tables, without leases; the bytes of what is no store."""
+    """Return the rows of each table, without leases and the search index.
+
+    For a file that is not an SQLite database, return its bytes; for anything else, False.
+    """
     if not database.is_file() or database.read_bytes()[:15] != b"SQLite format 3":
         return database.is_file() and database.read_bytes()
     with closing(sqlite3.connect(database)) as db:
@@ -74,10 +77,11 @@ class BadInput:
     """One kind of bad input.
 
     argv:     the command without `convo`
-    exit:     DESIGN.md, "Rules that hold everywhere"
-    says:     the whole sentence, where `*` stands for what differs from run to run
-    next:     the next step, in the same way
-    prepare:  what makes the input bad
+    exit:     the exit code; see README.md, "Help, settings, exit codes"
+    code:     the error code in JSON
+    says:     the complete error message; `*` matches any text
+    next:     the complete hint; `*` matches any text
+    prepare:  prepares the bad input in the environment
     """
 
     name: str
@@ -90,14 +94,14 @@ class BadInput:
 
 
 def matches_pattern(said: str, words: str) -> bool:
-    """Whether `said` is `words`, with anything where they have a `*`."""
+    """Return whether `said` equals `words`, where `*` matches any text."""
     return re.fullmatch(re.escape(words).replace(r"\*", ".*"), said) is not None
 
 
 def check_bad_input(
     row: BadInput, environment: CommandEnvironment, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Try a row in words and as JSON."""
+    """Run the command of a row with text output and with JSON output; assert the error and that nothing changed."""
     row.prepare(environment)
     for name, value in environment.environ.items():
         monkeypatch.setenv(name, value)
@@ -120,7 +124,7 @@ def check_bad_input(
 
 
 def two_lines(got: CommandResult) -> tuple[str, str]:
-    """The sentence and the next step, which are all that stands on stderr."""
+    """Return the error message and the hint; assert that stderr contains nothing else."""
     lines = got.err.splitlines()
     assert len(lines) == 2, got.err
     assert lines[0].startswith("convo: ")

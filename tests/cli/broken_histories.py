@@ -1,4 +1,4 @@
-"""Broken histories in the store that the command line opens, and in files."""
+"""Broken histories for tests of the command line, in the store and in files."""
 
 import json
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ BROKEN = [HI, CUT, ORPHAN, ANSWER]
 
 
 def write_items(place: Path, items: Sequence[Any] = BROKEN) -> str:
-    """A file with these items, one a line; returns its path as it is typed."""
+    """Write a JSON file of these items, one per line; return its path relative to the current folder."""
     place.write_text("[\n" + ",\n".join(map(json.dumps, items)) + "\n]\n")
     return f"./{place.name}"
 
 
 def broken_session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = EMBEDDED_SCOPE) -> ChatScript:
-    """A session with these items and no links."""
+    """Return a script that stores a session with these items and no links."""
 
     async def story(writer: ChatWriter) -> None:
         path = History(root_key(writer.store.tenant)).append(items)
@@ -41,7 +41,10 @@ def broken_session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = E
 
 
 def unanswered_call(folder: Path, **state: str) -> ChatScript:
-    """A response that ends in a call which nobody answered; `state` is what it goes on from, instead of resp_1."""
+    """Return a script that stores a response with a function call without output.
+
+    The response continues resp_1, or the response or conversation in `state`.
+    """
     script = folder / "calls.json"
     script.write_text(json.dumps({"replies": [{"call": {"name": "weather", "arguments": {"city": "Bonn"}}}]}))
 

@@ -1,4 +1,4 @@
-"""Helpers for tests of `convo chat`: scripts of the model, receipts, stored conversations."""
+"""Support for tests of `convo chat`: scripts of the model, receipts, stored conversations."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ RECEIPT = re.compile(
 
 
 def scripted_flags(*replies: dict[str, Any], **more: Any) -> tuple[str, str]:
-    """The flags that let a new script answer, one file each; `more`: chunk, delay_s."""
+    """Write a new script of these replies; return the flags that select it as the model. `more`: chunk, delay_s."""
     folder = Path("scripts")
     folder.mkdir(exist_ok=True)
     place = folder / f"{len(list(folder.iterdir()))}.json"
@@ -32,13 +32,13 @@ def scripted_flags(*replies: dict[str, Any], **more: Any) -> tuple[str, str]:
 
 
 def receipts(err: str) -> list[dict[str, str | None]]:
-    """The receipts among the lines of stderr, by their parts."""
+    """Return the parts of each receipt in stderr."""
     found = (RECEIPT.match(line) for line in err.splitlines())
     return [match.groupdict() for match in found if match]
 
 
 def stored_sessions(home: Path) -> list[Session]:
-    """The sessions in the store, last used first."""
+    """Return the sessions in the store, most recently used first."""
 
     async def read() -> list[Session]:
         store = open_store(f"sqlite:{home / DATABASE}")
@@ -51,7 +51,7 @@ def stored_sessions(home: Path) -> list[Session]:
 
 
 def stored_conversation(home: Path, name: str) -> tuple[list[Item], list[Link]]:
-    """The items on the path to a session's head, and the links that it made."""
+    """Return the items on the path to a session's head, and the links of the session."""
 
     async def read() -> tuple[list[Item], list[Link]]:
         store = open_store(f"sqlite:{home / DATABASE}")
@@ -66,7 +66,7 @@ def stored_conversation(home: Path, name: str) -> tuple[list[Item], list[Link]]:
 
 
 def stored_messages(home: Path, name: str) -> list[str]:
-    """The messages of a session, as "user: hi"; a partial answer ends with "…"."""
+    """Return the items of a session as text, such as "user: hi"; a partial answer ends with "…"."""
     items, _ = stored_conversation(home, name)
     return [
         f"{item.get('role', item_type(item))}: {item_text(item)}" + ("…" if is_partial(item) else "") for item in items

@@ -1,8 +1,8 @@
-"""Commands killed at moments spread over their whole duration, and the invariants that hold after each kill.
+"""Kill commands at moments spread over their whole duration, and check the store after each kill.
 
 kills = Kills("seed", 40)
 kills.measure("race", "hello")            # the duration of the command when it is not killed
-lines = kills.kill("race", "hello")       # SIGKILL at the next moment; the whole lines of its stdout
+lines = kills.kill("race", "hello")       # SIGKILL at the next moment; the complete lines of its stdout
 """
 
 import asyncio
@@ -27,9 +27,9 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 
 def store_params(cases: Iterable[Any], *, alternating: bool = False) -> list[Any]:
-    """Parameters (case, store): each case on both stores.
+    """Return parameters (case, store): each case with each of the two stores.
 
-    alternating:  by default each case on one of them in turn; the other half in full
+    alternating:  a default test run has one store per case, in turn; a full test run has both
     """
     found = []
     for at, case in enumerate(cases):
@@ -42,14 +42,15 @@ def store_params(cases: Iterable[Any], *, alternating: bool = False) -> list[Any
 
 
 PAST_THE_END = 1.1
-"""The last moments are behind the measured duration, which differs from run to run."""
+"""The range of moments, as a multiple of the measured duration; above 1 because the duration varies between runs."""
 
 
 class Kills:
-    """Kills commands. The moments depend on the seed alone, the duration is measured.
+    """Kills commands. The moments are fractions of the measured duration and depend only on the seed.
 
-    times:   how many kills there will be; each falls into its own part of the duration
-    killed:  how many processes died of it; the others had ended before
+    times:     the number of kills; each has its own equal part of the range
+    earliest:  the start of the range, as a fraction of the duration
+    killed:    the number of processes that a kill ended; the others had already ended
     """
 
     def __init__(self, seed: str, times: int, earliest: float = 0.0) -> None:
@@ -62,8 +63,8 @@ class Kills:
         self.duration_s = 0.0
 
     def measure(self, *argv: str) -> str:
-        """Run a command to its end; returns its stdout."""
-        run_convo(["--version"])  # the first command of a test run waits until everything is imported
+        """Run a command to its end and measure its duration; return its stdout."""
+        run_convo(["--version"])  # the first command of a test run also waits for imports
         began = time.monotonic()
         done = run_convo(argv)
         self.duration_s = time.monotonic() - began
@@ -71,7 +72,7 @@ class Kills:
         return done.stdout
 
     def kill(self, *argv: str) -> list[str]:
-        """Kill a command at the next moment; returns the whole lines of its stdout."""
+        """Kill a command at the next moment; return the complete lines of its stdout."""
         with ConvoProcess(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             part = self._earliest + next(self._parts) * (PAST_THE_END - self._earliest)
             time.sleep(part * self.duration_s)
@@ -89,7 +90,7 @@ async def _sessions(store: Store) -> dict[str, tuple[Session, list[Item], list[L
 
 
 def stored_sessions(url: str) -> dict[str, tuple[Session, list[Item], list[Link]]]:
-    """Every session by its name, last used first: its record, the items of its history, its links."""
+    """Return each session by its name, most recently used first: its record, the items of its history, its links."""
 
     async def read() -> dict[str, tuple[Session, list[Item], list[Link]]]:
         store = open_store(url)
@@ -102,7 +103,7 @@ def stored_sessions(url: str) -> dict[str, tuple[Session, list[Item], list[Link]
 
 
 def conversation_sizes(url: str) -> list[int]:
-    """How many items each conversation of the store's own endpoint holds."""
+    """Return the number of items in each conversation of the embedded endpoint."""
 
     async def read() -> list[int]:
         store = open_store(url)
@@ -116,12 +117,12 @@ def conversation_sizes(url: str) -> list[int]:
 
 
 def check_store(convo: Convo) -> None:
-    """`convo store check` finds nothing wrong; a store that was not made yet has nothing to check."""
+    """Assert that `convo store check` reports no problem, or exits with 5: there is no store yet."""
     got = convo("store", "check", "--json")
     assert got.exit in (0, 5), got.out
     assert got.exit == 5 or got.json()["ok"], got.out
 
 
 def temporary_files(*folders: Path) -> list[str]:
-    """Temporary files and folders of convo in these folders."""
+    """Return the names of the temporary files and folders of convo in these folders."""
     return [name for folder in folders for name in os.listdir(folder) if name.startswith((".convo-", "convo-"))]

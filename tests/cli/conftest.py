@@ -1,4 +1,4 @@
-"""What stands behind the command line while it is tried."""
+"""Fixtures for tests of the command line: a loopback endpoint, a store URL, a folder for temporary files."""
 
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.loopback_server import LoopbackServer
 
 @pytest.fixture
 def server(loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> LoopbackServer:
-    """A server that speaks Responses stands where the default model's endpoint is."""
+    """A loopback server of the Responses API, which the environment sets as the endpoint of the default model."""
     for name, value in loopback.environ.items():
         monkeypatch.setenv(name, value)
     return loopback
@@ -21,7 +21,7 @@ def server(loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> Loopbac
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of the store that the commands of this test use; indirect, sqlite or postgresql."""
+    """The URL of the store that the commands of this test use. An indirect parameter selects sqlite or postgresql."""
     if request.param == "sqlite":
         yield f"sqlite:{home / DATABASE}"
         return
@@ -33,7 +33,7 @@ def store_url(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files of this test and of its commands."""
+    """The folder for temporary files of this test and its commands."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

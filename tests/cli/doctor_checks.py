@@ -1,4 +1,4 @@
-"""Run single checks of `convo doctor`."""
+"""Support for tests of `convo doctor`: run checks and write settings."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tests.command_runner import Convo, write_project_file
 
 
 def run_check(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
-    """The result of one check."""
+    """Run one check and return its result; assert the exit code that belongs to its level."""
     got = convo("doctor", name, "--json", *argv)
     (one,) = got.json()["checks"]
     assert (got.exit, got.err) == (int(one["level"] == "fault"), "")
@@ -19,5 +19,5 @@ def check_levels(convo: Convo, *argv: str) -> dict[str, str]:
 
 
 def write_settings(text: str) -> None:
-    """Write a project file and trust it."""
+    """Write the project's settings file and trust it."""
     write_project_file(text)

@@ -1,7 +1,7 @@
-"""A disk that is nearly full: a small file system of its own where the machine allows it, else a limit on files.
+"""A full disk for tests: a small file system where the machine allows a mount, else a limit on the file size.
 
-The file system lives in a name space of its own and is gone with the process that holds it, so
-nothing is left mounted. Commands are run inside, files are looked at through `/proc`.
+The file system is mounted in a separate mount namespace. The kernel unmounts it when the process that
+created the namespace ends. Commands run inside the namespace; the test reads its files through `/proc`.
 """
 
 import os
@@ -17,14 +17,14 @@ from typing import Protocol
 from tests.command_runner import CommandResult
 
 SIZE = "24m"
-"""More than must be left before a model is asked."""
+"""Larger than the free space that convo requires before a model request."""
 HOLD = 'mount -t tmpfs -o size="$1" tmpfs "$2" && echo mounted && read -r _'
 FILL = 'head -c 100000000 /dev/zero >"$1/filler" 2>/dev/null; truncate -s "-$2" "$1/filler"'
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 class Disk(Protocol):
-    """A folder that can be filled up; `visible_path` is where this process sees it."""
+    """A folder on a disk that the test can fill; `visible_path` is its path in the test process."""
 
     visible_path: Path
 
@@ -37,7 +37,7 @@ class Disk(Protocol):
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Disk]:
-    """The disk that this machine allows, at `folder`."""
+    """Create a disk at `folder`: a mounted one if this machine allows it, else a limited one."""
     folder.mkdir()
     if not can_mount():
         yield LimitedDisk(folder)
@@ -53,7 +53,7 @@ def small_disk(folder: Path) -> Iterator[Disk]:
 
 @cache
 def can_mount() -> bool:
-    """Whether this user may mount something where only its own processes see it."""
+    """Return whether this user may mount a file system in a separate mount namespace."""
     try:
         tried = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
     except OSError:
@@ -62,7 +62,7 @@ def can_mount() -> bool:
 
 
 class MountedDisk:
-    """A small file system that the process `holder` holds."""
+    """A small file system in the mount namespace of the process `holder`."""
 
     def __init__(self, folder: Path, holder: int) -> None:
         self.visible_path = Path(f"/proc/{holder}/root{folder}")
@@ -73,7 +73,7 @@ class MountedDisk:
         return run_command([*self._enter, "--wd=" + os.getcwd(), sys.executable, "-m", "convo", *argv])
 
     def fill(self, leave: int = 0) -> None:
-        """Leave so many bytes of the disk."""
+        """Fill the disk except for `leave` bytes."""
         subprocess.run([*self._enter, "sh", "-c", FILL, "sh", str(self._folder), str(leave)], check=True)
 
     def free(self) -> None:
@@ -81,7 +81,7 @@ class MountedDisk:
 
 
 class LimitedDisk:
-    """A folder like any other, and a limit on the size of files for what runs while it is full."""
+    """A normal folder; while it counts as full, commands run with a limit on the file size."""
 
     def __init__(self, folder: Path) -> None:
         self.visible_path, self._full = folder, False
@@ -97,7 +97,7 @@ class LimitedDisk:
 
 
 def run_with_file_limit(*argv: str, size: int = 300) -> CommandResult:
-    """The real command, which may write no file beyond `size` bytes."""
+    """Run the real command with a limit of `size` bytes on every file that it writes."""
     return run_command([sys.executable, "-m", "convo", *argv], lambda: setrlimit(RLIMIT_FSIZE, (size, size)))
 
 

@@ -1,4 +1,4 @@
-"""`convo serve` as a process of its own."""
+"""Run `convo serve` as a separate process."""
 
 import re
 import signal
@@ -17,10 +17,10 @@ from tests.fork_server import ConvoProcess
 
 @dataclass
 class ServeProcess:
-    """The running command.
+    """A running `convo serve`.
 
-    ready_line:  what it told when it was ready
-    err:   everything behind that line, once it has ended
+    ready_line:  the line on stderr that reports the address of the server
+    err:         the other lines of stderr; complete after `stop`
     """
 
     process: subprocess.Popen[str]
@@ -34,13 +34,13 @@ class ServeProcess:
         self.http = httpx2.Client(base_url=address[0], timeout=30, trust_env=False)
 
     def ask(self, words: str, **more: Any) -> Any:
-        """The response to one request of the model "echo", unless `more` names another."""
+        """Send one request to the model "echo", or to the model in `more`; return the response."""
         got = self.http.post("/v1/responses", json={"model": "echo", "input": words, **more})
         assert got.status_code == 200, got.text
         return got.json()
 
     def stop(self, *signals: int) -> int:
-        """Send these, wait for the end; returns the exit code."""
+        """Send these signals and wait for the end of the process; return the exit code."""
         for number in signals:
             self.process.send_signal(number)
         self.err += self.process.communicate(timeout=60)[1]
@@ -50,7 +50,7 @@ class ServeProcess:
 
 @contextmanager
 def run_serve(*argv: str, python: tuple[str, ...] = (), before: tuple[str, ...] = ()) -> Iterator[ServeProcess]:
-    """`convo BEFORE serve --port 0 ARGV` while the block runs; `python` are options of the interpreter."""
+    """Run `convo BEFORE serve --port 0 ARGV` during the block; `python` contains options of the interpreter."""
     words = [*before, "serve", "--port", "0", *argv]
     quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
     command = [sys.executable, *python, "-m", "convo", *words]
@@ -75,7 +75,7 @@ def run_serve(*argv: str, python: tuple[str, ...] = (), before: tuple[str, ...] 
 
 
 def config_flags(folder: Path, text: str) -> tuple[str, str]:
-    """What names a settings file of this text on the command line."""
+    """Write a settings file with this text; return the flags that select it."""
     file = folder / "serve.toml"
     file.write_text(text, encoding="utf-8")
     return "--config", str(file)

@@ -1,8 +1,8 @@
-"""Conversations in the store that the command line opens.
+"""Create conversations in the store that the command line opens.
 
     write_chats(home, script)       runs a script and closes the store
 
-The clock advances by a minute with each turn only; ids count from 1.
+The clock advances by a minute with each turn and is fixed otherwise; ids are numbered from 1.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.embedded_endpoint import make_embedded_endpoint
 
 MODEL = "scripted/echo"
 DATABASE = Path("data", "convo.db")
-"""The path of the database below CONVO_HOME."""
+"""The path of the database relative to CONVO_HOME."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class ChatWriter:
     folder: Path
 
     async def chat(self, strategy: Strategy, name: str, *messages: str, handle: str | None = None) -> Chat:
-        """A new conversation, in which `messages` was said; a replayed one lies in talk.json."""
+        """Start a conversation and send `messages`. The replay file is talk.json unless `handle` names another."""
         if strategy is Strategy.REPLAY and handle is None:
             handle = str(self.folder / "talk.json")
         chat = await open_chat(
@@ -61,7 +61,7 @@ class ChatWriter:
             pass
 
     async def fail(self, chat: Chat, words: str, error: ConvoError) -> None:
-        """Say something and get an error for it."""
+        """Send a message whose request fails with `error`."""
         self.endpoint.faults.append(EndpointFault(error))
         try:
             await self.say(chat, words)
@@ -70,7 +70,7 @@ class ChatWriter:
         raise AssertionError("it did not fail")
 
     async def other_client(self, words: str, **state: str) -> None:
-        """What another client of the same endpoint says: `previous_response_id` or `conversation`."""
+        """Send a message as another client of the endpoint; `state`: previous_response_id or conversation."""
         self.clock.advance(60)
         async for _ in self.endpoint.create({"model": MODEL, "input": words, **state}):
             pass
@@ -80,7 +80,7 @@ ChatScript = Callable[[ChatWriter], Awaitable[object]]
 
 
 def write_chats(home: Path, script: ChatScript) -> None:
-    """Carry out `script` over the store under `home`."""
+    """Run `script` with the store under `home`, then close the store."""
 
     async def write() -> None:
         store = open_store(f"sqlite:{home / DATABASE}")
@@ -94,7 +94,7 @@ def write_chats(home: Path, script: ChatScript) -> None:
 
 
 def chat_of(name: str, strategy: Strategy, *messages: str) -> ChatScript:
-    """One conversation in which `messages` was said."""
+    """Return a script that starts one conversation and sends `messages`."""
 
     async def script(writer: ChatWriter) -> None:
         await writer.chat(strategy, name, *messages)

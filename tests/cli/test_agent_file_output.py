@@ -1,4 +1,4 @@
-"""What a file of agents prints goes to stderr, and stdout is the answer or the JSON."""
+"""The output of an agent file goes to stderr; stdout contains only the answer or the JSON."""
 
 import json
 from pathlib import Path

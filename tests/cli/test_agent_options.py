@@ -1,4 +1,4 @@
-"""`--agent`, `--input-filter` and the like: from a file of the person's own to a value, or to one sentence."""
+"""`--agent`, `--input-filter` and similar options: values loaded from the user's files, and errors in those files."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ tools = ["support.py:refund"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder beside this one, with agents in Python and in TOML."""
+    """A folder inside the current one, with agents in Python and in TOML."""
     place = tmp_path / "bot"
     place.mkdir()
     (place / "support.py").write_text(SUPPORT)
@@ -191,7 +191,7 @@ def test_context_values_are_not_loaded_from_an_endless_file_or_a_pipe(values: st
         load_agent_setup(RunFlags(agent="bot/support.py:triage", context=values))
 
 
-# -- how a run behaves -------------------------------------------------------------------------------
+# -- options of a run --------------------------------------------------------------------------------
 
 
 def test_flags_configure_a_run(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`convo chat --agent`: one shot, under every owner."""
+"""`convo chat --agent` with one message: output, pauses with every owner, state files and options of a run."""
 
 import json
 import stat
@@ -179,11 +179,11 @@ def test_agents_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path)
     assert "refund returned paid 500 cents back for A1" in got.err
 
 
-# -- how a run behaves -------------------------------------------------------------------------------
+# -- options of a run --------------------------------------------------------------------------------
 
 
 def two_models(first: dict[str, Any], second: dict[str, Any]) -> str:
-    """A file of two agents, each with a model of its own."""
+    """Return the text of an agent file with two agents, each with its own model."""
     return (
         "from convo.agents import Agent\n"
         f"billing = Agent('billing', model={scripted_flags(second)[1]!r})\n"
@@ -274,7 +274,7 @@ def test_agents_of_one_graph_can_use_models_of_several_providers(convo: Convo, h
     assert convo("chat", *agent_flags("triage", text), "hello").out == "from billing\n"
 
 
-# -- what a model or a tool writes -------------------------------------------------------------------
+# -- output of models and tools ----------------------------------------------------------------------
 
 
 def test_terminal_control_characters_are_escaped(convo: Convo, home: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_long_output_is_truncated_on_stderr_and_complete_for_the_model(convo: 
     assert [len(item["output"]) for item in items if item["type"] == "function_call_output"] == [100_000]
 
 
-# -- a conversation with an open run -----------------------------------------------------------------
+# -- a session with an unfinished run ----------------------------------------------------------------
 
 
 def test_no_message_is_accepted_while_a_run_is_paused(convo: Convo, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""The shell around the commands: finding one, its help, what it was told before its name."""
+"""The command line itself: finding a command, its help, the options before its name, and its imports."""
 
 import subprocess
 import sys
@@ -27,11 +27,11 @@ LIGHT = [
     *([name, "--help"] for name in COMMANDS),
     *(["sessions", "list"] for name in COMMANDS if name == "sessions"),
 ]
-"""Command lines that everybody waits for, again and again."""
+"""Command lines that every user runs often, so they must start fast."""
 
 
 def loaded(*argv: str, env: str = "") -> set[str]:
-    """The top-level modules that one command line imported, in a process of its own."""
+    """Run one command line in a separate process; return the names of all modules that it imported."""
     code = (
         "import os, runpy, sys\n"
         f"os.environ.update({{'_CONVO_COMPLETE': {env!r}}} if {env!r} else {{}})\n"

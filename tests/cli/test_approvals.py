@@ -1,4 +1,4 @@
-"""`convo approvals`: what paused runs wait for, listed and decided without their agents."""
+"""`convo approvals`: list and decide the pending calls of paused runs without loading their agents."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.runs.test_stored_approvals import paused, unknown
 
 
 def waits(name: str, run: Run, run_id: str = "run_1") -> ChatScript:
-    """A session whose run is kept as it stands."""
+    """Return a script that stores a session with this run, paused."""
 
     async def story(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, name, "pay it back")
@@ -34,7 +34,7 @@ def waits(name: str, run: Run, run_id: str = "run_1") -> ChatScript:
 
 
 def stands(home: Path, run_id: str = "run_1") -> AgentRun:
-    """The run as the store has it."""
+    """Read the run from the store."""
 
     async def read() -> AgentRun:
         store = open_store(f"sqlite:{home / DATABASE}")

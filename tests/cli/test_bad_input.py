@@ -1,4 +1,4 @@
-"""Bad input: one clear sentence, one next step, the right exit code, and nothing changed."""
+"""Bad input: one error message, one hint, the right exit code, and no changes."""
 
 import json
 import os
@@ -315,7 +315,7 @@ def test_bad_input_is_an_error_of_two_lines_and_changes_nothing(
 
 
 def test_the_sessions_of_the_table_of_bad_input_can_be_continued(environment: CommandEnvironment, convo: Convo) -> None:
-    """The table's own ground: both sessions can be gone on with, so nothing in it was broken before."""
+    """So the errors in the table come from the bad input and not from the stored sessions."""
     for name in ("mine", "file"):
         assert convo("chat", "--from", name, *ECHO.split(), "and now?").out == "and now?\n"
     assert len(json.loads((environment.folder / "talk.json").read_text())) == 4

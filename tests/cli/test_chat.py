@@ -1,4 +1,4 @@
-"""`convo chat` asks once: the answer on stdout, everything else on stderr, the end in the exit code."""
+"""`convo chat` with one message: the answer on stdout, other text on stderr, the status as the exit code."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ BREAKS_OFF = {"text": "Half an ans", "error": {"code": "overloaded", "message": 
 REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
 
 
-# -- what is printed where -------------------------------------------------------------------------
+# -- stdout and stderr -----------------------------------------------------------------------------
 
 
 def test_stdout_has_the_answer_and_stderr_one_receipt(convo: Convo) -> None:
@@ -89,7 +89,7 @@ def test_control_characters_of_a_call_are_escaped_on_stderr(convo: Convo) -> Non
     assert got.err.splitlines()[0] == "[function_call] \\x1b]0;title\\x07 {}"
 
 
-# -- for programs ----------------------------------------------------------------------------------
+# -- JSON output -----------------------------------------------------------------------------------
 
 KEYS = (
     *("response_id", "session", "strategy", "conversation_id", "model", "output_text"),
@@ -160,7 +160,7 @@ def test_an_unknown_handle_with_json_exits_5(convo: Convo) -> None:
     assert (got.exit, got.json()["error"]["code"]) == (5, "not_found")
 
 
-# -- turns that do not end well --------------------------------------------------------------------
+# -- incomplete and failed turns -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flags", [[], ["--no-stream"], ["--json"]])
@@ -237,14 +237,14 @@ def test_an_option_value_out_of_range_is_a_usage_error(flags: tuple[str, str], c
     assert not home.exists()
 
 
-# -- who answers when nobody was named -------------------------------------------------------------
+# -- the default model -----------------------------------------------------------------------------
 
 BUILT_IN = "No API key found. Using the bundled SmolLM2-135M (demo quality)."
 
 
 @pytest.fixture
 def image(tmp_path: Path) -> str:
-    """An image, which the built-in model refuses before it is started."""
+    """The path of an image file. The built-in model refuses it before it starts."""
     place = tmp_path / "dot.png"
     place.write_bytes(b"\x89PNG\r\n\x1a\n")
     return str(place)

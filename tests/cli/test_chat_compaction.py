@@ -1,4 +1,4 @@
-"""A chat whose history comes near the bound compacts it first, says so, and then asks."""
+"""A chat compacts a history near the limit before the next request, and reports the compaction."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.terminal.pty_session import at_terminal
 
 @pytest.fixture
 def settings(home: Path) -> Path:
-    """The user's own settings: compact from 180 tokens on."""
+    """The user's settings file, which sets the compaction limit to 180 tokens."""
     place = home / "config" / "config.toml"
     place.parent.mkdir(parents=True)
     place.write_text("compact_at = 180\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What goes into `convo chat`: words, what is piped in, files, a schema, instructions."""
+"""The input of `convo chat`: the message, piped input, files, a schema, request options."""
 
 import base64
 import json
@@ -25,12 +25,12 @@ PDF = b"%PDF-1.7 ..."
 
 
 def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The real command, given bytes that need not be text."""
+    """Run the real command with arguments and input that may be invalid UTF-8."""
     command = [sys.executable, "-m", "convo", *argv]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_arguments_that_are_not_utf_8_are_refused(home: Path) -> None:
 
 
 def content(body: Any) -> list[dict[str, Any]]:
-    """The parts of a request's last message."""
+    """Return the content parts of the last message in a request."""
     parts: list[dict[str, Any]] = body["input"][-1]["content"]
     return parts
 
@@ -184,7 +184,7 @@ def test_an_invalid_schema_is_refused_before_any_request(
     assert not home.exists() or stored_sessions(home) == []
 
 
-# -- how to ask ------------------------------------------------------------------------------------
+# -- request options -------------------------------------------------------------------------------
 
 
 def test_instructions_are_sent_with_every_turn_of_a_session_and_can_be_changed(convo: Convo, home: Path) -> None:

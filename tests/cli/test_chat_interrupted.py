@@ -1,7 +1,7 @@
-"""`convo chat` is stopped: by Ctrl-C, by the system, by a reader that went away.
+"""`convo chat` is stopped by Ctrl-C, by a termination signal, or by a closed stdout.
 
-Each time what came so far is kept, unacknowledged, and the next turn goes on from it. The process
-is real and is stopped once it has shown a first piece; the script would go on for half a minute.
+The output so far is stored as unconfirmed items, and the next turn continues from it. Most tests stop
+a real process after its first output; otherwise the script of the model would run for half a minute.
 """
 
 import json
@@ -21,7 +21,7 @@ LONG = {"text": "one two three four five six seven eight nine ten " * 10}
 
 
 def first_piece(process: "subprocess.Popen[str]") -> str:
-    """Wait for the beginning of the answer."""
+    """Wait for the first four characters of the answer and return them."""
     assert process.stdout
     return process.stdout.read(4)
 
@@ -92,7 +92,7 @@ def test_a_closed_stdout_stops_the_answer(start: Start, home: Path) -> None:
 
 
 def test_a_process_started_with_ignored_interrupts_still_ignores_them(start: Start) -> None:
-    """As `nohup` and the background jobs of a script do."""
+    """A non-interactive shell starts its background jobs with ignored interrupts."""
     process = start(
         "chat",
         *scripted_flags({"text": "one two three"}, chunk=4, delay_s=0.1),
@@ -131,7 +131,7 @@ def test_ctrl_c_with_jsonl_ends_with_an_interruption_object(start: Start) -> Non
 
 
 def test_ctrl_c_during_a_retry_delay_keeps_the_message(start: Start, server: LoopbackServer, home: Path) -> None:
-    """The wait is told before it begins, so that nobody wonders."""
+    """The note about the retry is printed before the delay begins."""
     server.arm(error_response(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     process = start("chat", "-n", "mine", "count")
     assert process.stderr

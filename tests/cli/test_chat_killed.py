@@ -1,7 +1,7 @@
-"""`convo chat -c` is killed at random moments: whatever came of it, the next command finds it whole.
+"""`convo chat -c` is killed at random moments, and the next command finds a consistent store.
 
-After every kill the sessions are listed, the conversation is inspected, and a turn is said to its
-end. At the end no answer that was told whole is missing, and nothing was said twice.
+After every kill the test lists the sessions, inspects the conversation and completes one more turn.
+At the end every response that was reported as completed is stored, and no message is stored twice.
 """
 
 import json
@@ -22,9 +22,9 @@ COMMAND = ("chat", "-c", "--jsonl")
 
 
 class Killed:
-    """One conversation that is killed again and again.
+    """One conversation whose command is killed many times.
 
-    confirmed:  the responses whose end was told before the kill
+    confirmed:  the ids of the responses that a command reported as completed
     """
 
     def __init__(self, store_url: str, convo: Convo, kills: Kills) -> None:
@@ -34,12 +34,12 @@ class Killed:
         kills.measure(*COMMAND, f"message {next(self.numbers)}")
 
     def kill(self) -> None:
-        """Begin a turn, and kill it at some moment of its life."""
+        """Start a turn and kill its process at the next moment."""
         lines = self.kills.kill(*COMMAND, f"message {next(self.numbers)}")
         self.confirmed += [json.loads(line)["response"]["id"] for line in lines if "response.completed" in line]
 
     def check(self) -> None:
-        """What must hold after every kill."""
+        """Assert that the store is consistent and that commands work; complete one more turn."""
         check_store(self.convo)
         assert self.convo("sessions").exit == 0
         assert self.convo("inspect", "mine").exit == 0
@@ -48,7 +48,7 @@ class Killed:
         self.confirmed.append(got.json()["response_id"])
 
     def check_everything(self) -> int:
-        """What must hold at the end; returns how many items there are."""
+        """Assert that no confirmed response is missing and no message is stored twice; return the number of items."""
         ((_, items, links),) = stored_sessions(self.store_url).values()
         ended = {link.id for link in links if link.status == "completed"}
         assert set(self.confirmed) <= ended
@@ -60,7 +60,7 @@ class Killed:
 def killed(
     times: int, strategy: Strategy, store_url: str, convo: Convo, *flags: str, earliest: float = 0.0
 ) -> tuple[int, int]:
-    """Kill one conversation `times` over; returns how many answers were confirmed and items are there."""
+    """Kill turns of one conversation `times` times; return the numbers of confirmed responses and of items."""
     named = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
     assert convo("chat", f"--{strategy}", *named, *flags, "-n", "mine", "hello 0").exit == 0
     one = Killed(store_url, convo, Kills(f"{strategy}{times}", times, earliest))

@@ -1,4 +1,4 @@
-"""Which conversation `convo chat` goes on with, and whom it belongs to."""
+"""The session that `convo chat` continues, and the owner of its state."""
 
 import json
 import signal
@@ -94,7 +94,7 @@ def test_concurrent_new_sessions_with_the_same_first_words_get_different_names(l
     assert sorted(names(home)) == ["hello", "hello-2", "hello-3", "hello-4"]
 
 
-# -- going on --------------------------------------------------------------------------------------
+# -- continuing a session --------------------------------------------------------------------------
 
 
 def test_continue_selects_the_last_used_session_and_not_the_newest(convo: Convo, home: Path) -> None:
@@ -110,7 +110,7 @@ def test_continue_selects_the_last_used_session_and_not_the_newest(convo: Convo,
 
 
 def test_continue_follows_the_order_of_use_and_not_the_clock(convo: Convo, home: Path) -> None:
-    """The clock was a day ahead when the first session was used."""
+    """The clock was one day ahead when the first session was used."""
     convo("chat", *ECHO, "-n", "ahead", "one")
     with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE sessions SET used_at = used_at + 86400")
@@ -123,7 +123,7 @@ def test_continue_follows_the_order_of_use_and_not_the_clock(convo: Convo, home:
 def test_continue_skips_a_session_whose_first_turn_failed(
     owner: str, server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
-    """The message of that turn is kept: it may have reached the server."""
+    """The message of the failed turn stays stored, because it may have reached the server."""
     assert convo("chat", owner, "-n", "good", "hello").exit == 0
     server.arm(*[overloaded()] * 4)
     failed = convo("chat", owner, "-n", "bad", "lost?")
@@ -330,13 +330,13 @@ def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
     assert "cannot be forked" in got.err
 
 
-# -- what is left of it ----------------------------------------------------------------------------
+# -- stored records --------------------------------------------------------------------------------
 
 
 def test_a_session_that_continues_at_another_endpoint_records_both_endpoints(
     convo: Convo, home: Path, server: LoopbackServer
 ) -> None:
-    """A client's own history goes to any model, and each link says which endpoint answered."""
+    """A client-owned history can be sent to any model, and each link records the endpoint that responded."""
     convo("chat", *ECHO, "-n", "mine", "one")
     convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
     _, links = stored_conversation(home, "mine")

@@ -1,7 +1,7 @@
 """`convo compact`, `race`, `import` and `convert` are killed at random moments, on SQLite and on PostgreSQL.
 
-After every kill `convo store check` passes, the command printed nothing that is not there, and the next
-command works. At the end nothing is there twice: no turn, no session, no temporary file.
+After every kill `convo store check` passes, every result that the command printed is stored, and the next
+command works. At the end no turn and no session is stored twice, and no temporary file is left.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ FEW, MANY = 2, 12
 
 
 class Figures(NamedTuple):
-    """What a series of kills came to."""
+    """The counts of one series of kills."""
 
     killed: int
     confirmed: int
@@ -55,14 +55,14 @@ COMPACTIONS: Mapping[str, tuple[Strategy, tuple[str, ...]]] = {
 
 
 def numbers(items: list[Any]) -> list[int]:
-    """The numbers of the messages that the user wrote, in order."""
+    """Return the numbers with which the user messages begin, in order."""
     return [
         int(words) for item in items if item.get("role") == "user" and (words := item_text(item).split()[0]).isdigit()
     ]
 
 
 def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
-    """Kill `convo compact` of one conversation `times` over; it goes on with a turn after each."""
+    """Kill `convo compact` of one conversation `times` times; complete a turn after each kill."""
     strategy, flags = COMPACTIONS[case]
     model = scripted_flags({"text": "They counted."}, {"text": LONG * 3}, chunk=200, delay_s=0.01)
     named = ("--from", "talk.json") if strategy is Strategy.REPLAY else ()
@@ -106,7 +106,7 @@ def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch:
     heads = [session.head for session, _, _ in sessions.values()]
     assert len(heads) == len(set(heads))
     if strategy is Strategy.SESSION:
-        assert compactions <= len(heads) - 1 <= compactions + 1  # a kill may leave one that the next compaction takes
+        assert compactions <= len(heads) - 1 <= compactions + 1  # a kill may leave one that the next compaction reuses
     copies = [file.read_text() for file in Path().glob("talk-before*.json")]
     assert len(copies) == len(set(copies))
     if strategy is Strategy.REPLAY:  # a kill may leave the copy of a compaction that it interrupted
@@ -139,7 +139,7 @@ TURNS = ("hello", "and then?")
 
 
 def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
-    """Kill `convo race` `times` over; the conversation of before goes on after each."""
+    """Kill `convo race` `times` times; continue the earlier conversation after each kill."""
     flags, kept = RACES[case], "--keep" in RACES[case]
     assert convo("chat", *ECHO, "-n", "mine", "0").exit == 0
     kills, confirmed, lines = Kills(f"{case}{times}", times), 0, list[str]()
@@ -167,10 +167,8 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
         assert list(sessions) == ["mine"]
         (stats,) = convo("store", "stats", "--json").json()
         in_progress = stats["rows"]["responses"] - len(sessions["mine"][2])
-        assert 0 <= in_progress <= kills.killed, stats  # completed at the endpoint, and the race died before it knew
-        assert [
-            length for length in conversation_sizes(store_url) if length
-        ] == []  # an empty one may have been just made
+        assert 0 <= in_progress <= kills.killed, stats  # stored by the endpoint, not yet known to the race
+        assert [length for length in conversation_sizes(store_url) if length] == []  # a kill may leave a new, empty one
         assert list(Path().glob("race*")) == []
     assert temporary_files(Path(), scratch) == []
     return Figures(kills.killed, confirmed)
@@ -226,7 +224,7 @@ def make_state(place: Path, convo: Convo) -> None:
 
 
 STATE = "completed_terminal"
-"""The story whose end the imported RunState holds; nothing is pending in it."""
+"""The scenario of the imported RunState: a completed run without pending calls."""
 
 SOURCES: Mapping[str, tuple[str, Callable[[Path, Convo], None]]] = {
     "replay": ("talk.json", make_replay),
@@ -238,7 +236,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Path, Convo], None]]] = {
 
 
 def import_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
-    """Kill `convo import` of one file `times` over, and repeat it to its end after each."""
+    """Kill `convo import` of one file `times` times; after each kill the same command completes the import."""
     name, make = SOURCES[case]
     make(Path(name), convo)
     contents = Path(name).read_bytes()
@@ -285,7 +283,7 @@ def test_an_import_killed_many_times_creates_each_session_once(
 
 
 def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
-    """Kill `convo convert` of one conversation `times` over, and repeat it to its end after each."""
+    """Kill `convo convert` of one conversation `times` times; run the same command again after each kill."""
     make_replay(Path("in.json"), convo)
     assert convo("import", "in.json", "--as", "talk").exit == 0
     source = "./in.json" if to == "session" else "talk"

@@ -1,4 +1,4 @@
-"""`convo compact`: what it prints, what it leaves, what it refuses."""
+"""`convo compact`: its output, the stored histories, and its errors."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.command_runner import Convo
 
 @pytest.fixture
 def talked(convo: Convo) -> tuple[str, str]:
-    """A session of two turns, and the flags of a model that sums up briefly."""
+    """Create a session of two turns; return the flags of its model, whose summary is short."""
     long = scripted_flags({"text": "Short."}, {"text": LONG})
     for words in ("one", "two"):
         flags = ["-n", "mine"] if words == "one" else ["--from", "mine"]

@@ -1,4 +1,4 @@
-"""`convo compact` and a chat's own compaction at an endpoint that speaks Responses over HTTP."""
+"""`convo compact` and the automatic compaction of a chat, with an endpoint of the Responses API over HTTP."""
 
 import json
 import subprocess
@@ -85,7 +85,7 @@ def test_a_named_compaction_mode_is_not_replaced_by_another(convo: Convo, server
 def test_without_a_compaction_endpoint_any_model_writes_a_summary(
     convo: Convo, server: LoopbackServer, owner: str
 ) -> None:
-    """Nothing of the summary is stored there."""
+    """The request for the summary has store=false, so the endpoint does not store it."""
     talked(convo, owner)
     without_compaction(server)
     got = convo("compact", "mine")
@@ -110,7 +110,7 @@ def test_a_conversation_is_compacted_in_place_if_the_server_supports_it(
 def test_a_reply_without_a_compaction_item_does_not_compact_a_conversation_and_is_deleted(
     flags: list[str], convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    """The server takes the trigger for a message and answers it; that answer is deleted again."""
+    """The server treats the trigger as a message and responds; convo requests the deletion of that response."""
     talked(convo, "--conversation")
     before, session = stored_conversation(home, "mine"), stored_sessions(home)[0]
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
@@ -183,7 +183,7 @@ def test_an_endpoint_without_known_support_gets_no_context_management_field(
 def test_a_turn_that_another_process_adds_during_a_compaction_is_kept(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    """The summary is held back at the server until the other process has had its answer."""
+    """The server pauses the summary until the other process has its response."""
     talked(convo, "--session")
     without_compaction(server)
     server.arm(pause_after(0))

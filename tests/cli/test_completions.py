@@ -1,4 +1,4 @@
-"""What a shell is told could come next, and the scripts that make real shells ask."""
+"""The completion candidates of a command line, and the completion scripts in real shells."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ else:
     from convo.cli.app import run_command_line as run
 sys.exit(run(sys.argv[1:], SAMPLES))
 """
-"""The real command line over the sample commands, for a shell to call as `convo`."""
+"""An executable that a shell calls as `convo`: the real command line with the sample commands."""
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_partial_word_has_matching_candidates(words: list[str], incomplete: st
 
 @pytest.fixture
 def talked(home: Path) -> None:
-    """Two sessions, an alias and a profile."""
+    """Store two sessions, and set an alias and a profile."""
 
     async def story(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "monads", "hi")
@@ -151,7 +151,7 @@ def test_completions_prints_the_script_of_a_shell(shell: str, convo: Convo) -> N
     assert (got.exit, got.out, got.err) == (0, COMPLETION_SCRIPTS[shell], "")
 
 
-# -- in real shells: what Tab makes of a line is run, and what the command prints is compared -----
+# -- in real shells: run each completed line and compare the output of the command ----------------
 
 LINES = [
     ("convo greet A --wa\t", "good day, A!"),
@@ -165,7 +165,7 @@ LINES = [
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in front of PATH with a `convo` in it; the current folder holds one file."""
+    """A folder at the front of PATH that contains `convo`; the current folder contains the file a-file.txt."""
     (tmp_path / "a-file.txt").touch()
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -177,7 +177,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def typed_into(command: str, arguments: list[str], script: str, lines: list[str]) -> Iterator[str]:
-    """Type `lines` into an interactive shell that loaded `script`; yields what each of them printed."""
+    """Type `script` and then `lines` into an interactive shell; yield the output of each."""
     import pexpect
 
     terminal: Any = pexpect.spawn(command, arguments, encoding="utf-8", timeout=30, dimensions=(24, 200))

@@ -1,7 +1,7 @@
-"""Two processes at one conversation: the second is told, a fork is offered, and nothing interleaves.
+"""Two processes use one conversation: the second gets an error that suggests a fork, and no turns interleave.
 
-The first process stands in the middle of an answer: a server holds it there until it is released,
-or a script would go on for minutes. No clock decides who was first.
+The first process is in the middle of a response: the server pauses the response until the test releases
+it, or the script of the model takes most of a minute. The order of the processes does not depend on time.
 """
 
 import json
@@ -22,7 +22,7 @@ LONG = {"text": "one two three four five six seven eight nine ten " * 40}
 
 
 def in_the_middle(process: "subprocess.Popen[str]") -> None:
-    """Wait for the beginning of the answer."""
+    """Wait for the first character of the answer."""
     assert process.stdout
     assert process.stdout.read(1)
 
@@ -36,7 +36,7 @@ def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
     assert convo("chat", f"--{strategy}", *named, "-n", "mine", *flags, "hi").exit == 0
 
 
-# -- somebody is there -----------------------------------------------------------------------------
+# -- a session that is open in another process -----------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -116,7 +116,7 @@ def test_a_replay_file_has_one_writer_under_all_its_handles(
     assert len(stored_sessions(home)) == 1
 
 
-# -- nobody knows of the other ---------------------------------------------------------------------
+# -- processes without a common lease --------------------------------------------------------------
 
 
 def test_a_replay_file_written_from_another_home_meanwhile_keeps_both_turns(
@@ -183,7 +183,7 @@ def test_two_processes_can_continue_one_response_concurrently(
     assert len(stored_messages(home, "one-way")) == 4
 
 
-# -- many at once ----------------------------------------------------------------------------------
+# -- many concurrent processes ---------------------------------------------------------------------
 
 
 MANY = 6
@@ -213,7 +213,7 @@ def test_of_many_concurrent_chats_each_stores_a_whole_turn_or_fails_with_an_erro
         assert len(json.loads((tmp_path / "talk.json").read_text())) == len(lines)
 
 
-# -- the first one is killed -----------------------------------------------------------------------
+# -- the first process is killed -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)

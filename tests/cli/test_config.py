@@ -1,4 +1,4 @@
-"""`convo config`: what holds and who said so, a value written into its file, and keys put away."""
+"""`convo config`: settings with their sources, changes of the settings file, and stored keys."""
 
 import io
 import os
@@ -38,7 +38,7 @@ KEY = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
 
 @pytest.fixture
 def own(home: Path) -> Path:
-    """The user's file, with comments."""
+    """The user's settings file, with comments."""
     place = home / "config" / "config.toml"
     place.parent.mkdir(parents=True)
     place.write_text(COMMENTED)
@@ -56,7 +56,7 @@ def listed(convo: Convo, *argv: str) -> list[dict[str, Any]]:
     return rows
 
 
-# -- what is shown ---------------------------------------------------------------------------------
+# -- listing settings ------------------------------------------------------------------------------
 
 
 def test_the_limits_of_one_key_are_shown_with_their_names(convo: Convo, own: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) 
         assert "hunter2" not in got.out + got.err
 
 
-# -- what is written -------------------------------------------------------------------------------
+# -- changing settings -----------------------------------------------------------------------------
 
 
 def test_setting_a_value_keeps_the_rest_of_the_file_unchanged(convo: Convo, own: Path) -> None:

@@ -1,4 +1,4 @@
-"""The application's own context of a run: a mapping comes back as it was, anything else by somebody's own function."""
+"""The context of a run: a mapping is stored and restored; any other type needs a function of the user."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ class Customer:
 
 
 def paused_with(context: Any) -> None:
-    """The state of an SDK's run, which waits with this context, in state.json."""
+    """Write the state of a paused run of the Agents SDK with this context to state.json."""
 
     async def refund(order: str, cents: int) -> str:
         return ""

@@ -1,4 +1,4 @@
-"""Going on from a handle: one that somebody else made, an older one, one that lives elsewhere."""
+"""Continue from a handle: of another client, of an older response, or of another endpoint."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ ELSEWHERE = "http://127.0.0.1:9/v1"
 
 
 def ask(server: LoopbackServer, words: str, **where: str) -> str:
-    """Ask the server for a response as some other client would; returns its id."""
+    """Create a response at the server as another client does; return its id."""
 
     async def asked() -> str:
         events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **where})
@@ -40,14 +40,14 @@ def conversation(server: LoopbackServer, *words: str) -> str:
 
 
 def begin(convo: Convo, strategy: Strategy) -> str:
-    """A conversation with one turn; returns its handle."""
+    """Start a conversation with one turn; return its handle."""
     got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
     handle: str = got.json()["conversation_id"] or got.json()["response_id"]
     return handle
 
 
 def mirrored(convo: Convo, handle: str) -> list[str]:
-    """What the store says was said up to the head of `handle`."""
+    """Return the messages in the store up to the head of `handle`."""
     known = convo("inspect", handle, "--json").json()
     last = known["links"][-1]
     return message_lines([known["items"][key] for key in [*last["saw"], *last["output"]]])

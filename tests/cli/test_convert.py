@@ -1,4 +1,4 @@
-"""`convo convert`: what it says, what it leaves alone, and a turn at a server that speaks Responses."""
+"""`convo convert`: its output, the unchanged source, and later turns at an endpoint of the Responses API."""
 
 import json
 import shlex
@@ -114,7 +114,7 @@ def test_a_turn_after_a_conversion_has_the_whole_history(
 
 
 SENT = {Strategy.REPLAY: [3, 5], Strategy.SESSION: [3, 5], Strategy.CONVERSATION: [1, 1], Strategy.CHAIN: [3, 1]}
-"""Items of two requests behind a turn; a chain's first one seeds it."""
+"""The numbers of items in two requests after a conversion; the first request of a chain sends the full history."""
 
 
 def test_an_unrecorded_conversation_is_converted_to_a_local_session(server: LoopbackServer, convo: Convo) -> None:
@@ -152,11 +152,11 @@ def test_another_model_moves_a_history_to_another_endpoint(server: LoopbackServe
     assert len(server.bodies) == 1
 
 
-# -- hints that name it ----------------------------------------------------------------------------
+# -- hints that suggest a conversion ---------------------------------------------------------------
 
 
 def hinted(err: str) -> list[str]:
-    """The command that the last line of an error names."""
+    """Return the arguments of the command in the last line of an error."""
     step = err.splitlines()[-1].removeprefix("  try: ")
     return shlex.split(step[step.index("convo convert") :].split(", and")[0])[1:]
 

@@ -1,4 +1,4 @@
-"""Commands for the tests of the shell itself, listed in a table as convo's own are."""
+"""Sample commands for tests of the command line itself, in a table like that of convo's own commands."""
 
 from types import MappingProxyType
 

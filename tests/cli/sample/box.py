@@ -1,4 +1,4 @@
-"""A command that is a group, and does something when it is called alone."""
+"""A command group that also runs without a subcommand."""
 
 from pathlib import Path
 from typing import Annotated

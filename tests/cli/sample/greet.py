@@ -1,4 +1,4 @@
-"""A command of one function, with grouped options, a choice and examples."""
+"""A command without subcommands, with an option group, a choice and examples."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""A command that ends in the way its argument names."""
+"""A command whose argument selects how it ends: with an error, an exit code or output."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, NoReturn

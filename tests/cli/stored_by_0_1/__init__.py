@@ -1,1 +1,1 @@
-"""stored_by_0_1."""
+"""A store and files that version 0.1.0 wrote; see README.md."""
