@@ -1,4 +1,4 @@
-"""Chats as the changes that they are: what an engine commits, turn by turn, under each owner."""
+"""Transactions of chats, as the engine commits them turn by turn for each owner of the state."""
 
 import json
 import random
@@ -24,27 +24,27 @@ NOW = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """The changes of one turn, in order, and the items that are new in it."""
+    """The transactions of one turn, in order, and its new items."""
 
     changes: Sequence[Transaction]
     new: Sequence[Item]
 
 
 def session(tenant: str = "local", **fields: object) -> Session:
-    """A new session's record at the root of `tenant`; `fields` are its other fields."""
+    """Build the record of a new session at the root of `tenant`. `fields` override its fields."""
     top = root_key(tenant)
     fresh = Session("ses_1", "one", Strategy.SESSION, "local/model", top, top, NOW, NOW)
     return replace(fresh, **fields)  # type: ignore[arg-type]
 
 
 def link(link_id: str, saw: Key, head: Key | None = None, **fields: object) -> Link:
-    """A completed call."""
+    """Build the record of a completed model call. `fields` override its fields."""
     made = Link(link_id, saw, head or saw, 1, "local/model", Strategy.SESSION, "completed", NOW)
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
 def prose(dice: random.Random, characters: int) -> str:
-    """Text of that many characters with the odd new word, so that it neither repeats nor compresses."""
+    """Return text of this length with random words, so that it neither repeats nor compresses."""
     words: list[str] = []
     length = 0
     while length < characters:
@@ -54,7 +54,7 @@ def prose(dice: random.Random, characters: int) -> str:
 
 
 def answer(dice: random.Random, characters: int) -> Item:
-    """An output message as a server gives it."""
+    """Build an output message as a server returns it."""
     part = {"type": "output_text", "text": prose(dice, characters), "annotations": [], "logprobs": []}
     name = f"msg_{dice.getrandbits(192):048x}"
     return {"id": name, "type": "message", "status": "completed", "role": "assistant", "content": [part]}
@@ -65,7 +65,10 @@ def json_bytes(items: Sequence[Item]) -> int:
 
 
 def long_chat(strategy: Strategy, turns: int, *, seed: int = 1, characters: int = 1024) -> Iterator[StoredTurn]:
-    """A chat of `turns` turns of 1 KB and 1 KB, as its owner stores it; the endpoint is the embedded one."""
+    """Yield the turns of a chat as its owner stores them through the embedded endpoint.
+
+    The message and the answer of a turn have `characters` characters each, 1 KB by default.
+    """
     dice = random.Random(seed)
     record = session(strategy=strategy, handle=HANDLES[strategy])
     conversation = Conversation("conv_" + "1" * 32, record.head, NOW)

@@ -1,4 +1,4 @@
-"""Every store that there is: a test that takes `store` runs once on each."""
+"""Store fixtures: a test with the parameter `store` runs once for each kind of store."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ MARKS = {
     "postgresql 12": [pytest.mark.needs("postgresql 12"), pytest.mark.full],
     "pgbouncer": [pytest.mark.needs("postgresql", "pgbouncer"), pytest.mark.full],
 }
-"""What of `tests.needs` a store needs; the old server and the pooler are tried when they are asked for."""
+"""Requirements of each store (see `tests.needs`). PostgreSQL 12 and PgBouncer run only in full test runs."""
 
 
 PARAMS = [pytest.param(name, marks=MARKS.get(name, ())) for name in STORES]
@@ -42,7 +42,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where a database will be; neither it nor its folder is there yet."""
+    """The path of a database. Neither the file nor its folder exists yet."""
     return tmp_path / "store" / "convo.db"
 
 

@@ -8,9 +8,9 @@ from convo.stores.base import Transaction
 
 
 class FailingStore:
-    """Refuses changes with `error` while it is `failing`; what is read is the store's own.
+    """Delegates to `store`. While `failing` is true, `commit` raises `error`.
 
-    which:  the changes that it refuses
+    which:  selects the transactions that fail
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Runs of agents and the ledgers of their calls, on every store."""
+"""Agent runs and the ledgers of their calls, on every store."""
 
 from asyncio import gather
 from dataclasses import replace
@@ -29,18 +29,18 @@ DONE = CALL._replace(has_ended=True, output={"temperature": 21, "odd": ODD})
 
 
 async def begin(store: Store, *runs: AgentRun) -> None:
-    """A session, and these runs in it, or `RUN`."""
+    """Store each of `runs`, or `RUN`, with its session."""
     for run in runs or (RUN,):
         record = session(id=run.session_id, name=run.session_id)
         await store.commit(Transaction(session=record, agent_run=run))
 
 
 def later(run: AgentRun = RUN, **fields: object) -> AgentRun:
-    """The next revision of a run."""
+    """Return the next revision of a run. `fields` override its fields."""
     return replace(run, revision=run.revision + 1, **fields)  # type: ignore[arg-type]
 
 
-# -- the run --------------------------------------------------------------------------------------
+# -- runs -----------------------------------------------------------------------------------------
 
 
 async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
@@ -134,7 +134,7 @@ async def test_a_run_needs_its_session(store: Store) -> None:
 
 
 async def test_a_session_that_only_a_link_names_has_no_runs(store: Store) -> None:
-    """A link names a session that nobody recorded: a run in it would go with nothing."""
+    """The session itself is not stored, so no removal would ever remove its run."""
     await store.commit(Transaction(links=(link("resp_1", root_key("local"), session_id="ses_1"),)))
 
     with pytest.raises(NotFound):
@@ -171,7 +171,7 @@ async def test_changing_a_document_or_output_that_was_read_does_not_change_the_s
     assert [call.output for call in await store.agent_calls("run_1")] == [["y"]]
 
 
-# -- the ledger -----------------------------------------------------------------------------------
+# -- ledgers --------------------------------------------------------------------------------------
 
 
 async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> None:
@@ -195,7 +195,7 @@ async def test_a_call_that_started_reads_back_with_its_output_once_it_ended(stor
 
 
 async def test_a_call_that_starts_again_has_the_new_start_time(store: Store) -> None:
-    """Its process died, and somebody decided to run it once more."""
+    """The process of the first start ended, and a user decided to run the call again."""
     await begin(store)
     other = AgentCall("run_1", "call_2", NOW + 3)
     again = CALL._replace(started_at=NOW + 4)
@@ -231,7 +231,7 @@ async def test_a_call_may_end_with_an_empty_output(store: Store) -> None:
 
 
 async def test_calls_of_two_runs_may_share_an_id(store: Store) -> None:
-    """Call ids are the provider's strings: nothing says that they differ."""
+    """Call ids come from the provider and are not unique across runs."""
     await begin(store, RUN, replace(RUN, id="run_2", session_id="ses_2"))
     await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_2"))))
 
@@ -279,7 +279,7 @@ async def test_calls_that_end_concurrently_are_all_stored(store: Store) -> None:
     assert list(await store.agent_calls("run_1")) == ends
 
 
-# -- finding --------------------------------------------------------------------------------------
+# -- search ---------------------------------------------------------------------------------------
 
 SEVERAL = (
     replace(RUN, changed_at=NOW + 1, source_state_hash="s1"),
@@ -346,7 +346,7 @@ async def test_another_tenant_cannot_read_or_change_a_run(store: Store) -> None:
     assert (await store.agent_run("run_1"), await other.agent_run("run_1")) == (RUN, theirs)
 
 
-# -- what goes ------------------------------------------------------------------------------------
+# -- removal --------------------------------------------------------------------------------------
 
 
 async def test_removing_a_session_removes_its_runs_and_their_calls(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""A response that outlives the connection that asked for it, on every store."""
+"""Background responses, which continue without the client's connection, on every store."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ ASKED = PATH.keys[0]
 QUEUED = link("resp_1", ASKED, status="queued")
 DONE = replace(QUEUED, head=PATH.head, status="completed")
 GONE = -1.0
-"""Seconds to live of a lease that has run out when it is taken."""
+"""Seconds to live of a lease that has already expired when it is acquired."""
 
 
 async def begin(store: Store, *names: str) -> None:
-    """Open a run for each of these responses, or for resp_1."""
+    """Store a queued response and start its run, for each of `names` or for resp_1."""
     for name in names or ("resp_1",):
         await store.commit(
             Transaction((AppendItems(TOP, PATH.items),), (replace(QUEUED, id=name),), started_run_id=name)
@@ -123,7 +123,7 @@ async def test_a_response_that_never_ran_has_no_events_and_accepts_none(store: S
         assert await store.events(response) == []
 
 
-# -- the end --------------------------------------------------------------------------------------
+# -- end of a run ---------------------------------------------------------------------------------
 
 
 async def test_a_run_may_start_for_a_stored_response(store: Store) -> None:
@@ -156,7 +156,7 @@ async def test_an_ended_run_keeps_its_events_and_accepts_no_more(store: Store) -
 
 @pytest.mark.parametrize("first", [[], [0, 1]], ids=["without events", "with events"])
 async def test_of_an_end_and_a_cancellation_only_the_first_is_stored(store: Store, first: list[int]) -> None:
-    """Two replicas end one run: the second is told, and nothing of what it brought is there."""
+    """When two replicas end one run, the second gets a conflict and stores nothing."""
     await begin(store)
     await store.append_events("resp_1", events(*first))
     await store.commit(Transaction(links=(replace(QUEUED, status="cancelled"),), ended_run_id="resp_1"))
@@ -183,7 +183,7 @@ async def test_a_response_that_never_ran_cannot_end(store: Store, name: str) -> 
 
 
 async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
-    """The end and the link stand in one change: when one fails, the other has not happened."""
+    """One transaction stores the link and the end of the run. If it fails, the run is still open."""
     await begin(store)
 
     with pytest.raises(Conflict):
@@ -206,7 +206,7 @@ async def test_a_queued_response_is_replaced_until_it_is_final(store: Store) -> 
     assert made.status == "completed"
 
 
-# -- what goes ------------------------------------------------------------------------------------
+# -- removal --------------------------------------------------------------------------------------
 
 
 async def test_removing_a_response_removes_its_run_and_its_events(store: Store) -> None:
@@ -251,7 +251,7 @@ async def test_events_are_removed_some_time_after_the_end(store: Store) -> None:
     assert await store.admin.prune_events(-60) == 0
 
 
-# -- whose holder is gone -------------------------------------------------------------------------
+# -- abandoned runs -------------------------------------------------------------------------------
 
 
 async def test_a_run_without_a_live_lease_is_abandoned(store: Store) -> None:

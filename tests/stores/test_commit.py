@@ -1,4 +1,4 @@
-"""A change is made whole or not at all, on every store."""
+"""A transaction is stored completely or not at all, on every store."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ NOWHERE = Key("0" * 64)
 
 
 async def say(store: Store, *items: Item, **fields: object) -> Session:
-    """Store a session with `items`; `fields` are those of its record."""
+    """Store a session with `items`. `fields` override the fields of its record."""
     path = EMPTY.append(items)
     record = replace(session(head=path.head, confirmed_head=path.head), **fields)  # type: ignore[arg-type]
     await store.commit(Transaction((AppendItems(TOP, items),), session=record))
@@ -86,7 +86,6 @@ async def test_sessions_are_listed_by_last_use(store: Store) -> None:
 
 
 async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_nothing(store: Store) -> None:
-    """Two writers start from one head: the second is told, and nothing is lost."""
     begun = await say(store, user_message("hi"))
     first, second = (EMPTY.append([user_message("hi"), user_message(words)]) for words in ("first", "second"))
     await store.commit(
@@ -317,7 +316,7 @@ async def everything(store: Store, head: Key) -> object:
     )
 
 
-# -- what is kept ---------------------------------------------------------------------------------
+# -- garbage collection ---------------------------------------------------------------------------
 
 
 async def test_an_append_that_nothing_refers_to_is_not_stored(store: Store) -> None:
@@ -351,7 +350,7 @@ async def test_the_confirmed_head_and_the_file_head_keep_their_paths(store: Stor
 
 
 async def test_a_transaction_may_keep_nodes_that_it_releases_elsewhere(store: Store) -> None:
-    """A link in progress leaves a place in the very change that puts a session there."""
+    """One transaction ends the reference of a link in progress to a node and stores a session at that node."""
     path = EMPTY.append([user_message("asked"), user_message("other")])
     await store.commit(
         Transaction(
@@ -363,7 +362,7 @@ async def test_a_transaction_may_keep_nodes_that_it_releases_elsewhere(store: St
     assert await texts(store, path.head) == ["asked", "other"]
 
 
-# -- items that are deleted -----------------------------------------------------------------------
+# -- erased items ---------------------------------------------------------------------------------
 
 
 async def test_a_path_through_an_erased_item_names_it(store: Store) -> None:
@@ -391,7 +390,7 @@ async def test_an_item_erased_from_one_history_stays_in_another(store: Store) ->
 async def test_removing_items_from_a_conversation_collects_nodes_that_only_its_earlier_links_reach(
     store: Store,
 ) -> None:
-    """Those stand behind an item that left before; others who said the same keep it."""
+    """These nodes follow an item that was removed earlier. Another history with the same item keeps it."""
     items = [user_message("first"), user_message("secret"), user_message("last")]
     path, elsewhere = EMPTY.append(items), EMPTY.append([user_message("mine"), items[1]])
     made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))

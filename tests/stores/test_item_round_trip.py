@@ -1,4 +1,4 @@
-"""Items come back as they went in, on every store."""
+"""Items are read back as they were stored, on every store."""
 
 import json
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ TOP = root_key("local")
 
 @asynccontextmanager
 async def opened(kind: str) -> AsyncIterator[Store]:
-    """A new store; a property needs one for each of its examples."""
+    """Open a new store. A property test needs one for each example."""
     with TemporaryDirectory() as folder:
         store = STORES[kind](Folder(folder))
         try:

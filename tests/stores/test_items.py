@@ -1,4 +1,4 @@
-"""An item is found by its id, whoever gave it, on every store."""
+"""Lookup of an item by its own id or an assigned one, on every store."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
 
 
 async def talk(store: Store) -> None:
-    """A conversation of three items, of which one has an id of its own."""
+    """Store a conversation of three items, one of which has its own id."""
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), conversation=TALK))
 
 
@@ -102,7 +102,7 @@ async def test_of_an_erased_and_a_new_item_with_one_id_the_last_of_the_history_i
 
 
 async def test_of_equal_items_in_one_commit_the_first_is_stored(store: Store) -> None:
-    """Equal items have the same members and values; their order may differ."""
+    """Equal items have the same keys and values. The order of the keys may differ."""
     reordered = dict(reversed([*CALL.items()]))
     path = Path(TOP).append([CALL, reordered])
     await store.commit(Transaction((AppendItems(TOP, path.items),), (link("resp_1", path.head),)))

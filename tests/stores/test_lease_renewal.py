@@ -1,4 +1,4 @@
-"""A right to write that renews itself, and passes on when its holder is dead."""
+"""A lease is renewed automatically, and taken over when the process of its holder is dead."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,17 +14,17 @@ from convo.stores.memory import MemoryStore
 
 ALIVE = process_identity()
 SHORT_S = 0.03
-"""A lease so short that it is renewed at once."""
+"""Seconds to live of a lease, so few that it is renewed at once."""
 
 
 def gone(who: str = "") -> str:
-    """A holder of this machine that is dead, with `who` behind it."""
+    """Return the id of a dead process on this machine as a holder, with `who` as its suffix."""
     machine = ALIVE.partition(":")[0]
     return f"{machine}:4194305:1" + (f":{who}" if who else "")
 
 
 class Counted:
-    """Delegates to `store`; renewing fails with `fails` first, and `enough` is set by the request number `count`."""
+    """Delegates to `store`. Renewals raise `fails` first, and the lease request number `count` sets `enough`."""
 
     def __init__(self, store: Store, count: int, fails: list[Exception] | None = None) -> None:
         self.store, self.count, self.fails = store, count, fails or []

@@ -1,4 +1,4 @@
-"""The right to write under a name, on every store."""
+"""Leases: one holder at a time for each name, on every store."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from convo.errors import Busy, NotCanonical
 from convo.stores.base import Lease, Store
 
 GONE = -1.0
-"""Seconds to live of a lease that has run out when it is taken."""
+"""Seconds to live of a lease that has already expired when it is acquired."""
 
 
 async def test_a_lease_excludes_others_until_it_is_released(store: Store) -> None:
@@ -85,7 +85,7 @@ async def test_a_lease_needs_names_that_can_be_stored(store: Store, name: str, h
 
 
 async def test_leases_are_removed_some_time_after_they_expire(store: Store) -> None:
-    """Of a holder that was killed nothing stays; what is alive is not touched."""
+    """The expired lease of a killed holder is removed. A lease that has not expired stays."""
     await store.acquire_lease("dead", "me", GONE)
     await store.acquire_lease("alive", "me", 60)
     await store.admin.prune_events(0)

@@ -1,4 +1,4 @@
-"""What is remembered of a model call, on every store."""
+"""Links, the stored records of model calls, on every store."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,7 +89,7 @@ async def test_the_nodes_of_a_discarded_link_in_progress_are_not_stored(store: S
 
 
 async def test_a_final_link_only_gains_missing_fields(store: Store) -> None:
-    """The embedded endpoint records an answer before the chat that asked for it claims it."""
+    """The embedded endpoint stores a response before the chat that requested it adds its fields."""
     kept = replace(FULL, session_id=None, parent_id=None, previous_response_id=None, first_token_s=None)
     await add(store, kept)
     await add(store, replace(FULL, status="completed", model="another/model", usage=None, error=None))
@@ -163,7 +163,7 @@ async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
 
 
 async def test_a_session_may_be_stored_while_the_only_link_that_named_it_drops_it(store: Store) -> None:
-    """Its name, and that of the parent, go and come back in one change."""
+    """One transaction drops the last references to the session and to its parent link, and adds them again."""
     begun = replace(FULL, status="in_progress")
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (begun,)))
     freed = replace(begun, session_id=None, parent_id=None, previous_response_id=None)

@@ -1,4 +1,4 @@
-"""What is done across tenants, on every store."""
+"""Maintenance across tenants on every store: migration, statistics and pruning."""
 
 from dataclasses import replace
 from random import Random
@@ -75,7 +75,7 @@ async def test_transactions_are_observed_with_their_durations(store: Store) -> N
     assert all(0 < seconds < 60 for seconds in seen)
 
 
-# -- what is kept ---------------------------------------------------------------------------------
+# -- statistics -----------------------------------------------------------------------------------
 
 
 async def test_an_empty_store_contains_nothing(store: Store) -> None:
@@ -135,11 +135,11 @@ async def test_a_name_that_only_a_link_mentions_is_not_counted(store: Store) -> 
     assert (ours.row_counts["sessions"], ours.row_counts["responses"]) == (0, 1)
 
 
-# -- what is pruned -------------------------------------------------------------------------------
+# -- pruning --------------------------------------------------------------------------------------
 
 
 async def prune(store: Store, before: float) -> PruneResult:
-    """Prune, having asked twice what would go."""
+    """Prune after two dry runs. Asserts that all three return the same counts."""
     asked = await store.admin.prune("local", before, dry_run=True)
     assert await store.admin.prune("local", before, dry_run=True) == asked
     assert await store.admin.prune("local", before, dry_run=False) == asked
@@ -178,7 +178,7 @@ async def test_a_response_without_a_session_is_pruned_by_its_creation(store: Sto
 
 
 async def test_responses_that_a_recent_session_made_or_continues_from_stay(store: Store) -> None:
-    """A chain that began before the session did is the session's history too."""
+    """The history of a session includes links of its chain that are older than the session."""
     calls = (
         link("resp_1", ONE, created_at=NOW),
         link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1", session_id="ses_1"),

@@ -1,4 +1,4 @@
-"""Which store a URL names, and what naming it costs."""
+"""The store that a URL selects, and the modules that its opening imports."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A session in figures, on every store."""
+"""`session_stats` counts the items and turns of a session, on every store."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ PATH = Path(root_key("local")).append(ITEMS)
 
 
 async def kept(store: Store, *statuses: str) -> None:
-    """A session of three items, of which one is confirmed, with a link for each status."""
+    """Store a session of three items, one of them confirmed, with a link for each status."""
     links = tuple(
         link(f"resp_{at}", PATH.nodes[0].key, session_id="ses_1", status=status) for at, status in enumerate(statuses)
     )

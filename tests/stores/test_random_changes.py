@@ -1,8 +1,8 @@
-"""Random programs of changes, run on memory and on a file side by side, both of SQLite.
+"""Random sequences of changes give the same results in memory and in a file. SQLite implements both stores.
 
-The file is closed and opened again; beside PostgreSQL (`postgres/test_side_by_side.py`) the statements differ as well.
-Whatever is done, both answer the same to every question, a history that was read once reads the
-same for as long as anything stands on it, and the file holds each item once.
+The file is also closed and opened again. `postgres/test_random_changes.py` compares memory with PostgreSQL, whose
+statements differ as well. After each change both stores return the same for every method, a history is
+either unchanged or not found, and the file contains each item once.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ UNNEEDED = (
     "SELECT body FROM repeated WHERE n NOT IN (SELECT route FROM links WHERE route IS NOT NULL"
     " UNION SELECT parameters FROM links WHERE parameters IS NOT NULL)",
 )
-"""Rows that only others need, and that nobody does."""
+"""Queries for unreferenced rows: rows that are needed only while another row refers to them."""
 
 PLACE = st.integers(min_value=0, max_value=11)
-"""Which of the paths known so far; their number is taken modulo."""
+"""Selects one of the known paths, modulo their number."""
 
 HISTORY = st.lists(ITEMS, min_size=1, max_size=3)
 
 
 class SideBySide(RuleBasedStateMachine):
-    """Every rule does one thing to both stores and compares what they say to it."""
+    """Each rule applies one change to both stores and compares the results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,14 +75,14 @@ class SideBySide(RuleBasedStateMachine):
     def reopened(self) -> Store:
         return SqliteStore(SqliteDatabase(self.file, synchronous="OFF"))
 
-    # -- asking both ------------------------------------------------------------------------------
+    # -- calls to both stores ---------------------------------------------------------------------
 
     def both(self, question: str, *words: object, **options: object) -> Any:
-        """What both stores answer, which is one and the same."""
+        """Call a method of both stores. Asserts that the results are equal and returns one."""
         return self._same((self.memory, self.sqlite), question, words, options)
 
     def on_both(self, question: str, *words: object, **options: object) -> Any:
-        """What the upkeep of both answers."""
+        """Call a method of `admin` of both stores. Asserts that the results are equal and returns one."""
         return self._same((self.memory.admin, self.sqlite.admin), question, words, options)
 
     def _same(self, sides: Any, question: str, words: Any, options: Any) -> Any:
@@ -105,11 +105,11 @@ class SideBySide(RuleBasedStateMachine):
         found: Session | None = self.loop.run_until_complete(self.memory.session(name))
         return found
 
-    # -- what can be done -------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------
 
     @rule(name=st.sampled_from(NAMES), place=PLACE, items=HISTORY, fresh=st.booleans(), text=JSON)
     def say(self, name: str, place: int, items: list[Item], fresh: bool, text: Json) -> None:
-        """A session goes on from some history, whether the store still has it or not."""
+        """Continue a session from any known history, even one that the stores no longer have."""
         path = self.path(place).append(items)
         there = self.session(name)
         record = there or session(id=f"ses_{name}", name=name)
@@ -191,7 +191,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(id_=st.sampled_from(IDS), ends=st.booleans(), status=st.sampled_from(["in_progress", "completed"]))
     def run(self, id_: str, ends: bool, status: Status) -> None:
-        """A run begins or ends, with the link as it stands then; both refuse what is not there or not open."""
+        """Start or end a background run and store its link. Both stores refuse an unknown or closed run."""
         there: Link | None = self.loop.run_until_complete(self.memory.link(id_))
         after = (replace(there, status=status),) if there else ()
         self.commit(
@@ -223,7 +223,7 @@ class SideBySide(RuleBasedStateMachine):
         value: Json,
         called: list[tuple[str, str, bool]],
     ) -> None:
-        """A run of agents goes on by a revision, with calls of its own or another's; `step` may be stale."""
+        """Write a revision of an agent run, with calls of either run. `step` may make the revision invalid."""
         there: AgentRun | None = self.loop.run_until_complete(self.memory.agent_run(run))
         revision = (there.revision if there else 0) + step
         made = AgentRun(run, f"ses_{name}", revision, status, {"value": value}, NOW, self.now())
@@ -253,7 +253,7 @@ class SideBySide(RuleBasedStateMachine):
         self.loop.run_until_complete(self.sqlite.aclose())
         self.sqlite = self.reopened()
 
-    # -- what always holds ------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     @invariant()
     def both_answer_the_same(self) -> None:
@@ -282,7 +282,7 @@ class SideBySide(RuleBasedStateMachine):
             assert ours == theirs
 
     async def hits(self, store: Store, words: str) -> object:
-        """What a search finds; in which order is each store's own matter."""
+        """Return the hits of a search as a set, because each store has its own order."""
         return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search_items(words, limit=1000)}
 
     @invariant()
@@ -314,7 +314,7 @@ class SideBySide(RuleBasedStateMachine):
 
 
 async def outcome(asked: Awaitable[Any]) -> Any:
-    """What a store answers: a value, or its refusal."""
+    """Return the result of a store's method, or the type and the message of its error."""
     try:
         answer = await asked
     except ConvoError as refused:

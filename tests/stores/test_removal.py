@@ -1,4 +1,4 @@
-"""What goes when something is removed, and what stays, on every store."""
+"""Records that a removal deletes, and records that stay, on every store."""
 
 import pytest
 
@@ -17,7 +17,7 @@ YOURS = BASE.append([user_message("your question"), assistant_message("your answ
 
 
 async def fork(store: Store) -> tuple[Session, Session]:
-    """Two sessions that begin alike; "yours" goes on from the first link of "mine"."""
+    """Store two sessions with a common prefix. "yours" continues from the first link of "mine"."""
     mine = session(id="ses_m", name="mine", head=MINE.head, link_id="resp_m2")
     yours = session(id="ses_y", name="yours", head=YOURS.head, link_id="resp_y2")
     first, second, third = (
@@ -31,7 +31,7 @@ async def fork(store: Store) -> tuple[Session, Session]:
 
 
 async def gone(store: Store, path: Path) -> bool:
-    """Whether nothing behind the shared part of `path` is left."""
+    """Assert that the nodes of `path` after the common prefix are removed. Returns whether no secret is found."""
     for key in path.keys[2:]:
         with pytest.raises(NotFound):
             await store.path(key)
@@ -69,7 +69,7 @@ async def test_removing_the_last_session_leaves_nothing(store: Store) -> None:
 
 
 async def test_a_response_of_another_client_stays_with_its_history(store: Store) -> None:
-    """A gateway's response belongs to no session; removing the one it grew from leaves it whole."""
+    """A gateway's response belongs to no session. Its history stays when the session that it continues is removed."""
     await fork(store)
     theirs = MINE.append([user_message("from elsewhere")])
     await store.commit(

@@ -1,4 +1,4 @@
-"""Whether anything was written since, told without reading it."""
+"""`data_version` shows whether data has changed without reading the data."""
 
 from pathlib import Path
 

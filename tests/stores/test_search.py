@@ -1,4 +1,4 @@
-"""Handles by their beginnings, and items by their words, on every store."""
+"""Search for handles by prefix and for items by words, on every store."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -140,7 +140,7 @@ async def test_an_id_takes_precedence_over_a_name(store: Store) -> None:
     assert await store.session("ses_one") == one
 
 
-# -- words ----------------------------------------------------------------------------------------
+# -- items ----------------------------------------------------------------------------------------
 
 
 async def test_a_search_finds_the_items_that_contain_every_word(store: Store) -> None:
@@ -231,7 +231,7 @@ async def test_an_item_is_one_hit_for_each_session(store: Store) -> None:
 
 
 async def test_a_search_in_a_session_includes_the_inputs_of_its_links(store: Store) -> None:
-    """A compacted or edited history is still found, and what no session reaches is not."""
+    """The input of an edited or compacted history is still found. Items outside of all sessions are not."""
     old, foreign = EMPTY.append([user_message("old words")]), EMPTY.append([user_message("foreign words")])
     record = await say(store, "one", user_message("new"))
     await store.commit(

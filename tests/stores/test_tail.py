@@ -1,4 +1,4 @@
-"""The end of a history is read without what stands before it, on every store."""
+"""The end of a history is read without the items before it, on every store."""
 
 import pytest
 
@@ -16,7 +16,7 @@ NOWHERE = Key("0" * 64)
 
 
 async def fork(store: Store) -> None:
-    """Two histories that begin alike."""
+    """Store two histories with a common prefix."""
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head)))
     other = session(id="ses_2", name="two", head=FORK.head)
     await store.commit(Transaction((AppendItems(TOP, FORK.items),), session=other))

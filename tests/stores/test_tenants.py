@@ -1,4 +1,4 @@
-"""What one tenant has, another cannot reach, on every store."""
+"""The data of one tenant is not accessible to another, on every store."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.stores.chat_transactions import NOW, link, session
 
 
 def everything(tenant: str) -> Transaction:
-    """The same chat, as `tenant` would store it."""
+    """Build a transaction that stores a chat for `tenant`, with the same names for each tenant."""
     path = Path(root_key(tenant)).append([user_message("hi there")])
     return Transaction(
         (AppendItems(path.root, path.items),),

@@ -1,4 +1,4 @@
-"""Databases of their own for tests that look behind the store."""
+"""Fixtures: a new PostgreSQL database for each test that reads or changes the tables directly."""
 
 from collections.abc import AsyncIterator, Iterator
 

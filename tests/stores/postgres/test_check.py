@@ -1,4 +1,4 @@
-"""A look at a server, a database and a role, which changes none of them."""
+"""`probe_store` reports on a PostgreSQL server, database and role without changing them."""
 
 import psycopg
 import pytest

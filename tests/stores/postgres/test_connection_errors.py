@@ -1,4 +1,4 @@
-"""What is said, and advised, when no connection comes about: by real servers, networks and files."""
+"""Messages and hints of failed connections, with real servers, networks and files."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs("postgresql")
 
 
 def refused(url: str) -> StoreUnavailable:
-    """What a check of the store at `url` is refused with."""
+    """Return the error of a check of the store at `url`. It must not contain the password."""
 
     async def check() -> None:
         store = open_store(url)
@@ -78,7 +78,7 @@ host all keyed 127.0.0.1/32 scram-sha-256
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[databases.Server]:
-    """A server that asks `keyed` for a password and does not know others."""
+    """A server that trusts `postgres`, asks `keyed` for a password and has no pg_hba.conf entry for other roles."""
     with databases.start_server() as made:
         with psycopg.connect(made.url(), autocommit=True) as db:
             db.execute("CREATE ROLE keyed LOGIN PASSWORD 'right'")
@@ -134,7 +134,7 @@ def test_a_server_without_tls_is_distinguished_from_an_unreachable_one() -> None
     assert told.hint.startswith("enable TLS on the server")
 
 
-# -- words that this machine cannot have said -------------------------------------------------------
+# -- errors that this machine cannot produce --------------------------------------------------------
 
 DIRECT = "PostgreSQL at db.abcdefghij.supabase.co:5432/postgres"
 POOLER = "PostgreSQL at aws-0-us-west-2.pooler.supabase.com:6543/postgres"

@@ -1,4 +1,4 @@
-"""Connections that break, are refused, or belong to nobody for long."""
+"""PostgreSQL connections: unavailable servers, the state after a transaction, and refused requests."""
 
 import subprocess
 import sys
@@ -47,12 +47,12 @@ def answer(url: str, sql: str) -> list[tuple[object, ...]]:
         return db.execute(sql).fetchall()
 
 
-# -- servers that go away -------------------------------------------------------------------------
+# -- servers that become unavailable --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", ["a read", "a change"])
 async def test_a_silent_server_times_out_and_is_retried_later(url: str, call: str) -> None:
-    """Somebody else holds a table; a network that swallows everything looks the same from here."""
+    """Another client locks the tables. A network that drops all packets has the same effect on the store."""
     postgres = PostgresStore(PostgresDatabase(url, transaction_timeout_s=0.3))
     await postgres.commit(everything("local"))
     with psycopg.connect(url) as other:
@@ -85,7 +85,7 @@ async def test_a_connection_that_the_server_closed_is_replaced_transparently(pos
 
 
 async def test_a_server_that_returns_serves_again() -> None:
-    """Lost as with a power cut; what was confirmed before is there, and the same store goes on."""
+    """The server stops as in a power failure. Confirmed data survives, and the same store works again."""
     with databases.start_server() as server:
         store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
         await store.admin.migrate()
@@ -145,7 +145,7 @@ async def test_an_unreachable_server_is_a_fault_without_the_password(call: Call)
 
 
 async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_for_it(url: str) -> None:
-    """Over a socket of the file system there is no TLS, so it is asked for through a loopback address."""
+    """A Unix socket has no TLS, so the URL names a loopback address."""
     store = PostgresStore(PostgresDatabase("postgresql://me@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=system"))
     with pytest.raises(StoreUnavailable):
         await store.sessions()
@@ -153,11 +153,11 @@ async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_fo
     assert store.database.options["sslmode"] == "verify-full"
 
 
-# -- what is left behind --------------------------------------------------------------------------
+# -- after a transaction or a close ---------------------------------------------------------------
 
 
 async def test_no_setting_outlives_a_transaction(postgres: PostgresStore, url: str) -> None:
-    """No prepared statement, no lock and no setting: the next client may be another one's."""
+    """A pooler may give the connection to another client, so no prepared statement, lock or setting remains."""
     await postgres.commit(everything("local"))
     for _ in range(10):
         await postgres.search_items("hi")
@@ -179,7 +179,7 @@ async def test_a_closed_store_refuses_work_and_can_be_closed_twice(url: str) -> 
             await call(store)
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- refused requests -----------------------------------------------------------------------------
 
 
 async def test_a_read_only_database_can_be_read(url: str) -> None:

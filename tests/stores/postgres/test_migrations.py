@@ -1,4 +1,4 @@
-"""How a database comes to have the tables, and who may make them."""
+"""Migrations of a PostgreSQL database, and the privileges that they need."""
 
 from asyncio import gather
 from collections.abc import AsyncIterator
@@ -130,7 +130,7 @@ BACK_TO_1 = (
 
 @pytest.mark.parametrize("partitions", [0, 3])
 async def test_a_database_of_schema_1_keeps_its_rows_and_gains_the_missing_tables(partitions: int) -> None:
-    """Its new tables are spread as those that it has."""
+    """The new tables have as many partitions as the existing ones."""
     url, first = databases.new_database(partitions=partitions), databases.new_database(schema=False)
     new = described(url)
     async with opened(url) as store:
@@ -152,7 +152,7 @@ async def test_a_database_of_schema_1_keeps_its_rows_and_gains_the_missing_table
 
 
 async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
-    """An older convo that still has the database open goes on adding sessions, which are the last used."""
+    """An older version of convo that is still connected may add sessions. They count as the last used."""
     async with opened(url) as store:
         for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
             await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
@@ -186,7 +186,7 @@ async def test_the_missing_migrations_of_an_old_database_can_be_printed_alone(ur
 
 
 def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -> None:
-    """But for the two tables of the database itself: so the rest can be spread by tenant."""
+    """`migrations` and `secrets` belong to the whole database. All other tables can be partitioned by tenant."""
     begin = """
     SELECT indrelid::regclass::text, attname FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
         JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
@@ -209,7 +209,7 @@ def test_tables_can_be_partitioned_into_any_number() -> None:
     databases.drop(made)
 
     assert row is not None
-    assert row[0] == len(databases.TABLES) - 1  # the secrets are the database's own
+    assert row[0] == len(databases.TABLES) - 1  # `secrets` belongs to the whole database and is not partitioned
     assert row[1] == 3 * row[0]
 
 
@@ -231,7 +231,7 @@ async def test_a_role_with_rights_to_rows_only_can_do_everything_but_migrate(url
 
 
 async def use(store: PostgresStore) -> None:
-    """Call everything once."""
+    """Write, read and remove every kind of record."""
     await store.commit(everything("local"))
     path = Path(TOP).append([user_message("hi there"), user_message("and more")])
     running = link("resp_2", path.head, status="in_progress", conversation_id="conv_1", created_at=NOW + 1)

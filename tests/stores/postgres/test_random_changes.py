@@ -1,4 +1,4 @@
-"""Random programs of changes, run on memory and on PostgreSQL side by side."""
+"""Random sequences of changes give the same results in memory and in PostgreSQL."""
 
 import asyncio
 import json
@@ -33,11 +33,11 @@ UNNEEDED = (
     " WHERE NOT EXISTS (SELECT FROM convo.links WHERE links.session = removed.session)",
     "SELECT conversation FROM convo.members WHERE conversation NOT IN (SELECT id FROM convo.conversations)",
 )
-"""Rows that only others need, and that nobody does."""
+"""Queries for unreferenced rows: rows that are needed only while another row refers to them."""
 
 
 class BesidePostgres(SideBySide):
-    """As on SQLite; the tables begin empty with each program."""
+    """Compares memory with PostgreSQL. The tables are empty at the start of each sequence."""
 
     def __init__(self) -> None:
         RuleBasedStateMachine.__init__(self)
@@ -56,7 +56,10 @@ class BesidePostgres(SideBySide):
         return open_store(self.url)
 
     async def hits(self, store: Store, words: str) -> object:
-        """What a search finds: of several places of one item in a session, each store has its own first."""
+        """Return the sessions and items of the hits, without nodes.
+
+        The stores may return different nodes for an item that a session contains several times.
+        """
         found = await store.search_items(words, limit=1000)
         for hit in found:
             with suppress(ItemDeleted):

@@ -1,7 +1,7 @@
-"""A run that is written anew each turn uses the room of its earlier revisions again.
+"""New revisions of an agent run reuse the space of earlier revisions.
 
-The server is these tests' own: a transaction that is open in any database of a server can keep what was
-replaced meanwhile from being used again in all of them, and other tests have such transactions.
+These tests have a server of their own. A transaction that is open in any database of a server can prevent
+reuse of replaced rows in all of its databases, and other tests have such transactions.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def url(server: Server) -> Iterator[str]:
 
 
 async def rewritten(postgres: PostgresStore, revisions: range, characters: int) -> None:
-    """Write so many revisions of a run, each with another document of about that many characters."""
+    """Write these revisions of a run, each with a different document of about `characters` characters."""
     pieces = [prose(Random(number), 500) for number in range(200)]
     for revision in revisions:
         document: dict[str, Json] = {"history": Random(revision).sample(pieces, characters // 500)}
@@ -49,7 +49,7 @@ async def rewritten(postgres: PostgresStore, revisions: range, characters: int) 
 async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turns(
     postgres: PostgresStore, url: str, characters: int
 ) -> None:
-    """What four times fifty revisions leave is taken by the vacuum that comes each minute, and used again."""
+    """VACUUM after every fifty revisions makes their space reusable. Autovacuum does the same each minute."""
     sizes = []
     for at in range(1, 201, 50):
         await rewritten(postgres, range(at, at + 50), characters)

@@ -1,4 +1,4 @@
-"""Storage and reading grow with what is new."""
+"""PostgreSQL storage grows with new items only, and a long path is read by index."""
 
 import json
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("postgresql")
 
 TOP = root_key("local")
 MOST = 1.6
-"""Bytes in tables and indexes for each byte of new items, the search index apart."""
+"""Maximum bytes in tables and indexes for each byte of new items, without the search index."""
 
 BYTES = """
 SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
@@ -27,7 +27,7 @@ WHERE relnamespace = 'convo'::regnamespace AND relkind = 'r' AND relname <> 'wor
 
 
 def stored(url: str) -> int:
-    """What PostgreSQL keeps after it tidied up, as it does by itself each minute."""
+    """Return the bytes of tables and indexes after VACUUM, which autovacuum otherwise runs each minute."""
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("VACUUM")
         found = db.execute(BYTES).fetchone()
@@ -36,7 +36,10 @@ def stored(url: str) -> int:
 
 
 async def grown(postgres: PostgresStore, url: str, strategy: Strategy, turns: int) -> float:
-    """Bytes for each new byte, from a tenth of these turns on: what empty tables take is not counted."""
+    """Return the stored bytes per byte of new items.
+
+    The first tenth of the turns is not counted, because empty tables take space too.
+    """
     new = before = 0
     for number, turn in enumerate(long_chat(strategy, turns)):
         if number == turns // 10:

@@ -1,4 +1,4 @@
-"""Many writers at once, each a process of its own as far as the database knows."""
+"""Concurrent writers, each with its own connections like a separate process."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ async def replicas(url: str, number: int) -> AsyncIterator[list[PostgresStore]]:
 
 
 def left(url: str) -> list[object]:
-    """What is in the tables without need."""
+    """Return the unreferenced rows."""
     with psycopg.connect(url) as db:
         return [row for unneeded in UNNEEDED for row in db.execute(unneeded).fetchall()]
 
@@ -48,7 +48,7 @@ def rows(url: str) -> list[int]:
 
 
 async def counted(work: Sequence[Awaitable[None]], *errors: type[Exception]) -> int:
-    """How many succeeded; the others failed in one of these ways."""
+    """Return the number of successes. The others must have raised one of `errors`."""
     done = await asyncio.gather(*work, return_exceptions=True)
     assert all(one is None or isinstance(one, errors) for one in done), done
     return done.count(None)
@@ -130,7 +130,7 @@ async def test_writers_that_share_items_in_any_order_do_not_deadlock(url: str) -
 
 
 async def test_garbage_collection_keeps_the_nodes_that_another_writer_builds_on(url: str) -> None:
-    """Some go on from shared places while others undo, remove and erase them."""
+    """Each writer continues the shared history, then undoes and removes its turn while the others do the same."""
     dice = random.Random(5)
 
     async def live(store: PostgresStore, name: str) -> None:

@@ -1,8 +1,9 @@
-"""A process that chats: the body of the tests that run several at once, or kill one.
+"""A process that chats, for tests with several processes or with a killed one.
 
     python -m tests.stores.sqlite.chat_process FILE NAME TURNS
 
-When a commit has returned, it prints what must be there from then on: the session and its head.
+After each commit it prints "at", the new head and the ids of the new links: they must survive from then on.
+Before it removes a link it prints "without" and the id of the link.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ def with_answer(path: Path) -> Path:
 
 
 def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Transaction, Session]]:
-    """The changes of one turn, each with the record that it leaves."""
+    """Yield the transactions of one turn, each with the session's record after it."""
     question, answer = with_question(path), with_answer(with_question(path))
     asking, done = replace(record, head=question.head), replace(record, head=answer.head)
     made = link(f"resp_{record.name}_{len(path)}", question.head, answer.head, session_id=record.id, usage=USAGE)
@@ -43,13 +44,13 @@ def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Transactio
 
 
 def undo(record: Session, path: Path) -> tuple[Transaction, Session]:
-    """The last answer taken back, so that something is collected too."""
+    """Move the head back before the last answer, so that nodes are garbage-collected too."""
     back = replace(record, head=path.first(len(path) - 2).head)
     return Transaction(session=back, expected_session_head=record.head), back
 
 
 async def chat(store: SqliteStore, name: str, turns: int) -> None:
-    """Go on with the session `name` for so many turns; 0: until somebody ends this process."""
+    """Continue the session `name` for this number of turns, or until the process is killed if it is 0."""
     found = await store.session(name)
     record = found or session(id=f"ses_{name}", name=name)
     path = await store.path(record.head)

@@ -1,4 +1,4 @@
-"""Damaged copies of a database: what disks, copies and crashes do to a file, the same for each seed."""
+"""Damaged copies of a database, as disks, copies and crashes leave them, reproducible by seed."""
 
 import os
 import random
@@ -14,7 +14,10 @@ PAGE = 4096
 
 
 def pages_of(file: Path) -> dict[str, list[int]]:
-    """The pages of each kind, by what SQLite says of them; "overflow" and "interior" are of any table."""
+    """Return the page numbers of each table and index, and of each kind of page.
+
+    Pages of the kinds "overflow", "interior" and "leaf" belong to any table.
+    """
     found: dict[str, list[int]] = {"header": [1], "overflow": [], "interior": [], "leaf": [], "freelist": []}
     count = os.path.getsize(file) // PAGE
     owned: set[int] = set()
@@ -59,7 +62,7 @@ def zero(file: Path, *numbers: int) -> None:
 
 
 def flip(file: Path, dice: random.Random, many: int, *, first: int = 0, last: int | None = None) -> None:
-    """Change single bits."""
+    """Flip `many` random bits from the byte `first` up to `last`."""
     size = os.path.getsize(file)
     with file.open("r+b") as opened:
         for _ in range(many):
@@ -127,7 +130,7 @@ DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
 
 
 def recovered_by_sqlite(file: Path, target: Path) -> dict[str, int]:
-    """How many of our rows `.recover` of SQLite's own shell saves."""
+    """Count the rows of our tables that `.recover` of SQLite's shell recovers."""
     shell = find_recovery_shell()
     assert shell
     script = subprocess.run([shell, str(file), ".recover"], capture_output=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""What a file costs: its bytes beside the items that are new in it."""
+"""The size of a SQLite database, with and without the search index and the agent runs."""
 
 import sqlite3
 from contextlib import closing
@@ -8,14 +8,14 @@ from pathlib import Path as File
 
 @dataclass(frozen=True, slots=True)
 class FileSize:
-    """Bytes of a database: all of the file, and all but the search index and the runs of agents."""
+    """Bytes of a database: `file` is the whole file, `histories` excludes the search index and the agent runs."""
 
     file: int
     histories: int
 
 
 def measure_file(file: File) -> FileSize:
-    """Measure a closed database. The index and the runs go for it, and the pages that this frees were theirs."""
+    """Measure a closed database. Deletes its search index and its agent runs to count the pages that they used."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         size = file.stat().st_size
         page, pages = (int(db.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_size", "page_count"))

@@ -1,4 +1,4 @@
-"""A database with everything in it, part of which only its log holds."""
+"""A database with every kind of record. Some of its rows are only in its log."""
 
 import asyncio
 import random
@@ -17,7 +17,10 @@ from tests.stores.chat_transactions import NOW, answer, link, prose, session
 
 
 def build_database(file: File) -> None:
-    """Some twenty sessions of two tenants, a conversation, runs, large items and free pages; the log is not empty."""
+    """Build a database with a log that is not empty.
+
+    It has two tenants, some twenty sessions, conversations, runs, large items and free pages.
+    """
     asyncio.run(_filled(file))
 
 
@@ -35,7 +38,7 @@ async def _filled(file: File) -> None:
         db.execute("PRAGMA wal_autocheckpoint = 0")
     await store.database.read(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").fetchall())
     await _chat(store, dice, 100, "local")
-    for part in ("", "-wal"):  # as a process that is killed leaves it
+    for part in ("", "-wal"):  # the state that a killed process leaves
         shutil.copy(f"{work}{part}", f"{file}{part}")
     await store.aclose()
     work.unlink()

@@ -1,4 +1,4 @@
-"""A look at a database's file, rows and disk, which changes none of them."""
+"""The check of a SQLite database reports on its file, rows and disk without changing them."""
 
 import asyncio
 import sqlite3
@@ -42,7 +42,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(folder: str, kind: str) ->
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A database with something in it, closed."""
+    """A closed database with one session."""
     return filled(tmp_path / "convo.db")
 
 
@@ -63,7 +63,7 @@ def seen(file: Path) -> FileHealth:
 
 
 def sign(file: Path, number: int) -> bytes:
-    """Let the file say that this migration was its last; what is in it then."""
+    """Set the schema version of the file to `number`. Returns the bytes of the file."""
     with closing(sqlite3.connect(file)) as db:
         db.execute(f"PRAGMA user_version = {number}")
     return file.read_bytes()
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_database_is_reported(name: str, said: str, tmp_path: 
 
 def test_a_damaged_schema_that_is_not_utf8_is_reported_with_the_command_that_recovers(file: Path) -> None:
     raw = file.read_bytes()
-    entry = raw.index(b"sessionssessions")  # the schema's row of the table
+    entry = raw.index(b"sessionssessions")  # the row of the table in the schema
     create = raw.index(b"CREATE TABLE sessions", entry)
     file.write_bytes(raw[:entry] + b"\xff" + raw[entry + 1 : create] + b"X" + raw[create + 1 :])
     with pytest.raises(StoreUnavailable, match="is damaged: a text in it is not UTF-8") as caught:
@@ -124,7 +124,7 @@ def test_a_missing_table_is_a_problem_of_the_check(file: Path) -> None:
 
 
 def test_a_read_only_file_is_distinguished_from_a_writable_one() -> None:
-    """In a folder that takes files: there the folder tells nothing."""
+    """The folder is writable, so only the mode of the file differs."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         file = filled(Path(folder, "convo.db"))

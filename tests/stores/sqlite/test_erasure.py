@@ -1,9 +1,9 @@
-"""What is removed is gone from every byte of every file.
+"""Removed text is absent from every byte of every file.
 
-Each session says its own mark, over and over, in all that is stored of it: messages of a word and
-of several pages, tool arguments, names, instructions, errors, runs of agents and
-their calls. After the removal the mark's first and last letters are looked for in the raw files; the
-index keeps words by their ends.
+Each session repeats its own mark in all of its stored data: short messages and messages of several pages,
+tool arguments, names, instructions, errors, agent runs and their calls. After the removal the tests search
+the raw files for the first and the last letters of the mark, because the search index stores words without
+their common prefixes.
 """
 
 import random
@@ -27,7 +27,7 @@ from tests.stores.chat_transactions import NOW, link, session
 TOP = root_key("local")
 SHARED = Path(TOP).append([user_message("what everybody was asked")])
 ENDS = 9
-"""Letters of a mark that are enough to know it by."""
+"""Number of letters at either end of a mark that identify it."""
 
 
 def mark(number: int, dice: random.Random) -> str:
@@ -35,7 +35,7 @@ def mark(number: int, dice: random.Random) -> str:
 
 
 def items(mark: str, dice: random.Random) -> list[Item]:
-    """A call and a message that say nothing but `mark`, of a few bytes or of some pages."""
+    """Return a call, a message and an unknown item that contain only `mark`, in a few bytes or several pages."""
     call = {"type": "function_call", "call_id": mark, "name": "look", "arguments": f'{{"at": "{mark}"}}', "id": mark}
     return [call, user_message(f"{mark} " * dice.choice([1, 3, 40, 700])), {"type": "unknown", "field": [mark] * 5}]
 
@@ -50,7 +50,7 @@ async def opened(file: File) -> AsyncIterator[SqliteStore]:
 
 
 async def say(store: SqliteStore, mark: str, turn: int, dice: random.Random) -> None:
-    """One more turn of the session that is called `mark`."""
+    """Store one more turn of the session that is named `mark`."""
     found = await store.session(mark)
     record = found or session(id=f"ses_{mark}", name=mark, head=SHARED.head, handle=f"/{mark}", instructions=mark * 9)
     new = items(f"{mark} {turn}", dice)
@@ -78,13 +78,13 @@ async def say(store: SqliteStore, mark: str, turn: int, dice: random.Random) -> 
 
 
 def left(file: File, mark: str) -> list[str]:
-    """The files in which something of `mark` is left."""
+    """Return the names of the files that contain a part of `mark`."""
     parts = [mark[:ENDS].encode(), mark[-ENDS:].encode()]
     return [one.name for one in sorted(file.parent.iterdir()) if any(part in one.read_bytes() for part in parts)]
 
 
 async def chatter(store: SqliteStore, marks: list[str], turns: int, dice: random.Random) -> None:
-    """All sessions talk by turns, so that their rows lie mixed."""
+    """Store turns of all sessions in random order, so that their rows are mixed."""
     for turn in range(turns):
         for one in dice.sample(marks, len(marks)):
             await say(store, one, turn, dice)
@@ -92,7 +92,7 @@ async def chatter(store: SqliteStore, marks: list[str], turns: int, dice: random
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_no_text_of_removed_sessions_remains_in_any_file(file: File, seed: int) -> None:
-    """Enough rows of many sizes come and go that SQLite moves some of them between its pages."""
+    """Rows of many sizes are inserted and deleted, so that SQLite moves some of them between pages."""
     dice = random.Random(seed)
     marks = [mark(number, dice) for number in range(30)]
     removed, kept = marks[::2], marks[1::2]
@@ -150,7 +150,7 @@ async def test_no_text_remains_when_another_process_closes_the_file_later(file: 
 
 @pytest.mark.parametrize("hold", ["BEGIN", "BEGIN IMMEDIATE"])
 async def test_no_text_remains_when_another_process_reads_or_writes_meanwhile(file: File, hold: str) -> None:
-    """What the remover cannot do while another holds the file, the next one to close it does."""
+    """While another process uses the files, the removal cannot clear them. The next process that closes them does."""
     dice = random.Random(9)
     gone = mark(0, dice)
     async with opened(file) as store:

@@ -1,4 +1,4 @@
-"""The file: when it is made, who may read it, and what is said when it cannot be used."""
+"""The SQLite file: its creation, its permissions, and the errors for a file that cannot be used."""
 
 import os
 import sqlite3
@@ -54,7 +54,7 @@ def mode(file: File) -> int:
     return stat.S_IMODE(file.stat().st_mode)
 
 
-# -- when it is made ------------------------------------------------------------------------------
+# -- creation -------------------------------------------------------------------------------------
 
 
 async def test_no_file_is_created_before_the_first_write(sqlite: SqliteStore, file: File) -> None:
@@ -127,7 +127,7 @@ async def test_an_empty_file_is_used_and_made_private(file: File, sqlite: Sqlite
 async def test_a_commit_is_synced_to_disk_unless_that_is_disabled(
     chosen: Any, synchronous: int, sqlite: SqliteStore, file: File
 ) -> None:
-    """WAL with synchronous FULL is what SQLite calls durable; 2 is FULL."""
+    """SQLite is durable in WAL mode with synchronous=FULL, which the pragma returns as 2."""
     await sqlite.commit(SAY)
     ask = ["journal_mode", "synchronous", "foreign_keys", "secure_delete"]
     store = SqliteStore(SqliteDatabase(file, **chosen))
@@ -182,11 +182,11 @@ async def test_a_commit_of_a_cancelled_caller_is_complete_or_absent(sqlite: Sqli
     assert await sqlite.session("one") == SAY.session
 
 
-# -- what is not ours -----------------------------------------------------------------------------
+# -- foreign and damaged files --------------------------------------------------------------------
 
 
 def ran(script: str, file: File) -> list[str]:
-    """What another process prints that runs `script` on `file`."""
+    """Run `script` on `file` in another process and return the lines that it prints."""
     return subprocess.run(
         [sys.executable, "-c", script, str(file)], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.splitlines()
@@ -297,7 +297,7 @@ def contents(folder: File) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()}
 
 
-# -- what is in the way ---------------------------------------------------------------------------
+# -- locks, full disks and size limits ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", WRITES.values(), ids=WRITES)
@@ -317,7 +317,7 @@ async def test_a_writer_that_times_out_gets_the_name_of_the_blocking_process(
 
 
 async def test_a_file_that_another_process_creates_is_waited_for(file: File) -> None:
-    """SQLite itself refuses this at once, and asks no busy timeout."""
+    """SQLite itself fails at once in this case and does not use its busy timeout."""
     nothing(file)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -388,14 +388,14 @@ async def test_a_file_size_limit_is_reported_and_confirmed_data_is_kept(file: Fi
         await store.commit(SAY)
 
 
-# -- a file that moves ----------------------------------------------------------------------------
+# -- deleted and replaced files -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_a_file_deleted_while_open_refuses_writes_until_it_exists_again(
     call: Callable[[Store], Awaitable[object]], tmp_path: File
 ) -> None:
-    """What is written to a file without a name is gone when it is closed; nobody is told that it was kept."""
+    """Data in a deleted file is lost when the file is closed, so no write to it may be confirmed."""
     file, aside = tmp_path / "convo.db", tmp_path / "aside.db"
     async with opened(file) as store:
         await store.commit(SAY)
@@ -443,7 +443,7 @@ async def test_a_file_replaced_while_open_is_reopened(tmp_path: File) -> None:
 
 
 async def test_the_log_of_a_replaced_file_is_not_applied_to_the_new_file(tmp_path: File) -> None:
-    """SQLite would write the old file's pages into the new one."""
+    """SQLite alone would write the pages of the old file into the new file."""
     file, other = tmp_path / "convo.db", tmp_path / "other.db"
     async with opened(other) as store:
         for number in range(40):

@@ -1,4 +1,4 @@
-"""Jobs that wait at the same time share a transaction, and nobody notices but by the time it takes."""
+"""Group commit: writes that wait at the same time share a transaction and do not affect each other."""
 
 import asyncio
 import sqlite3
@@ -24,7 +24,7 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
 
 
 def noting(n: int) -> Write:
-    """Leaves the number `n` in the file."""
+    """Return a write that stores the number `n` in the file."""
 
     def write(db: sqlite3.Connection) -> int:
         db.execute("INSERT INTO secrets (name, value) VALUES (?, x'00')", (str(n),))
@@ -34,13 +34,13 @@ def noting(n: int) -> Write:
 
 
 def kept(database: SqliteDatabase) -> set[int]:
-    """The numbers that another connection finds in the file."""
+    """Return the numbers that another connection reads from the file."""
     with closing(sqlite3.connect(database.file)) as db:
         return {int(name) for (name,) in db.execute("SELECT name FROM secrets")}
 
 
 async def at_once(database: SqliteDatabase, *jobs: Callable[[sqlite3.Connection], Any]) -> list[Any]:
-    """What became of jobs that all waited when the thread came to them."""
+    """Run jobs that all wait when the worker thread becomes free. Returns their results or exceptions."""
     begun, free = threading.Event(), threading.Event()
 
     def wait(db: sqlite3.Connection) -> None:
@@ -85,7 +85,7 @@ async def test_a_failed_write_does_not_roll_back_the_others(database: SqliteData
 
 
 async def test_a_write_that_ends_the_transaction_does_not_affect_the_others(database: SqliteDatabase) -> None:
-    """As SQLite does itself when a disk is full."""
+    """SQLite itself ends the transaction in this way when a disk is full."""
 
     def ruin(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR ROLLBACK INTO secrets (name, value) VALUES ('7', NULL)")

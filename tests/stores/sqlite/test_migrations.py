@@ -1,4 +1,4 @@
-"""A file of an older convo is brought up when it is opened, with all that is in it."""
+"""Migrations of a SQLite file: an older file is migrated when it is opened and keeps its rows."""
 
 import json
 import re
@@ -49,13 +49,13 @@ HASHES = re.compile(r"CREATE TABLE hashes .*?;", re.DOTALL)
 
 
 def first() -> str:
-    """The statements of the first migration."""
+    """Return the statements of the first migration."""
     return (MIGRATIONS_FOLDER / "0001_tree.sql").read_text()
 
 
 @pytest.fixture
 async def old(file: File) -> File:
-    """A chat in a file of schema 1."""
+    """A file of schema 1 with one chat."""
     store = SqliteStore(SqliteDatabase(file))
     await store.commit(SAY)
     await store.aclose()
@@ -75,7 +75,7 @@ def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 async def test_the_old_file_has_the_schema_of_the_first_migration(old: File) -> None:
-    """So that what the tests below bring up is what an older convo left."""
+    """The tests below therefore migrate a file like that of an older version of convo."""
     with closing(sqlite3.connect(old)) as there, closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(first())
         assert shape(there) == shape(fresh)
@@ -191,7 +191,7 @@ async def test_a_check_creates_nothing(sqlite: SqliteStore, file: File) -> None:
 
 @pytest.fixture
 def foreign(file: File) -> File:
-    """A file that is no database."""
+    """A file that is not a database."""
     file.parent.mkdir()
     file.write_bytes(b"not a database" * 100)
     return file

@@ -1,4 +1,4 @@
-"""Several processes write one file, and some of them die."""
+"""Several processes write one file, and some of them are killed."""
 
 import random
 import sqlite3
@@ -27,7 +27,7 @@ def chatting(file: File, name: str, turns: int) -> subprocess.Popen[str]:
 
 
 def sound(file: File) -> None:
-    """Make sure that the file is whole, and holds no item twice."""
+    """Assert that the file is intact and contains each item once."""
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -40,7 +40,7 @@ def sound(file: File) -> None:
 
 
 async def test_eight_processes_write_one_new_file_concurrently_and_lose_nothing(file: File) -> None:
-    """They all find no file, make it together, and wait for each other at every commit."""
+    """Each process starts without a file. They create it concurrently and wait for each other at every commit."""
     writers = [chatting(file, f"w{number}", TURNS) for number in range(WRITERS)]
     said = [writer.communicate()[0] for writer in writers]
 
@@ -57,7 +57,7 @@ async def test_eight_processes_write_one_new_file_concurrently_and_lose_nothing(
 
 
 async def kill_again_and_again(file: File, kills: int, dice: random.Random) -> None:
-    """Kill a chatting process at a random moment, look, and let another one go on."""
+    """Kill a chatting process at a random moment, check the file, and continue with another process."""
     links: set[str] = set()
     for _ in range(kills):
         with chatting(file, "one", 0) as writer:
@@ -74,7 +74,7 @@ async def kill_again_and_again(file: File, kills: int, dice: random.Random) -> N
 
 
 async def all_that_was_told_is_there(file: File, heads: list[str], links: set[str]) -> None:
-    """The store opens, stands at the head told last or one commit further, and has every link."""
+    """Assert that the store has the last printed head or the next one, and every printed link."""
     store = SqliteStore(SqliteDatabase(file))
     record = await store.session("one")
     if heads:
@@ -88,7 +88,7 @@ async def all_that_was_told_is_there(file: File, heads: list[str], links: set[st
 
 
 def one_commit_before(path: Path) -> list[str]:
-    """Where a session may have stood before its last commit: two items shorter, or undone from there."""
+    """Return the possible heads before the last commit: two items earlier, or before an undo."""
     return [path.first(len(path) - 2).head, with_answer(path).head]
 
 

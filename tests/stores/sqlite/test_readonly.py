@@ -1,4 +1,4 @@
-"""A place where a user may read and not write. The superuser may always, so another user tries."""
+"""Databases without write access. Root may always write, so the tests run as another user."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.needs("posix")
 
 @pytest.fixture
 def place() -> Iterator[File]:
-    """A folder that another user may reach and owns."""
+    """A folder that a user without root's privileges owns."""
     with TemporaryDirectory() as name:
         folder = File(name) / "store"
         folder.mkdir()
@@ -58,7 +58,7 @@ def place() -> Iterator[File]:
 
 @pytest.fixture
 async def file(place: File) -> File:
-    """A store with one session, which that user owns too."""
+    """A store with one session that the same user owns."""
     made = place / "convo.db"
     store = SqliteStore(SqliteDatabase(made))
     await store.commit(Transaction(session=session()))
@@ -74,7 +74,7 @@ def hand_over(*places: File) -> None:
 
 
 def tried(file: File) -> list[str]:
-    """What a reader and then a writer are told, as somebody who is not the superuser."""
+    """Read and then write as a user other than root. Returns the printed results."""
     ran = subprocess.run([sys.executable, "-c", TRY, str(file)], stdout=subprocess.PIPE, text=True, check=True)
     return ran.stdout.splitlines()
 

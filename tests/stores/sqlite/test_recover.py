@@ -1,6 +1,6 @@
-"""`convo store recover`: every row that can be read of a damaged file, and what that means for each session.
+"""`convo store recover` recovers every readable row of a damaged file and reports on each session.
 
-The damage is the same each time; `tests.stores.sqlite.file_damage` makes it.
+The damage is reproducible: `tests.stores.sqlite.file_damage` creates it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def quiet(step: str, done: int, most: int) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a database that is not damaged, and its log."""
+    """A folder with an intact database and its log."""
     folder = tmp_path_factory.mktemp("whole")
     build_database(folder / "convo.db")
     return folder
@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(whole: Path, tmp_path: Path) -> Path:
-    """A copy of it to damage."""
+    """A copy of the intact database, to be damaged."""
     folder = tmp_path / "damaged"
     shutil.copytree(whole, folder)
     return folder / "convo.db"
@@ -77,7 +77,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def recovered(file: Path, target: Path) -> RecoveryReport:
-    """Recover a file, and make sure of what always holds."""
+    """Recover a file. Asserts that it is unchanged and that the new database passes every check."""
     before = contents(file.parent)
     found = recover_database(file, target, quiet)
     assert contents(file.parent) == before
@@ -85,7 +85,7 @@ def recovered(file: Path, target: Path) -> RecoveryReport:
     return found
 
 
-# -- what is saved --------------------------------------------------------------------------------
+# -- recovered rows -------------------------------------------------------------------------------
 
 
 def test_an_intact_file_is_copied_completely(file: Path, said: Histories, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_intact_file_is_copied_completely(file: Path, said: Histories, tmp_pa
 
 
 def dump(file: Path) -> list[tuple[object, ...]]:
-    """The rows of every table of ours, without what only this file needs."""
+    """Return the rows of every table that is copied unchanged: not the search index, leases or traces."""
     with closing(sqlite3.connect(file)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
         ours = [name for name in tables if not name.startswith(("words", "leases", "traces", "sqlite_"))]
@@ -124,7 +124,7 @@ def test_intact_histories_are_unchanged_and_damaged_ones_become_prefixes(
         assert len(kept) == items
         assert kept in (before[:items], before[len(before) - items :])
         assert not rest or len(left[tenant, rest]) == rest_items
-        if rest and not {"flipped", "overflow"} & set(name.split()):  # those show what is left of an item
+        if rest and not {"flipped", "overflow"} & set(name.split()):  # these damages leave incomplete items
             assert is_part(left[tenant, rest], before[items:])
     assert (
         len(found.complete_sessions)
@@ -136,7 +136,7 @@ def test_intact_histories_are_unchanged_and_damaged_ones_become_prefixes(
 
 
 def is_part(some: Sequence[Item], items: Sequence[Item]) -> bool:
-    """Whether `some` are among `items`, in the same order."""
+    """Return whether `some` are among `items`, in the same order."""
     rest = iter(items)
     return all(any(one == other for other in rest) for one in some)
 
@@ -147,7 +147,7 @@ def is_part(some: Sequence[Item], items: Sequence[Item]) -> bool:
 def test_rows_that_another_part_of_the_file_confirms_are_recovered(
     name: str, file: Path, said: Histories, tmp_path: Path
 ) -> None:
-    """Without the header, the schema or the upper pages; a node whose row is lost follows from its indexes."""
+    """Recovery needs no header, schema or interior page, and it rebuilds a lost node row from the indexes."""
     DAMAGES[name](file, random.Random(1))
     found = recovered(file, tmp_path / "new.db")
 
@@ -238,7 +238,7 @@ def test_an_empty_store_is_recovered_empty(tmp_path: Path) -> None:
 
 
 def test_every_column_of_the_schema_is_known(tmp_path: Path) -> None:
-    """A migration that adds a column has to add it here too: rows with it would be taken for no rows of ours."""
+    """A migration that adds a column must add it to the recovery too, which skips rows of another shape."""
     with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as db:
         connection.migrate_schema(db)
         for table in TABLE_SHAPES:
@@ -258,7 +258,7 @@ def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp
         assert db.execute("SELECT count(*) FROM sessions WHERE used > 0").fetchone() == (22,)
 
 
-# -- beside SQLite's own --------------------------------------------------------------------------
+# -- comparison with the SQLite shell -------------------------------------------------------------
 
 
 @pytest.mark.needs("sqlite3")
@@ -327,7 +327,7 @@ recover_database(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: None)
 
 
 def killed(file: Path, target: Path, after_s: float) -> bool:
-    """Whether there is a whole file, after a kill; nothing else is left."""
+    """Kill a recovery after this time. Returns whether it left a complete file; it may leave nothing else."""
     folder = target.parent
     with subprocess.Popen([sys.executable, "-c", RUN, str(file), str(target)], stdout=subprocess.PIPE) as process:
         assert process.stdout

@@ -1,4 +1,4 @@
-"""Storage grows with what is new, never with how often it is sent again."""
+"""The SQLite file grows with new items, not with items that are sent again."""
 
 from dataclasses import replace
 from pathlib import Path as File
@@ -15,7 +15,7 @@ from tests.stores.sqlite.file_size import measure_file
 from tests.stores.test_agent_runs import RUN
 
 MOST = 1.6
-"""Bytes on disk for each byte of new items, the search index apart."""
+"""Maximum bytes on disk for each byte of new items, without the search index."""
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ MOST = 1.6
 async def test_a_thousand_turns_take_at_most_1_6_times_the_bytes_of_their_new_items(
     file: File, strategy: Strategy
 ) -> None:
-    """Turns of 1 KB and 1 KB. Without fsync, which changes no byte."""
+    """Each turn has a message and an answer of 1 KB. The size does not depend on fsync, which is off."""
     store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     new = 0
     for turn in long_chat(strategy, 1000):
@@ -70,7 +70,7 @@ async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turn(file: 
     await store.aclose()
 
     assert size(file) <= first + 2 * PAGE_SIZE_BYTES
-    assert log < 10_000_000  # SQLite writes it back after a thousand pages, and begins it anew
+    assert log < 10_000_000  # SQLite checkpoints the log after 1000 pages and then overwrites it
 
 
 def size(file: File) -> int:

@@ -1,4 +1,4 @@
-"""What one change asks of SQLite: few statements, and few pages that go through the log to the disk."""
+"""The number of SQLite statements and log pages of one commit."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.test_agent_runs import RUN
 
 FRAME = PAGE_SIZE_BYTES + 24
-"""Bytes that a page takes in the log."""
+"""Bytes of one page in the log."""
 
 CALLED: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
 RETURNED: Item = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
@@ -45,7 +45,7 @@ RESULT = Transaction(
     agent_run=replace(RUN, revision=3),
     agent_calls=(AgentCall("run_1", "call_1", NOW, has_ended=True, output="rain"),),
 )
-"""A turn of a run of agents is two changes: an answer that calls a tool, and what that returned."""
+"""A turn of an agent run has two transactions: a response that calls a tool, and the tool's output."""
 
 
 @pytest.fixture
@@ -57,16 +57,16 @@ async def store(file: File) -> AsyncIterator[SqliteStore]:
 
 
 async def statements(store: SqliteStore, change: Transaction) -> int:
-    """How many statements a change takes, those of the search index within one of ours apart."""
+    """Return the number of statements of a commit, without those that the search index executes itself."""
     said: list[str] = []
     await store.database.read(lambda db: db.set_trace_callback(said.append))
     await store.commit(change)
     await store.database.read(lambda db: db.set_trace_callback(None))
-    return sum(not sql.startswith("--") for sql in said[1:-1])  # without the reads around it
+    return sum(not sql.startswith("--") for sql in said[1:-1])  # without the reads before and after it
 
 
 async def pages(store: SqliteStore, change: Transaction) -> int:
-    """How many pages a change sends through the log."""
+    """Return the number of pages that a commit writes to the log."""
     log = store.database.file.with_name(f"{store.database.file.name}-wal")
     before = log.stat().st_size
     await store.commit(change)
@@ -79,11 +79,11 @@ async def test_a_turn_of_a_run_executes_few_statements(store: SqliteStore) -> No
 
 
 async def test_unchanged_rows_are_not_written_again(store: SqliteStore) -> None:
-    """A page for each column that others are found by, and that changed; the row itself is one more."""
+    """A commit writes the page of the row, and one page for each index whose column has changed."""
     await store.commit(ANSWER)
 
     assert await pages(store, Transaction(session=replace(ANSWERED, used_at=NOW + 1))) == 1
     assert await pages(store, Transaction(session=replace(ANSWERED, confirmed_head=BEGUN.head))) == 2
     assert await pages(store, Transaction(session=replace(ANSWERED, name="other", confirmed_head=BEGUN.head))) == 2
     moved = replace(RUN, revision=3, document={"phase": "done"})
-    assert await pages(store, Transaction(agent_run=moved)) == 2  # its document is another row
+    assert await pages(store, Transaction(agent_run=moved)) == 2  # the document is a separate row
