@@ -1,4 +1,4 @@
-"""A keyring in memory, in place of the keyring of the machine."""
+"""A keyring in memory that replaces the keyring of the machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from keyring.errors import KeyringLocked
 
 
 class MemoryKeyring(KeyringBackend):
-    """A keyring in memory."""
+    """Counts its reads. Raises KeyringLocked while `locked`."""
 
     priority = 1.0
 
@@ -46,7 +46,7 @@ def use_keyring(backend: KeyringBackend) -> Iterator[None]:
 
 @contextmanager
 def memory_keyring() -> Iterator[MemoryKeyring]:
-    """An empty keyring."""
+    """Use an empty keyring inside the block."""
     backend = MemoryKeyring()
     with use_keyring(backend):
         yield backend
@@ -54,6 +54,6 @@ def memory_keyring() -> Iterator[MemoryKeyring]:
 
 @contextmanager
 def no_keyring() -> Iterator[None]:
-    """A machine that has no keyring."""
+    """Use no keyring inside the block, as on a machine without one."""
     with use_keyring(NoRing()):  # type: ignore[no-untyped-call]
         yield

@@ -1,4 +1,4 @@
-"""Run as a user whom file permissions restrict."""
+"""Run code as a user whom file permissions restrict."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ NOBODY = 65534
 
 @contextmanager
 def without_root() -> Iterator[None]:
-    """Run the block as the user `nobody` if this is root, which may read and write every file."""
+    """Run the block as the user `nobody` if the process is root, which may read and write every file."""
     if os.geteuid() != 0:
         yield
         return

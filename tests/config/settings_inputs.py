@@ -1,4 +1,4 @@
-"""Sources of settings as values, without a disk or an environment."""
+"""Settings inputs built from values, without files or environment variables."""
 
 import tomllib
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def settings_inputs(
     project: str | None = None,
     user: str | None = None,
 ) -> SettingsInputs:
-    """`project` and `user` are the text of a file, or None when there is none."""
+    """Build settings inputs. `project` and `user` are the text of a settings file, or None for no file."""
     files = []
     if project is not None:
         files.append(SettingsFile(SettingSource(Layer.PROJECT, ".convo.toml", WORK), tomllib.loads(project)))

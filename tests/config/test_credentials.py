@@ -1,4 +1,4 @@
-"""Where a provider's key is looked for, and what is said of one that cannot be had."""
+"""Sources of a provider's key, and the errors for a key that cannot be read."""
 
 import os
 from collections.abc import Iterator

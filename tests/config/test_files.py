@@ -1,4 +1,4 @@
-"""Settings as they lie on a real disk."""
+"""Loading of settings files from a real disk."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tests.config.permissions import without_root
 
 @pytest.fixture(autouse=True)
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user whose home folder is `tmp_path`; returns the place of their settings file, which is not there."""
+    """Set `tmp_path` as the home folder. Returns the path of the user's settings file, which does not exist yet."""
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "home" / "config"
     folder.mkdir(parents=True)
@@ -24,7 +24,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, three below home."""
+    """The working folder, three levels below the home folder."""
     folder = tmp_path / "project" / "src" / "deep"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
@@ -38,7 +38,7 @@ def refused(config: Path | None = None) -> str:
     return bad.value.message
 
 
-# -- which files are read ---------------------------------------------------------------------------
+# -- files that are read ----------------------------------------------------------------------------
 
 
 def test_without_any_file_everything_is_built_in_or_from_the_environment(work: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_invalid_toml_file_is_named_with_its_line(raw: bytes, message: str, w
 
 
 def comment(size_bytes: int) -> bytes:
-    """A settings file of this size that sets the model."""
+    """Return a settings file of this size that sets the model."""
     return b'model = "mine"\n#'.ljust(size_bytes, b"x")
 
 
@@ -273,7 +273,7 @@ def test_a_deleted_working_folder_is_reported(tmp_path: Path, monkeypatch: pytes
         os.chdir(tmp_path)
 
 
-# -- what it costs to start -------------------------------------------------------------------------
+# -- imports at startup -----------------------------------------------------------------------------
 
 LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
 

@@ -1,4 +1,4 @@
-"""Which layer wins, and how a value says where it came from."""
+"""Precedence of the settings layers, and the source of each value."""
 
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +22,7 @@ MODEL: dict[Layer, dict[str, Any]] = {
     Layer.USER: {"user": 'model = "by-user"'},
     Layer.DEFAULT: {},
 }
-"""How each layer names a model."""
+"""The inputs through which each layer sets the model."""
 
 NAMED = {
     Layer.FLAG: "by-flag",
@@ -98,7 +98,7 @@ def test_of_all_six_layers_the_option_wins() -> None:
 
 
 def test_layers_are_merged_value_by_value() -> None:
-    """The project moves a provider that the user described, and changes nothing else about it."""
+    """The project file changes the base URL of a provider in the user file and keeps its other fields."""
     got = make_settings(
         project='[providers.groq]\nbase_url = "http://127.0.0.1:9000/v1"',
         user='[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\nkey_env = "GROQ_API_KEY"',
@@ -112,7 +112,7 @@ def test_layers_are_merged_value_by_value() -> None:
 
 
 def test_the_storage_of_a_layer_is_not_merged() -> None:
-    """A path of one layer never meets the type of another."""
+    """The path of one layer is never combined with the type of another."""
     got = make_settings(
         project='[state_storage]\ntype = "sqlite"',
         user='[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me@db/convo"',
@@ -272,7 +272,7 @@ def test_a_tenant_must_be_a_valid_key_name() -> None:
 
 
 def test_settings_keys_and_layer_names_are_stable() -> None:
-    """Settings files and scripts name them."""
+    """Settings files and scripts use these names."""
     rows = settings_to_json(make_settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
     words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
     serve = (

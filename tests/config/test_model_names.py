@@ -1,4 +1,4 @@
-"""Which model is meant."""
+"""Selection of a model by its full name, alias, bare name or default."""
 
 import pytest
 
@@ -137,7 +137,7 @@ GROQ_URL = "https://api.groq.com/openai/v1"
 
 
 def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = GROQ_URL) -> Settings:
-    """Settings in which providers' model lists were kept."""
+    """Build settings with cached model lists of providers."""
     found = settings_inputs(environ=environ, user=GROQ_KEYED)
     kept = {name: {"base_url": url, "models": models} for name, models in lists.items()}
     return resolve_settings(found._replace(model_lists=kept))

@@ -1,4 +1,4 @@
-"""Where things are kept, and folders that only their owner may enter."""
+"""Folders of the application, and their permissions."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""A profile is settings with a name; whoever chooses it goes by them first."""
+"""Profiles: the chosen [profiles.NAME] overrides the other settings of the files."""
 
 import pytest
 

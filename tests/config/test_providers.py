@@ -1,4 +1,4 @@
-"""Who answers, at which endpoint, with which key."""
+"""Providers, their endpoints and their keys."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a settings file may not say, and how it is told."""
+"""Validation of settings files, and its error messages."""
 
 import pytest
 
@@ -129,7 +129,7 @@ REFUSED = [
     ('compact_at = "x"', "'compact_at' must be a number, not a string"),
     ("compact_at = 1.5", "'compact_at' must be a fraction up to 1, or a whole number of tokens"),
     ("trusted = 1", "'trusted' must be an array of absolute folder paths"),
-    # a key where the name of a variable belongs
+    # a key instead of the name of a variable
     ('[providers.groq]\nkey_env = "sk-secret"', f"'providers.groq.key_env' {NOT_A_VARIABLE}"),
     ('[providers.groq]\nkey_env = "gsk_Secret0Secret1Secret2"', f"'providers.groq.key_env' {NOT_A_VARIABLE}"),
     ('[providers.azure]\ntoken_env = "eyJsecret.x.y"', f"'providers.azure.token_env' {NOT_A_VARIABLE}"),

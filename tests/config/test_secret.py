@@ -1,4 +1,4 @@
-"""Keys stay out of sight."""
+"""Secrets are not printed, and a key is not accepted as the name of a variable."""
 
 import copy
 import string

@@ -1,4 +1,4 @@
-"""Where a session's record wins, and where a contradiction is refused."""
+"""A session's record overrides settings files, and an option or variable that contradicts it is refused."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def test_the_record_overrides_settings_files(
 
 
 def test_another_model_of_the_same_endpoint_is_no_contradiction() -> None:
-    """The embedded endpoint has every model that it can reach."""
+    """The embedded endpoint serves the models of all providers that it can reach."""
     assert str(chosen(EMBEDDED, flags=SettingFlags(model="ollama/llama3")).name) == "ollama/llama3"
     assert str(chosen(REMOTE, flags=SettingFlags(model="openai/gpt-5-nano")).name) == "openai/gpt-5-nano"
 
@@ -92,7 +92,7 @@ def test_a_variable_does_not_move_a_provider_behind_the_embedded_endpoint() -> N
 
 
 def test_a_variable_that_moves_the_provider_is_no_contradiction_behind_the_embedded_endpoint() -> None:
-    """The file once said owner = "convo"; where the provider is reached was never bound."""
+    """A record of the embedded endpoint does not contain the base URL of the provider."""
     provider = chosen(
         RecordedEndpoint("tuesday", "openai/gpt-5"), environ={"OPENAI_BASE_URL": "https://proxy/v1"}
     ).provider

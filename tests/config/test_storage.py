@@ -1,4 +1,4 @@
-"""Where conversations are kept, in both ways of writing it."""
+"""The store that `--store` or [state_storage] selects, and its retention."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -163,7 +163,7 @@ def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
 
 @pytest.mark.parametrize("word", ["pw\n", " pw", "p w", "p\tw", "\x00"])
 def test_a_password_with_a_newline_is_explained(word: str) -> None:
-    """As it comes out of a file by a shell; no driver says what is wrong then."""
+    """A password that a shell reads from a file may contain a newline, and no driver explains that error."""
     with pytest.raises(
         InvalidSettings, match=r"contains a space or a line break, which a URL cannot contain; write a space as %20$"
     ):
@@ -180,7 +180,7 @@ def test_a_storage_without_a_server_is_shown_as_it_is_written() -> None:
     assert str(make_settings(SettingFlags(store="memory")).storage) == "memory"
 
 
-# -- how long things stay ----------------------------------------------------------------------------
+# -- retention ---------------------------------------------------------------------------------------
 
 
 def test_by_default_nothing_expires() -> None:
@@ -208,7 +208,7 @@ def test_the_retention_of_one_tenant_does_not_apply_to_others() -> None:
 
 
 def test_a_retention_belongs_to_the_store_of_its_file() -> None:
-    """Another store that a flag names is not emptied after it."""
+    """The retention does not apply to another store that an option selects."""
     got = make_settings(SettingFlags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
     assert got.storage.get_ttl_s("local") is None
 

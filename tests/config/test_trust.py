@@ -1,4 +1,4 @@
-"""Which settings of an untrusted project file count, and which hosts are this machine."""
+"""Settings that an untrusted project file may set, and hosts that are loopback."""
 
 import tomllib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FILE = SettingSource(Layer.PROJECT, ".convo.toml", WORK)
 
 
 def ignored(text: str) -> list[str]:
-    """The keys that an untrusted file sets without effect."""
+    """Return the keys that are ignored in an untrusted file."""
     return [format_setting_key(one.key) for one in filter_untrusted(tomllib.loads(text), FILE).ignored]
 
 

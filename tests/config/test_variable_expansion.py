@@ -1,4 +1,4 @@
-"""Variables inside a connection string."""
+"""Expansion of variables in a connection string."""
 
 import string
 
