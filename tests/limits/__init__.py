@@ -1,1 +1,1 @@
-"""Servers that send without end, and what an answer, a process and the other clients make of them."""
+"""Servers that send endless data: limits of responses, memory use, and the latency of other clients."""

@@ -1,4 +1,4 @@
-"""Answers without end, in each provider's own form."""
+"""Endless answers in the format of each provider API."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ WORDS = "endless "
 
 
 def chat_pieces(*, arguments: bool = False) -> tuple[bytes, bytes]:
-    """How an answer of chat completions begins, and the piece that follows without end."""
+    """Return the start of a chat completions answer, and the piece that repeats without end."""
 
     def chunk(**delta: Any) -> bytes:
         return sse_event({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
@@ -79,7 +79,7 @@ def started_then(api: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def slow_drip(server: HostileServer, api: str, every_s: float = 0.02) -> Iterator[bytes]:
-    """One byte at a time of an event that never comes to its end."""
+    """Send an event without end, one byte every `every_s` seconds."""
     yield STREAM + FORMS[api]()[0] + b"data: "
     while True:
         server.wait(every_s)
@@ -87,7 +87,7 @@ def slow_drip(server: HostileServer, api: str, every_s: float = 0.02) -> Iterato
 
 
 def close_connection() -> Iterator[bytes]:
-    """Nothing: the connection is closed, and whoever asks again finds the same."""
+    """Close the connection without an answer, also when the client retries. Raises ConnectionAbortedError."""
     raise ConnectionAbortedError
 
 
@@ -95,7 +95,7 @@ BOMB = gzip_of_size(256)
 
 
 def endless_answers(server: HostileServer, api: str) -> dict[str, Callable[[], Iterator[bytes]]]:
-    """The ways in which a server can send without end."""
+    """Return the ways in which a server can send without end, by name."""
     gzip = OK + b"content-type: text/event-stream\r\ncontent-encoding: gzip\r\n\r\n"
     return {
         "header": lambda: repeat_piece(b"x-endless: endless\r\n", head=OK),

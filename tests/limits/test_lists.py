@@ -1,4 +1,4 @@
-"""Lists and chains of a server that have no end are read to a limit."""
+"""Endless lists and endless chains of a server are read up to a limit."""
 
 import json
 from collections.abc import Iterator

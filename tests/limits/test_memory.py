@@ -1,6 +1,6 @@
-"""What servers that send without end cost a process, and what other clients notice of it.
+"""Servers that send endless data: the memory of the process, and the latency of other clients.
 
-The figures are printed: `pytest -m full -s tests/limits/test_memory.py`.
+The tests print their figures: `pytest -m full -s tests/limits/test_memory.py`.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from tests.limits.endless_answers import FORMS, endless_answers
 MOST_MB = 200
 P99_S = 0.1
 P99_WHILE_TESTS_RUN_S = 1.0
-"""Beside tests that take both cores a request waits for its turn of them, too."""
+"""While other tests use both cores, a request also waits for CPU time."""
 KINDS = tuple(endless_answers(HostileServer(""), "chat"))
 
 SMALL = {"answer_bytes": 2**23, "output_bytes": 2**17, "event_bytes": 2**20, "idle_s": 3, "answer_s": 20}
-"""For a test that is to be quick."""
+"""Small limits for a quick test."""
 
 DEFAULT = {"idle_s": 20, "answer_s": 400}
-"""What holds by default, but for the hours."""
+"""The default limits, except that the time limits of several hours are shortened to these seconds."""
 
 
 @contextmanager
 def process(folder: Path, limits: dict[str, Any], server: HostileServer, api: str, *argv: str) -> Iterator[Any]:
-    """`convo ARGV` with these limits and the provider `far`, started cold."""
+    """Run `convo ARGV` in a new process with these limits and the provider `far`."""
     lines = ["[providers.far]", f'api = "{api}"', f'base_url = "{server.url}"', 'key_env = "FAR_KEY"', "[limits]"]
     file = folder / "limits.toml"
     file.write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in limits.items())]))
@@ -58,7 +58,7 @@ def process(folder: Path, limits: dict[str, Any], server: HostileServer, api: st
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that a process had so far."""
+    """Return the peak resident memory of a process in MiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found
@@ -69,7 +69,7 @@ def peak_mb(pid: int) -> float:
 
 
 async def measured(url: str, stored: str, over: asyncio.Event) -> list[float]:
-    """Seconds that each GET of another client took, until `over`."""
+    """Return the seconds that each GET of another client took, until `over` is set."""
     took = []
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
         while not over.is_set():
@@ -81,7 +81,7 @@ async def measured(url: str, stored: str, over: asyncio.Event) -> list[float]:
 
 
 async def asked(url: str, kind: str, *, stream: bool) -> tuple[str, str, float]:
-    """How the answer of a hostile server ended: its status, its limit, its seconds."""
+    """Request an answer of the hostile server. Return its final status, its limit and its seconds."""
     began, ended, limit = monotonic(), "", ""
     body = {"model": f"far/{kind}", "input": "hi", "stream": stream}
     async with (
@@ -113,7 +113,7 @@ async def all_at_once(url: str) -> tuple[dict[str, tuple[str, str, float]], list
 
 @contextmanager
 def in_a_process(api: str) -> Iterator[HostileServer]:
-    """A hostile server in a process of its own: its threads take no time from the clients that measure."""
+    """Run a hostile server in its own process, so that its threads take no CPU time from the measuring clients."""
     place = socket.create_server(("127.0.0.1", 0))
     server = HostileServer(f"http://127.0.0.1:{place.getsockname()[1]}/v1")
 

@@ -1,4 +1,4 @@
-"""An answer that reaches a limit ends, keeps what has come, and says which limit it was."""
+"""A response that reaches a limit ends, keeps its partial output, and names the limit."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,12 +21,12 @@ SMALL = {
     "idle_s": 0.5,
     "answer_s": 20,
 }
-"""Limits for a test that is to be quick."""
+"""Small limits for a quick test."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def imported() -> None:
-    """Nothing waits for a package while its time is short."""
+    """Import the provider packages first, so that the import does not count towards a short time limit."""
     import_module("openai")
     import_module("anthropic")
 
@@ -46,7 +46,7 @@ def toml(server: HostileServer, api: str, limits: dict[str, Any]) -> str:
 def serve(
     server: HostileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., RunningGateway]]:
-    """A gateway in front of the server, with limits; it ends with its test."""
+    """Return a function that starts a gateway in front of the server, with small limits."""
     from contextlib import ExitStack
 
     monkeypatch.setenv("FAR_KEY", "test-key")
@@ -185,7 +185,7 @@ def test_a_chain_continues_from_a_response_that_a_limit_ended(server: HostileSer
 
 @pytest.fixture
 def chat(server: HostileServer, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """`chat(api, "--session", "hi")` asks the server with small limits; `limits` change them."""
+    """Return a function: `chat(api, "--session", "hi")` sends a message with small limits; `limits` override them."""
     monkeypatch.setenv("FAR_KEY", "test-key")
     for name, value in server.environ.items():
         monkeypatch.setenv(name, value)
