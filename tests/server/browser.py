@@ -1,4 +1,4 @@
-"""A page in a real Chromium; scripts that ran and policy violations fail the test.
+"""A page in a real Chromium; injected scripts that run and policy violations fail the test.
 
 with chromium() as browser, open_page(browser) as page: ...
 """
@@ -16,18 +16,18 @@ window.planted = [];
 window.violations = [];
 addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
 """
-"""Stands in the page before its own script. Words that were taken for a script say so in `planted`."""
+"""Runs before the scripts of the page. Injected scripts append to `planted`, policy violations to `violations`."""
 
 MARKUP = "<img src=x onerror=planted.push(1)><svg onload=planted.push(2)></svg>"
 HOSTILE_TEXT = (
     f"</script><script>planted.push(3)</script>{MARKUP}\" onfocus=planted.push(4) autofocus x='&amp; \x1b[31m\u202e"
 )
-"""Words that would run wherever they were taken for markup or for part of a tag."""
+"""Text that would run as a script if a page inserted it as markup or into an attribute."""
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium; as root it runs without its sandbox, which would not start."""
+    """Start Debian's Chromium, without its sandbox: the sandbox does not start for root."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         try:
@@ -40,7 +40,11 @@ def chromium() -> Iterator[Browser]:
 def open_page(
     browser: Browser, *, wide: int = 1280, scheme: Literal["light", "dark"] = "light", forbidden: bool = False
 ) -> Iterator[Page]:
-    """An empty page of its own; afterwards nothing ran in it, and without `forbidden` nothing was forbidden either."""
+    """Open an empty page in its own browser context, and check it when the block ends.
+
+    Fails if an injected script ran. Fails on a policy violation, console error, dialog or failed request that is
+    not expected; with `forbidden` a policy violation is required and the other problems are ignored.
+    """
     context = browser.new_context(viewport={"width": wide, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
     context.set_default_timeout(20_000)
     page, problems = context.new_page(), list[str]()
@@ -59,17 +63,17 @@ def open_page(
 
 
 def is_expected(words: str) -> bool:
-    """Whether a browser says so by itself: of a refusal, and of a question that nobody waits for any more."""
+    """Return whether a browser reports this problem for a refused request (status 40x) or an aborted one."""
     return "responded with a status of 40" in words or words.startswith("failed: http://127.0.0.1")
 
 
 def accessibility(page: Page) -> list[str]:
-    """What axe finds, by rule: what cannot be seen, heard or reached by everybody."""
+    """Return the accessibility violations that axe finds, each with its rule."""
     page.evaluate(AXE_SCRIPT)
     found: dict[str, Any] = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     return [f"{rule['id']}: {node['html']}" for rule in found["violations"] for node in rule["nodes"]]
 
 
 def horizontal_overflow(page: Page) -> int:
-    """How many pixels of the page lie beyond its right edge."""
+    """Return the width in pixels by which the page is wider than the viewport."""
     return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))

@@ -1,8 +1,8 @@
-"""Clients that talk all the time, to whichever replica answers, and keep account of what was confirmed.
+"""Clients that chat continuously with alternating replicas and record their confirmed turns.
 
-A turn is confirmed when its last event has arrived. Whoever lost an answer asks again as the owner of
-the state allows: a chain from the same response as before, a conversation only after its own tail has
-been read. So whatever is there twice, or is missing, is the server's doing.
+A turn is confirmed when its last event has arrived. A client that lost an answer retries as the owner of
+the state allows: a chain from the same response as before, a conversation only after the client has read the
+conversation's items. A duplicate or missing turn is therefore an error of the server.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from typing import Any
 import httpx2
 
 UNKNOWN_RESPONSE = "unheard"
-"""The response of a turn that a conversation holds, and that nobody was told of."""
+"""Response id of a turn that a conversation contains, but whose response the client did not receive."""
 
 RETRY_S = 0.05
-"""How long a client waits before it asks somebody else."""
+"""Seconds that a client waits before it tries another replica."""
 
 
 class LostAnswer(Exception):
-    """No answer, or half of one."""
+    """No answer, or an incomplete one."""
 
 
 @dataclass
 class ConfirmedTurns:
-    """What one client knows: the words of each confirmed turn with its response, oldest first.
+    """The confirmed turns of one client, oldest first, each as its text and response id.
 
-    locked_s:  the longest time for which its conversation was refused as locked
+    locked_s:  the longest time in seconds for which its conversation was refused as locked
     """
 
     name: str
@@ -49,7 +49,7 @@ class ConfirmedTurns:
 
 
 class ChatClient:
-    """One client; `on_confirmed` is called after each confirmed turn."""
+    """A client; `on_confirmed` is called after each confirmed turn."""
 
     def __init__(self, account: ConfirmedTurns, urls: Sequence[str], on_confirmed: Callable[[], None]) -> None:
         self.turns, self._urls, self._on_confirmed = account, urls, on_confirmed
@@ -63,7 +63,7 @@ class ChatClient:
                 await self._turn(http, f"{self.turns.name} says {turn}")
 
     async def chat_until(self, done: asyncio.Event) -> None:
-        """Talk until `done` is set; the last turn is confirmed as well."""
+        """Chat until `done` is set and the running turn is confirmed."""
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
             if self.turns.conversation is not None:
                 self.turns.conversation = await self._conversation(http)
@@ -114,7 +114,7 @@ class ChatClient:
         raise LostAnswer("no last event")
 
     async def _is_stored(self, http: httpx2.AsyncClient, words: str) -> bool:
-        """Whether a conversation took the words although nobody heard it say so."""
+        """Return whether the conversation contains the turn although the client received no confirmation."""
         if self.turns.conversation is None:
             return False
         while True:
@@ -125,7 +125,7 @@ class ChatClient:
                 await self._next_replica()
 
     async def _next_replica(self) -> None:
-        """Turn to another replica, in a moment."""
+        """Select the next replica and wait `RETRY_S` seconds."""
         self._at += 1
         await asyncio.sleep(RETRY_S)
 
@@ -140,7 +140,7 @@ async def events(lines: AsyncIterator[str]) -> AsyncIterator[Any]:
 
 
 async def conversation_items(http: httpx2.AsyncClient, url: str, conversation: str) -> list[Any]:
-    """All items of a conversation, oldest first. raises: Lost"""
+    """Return all items of a conversation, oldest first. Raises LostAnswer."""
     return await list_all(http, f"{url}/v1/conversations/{conversation}/items")
 
 
@@ -159,5 +159,5 @@ async def list_all(http: httpx2.AsyncClient, url: str) -> list[Any]:
 
 
 def user_messages(items: Sequence[Any]) -> list[str]:
-    """What the user said."""
+    """Return the texts of the user messages."""
     return [item["content"][0]["text"] for item in items if item.get("role") == "user"]

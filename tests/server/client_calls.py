@@ -1,6 +1,6 @@
-"""Every method of the openai package that this API answers, each with what it must come to.
+"""Calls for every method of the openai package that this API supports, with the expected results.
 
-A call is written once and tried with both clients: what the asynchronous one returns is awaited.
+Each call is written once for both clients: `resolve` awaits the results of the asynchronous client.
 """
 
 import inspect
@@ -14,12 +14,12 @@ Call = Callable[[Any], Awaitable[None]]
 
 
 async def resolve(value: Any) -> Any:
-    """What either client comes to."""
+    """Return the result of a call to either client."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def collect(value: Any) -> list[Any]:
-    """Everything that an iterator of either kind gives, page after page."""
+    """Return all elements of an iterator of either kind, from all its pages."""
     found = await resolve(value)
     return [one async for one in found] if hasattr(found, "__aiter__") else list(found)
 
@@ -128,7 +128,7 @@ async def raw(client: Any) -> None:
 
 
 async def conversation(client: Any) -> None:
-    """Made with items, read, renamed, spoken in, deleted."""
+    """Create a conversation with items, add a turn, update, retrieve and delete it."""
     said = [{"type": "message", "role": "user", "content": "remember"}]
     made = await resolve(client.conversations.create(items=said, metadata={"a": "b"}))
     answer = await ask(client, "hello", conversation=made.id)
@@ -189,12 +189,12 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
     "models.list": (models,),
     "models.retrieve": (models,),
 }
-"""By the method that a call is about."""
+"""The calls that test each method."""
 
 NOT_CALLED = {
     "responses.connect": "a WebSocket, tried beside its rules",
     "models.delete": "fine-tuned models, of which there are none here",
 }
-"""Methods that are not tried here, and why."""
+"""Methods without a call here, each with the reason."""
 
 ALL_CALLS = tuple(dict.fromkeys(call for calls in CALLS.values() for call in calls))

@@ -1,4 +1,4 @@
-"""A gateway for each test."""
+"""Fixtures that start gateways."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ Serve = Callable[..., RunningGateway]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """`serve(max_depth=20)` starts a server with these limits."""
+    """Return a function that starts a gateway: `serve(max_depth=20)` sets limits."""
     with ExitStack() as running:
 
         def start(store_url: str = "memory", **more: Any) -> RunningGateway:
@@ -25,18 +25,18 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    """One over memory for all tests of a file that leave nothing in it."""
+    """A gateway over the memory store for all tests of a module that leave no state in it."""
     with run_gateway(tmp_path_factory.mktemp("shared")) as running:
         yield running
 
 
 @pytest.fixture
 def served(serve: Serve) -> RunningGateway:
-    """One over memory, with the limits that hold by default."""
+    """A gateway over the memory store, with the default limits."""
     return serve()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def stored_gateway(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> RunningGateway:
-    """One over each store of this machine."""
+    """A gateway over each local store: memory and SQLite."""
     return serve("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")

@@ -1,7 +1,7 @@
-"""The gateway on a real socket, in a thread of its own, over a real store and scripted models.
+"""A gateway on a real socket, in its own thread, with a real store and scripted models.
 
-served.script("slow", {"text": "..."}, delay_s=0.05)     what the model "slow" answers
-served.ask({"model": "echo", "input": "hi"})             one request, as raw HTTP
+served.script("slow", {"text": "..."}, delay_s=0.05)     sets the answers of the model "slow"
+served.ask({"model": "echo", "input": "hi"})             sends one request over HTTP
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from tests.config.settings_inputs import make_settings
 T = TypeVar("T")
 
 SCRIPTS = ("one", "two", "slow", "broken", "refused")
-"""Models that answer by a script of the test's own, and echo until there is one."""
+"""Models whose answers a test sets with `RunningGateway.script`."""
 
 
 @dataclass
 class RunningGateway:
-    """The running server.
+    """A running gateway.
 
-    url:       its base URL, with /v1
-    exchanges:      every exchange that was answered, oldest first
-    unexpected_errors:  what nobody foresaw
-    store_faults:  faults of the store that reached the operator
+    url:                its base URL, with /v1
+    exchanges:          every exchange that has ended, oldest first
+    unexpected_errors:  exceptions that the server did not expect
+    store_faults:       store faults that were reported to the operator
     """
 
     url: str
@@ -70,7 +70,7 @@ class RunningGateway:
         return int(self.root.rpartition(":")[2])
 
     def script(self, name: str, *replies: dict[str, Any], **more: Any) -> None:
-        """What the model `name` answers; said before it is asked for the first time."""
+        """Set the answers of the model `name`. Must be called before the first request to the model."""
         assert name in SCRIPTS
         (self.folder / f"{name}.json").write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
 
@@ -78,21 +78,24 @@ class RunningGateway:
         return self.http.post("/v1/responses", json=body, **more)
 
     def events(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """The events of one streamed answer."""
+        """Return the events of one streamed response."""
         text = self.ask({**body, "stream": True}).text
         return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry `work` out in the server's own loop."""
+        """Run `work` in the event loop of the server."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def end(self) -> None:
-        """Tell it to end, as a signal does."""
+        """Start the shutdown, as a signal does."""
         self.loop.call_soon_threadsafe(self.ending.set)
 
 
 def gateway_settings(folder: Path, limits: dict[str, Any], toml: str = "") -> Settings:
-    """Settings that come from nowhere but here; `toml` is more of the user's file, from its aliases on."""
+    """Return settings that read no file and no environment.
+
+    toml:  more of the user's settings file; it continues the [aliases] table
+    """
     aliases = "".join(f'{name} = "scripted/{folder}/{name}.json"\n' for name in SCRIPTS)
     given = make_settings(user=f'model = "echo"\n[aliases]\necho = "scripted/echo"\n{aliases}{toml}')
     return given._replace(serve=given.serve._replace(host="127.0.0.1", port=0, **limits))
@@ -110,12 +113,12 @@ def run_gateway(
     folder: Path, store_url: str = "memory", *, keys: Authenticator | None = None, wrap: Wrap = unwrapped_service,
     bounds: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
 ) -> Iterator[RunningGateway]:  # fmt: skip
-    """A server while the block runs; it listens before its thread does, so nobody has to wait for it.
+    """Run a gateway while the block runs. Its socket listens before its thread starts, so a client need not wait.
 
-    wrap:    puts something around the service
-    bounds:  of a WebSocket
-    clock:   the gateway's own; the service keeps the machine's
-    toml:    more of the settings file, from its aliases on
+    wrap:    wraps the service
+    bounds:  limits of WebSocket connections
+    clock:   the clock of the gateway; the service uses the system clock
+    toml:    more of the settings file; it continues the [aliases] table
     limits:  fields of `[serve]`
     """
     folder.mkdir(exist_ok=True)

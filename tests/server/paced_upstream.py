@@ -1,12 +1,12 @@
-"""A model server whose answers are paced, and which records when its client closed the connection.
+"""A model server that answers at a fixed pace and records when its client closed the connection.
 
-The model's name says how it answers:
+The name of the model selects the answer:
 
     words-40-5    40 words, 5 ms apart
-    hold-3        three words, and then nothing until the client leaves
-    silent        nothing at all, no status either
-    call          half a function call, and then nothing
-    burst-40      40 words and the end in one piece
+    hold-3        three words, then nothing until the client disconnects
+    silent        no response, not even a status
+    call          half a function call, then nothing
+    burst-40      40 words and the end, without a pause
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any
 
 @dataclass
 class Call:
-    """One request that arrived: what it asked, how many words were sent, and when its connection closed."""
+    """A request that arrived: its body, the number of words sent, and the time at which its connection closed."""
 
     body: dict[str, Any]
     words: int = 0
@@ -32,7 +32,7 @@ class Call:
 
 @dataclass
 class PacedUpstream:
-    """The running server. `calls`: all requests, oldest first."""
+    """A running server. `calls` lists all requests, oldest first."""
 
     url: str
     calls: list[Call] = field(default_factory=list)
@@ -43,7 +43,7 @@ class PacedUpstream:
         return f'[providers.up]\napi = "chat"\nbase_url = "{self.url}"\n'
 
     def call(self, text: str) -> Call:
-        """The request whose last message is `text`, once it has arrived."""
+        """Wait for the request whose last message is `text`, and return it."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: self._find(text) is not None, timeout=30)
         found = self._find(text)
@@ -106,7 +106,7 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
 
 @contextmanager
 def run_paced_upstream() -> Iterator[PacedUpstream]:
-    """A running server on loopback."""
+    """Run a server on loopback while the block runs."""
     loop = asyncio.new_event_loop()
     ready, ending = threading.Event(), asyncio.Event()
     running = PacedUpstream("")

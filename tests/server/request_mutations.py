@@ -1,8 +1,7 @@
-"""Requests that are nearly right: a good one, and one thing done to it.
+"""Mutated requests: a valid request with one change.
 
-A mutation is of the JSON (a value that nobody expects, at any place), of its bytes, of the framing,
-or of what stands before the body. What comes out is raw HTTP/1.1, or the text of one message over
-a WebSocket.
+A mutation changes the JSON (an unexpected value at any place), the bytes, the framing, or the request head.
+The result is a raw HTTP/1.1 request, or the text of one WebSocket message.
 """
 
 import gzip
@@ -33,7 +32,7 @@ LITERALS: Sequence[str] = (
     *("[" * depth + "]" * depth for depth in DEEP),
     *('{"a":' * depth + "1" + "}" * depth for depth in DEEP),
 )  # fmt: skip
-"""What may stand where a value is expected; some of it is no JSON."""
+"""Values for any place in a body; some are not valid JSON."""
 
 PATHS = (
     *("/", "//", "/v1", "/v1/", "/v1/responses/", "/v1/responses//", "/v1/nope", "/v1/responses/%00", "/%", "/%zz"),
@@ -72,12 +71,12 @@ HANDSHAKE = (
     b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n"
 )
-"""Opens a WebSocket."""
+"""A valid request that opens a WebSocket."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One that would be answered well."""
+    """A valid request."""
 
     method: str
     path: str
@@ -86,7 +85,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Raw:
-    """The parts of one on the wire."""
+    """The parts of a request on the wire."""
 
     method: str
     path: str
@@ -104,7 +103,7 @@ def framed(request: Request, body: bytes) -> Raw:
 
 
 def value_paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where every value in `value` stands."""
+    """Yield the path of every value in `value`, parents first."""
     yield at
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
@@ -112,7 +111,7 @@ def value_paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[st
 
 
 def replace_at(value: Any, at: tuple[str | int, ...], new: Any) -> Any:
-    """`value` with `new` at that place."""
+    """Return `value` with `new` at the path `at`."""
     if not at:
         return new
     if isinstance(value, list):
@@ -122,7 +121,7 @@ def replace_at(value: Any, at: tuple[str | int, ...], new: Any) -> Any:
 
 @st.composite
 def mutated_json(draw: DrawFn, body: Mapping[str, Any]) -> str:
-    """`body` as JSON with something else at one of its places, or beside its fields."""
+    """Draw `body` as JSON with another value at one of its paths, or with one more or replaced field."""
     literal = draw(st.sampled_from(LITERALS) | st.text().map(json.dumps))
     if draw(st.booleans()):
         return json.dumps(replace_at(body, draw(st.sampled_from(list(value_paths(body)))), PLACEHOLDER)).replace(
@@ -142,7 +141,7 @@ FIELDS = (
 
 @st.composite
 def mutated_bytes(draw: DrawFn, raw: bytes) -> bytes:
-    """`raw` with a piece of it gone, turned round, or replaced by other bytes."""
+    """Draw `raw` with up to 20 bytes replaced by up to 20 other bytes."""
     at = draw(st.integers(0, len(raw)))
     to = draw(st.integers(at, min(len(raw), at + 20)))
     return raw[:at] + draw(st.binary(max_size=20)) + raw[to:]
@@ -164,7 +163,7 @@ def wrong_bytes(draw: DrawFn, request: Request) -> Raw:
 
 @st.composite
 def wrong_head(draw: DrawFn, request: Request) -> Raw:
-    """Another method, path or header; a body stays in its frame unless the header says otherwise."""
+    """Draw another method, path or header. Content-Length stays correct unless the header replaces it."""
     raw = framed(request, json.dumps(request.body or {}).encode())
     match draw(st.integers(0, 3)):
         case 0:
@@ -179,7 +178,7 @@ def wrong_head(draw: DrawFn, request: Request) -> Raw:
 
 
 def mutated_requests(requests: Sequence[Request]) -> SearchStrategy[bytes]:
-    """Raw requests, each nearly one of `requests`."""
+    """Return a strategy for raw requests, most of them mutations of `requests`."""
     some = st.sampled_from(requests)
     parts = some.flatmap(lambda one: wrong_json(one) | wrong_bytes(one) | wrong_head(one)).map(Raw.written)
     good = some.map(lambda one: framed(one, json.dumps(one.body or {}).encode()).written())
@@ -187,7 +186,7 @@ def mutated_requests(requests: Sequence[Request]) -> SearchStrategy[bytes]:
 
 
 def mutated_messages(body: Mapping[str, Any]) -> SearchStrategy[str]:
-    """Messages over a WebSocket, each nearly `body`."""
+    """Return a strategy for WebSocket messages, most of them mutations of `body`."""
     good = json.dumps(body)
     halved = st.integers(0, len(good)).map(lambda at: good[:at])
     return mutated_json(body) | mutated_json(body) | halved | st.text()

@@ -1,4 +1,4 @@
-"""Who may ask, and whose state they see."""
+"""API keys: authentication, and the state that each key can read."""
 
 import os
 from hashlib import sha256
@@ -26,13 +26,13 @@ def bearer(key: str) -> dict[str, str]:
 
 @pytest.fixture
 def guarded(serve: Serve, file: Path) -> tuple[RunningGateway, str, str]:
-    """A server with two tenants, and a key of each."""
+    """A server with two tenants, and one key of each."""
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     return serve(keys=KeysFile(file)), alice, bob
 
 
 KNOWN_TO_NOBODY = "/v1/responses/resp_1"
-"""A path that is answered 404, once the caller has been let in."""
+"""A path that returns 404 to an authenticated caller."""
 
 OPEN = {"/healthz", "/readyz"}
 
@@ -69,7 +69,7 @@ def test_without_a_key_every_route_is_refused(
 def test_two_authorization_headers_are_refused(
     guarded: tuple[RunningGateway, str, str], values: tuple[str, str], path: str
 ) -> None:
-    """Nobody can say whose request it is: a proxy may read the one, and this server the other."""
+    """The caller is ambiguous: a proxy may read one header, and this server the other."""
     served, alice, bob = guarded
     one, two = (value.format(alice=alice, bob=bob) for value in values)
     got = served.http.get(path, headers=[("Authorization", one), ("authorization", two)])
@@ -97,7 +97,7 @@ def test_the_health_route_needs_no_key(guarded: tuple[RunningGateway, str, str])
 
 
 def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[RunningGateway, str, str]) -> None:
-    """Another key is told the same as of what never was."""
+    """Another key gets the same errors as for an id that never existed."""
     served, alice, bob = guarded
     made = served.ask({"model": "echo", "input": "secret"}, headers=bearer(alice)).json()
     told = served.http.post("/v1/conversations", json={}, headers=bearer(alice)).json()
@@ -166,7 +166,7 @@ def test_a_key_under_two_names_is_refused_at_the_start_and_grants_no_access_late
 
 
 def test_a_name_may_have_several_keys(file: Path) -> None:
-    """Which is how one is replaced."""
+    """A second key makes it possible to replace the first."""
     old, new = create_api_key(file, "alice"), create_api_key(file, "alice")
     keys = KeysFile(file)
     assert [keys.authenticate(f"bearer {key}") for key in (old, new)] == ["alice", "alice"]
@@ -215,7 +215,7 @@ def test_without_keys_any_key_or_none_is_the_tenant_local() -> None:
 
 
 def test_the_file_stamp_detects_a_replaced_file(file: Path) -> None:
-    """As editors and deployments do it, within the same tick of the clock and with the same size."""
+    """Editors and deployments replace a file; here the new one has the same modification time and size."""
     alice = create_api_key(file, "alice")
     keys, seen = KeysFile(file), file.stat()
     other = file.with_name("other")

@@ -1,4 +1,4 @@
-"""The page of one conversation: it shows what was said, and nothing in it is obeyed."""
+"""The page of one conversation shows its items; no text in it becomes markup or a script."""
 
 from html.parser import HTMLParser
 
@@ -13,7 +13,7 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
 class Read(HTMLParser):
-    """Every element that a browser would make, its text, and whether all of them are closed in order."""
+    """The elements and the text of a page as a browser parses it. Fails if elements are not closed in order."""
 
     VOID = ("meta", "img", "link", "br", "input")
 

@@ -33,7 +33,7 @@ def upstream() -> Iterator[PacedUpstream]:
 def shop(
     request: pytest.FixtureRequest, upstream: PacedUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """A gateway in front of the paced server, over each store of this machine."""
+    """A gateway in front of the paced server, over each local store."""
     folder = tmp_path_factory.mktemp("shop")
     url = "memory" if request.param == "memory" else f"sqlite:{folder / 'convo.db'}"
     with run_gateway(folder / "served", url, toml=upstream.settings) as running:
@@ -44,7 +44,7 @@ numbers = iter(range(1, 10**9))
 
 
 class Client:
-    """One request on a socket of its own, read event by event."""
+    """One request on its own socket, read event by event."""
 
     def __init__(
         self, served: RunningGateway, model: str, *, path: str = "/v1/responses", port: int = 0, **body: Any
@@ -59,7 +59,7 @@ class Client:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The events that have come whole."""
+        """The events that have arrived completely."""
         whole = self.got.rpartition(b"\n\n")[0]
         return [json.loads(line[6:]) for line in whole.split(b"\n") if line.startswith(b"data: {")]
 
@@ -72,7 +72,7 @@ class Client:
         return "".join(event["delta"] for event in self.events if event["type"] == "response.output_text.delta")
 
     def read(self, deltas: int) -> "Client":
-        """Read until so many pieces of text have come; 0: until the first event."""
+        """Read until this number of text deltas has arrived; with 0, until the first event."""
         while not self.events or sum("output_text.delta" in event["type"] for event in self.events) < deltas:
             piece = self.socket.recv(65536)
             assert piece
@@ -88,7 +88,7 @@ class Client:
         return time.monotonic()
 
     def half_close(self) -> float:
-        """Close the sending half, and read what the server still sends."""
+        """Close the sending half of the connection, and read the rest of the response."""
         self.socket.shutdown(socket.SHUT_WR)
         closed = time.monotonic()
         self.read_to_the_end()
@@ -101,7 +101,7 @@ class Client:
 
 
 class SocketClient:
-    """One turn over a WebSocket of its own, read event by event."""
+    """One turn on its own WebSocket, read event by event."""
 
     def __init__(self, served: RunningGateway, model: str, conversation: str) -> None:
         self.text = f"ask {next(numbers)}"
@@ -123,13 +123,13 @@ class SocketClient:
             self.events.append(self._talk.receive())
 
     def close(self) -> float:
-        """Close it as the protocol says."""
+        """Close the WebSocket with a closing handshake."""
         left = time.monotonic()
         self._open.close()
         return left
 
     def cut(self) -> float:
-        """Close the connection alone."""
+        """Close the TCP connection without a closing handshake."""
         self._talk.socket.socket.shutdown(socket.SHUT_RDWR)
         return self.close()
 
@@ -153,7 +153,7 @@ def items(served: RunningGateway, conversation_id: str) -> list[tuple[str, str]]
 
 
 def kept(served: RunningGateway, response_id: str) -> tuple[str, str]:
-    """The status and the text of a stored response, which is there at once."""
+    """Return the status and the text of a stored response. Fails if the response is not stored yet."""
     got = served.http.get(f"/v1/responses/{response_id}")
     assert got.status_code == 200, got.text
     response = got.json()
@@ -176,7 +176,7 @@ def test_a_client_that_closes_a_stream_cancels_it_at_once(
 
 
 def test_the_stored_output_equals_the_sent_output(shop: RunningGateway, upstream: PacedUpstream) -> None:
-    """The client closes its sending half and reads on, so it knows all that was sent."""
+    """The client closes only its sending half, so it reads everything that the server sends."""
     client = Client(shop, "words-400-1").read(5)
     client.half_close()
     assert kept(shop, client.id) == ("cancelled", client.seen)
@@ -247,7 +247,7 @@ def test_a_partial_function_call_is_not_appended(shop: RunningGateway, upstream:
 
 
 def test_an_answer_that_the_model_finished_is_stored_completely(shop: RunningGateway, upstream: PacedUpstream) -> None:
-    """The client stops reading after the first bytes; all of the answer had come by then."""
+    """The client stops reading after the first events; the server has received the whole answer by then."""
     made = conversation(shop)
     client = Client(shop, "burst-40", conversation=made)
     call = upstream.call(client.text)
@@ -259,13 +259,13 @@ def test_an_answer_that_the_model_finished_is_stored_completely(shop: RunningGat
 
 
 async def let_the_server_read() -> None:
-    """Passes of the server's event loop, in which it reads the bytes that have come to its sockets."""
+    """Run 200 iterations of the server's event loop, so that it reads the bytes that have arrived at its sockets."""
     for _ in range(200):
         await asyncio.sleep(0)
 
 
 def test_a_client_whose_connection_closes_late_cancels_late(shop: RunningGateway, upstream: PacedUpstream) -> None:
-    """A proxy stands between: its client is gone, and it closes its own connection later."""
+    """A proxy between client and server closes its own connection later than the client."""
     listening = socket.create_server(("127.0.0.1", 0))
     client = Client(shop, "hold-1", port=listening.getsockname()[1])
     inner, _ = listening.accept()
@@ -327,7 +327,7 @@ def test_a_client_that_disconnects_from_an_unstreamed_request_cancels_it(
     assert shop.ask({"model": "echo", "input": "go on", "conversation": made}).status_code == 200
 
 
-# -- a WebSocket ----------------------------------------------------------------------------------
+# -- WebSocket ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("politely", [True, False])
@@ -347,7 +347,7 @@ def test_closing_a_websocket_cancels_its_turn(shop: RunningGateway, upstream: Pa
     assert kept(shop, heard[0]["response"]["id"]) == ("cancelled", "w0 w1 ")
 
 
-# -- what runs on ---------------------------------------------------------------------------------
+# -- background, shutdown and compaction ----------------------------------------------------------
 
 
 def test_a_background_response_continues_when_the_reader_of_its_stream_disconnects(
@@ -361,7 +361,7 @@ def test_a_background_response_continues_when_the_reader_of_its_stream_disconnec
 
 
 def test_a_server_that_stops_appends_no_partial_answer(upstream: PacedUpstream, tmp_path: Path) -> None:
-    """A client did not choose that: its conversation stays as it was, and it may ask again."""
+    """The client did not cause this: its conversation stays unchanged, and the client may retry."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
     with run_gateway(tmp_path / "first", url, toml=upstream.settings, grace_s=0.1) as served:
         made = conversation(served)
@@ -386,15 +386,15 @@ def test_a_client_that_disconnects_during_a_compaction_cancels_its_model(
     assert closed_after(call, left) < CLOSED_WITHIN_S
 
 
-# -- many -----------------------------------------------------------------------------------------
+# -- aborts under load ----------------------------------------------------------------------------
 
 
 HOW = ("close", "half_close", "reset", "whole", "socket", "cut socket")
-"""How a client of the load below leaves; "whole" asked for no stream."""
+"""How a client under load disconnects. "whole" is a request without a stream; "socket" is a WebSocket."""
 
 
 def abort_at_random(served: RunningGateway, upstream: PacedUpstream, count: int, at_once: int) -> float:
-    """Aborts under load, each checked: the longest time until the upstream connection closed."""
+    """Abort requests under load and check each. Return the longest time in seconds until an upstream call closed."""
     chance, faults = random.Random(7), []
     slowest = [0.0]
     todo = iter(range(count))

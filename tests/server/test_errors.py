@@ -1,4 +1,4 @@
-"""What is refused, by its status and the API's error object, on the wire."""
+"""HTTP errors: the status and the error object of each refused request."""
 
 import json
 from typing import Any
@@ -239,7 +239,7 @@ def test_a_wrong_method_gets_the_allowed_ones(shared_gateway: RunningGateway) ->
 
 
 def test_a_retryable_error_has_a_retry_after_header(served: RunningGateway) -> None:
-    """The endpoint's Retry-After, in the seconds that HTTP knows and the milliseconds that clients read first."""
+    """The endpoint's retry time is sent in seconds, as in HTTP, and in milliseconds, which clients read first."""
     served.script(
         "refused", {"error": {"code": "rate_limit_exceeded", "message": "Slow", "status": 429, "retry_after_s": 1.5}}
     )
@@ -280,7 +280,7 @@ def test_brackets_and_commas_in_strings_do_not_count_as_values(served: RunningGa
 
 
 def test_numbers_and_lone_surrogates_round_trip(stored_gateway: RunningGateway) -> None:
-    """What another server would round or refuse is stored and told as it travelled."""
+    """Values that other servers round or refuse are stored and returned unchanged."""
     numbers = "[9007199254740993, 18446744073709551617, 1.0, 1]"
     odd = f'{{"type": "message", "role": "user", "content": "\\ud83d", "x": {numbers}}}'
     body = f'{{"model": "echo", "input": [{odd}]}}'

@@ -1,4 +1,4 @@
-"""A stream of events as it is written to a client: headers, comments, the events that the API knows, live responses."""
+"""Event streams as the server writes them: headers, comments, events of the API, live responses."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ COMPLETED: StreamEvent = {
 
 
 class Recorder:
-    """Metrics and messages of one exchange."""
+    """Records the metrics and messages of one exchange."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ class Recorder:
         self.exchange = HttpExchange(
             {"type": "http", "method": "POST", "headers": []},
             self._receive,
-            self._send,  # type: ignore[arg-type]  # a list of its messages is enough
+            self._send,  # type: ignore[arg-type]  # plain dicts instead of ASGI messages
             request_id="req_1",
             clock=self.clock,
         )

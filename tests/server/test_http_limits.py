@@ -1,4 +1,4 @@
-"""What comes before a request is one: how long and how large a head may be, on a bare socket."""
+"""HTTP requests on a raw socket: limits for time and size, invalid syntax, and idle connections."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from tests.server.gateway import RunningGateway
 
 
 def say(served: RunningGateway, *pieces: bytes) -> tuple[bytes, Any]:
-    """The status line and the JSON body of whatever comes back until the server closes."""
+    """Send `pieces` and read until the server closes; return the status line and the JSON body."""
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         for piece in pieces:
             client.sendall(piece)
@@ -93,21 +93,21 @@ def test_a_head_request_gets_no_body(shared_gateway: RunningGateway) -> None:
 
 
 def test_an_idle_connection_outlives_the_keep_alive_of_clients(served: RunningGateway) -> None:
-    """Node's agents keep one for up to a minute; a server that closes first makes them send into a closed socket."""
+    """Node's agents keep connections for up to a minute; if the server closes first, they write to a closed socket."""
     config = server.build_uvicorn_config(served.gateway, make_settings().serve)
     assert config.timeout_keep_alive > 60
 
 
 def test_a_websocket_names_its_protocol() -> None:
-    """Only then does asyncio switch Nagle's algorithm off; a body would wait 40 ms behind its headers."""
+    """asyncio disables Nagle's algorithm only for this protocol; otherwise a body is sent 40 ms after its headers."""
     with open_listening_socket("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_a_client_that_reads_nothing_is_disconnected(serve: Serve) -> None:
-    """Its place is free again, though it never closes."""
+    """Its request slot is freed, although it never closes the connection."""
     served = serve(write_s=0.1, max_requests=1)
-    served.script("slow", {"text": "x" * 8_000_000}, chunk=8_000)  # more than the socket's buffers take
+    served.script("slow", {"text": "x" * 8_000_000}, chunk=8_000)  # larger than the socket buffers
     body = json.dumps({"model": "slow", "input": "hi", "stream": True, "store": False}).encode()
     head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
     with socket.socket() as client:

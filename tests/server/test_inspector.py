@@ -1,4 +1,4 @@
-"""The inspector page in a real Chromium: before a real server, and as a file."""
+"""The inspector page in a real Chromium: served by a gateway, and as a file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ expect.set_options(timeout=20_000)
 
 
 async def story(writer: ChatWriter) -> None:
-    """A chain with a fork that another client made, and a session in which somebody means ill."""
+    """Write a chain with a fork by another client, and a session with hostile text."""
     await writer.chat(Strategy.CHAIN, "monads", "What is a monad?", "And in Haskell?")
     await writer.other_client("And in Rust?", previous_response_id="resp_1")
     await writer.chat(Strategy.SESSION, HOSTILE_TEXT, HOSTILE_TEXT)
@@ -39,14 +39,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]
 
 @pytest.fixture(scope="module")
 def browser(served: RunningGateway) -> Iterator[Browser]:
-    """One for the module. It is there after the conversations: while it runs, this thread has an event loop."""
+    """One browser for the module. `served` runs first: `asyncio.run` fails in this thread while a browser runs."""
     with chromium() as running:
         yield running
 
 
 @pytest.fixture
 def page(browser: Browser, served: RunningGateway) -> Iterator[Page]:
-    """The page before the server, with its list drawn."""
+    """The page of the server, with its list rendered."""
     with open_page(browser) as opened:
         opened.goto(served.root)
         expect(opened.get_by_role("link", name="monads")).to_be_visible()
@@ -63,7 +63,7 @@ def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id"))
 
 
-# -- what is shown --------------------------------------------------------------------------------
+# -- content --------------------------------------------------------------------------------------
 
 
 def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> None:
@@ -107,7 +107,7 @@ def test_a_request_is_shown_beside_the_input_of_its_model_and_can_be_compared(pa
     expect(saw.locator("details pre")).to_contain_text('"text": "And in Haskell?"')
 
 
-# -- by whom it can be used -----------------------------------------------------------------------
+# -- keyboard and accessibility -------------------------------------------------------------------
 
 
 def test_every_control_can_be_reached_with_the_keyboard(page: Page) -> None:
@@ -170,14 +170,14 @@ def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
         assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == ring
 
 
-# -- live -----------------------------------------------------------------------------------------
+# -- responses in progress ------------------------------------------------------------------------
 
 
 WORDS = " ".join(f"word{number}" for number in range(100))
 
 
 def in_pieces(served: RunningGateway, words: str) -> str:
-    """An answer that the model "slow" takes its time for, and the response that it can go on from."""
+    """Script a slow answer of the model "slow", and return the id of a response to continue from."""
     served.script("slow", {"text": words}, chunk=8, delay_s=0.3)
     return str(served.ask({"model": "echo", "input": "hi"}).json()["id"])
 
@@ -214,7 +214,7 @@ def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(brows
         expect(page.locator("#running article")).to_have_count(0)
 
 
-# -- nothing that somebody said is obeyed ---------------------------------------------------------
+# -- hostile text ---------------------------------------------------------------------------------
 
 
 def test_hostile_text_stays_text_on_a_server(browser: Browser, served: RunningGateway) -> None:
@@ -238,7 +238,7 @@ def test_hostile_text_stays_text_on_a_server(browser: Browser, served: RunningGa
 
 
 def everything_evil() -> dict[str, Any]:
-    """A conversation in which every word that comes from anywhere means ill."""
+    """Return inspector data in which every text is hostile."""
     client = ConversationBuilder(Strategy.CHAIN)
     client.turn(
         HOSTILE_TEXT,
@@ -294,7 +294,7 @@ TRIED = """([how, markup]) => {
     return "done";
   } catch (error) { return error.name }
 }"""
-"""What a page may not do, whoever tries."""
+"""Tries a forbidden operation in the page; returns the name of the error."""
 
 
 @pytest.mark.parametrize("whose", ["server", "file"])

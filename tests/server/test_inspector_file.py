@@ -1,4 +1,4 @@
-"""The files of the inspector page, and the one file that is made of them."""
+"""The files of the inspector page, and the single file that contains all of them."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ def static(name: str) -> str:
 
 
 def source_hash(source: str) -> str:
-    """The hash of an inline script or style in a Content-Security-Policy."""
+    """Return the hash of an inline script or style for a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
@@ -37,7 +37,7 @@ def data_of(view: ConversationView) -> Any:
 
 
 class Inline(HTMLParser):
-    """Scripts and styles as a browser takes them out of a page, and its policy."""
+    """The inline scripts and styles of a page as a browser parses them, and its policy."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None
 
 
 def test_a_name_means_one_thing_in_all_modules() -> None:
-    """In one file they share a scope."""
+    """The modules share one scope in the single file."""
     *_, (_, _, code) = Inline(render_inspector_page(build_inspector_data({}))).found
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", code, re.MULTILINE)
     assert names

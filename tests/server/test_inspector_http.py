@@ -1,4 +1,4 @@
-"""The inspector page over HTTP: its files are anybody's, what they show goes by the rules of the API."""
+"""The inspector page over HTTP: its files are public; its data needs the same access as the API."""
 
 import json
 from pathlib import Path

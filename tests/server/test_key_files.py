@@ -1,4 +1,4 @@
-"""Keys files at their borders, and the local callers of a server without keys."""
+"""Keys files in edge cases, and the check for local callers of a server without keys."""
 
 from hashlib import sha256
 from pathlib import Path

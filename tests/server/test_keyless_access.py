@@ -1,4 +1,4 @@
-"""From where a server without keys lets itself be asked."""
+"""A server without keys: the hosts and origins from which it accepts requests."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 
 KNOWN_TO_NOBODY = "/v1/responses/resp_1"
-"""A path that is answered 404, once the caller has been let in."""
+"""A path that returns 404 to an accepted caller."""
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ KNOWN_TO_NOBODY = "/v1/responses/resp_1"
     ],
 )  # fmt: skip
 def test_a_foreign_host_name_that_resolves_here_is_refused(shared_gateway: RunningGateway, host: str) -> None:
-    """A browser sends the name that the page was loaded from: DNS rebinding ends here."""
+    """This prevents DNS rebinding: a browser sends the host name from which the page was loaded."""
     got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "host_not_allowed")
 

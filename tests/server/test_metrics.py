@@ -1,4 +1,4 @@
-"""What is counted, and what is never said."""
+"""Metrics of requests, tokens, streams and the store. No id and no text of a request is a label."""
 
 import re
 from hashlib import sha256
@@ -16,14 +16,14 @@ from tests.server.websocket_client import connect_client
 
 
 def figures(served: RunningGateway) -> dict[str, float]:
-    """Every sample by its name and labels."""
+    """Return every sample by its name and labels."""
     lines = served.http.get("/metrics").text.splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
 
 
 def test_requests_are_counted_by_route_and_status(served: RunningGateway) -> None:
-    """By the route as it is written in the table, whatever was asked for."""
+    """The label is the path template of the route, not the requested path."""
     served.ask({"model": "echo", "input": "hi"})
     for path in ("resp_1", "resp_2"):
         served.http.get(f"/v1/responses/{path}")
@@ -58,7 +58,7 @@ def test_open_streams_are_counted_while_they_are_open(served: RunningGateway) ->
 
 
 def key_hash(key: str) -> str:
-    """A key as the line of a keys file has it."""
+    """Return the hash of a key as a keys file contains it."""
     return sha256(key.encode()).hexdigest()
 
 
@@ -164,7 +164,7 @@ def test_no_id_and_no_text_is_a_label(served: RunningGateway) -> None:
 
 def test_every_request_is_logged_once_with_its_status_and_id(served: RunningGateway) -> None:
     got = [served.http.get("/healthz"), served.http.get("/nope"), served.ask({"model": "echo", "input": "hi"})]
-    served.http.get("/healthz")  # on the same connection, so that the one before has been told
+    served.http.get("/healthz")  # on the same connection, so the request before it has been logged
     told = served.exchanges[:3]
     assert [(each.id, each.status) for each in told] == [
         (answer.headers["x-request-id"], answer.status_code) for answer in got

@@ -1,4 +1,4 @@
-"""Rate limits at their borders, on a clock that is moved by hand."""
+"""Rate limits at their boundaries, with a clock that the tests advance."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A Responses server behind the gateway may answer with odd fields: the client gets an answer or an error of ours."""
+"""A Responses server behind the gateway may send invalid fields: the client gets a valid response or an API error."""
 
 from collections.abc import Iterator
 from pathlib import Path

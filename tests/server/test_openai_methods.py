@@ -1,4 +1,4 @@
-"""The openai package as a client, both of its kinds, for every method that it has."""
+"""Every method of the openai package, with its synchronous and its asynchronous client."""
 
 import inspect
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def talking(stored_gateway: RunningGateway) -> RunningGateway:
 async def test_each_method_of_the_openai_package_is_answered(talking: RunningGateway, kind: Any, call: Call) -> None:
     strict = (
         call is not client_calls.compact
-    )  # its window holds users' messages, which the package's own type does not know
+    )  # its output contains user messages, which the type of the package does not allow
     client = kind(base_url=talking.url, api_key="any", max_retries=0, _strict_response_validation=strict)
     try:
         await call(client)
@@ -37,7 +37,7 @@ async def test_each_method_of_the_openai_package_is_answered(talking: RunningGat
 
 
 def methods(resource: Any, name: str) -> Iterator[str]:
-    """The public methods of a resource and of those below it."""
+    """Yield the public methods of a resource and of the resources in it."""
     for member in dir(type(resource)):
         if member.startswith(("_", "with_")):
             continue
@@ -49,7 +49,7 @@ def methods(resource: Any, name: str) -> Iterator[str]:
 
 
 def test_no_method_of_the_openai_package_is_left_out() -> None:
-    """A method that a new version brings fails here, until it is tried or has a reason."""
+    """A method of a new version fails here until it has a call or a reason."""
     client = openai.OpenAI(api_key="any", base_url="http://127.0.0.1:1")
     there = {
         name

@@ -1,4 +1,4 @@
-"""The document that describes the API says what the server does."""
+"""The OpenAPI document describes the server's routes, fields and errors."""
 
 import json
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def test_an_operation_id_is_unique() -> None:
 
 
 def test_operation_ids_are_stable() -> None:
-    """Clients are generated from them."""
+    """Generated clients depend on them."""
     found = {
         (method, path): (operation["operationId"], operation["tags"])
         for path, operations in DOCUMENT["paths"].items()
@@ -118,12 +118,12 @@ VALUES: tuple[Json, ...] = (
     *([{"type": "compaction"} | more] for more in ({}, {"compact_threshold": 1}, {"compact_threshold": 0})),
     *({f"k{at}": "v" for at in range(16)}, {f"k{at}": "v" for at in range(17)}, {"k" * 65: "v"}, {"k": "v" * 513}),
 )  # fmt: skip
-"""Of every kind, right for some field and wrong for most. Null stands for "not given" and is left to the next test."""
+"""Values of every kind, each valid for few fields. Null means "not given"; the next test covers it."""
 
 
 @pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
 def test_a_field_accepts_exactly_the_documented_values(name: str) -> None:
-    """`input` is left to the model in most of its kinds, and so is what a tool is."""
+    """`input` is excluded because most of its item types are left to the model, as are the fields of a tool."""
     taken = [value for value in VALUES if accepted(validation.REQUEST_FIELDS[name], name, value)]
     assert taken == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
 

@@ -59,14 +59,14 @@ WHOLE: dict[str, list[dict[str, Any]]] = {
     "WebSocketCreate": [{"type": "response.create", "model": "m"}],
     "WebSocketError": [{"type": "error", "status": 400, "error": {**ERROR, "code": "x"}}],
 }
-"""A value of each schema; every member that stands here is required."""
+"""Values of each schema; every member in them is required."""
 
 OPEN_MEMBERS = {"metadata", "reasoning", "paths"}
-"""Objects whose members are not fixed."""
+"""Objects that accept any members."""
 
 
 def broken(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """`value` without each of its members, and with a value of a wrong type for each, at any depth."""
+    """Yield `value` without each of its members, and with a wrong type for each, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             rest = {key: kept for key, kept in value.items() if key != name}
@@ -78,7 +78,7 @@ def broken(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 NOT_REQUIRED = {"id", "role", "content"}
-"""Members of an item that its type does not need."""
+"""Optional members of an item."""
 
 UNCHECKED = {("ResponseResource", "conversation"), ("ResponseResource", "service_tier")}
 
@@ -272,7 +272,7 @@ FIRST_WORDS = {
     *("Accepted", "Additional", "Append", "Cancel", "Compact", "Count", "Create", "Delete", "List", "Maximum"),
     *("Order", "Prometheus", "Replace", "Respond", "Retrieve", "Return", "Server-sent", "The", "This", "Whether", "A"),
 }
-"""The words with which a description in plain English begins."""
+"""Words that may begin a description."""
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -294,7 +294,7 @@ def test_every_description_is_a_sentence() -> None:
 
 
 def test_the_routes_that_call_a_model_before_they_respond_are_known() -> None:
-    """A client that disconnects cancels the call."""
+    """A client that disconnects cancels the model call."""
     assert {route.path for route in API_ROUTES if route.calls_model} == {
         "/v1/responses/compact",
         "/v1/responses/input_tokens",

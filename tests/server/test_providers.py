@@ -1,4 +1,4 @@
-"""The gateway in front of providers' servers: what it counts, sends, refuses and reports."""
+"""The gateway in front of providers: token counts, model names, ignored parameters, log probabilities, encryption."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def upstream() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def gateway(serve: Serve, upstream: ChatServer) -> RunningGateway:
-    """In front of one server that speaks chat completions ("chat/...") and Responses ("native/...")."""
+    """A gateway in front of one server with two APIs: chat completions ("chat/...") and Responses ("native/...")."""
     return serve(toml=PROVIDERS.format(url=upstream.url))
 
 
@@ -149,7 +149,7 @@ def test_a_bare_name_goes_to_the_provider_whose_model_list_was_fetched(
     assert after.json()["error"]["code"] == "reached"
 
 
-# -- what is not sent -----------------------------------------------------------------------------
+# -- ignored parameters ---------------------------------------------------------------------------
 
 
 def chunk(content: str, finish: str | None = None, **more: Json) -> Json:
@@ -286,11 +286,11 @@ def test_log_probabilities_are_requested_and_passed_on(gateway: RunningGateway, 
     assert done["logprobs"] == [LOGPROB]
 
 
-# -- seals ----------------------------------------------------------------------------------------
+# -- encrypted content ----------------------------------------------------------------------------
 
 
 def sealed(upstream: ChatServer) -> None:
-    """Answer with reasoning that is sealed, as a native server does."""
+    """Script an answer with encrypted reasoning, as a Responses server sends it."""
     thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": []}
     upstream.stream(
@@ -320,7 +320,7 @@ def test_encrypted_content_does_not_name_the_model_behind_an_alias(serve: Serve,
 def test_encrypted_content_of_an_older_release_is_still_decrypted(
     gateway: RunningGateway, upstream: ChatServer
 ) -> None:
-    """The tag as version 0 of the tags wrote it."""
+    """Older releases stored the issuer tag itself instead of its hash."""
     from convo.models.base import make_issuer_tag
 
     tag = make_issuer_tag("native", "m", upstream.url, None, None)

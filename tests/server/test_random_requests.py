@@ -1,4 +1,4 @@
-"""Whatever is asked, the answer is one of the API's: no 500, no hang, nothing left behind."""
+"""Random and mutated requests get a response of the API: no 500, no timeout, no leftover task."""
 
 import asyncio
 import json
@@ -31,23 +31,24 @@ from tests.server.request_mutations import Request, mutated_messages, mutated_re
 from tests.server.websocket_client import WebSocketClient, connect_client
 
 PATIENCE_S = 20
-"""Far longer than any answer takes: who waits as long was never answered."""
+"""Much longer than any answer takes: a request that takes as long gets no answer at all."""
 
 
 NO_KEY = "provider_key_refused"
-"""Of a model whose provider wants a key that this server does not have; a bare name is such a model."""
+"""Error code for a model whose provider needs a key that this server lacks; a bare name is such a model."""
 
 LONG, LOST = 65_536, 0
-"""Bytes of a request that may be refused before all of it was read; and where it is counted when that
-answer got lost, because the machine throws away what it has for somebody who is still sending."""
+"""LONG: bytes above which a request may be refused before the server has read all of it.
+LOST: counts such refusals that got lost: the system discards a response if the client is still sending.
+"""
 
 
 LIMITS: Mapping[str, Any] = {"max_body_bytes": 400_000, "max_header_bytes": 20_000, "read_s": 0.2}
-"""Narrow enough that a mutation crosses them."""
+"""Low limits, so that mutations exceed them."""
 
 
 class Spawned:
-    """The command as a process of its own; as much of `RunningGateway` as it takes to ask it."""
+    """The command in its own process, with the methods of `RunningGateway` that sending requests needs."""
 
     def __init__(self, root: str) -> None:
         self.root, self.port = root, int(root.rpartition(":")[2])
@@ -65,7 +66,7 @@ Server: TypeAlias = RunningGateway | Spawned
 
 
 def many(examples: int) -> settings:
-    """So many different requests; what is found is told at once, not made smaller."""
+    """Return settings for this number of different requests; a failure is reported at once, without shrinking."""
     return settings(
         max_examples=examples,
         deadline=None,
@@ -76,7 +77,7 @@ def many(examples: int) -> settings:
 
 
 def good(served: Server) -> list[Request]:
-    """Requests that are answered well, about things that are there."""
+    """Return valid requests, most of them for stored objects."""
     response = served.ask({"model": "echo", "input": "hi"}).json()["id"]
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     conversation = served.http.post("/v1/conversations", json={"items": [item]}).json()["id"]
@@ -101,7 +102,7 @@ def good(served: Server) -> list[Request]:
 
 
 def answered(port: int, raw: bytes) -> tuple[int, bytes]:
-    """The first answer to these bytes: its status and its body."""
+    """Send these bytes; return the status and the body of the first response."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as line:
         line.sendall(raw)
         answer = HTTPResponse(line, method=raw[:4].decode("latin-1").strip())
@@ -116,7 +117,7 @@ def check_answer(status: int, body: bytes, *, head: bool) -> None:
 
 
 def raw_requests(served: Server, examples: int) -> Counter[int]:
-    """Send so many; returns how often each status came."""
+    """Send this number of mutated requests; return the count of each status."""
     statuses: Counter[int] = Counter()
 
     @many(examples)
@@ -136,7 +137,7 @@ def raw_requests(served: Server, examples: int) -> Counter[int]:
     return statuses
 
 
-# -- what the document allows, and what it does not -----------------------------------------------
+# -- requests that the OpenAPI document allows or forbids -----------------------------------------
 
 PROMISES = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
@@ -151,7 +152,7 @@ def described_api() -> Any:
 
 
 def by_the_document(served: Server, route: ApiRoute, mode: GenerationMode, examples: int) -> Counter[int]:
-    """Ask for so many things that the document allows, or does not allow; returns how often each status came."""
+    """Send this number of requests that the document allows or forbids; return the count of each status."""
     operation = described_api()[route.path.replace("{model:path}", "{model}")][route.method.lower()]
     checks: list[Any] = [CHECKS.get_one(name) for name in PROMISES]
     there = ids(served)
@@ -173,7 +174,7 @@ def by_the_document(served: Server, route: ApiRoute, mode: GenerationMode, examp
 
 
 def ids(served: Server) -> dict[str, str]:
-    """Of things that are there, by the names of parameters."""
+    """Return the ids of stored objects by parameter name."""
     response = served.ask({"model": "echo", "input": "hi"}).json()["id"]
     given = {"items": [{"role": "user", "content": "hi"}]}
     conversation = served.http.post("/v1/conversations", json=given).json()["id"]
@@ -197,12 +198,12 @@ def test_the_server_conforms_to_its_openapi_document(
     assert shared_gateway.unexpected_errors == []
 
 
-# -- requests that are nearly right ----------------------------------------------------------------
+# -- mutated requests ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def narrow(serve: Serve, tmp_path: Path) -> Iterator[RunningGateway]:
-    """A server with narrow limits, which has to be as quiet afterwards as it was before."""
+    """A server with low limits. At the end it runs no more tasks than before, and met no unexpected error."""
     served = serve(f"sqlite:{tmp_path / 'convo.db'}", **LIMITS)
     served.ask({"model": "echo", "input": "hi"})
     before = tasks(served)
@@ -249,7 +250,7 @@ def say_all(client: WebSocketClient, examples: int) -> None:
     say()
 
 
-# -- all of it at length ---------------------------------------------------------------------------
+# -- long run --------------------------------------------------------------------------------------
 
 WARM_UP, RAW, MESSAGES, BY_DOCUMENT = 1500, 6500, 2000, 50
 MOST_GROWN_BYTES = 30 * 1024 * 1024
@@ -257,7 +258,7 @@ MOST_GROWN_BYTES = 30 * 1024 * 1024
 
 @contextmanager
 def spawned(folder: Path) -> Iterator[Spawned]:
-    """The command over SQLite, with narrow limits; it has to end in silence."""
+    """Run the command over SQLite with low limits. It must exit with 0 and print no error."""
     limits = "".join(f"{name} = {value}\n" for name, value in LIMITS.items())
     settings_file = folder / "convo.toml"
     settings_file.write_text(f'[aliases]\necho = "scripted/echo"\n[serve]\n{limits}', encoding="utf-8")
@@ -280,7 +281,7 @@ def spawned(folder: Path) -> Iterator[Spawned]:
 
 @pytest.mark.full(every_commit=True)
 def test_ten_thousand_mutated_requests_leave_no_tasks_or_locks(tmp_path: Path) -> None:
-    """Memory and open files are those of the beginning, once everything has been asked for."""
+    """Memory and open files are compared with those after the warm-up."""
     with spawned(tmp_path) as server:
         statuses = raw_requests(server, WARM_UP)
         memory, files = server.figure("process_resident_memory_bytes"), server.figure("process_open_fds")

@@ -1,4 +1,4 @@
-"""Requests at once and a minute, for each key and for the whole process."""
+"""Limits for concurrent requests and for requests per minute, for each key and for the whole process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +23,12 @@ def bearer(key: str) -> dict[str, str]:
 
 @contextmanager
 def running(served: RunningGateway, key: str | None = None) -> Iterator[None]:
-    """A stream that is open while the block runs."""
+    """Keep a stream open while the block runs."""
     served.script("slow", {"text": "word " * 5000}, chunk=5, delay_s=0.02)
     headers = bearer(key) if key else {}
     body = {"model": "slow", "input": "hi", "stream": True}
     with served.http.stream("POST", "/v1/responses", json=body, headers=headers) as stream:
-        lines = stream.iter_lines()  # kept: the answer ends with it
+        lines = stream.iter_lines()  # a reference: without it the stream closes
         next(lines)
         yield
 
@@ -54,7 +54,7 @@ def test_too_many_concurrent_requests_of_a_key_are_refused(serve: Serve, tmp_pat
 def test_too_many_requests_of_a_key_in_a_minute_are_refused_until_the_minute_is_over(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """Retry-After is right to the second: a request after it is answered, one a second earlier is not."""
+    """Retry-After is exact to the second: a request after it succeeds, one a second earlier is refused."""
     file, clock = tmp_path / "keys", ManualClock()
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     served = serve(keys=KeysFile(file), clock=clock, limits=ServeLimits(per_minute=2))

@@ -1,7 +1,7 @@
-"""Two replicas on one PostgreSQL, and what is left when one of them, or the database, goes away.
+"""Two replicas on one PostgreSQL database, when a replica is killed or the database restarts.
 
-Half of the clients hold a chain, half a conversation; every turn goes to the other replica than the
-one before. What a client was told is there afterwards, once, and in order.
+Half of the clients continue a chain, half a conversation; each turn goes to the other replica than the
+previous one. Every confirmed turn is stored afterwards, once and in order.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def accounts(count: int) -> list[ConfirmedTurns]:
 
 
 async def talk(held: Sequence[ConfirmedTurns], urls: Sequence[str], turns: int, halfway: Callable[[], object]) -> None:
-    """All clients talk to their end; `halfway` is called when half of all turns are confirmed."""
+    """Run all clients to the end; call `halfway` when half of all turns are confirmed."""
     left, due = len(held) * turns // 2, asyncio.Event()
 
     def told() -> None:
@@ -55,7 +55,7 @@ async def talk(held: Sequence[ConfirmedTurns], urls: Sequence[str], turns: int, 
 
 
 def away_and_back(postgres: databases.Server, url: str) -> None:
-    """Stop the database, and start it again when a replica has noticed."""
+    """Stop the database until a replica reports that it is not ready, check its error, and start the database again."""
     postgres.stop()
     with httpx2.Client(base_url=url, timeout=30, trust_env=False) as http:
         while http.get("/readyz").status_code != 503:
@@ -68,7 +68,7 @@ def away_and_back(postgres: databases.Server, url: str) -> None:
 
 
 async def check(held: Sequence[ConfirmedTurns], url: str) -> None:
-    """Everything that was confirmed is there, once and in order, with an answer behind each question."""
+    """Check that every confirmed turn is stored once, in order, with its answer."""
     async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
         for account in held:
             if account.conversation is not None:

@@ -1,4 +1,4 @@
-"""A request before its endpoint: JSON within limits, queries, content headers, and the headers of an error."""
+"""Request parsing before the endpoint: JSON within limits, queries, content headers, and the headers of an error."""
 
 import json
 from collections.abc import Callable
@@ -171,17 +171,17 @@ def test_the_parameters_of_a_list_are_described_as_they_are_parsed() -> None:
 
 
 class Wire:
-    """The ASGI side of one request: chunks to receive, and the messages that were sent."""
+    """The ASGI side of one request: the chunks to receive, and the messages that were sent."""
 
     def __init__(self, *chunks: bytes | None, headers: dict[str, str] | None = None, clock: FixedClock | None = None):
-        """`None` among the chunks is a client that disconnects."""
+        """`None` in `chunks` is a disconnect of the client."""
         self.sent: list[dict[str, Any]] = []
         self._chunks = list(chunks)
         pairs = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
         self.exchange = HttpExchange(
             {"type": "http", "method": "POST", "headers": pairs},
             self._receive,
-            self._send,  # type: ignore[arg-type]  # a list of its messages is enough
+            self._send,  # type: ignore[arg-type]  # plain dicts instead of ASGI messages
             request_id="req_1",
             clock=clock or FixedClock(),
         )
@@ -270,7 +270,7 @@ async def test_a_body_is_limited_by_its_announced_and_by_its_real_size() -> None
 
 
 async def test_a_large_body_is_read_as_a_small_one() -> None:
-    """It is decoded in a thread."""
+    """A large body is parsed in a thread."""
     document = {"a": "x" * 300_000}
     wire = Wire(json.dumps(document).encode(), headers=JSON_HEADERS)
     assert await wire.exchange.read_json_object(SERVE, optional=False) == document

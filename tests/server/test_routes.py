@@ -1,4 +1,4 @@
-"""The table of routes holds together, and with what stands elsewhere."""
+"""The route table is consistent, and agrees with the validation of bodies and queries."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The errors of HTTP and WebSocket with everything that a client sees of them: message, code, status, param."""
+"""The errors of HTTP and WebSocket as a client sees them: message, code, status, param."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""`convo serve` on PostgreSQL, killed at random moments of streams and background runs, alone or as two replicas.
+"""`convo serve` on PostgreSQL, as one server or two replicas, killed at random moments of streams and background runs.
 
-A killed server is started again at its port. Clients repeat what was not confirmed, as the owner of the
-state allows it. At the end everything that was confirmed is there once, in order, every background run has
-ended, and no conversation is locked.
+A killed server is started again at its port. Clients repeat unconfirmed turns as the owner of the state
+allows. At the end every confirmed turn is stored once, in order, every background run has ended, and no
+conversation is locked.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.needs("linux")]
 ANSWER = "A slow and steady answer to everything."
 SCRIPT = {"replies": [{"text": ANSWER}], "chunk": 4, "delay_s": 0.01}
 LOCK_S = 6.0
-"""A conversation whose server died is unlocked when its lease has expired, at the latest."""
+"""Seconds after which a conversation of a killed server is unlocked at the latest: its lease has expired."""
 
 LEASE_S, SWEEP_S = 10.0, 4.0
-"""A background run whose server died is marked failed when its lease has expired and a server looked after it."""
+"""In seconds. A background run of a killed server is marked failed by the first sweep after its lease expired."""
 
 FEW = 2
 SIZES = [
@@ -45,7 +45,7 @@ SIZES = [
 
 
 class Fleet:
-    """Replicas at fixed ports over one database; a killed one is started again."""
+    """Replicas at fixed ports on one database; a killed replica is started again."""
 
     def __init__(self, folder: Path, url: str, running: ExitStack) -> None:
         script = folder / "slow.json"
@@ -59,7 +59,7 @@ class Fleet:
         self.servers[port] = self._running.enter_context(one)
 
     def kill(self, port: int) -> None:
-        """Kill a server with -9, and start it again."""
+        """Kill a server with SIGKILL, and start it again."""
         assert self.servers[port].stop(signal.SIGKILL) == -signal.SIGKILL
         self.start(port)
 
@@ -74,7 +74,7 @@ def fleet(folder: Path, url: str, count: int) -> Iterator[Fleet]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free at this moment, outside the range that the system gives away by itself."""
+    """Return ports that are free now, outside the range of ephemeral ports."""
     found: list[int] = []
     for port in random.sample(range(20_000, 32_000), 200):
         with socket.socket() as one:
@@ -90,7 +90,7 @@ class Background:
     """A client of background runs.
 
     begun:  the ids that a server confirmed
-    ended:  the final status of those that were seen to end
+    ended:  the final status of each run that the client saw end
     """
 
     begun: list[str] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Background:
                 await asyncio.sleep(RETRY_S)
 
     async def look(self, http: httpx2.AsyncClient, url: str, response_id: str) -> bool:
-        """Whether a run has ended. What was once final stays so."""
+        """Return whether a run has ended, and check that a final status never changes."""
         got = await http.get(f"{url}/v1/responses/{response_id}")
         assert got.status_code == 200, got.text
         status = got.json()["status"]
@@ -126,7 +126,7 @@ class Background:
         return True
 
     async def settle(self, http: httpx2.AsyncClient, url: str, limit_s: float) -> None:
-        """Wait until every run has ended."""
+        """Wait until every run has ended. Raises AssertionError after `limit_s` seconds."""
         until = time.monotonic() + limit_s
         for response_id in self.begun:
             while not await self.look(http, url, response_id):
@@ -135,7 +135,7 @@ class Background:
 
 
 async def talk_while_killed(held: Sequence[ConfirmedTurns], background: Background, servers: Fleet, kills: int) -> None:
-    """Let all clients talk until `kills` servers were killed, each at a random moment."""
+    """Run all clients until `kills` servers were killed, each at a random moment."""
     urls = [f"http://127.0.0.1:{port}" for port in servers.servers]
     dice, done = random.Random(f"servers {len(urls)} {kills}"), asyncio.Event()
 
@@ -164,7 +164,7 @@ async def test_killed_servers_lose_and_duplicate_no_confirmed_turn(replicas: int
         base = f"http://127.0.0.1:{next(iter(servers.servers))}"
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
             await check(http, base, held)
-            if kills > FEW:  # it takes the time of a lease
+            if kills > FEW:  # takes as long as a lease
                 await background.settle(http, base, LEASE_S + 2 * SWEEP_S)
     checked = await asyncio.to_thread(run_convo, ["store", "check", "--store", url, "--json"])
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -181,7 +181,7 @@ async def test_killed_servers_lose_and_duplicate_no_confirmed_turn(replicas: int
 
 
 async def check(http: httpx2.AsyncClient, base: str, held: Sequence[ConfirmedTurns]) -> None:
-    """Every confirmed turn is there once, in order, and each client can take another turn at once."""
+    """Check that every confirmed turn is stored once, in order, and that each client can send another turn at once."""
     for account in held:
         if account.conversation:
             assert user_messages(await conversation_items(http, base, account.conversation)) == account.words

@@ -1,4 +1,4 @@
-"""How a server ends: nothing new, and what runs comes to its end or is marked."""
+"""Shutdown: no new turn starts; running turns complete or are marked as cancelled."""
 
 import json
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from tests.server.gateway import RunningGateway, run_gateway
 
 
 def begun(served: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
-    """A stream whose first event has come: its response, and the lines that are still to come."""
+    """Start a stream and read its first event; return the response and an iterator over the remaining lines."""
     body = {"model": "slow", "input": "hi", "stream": True, **more}
     stream = stack.enter_context(served.http.stream("POST", "/v1/responses", json=body))
     lines = stream.iter_lines()
@@ -30,7 +30,7 @@ def test_a_running_turn_completes(serve: Serve) -> None:
 
 
 def test_no_new_turn_starts_meanwhile(serve: Serve) -> None:
-    """A connection that was open already is told to try again; a new one is not taken."""
+    """The server tells the client to retry, is not ready, and completes the open stream."""
     served = serve(grace_s=20.0)
     served.script("slow", {"text": "word " * 60}, delay_s=0.02)
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ async def set_ending(served: RunningGateway) -> None:
 
 
 def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
-    """Its stream ends as well, and whoever asks the next server is told how it went."""
+    """Its stream ends with an error, and the next server returns the partial response."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
     with run_gateway(tmp_path / "first", url, grace_s=0.2) as served, ExitStack() as stack:
         served.script("slow", {"text": "word " * 5000}, delay_s=0.02)

@@ -1,4 +1,4 @@
-"""What a stream looks like on the wire, and what becomes of it when somebody leaves or fails."""
+"""Streams over HTTP: format, errors, disconnects, and background responses."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def test_a_stream_disables_buffering_in_proxies(shared_gateway: RunningGateway) 
 
 
 def test_without_stream_the_response_of_the_last_event_is_returned(served: RunningGateway) -> None:
-    """One loop carries out both: what one tells at its end, the other tells at once."""
+    """The same code runs both: the last event of the stream has the same result."""
     served.script("one", {"text": "one two three"})
     streamed = served.events({"model": "one", "input": "hi", "max_output_tokens": 2})[-1]
     whole = served.ask({"model": "one", "input": "hi", "max_output_tokens": 2}).json()
@@ -60,11 +60,11 @@ def test_an_answer_that_breaks_off_ends_with_an_error_event(served: RunningGatew
     assert last.startswith("event: response.failed\n")
 
 
-# -- around the service ---------------------------------------------------------------------------
+# -- faulty services ------------------------------------------------------------------------------
 
 
 class Odd:
-    """A service whose endpoints answer a request by `answer`, and everything else as `service`."""
+    """A service that answers each request with `answer` and reports that its database cannot be reached."""
 
     def __init__(self, service: EndpointService, answer: Callable[[], AsyncGenerator[StreamEvent, None]]) -> None:
         self._service, self._answer = service, answer
@@ -98,7 +98,7 @@ async def begins_and_breaks() -> AsyncGenerator[StreamEvent, None]:
 
 
 def test_an_error_after_the_first_event_is_one_event_in_both_forms(serve: Serve) -> None:
-    """The specification nests the error, the openai package reads it flat: one object is both."""
+    """The specification nests the error, the openai package reads it flat: one object has both forms."""
     events = serve(wrap=odd(begins_and_breaks)).events({"model": "m", "input": "hi"})
     inner = {"message": "The upstream went away.", "type": "server_error", "param": None, "code": None}
     assert events[1] == {
@@ -176,7 +176,7 @@ async def waits() -> AsyncGenerator[StreamEvent, None]:
 
 
 def test_a_silent_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serve) -> None:
-    """Once a comment has been sent there is a status already, so the error comes as an event."""
+    """The status is sent before the first comment, so the error is an event."""
     got = serve(wrap=odd(waits), keepalive_s=0.02).ask({"model": "m", "input": "hi", "stream": True})
     comment, *_, last, done, _ = got.text.split("\n\n")
     assert (got.status_code, comment, done) == (200, ": still here", "data: [DONE]")
@@ -189,11 +189,11 @@ def test_a_stream_with_regular_events_has_no_comments(serve: Serve) -> None:
     assert ": still here" not in served.ask({"model": "slow", "input": "hi", "stream": True}).text
 
 
-# -- clients that leave ---------------------------------------------------------------------------
+# -- disconnects ----------------------------------------------------------------------------------
 
 
 def leave(served: RunningGateway, body: dict[str, Any], *, after: bytes) -> None:
-    """Ask, wait until `after` has come, and go."""
+    """Send a request, wait until the bytes `after` arrive, and disconnect."""
     sent = json.dumps(body).encode()
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         head = "POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -215,7 +215,7 @@ def test_a_disconnected_client_frees_its_request_slot(serve: Serve) -> None:
     assert b"convo_streams_open 0.0" in served.http.get("/metrics").content
 
 
-# -- in the background ----------------------------------------------------------------------------
+# -- background responses -------------------------------------------------------------------------
 
 
 def test_a_background_response_returns_at_once_and_can_be_followed_from_any_event(
@@ -234,7 +234,7 @@ def test_a_background_response_returns_at_once_and_can_be_followed_from_any_even
 
 @pytest.mark.parametrize("beyond", [0, 1, 10**15])
 def test_following_a_response_after_its_last_event_ends_at_once(stored_gateway: RunningGateway, beyond: int) -> None:
-    """A client whose connection broke between the last event and `[DONE]` asks so."""
+    """A client requests this when its connection broke between the last event and `[DONE]`."""
     made = stored_gateway.ask({"model": "echo", "input": "hi", "background": True}).json()
     path = f"/v1/responses/{made['id']}?stream=true"
     last = followed(stored_gateway, path)[-1]["sequence_number"]

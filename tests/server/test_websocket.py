@@ -1,4 +1,4 @@
-"""WebSocket mode around its rules: who may open one, its limits, and how it ends."""
+"""WebSocket mode apart from the rules of the specification: access, limits, shutdown, metrics."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ SLOW = {"text": "a b c d e f g h i j k l m n o p"}
 
 
 def refused(shared_gateway: RunningGateway, **more: Any) -> tuple[int, Any]:
-    """What the attempt to open a connection is answered with."""
+    """Try to open a connection; return the status and the error code of the refusal."""
     with pytest.raises(InvalidStatus) as answer, connect_client(shared_gateway, **more):
         raise AssertionError("it was opened")
     response = answer.value.response
@@ -34,7 +34,7 @@ def refused(shared_gateway: RunningGateway, **more: Any) -> tuple[int, Any]:
 
 
 def closed(client: WebSocketClient) -> int:
-    """The code with which the server closes the connection, whatever it says before."""
+    """Read until the server closes the connection; return the close code."""
     with pytest.raises(ConnectionClosed) as end:
         deque(iter(client.receive, None), maxlen=0)
     assert end.value.rcvd is not None
@@ -42,7 +42,7 @@ def closed(client: WebSocketClient) -> int:
 
 
 def asked_until(status: int, ask: Callable[[], httpx2.Response]) -> Any:
-    """What is answered once it is answered with this status, which has to be soon."""
+    """Call `ask` until its status is `status`, at most 5,000 times; return the JSON body."""
     answers = (ask() for _ in range(5000))
     return next(answer for answer in answers if answer.status_code == status).json()
 
@@ -52,7 +52,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys"
 
 
-# -- who may ---------------------------------------------------------------------------------------
+# -- access ----------------------------------------------------------------------------------------
 
 
 def test_a_connection_needs_a_key_like_a_request(serve: Serve, keys: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_revoked_key_starts_no_turn_on_an_open_connection(serve: Serve, keys: 
 
 
 def test_a_web_page_cannot_open_a_connection(shared_gateway: RunningGateway) -> None:
-    """A browser lets any page open a socket to this machine, and names the page in Origin."""
+    """A browser lets any page open a WebSocket to this machine, and sends the origin of the page in Origin."""
     assert refused(shared_gateway, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
     assert refused(shared_gateway, headers={"host": "evil.example"}) == (403, "host_not_allowed")
 
@@ -125,7 +125,7 @@ def test_an_invalid_handshake_is_refused_with_a_message(
     assert json.loads(body)["error"]["code"] in (
         "invalid_handshake",
         "invalid_request",
-    )  # whichever parser saw it first
+    )  # depends on the parser that reads it first
 
 
 def test_a_query_parameter_is_refused_as_over_http(shared_gateway: RunningGateway) -> None:
@@ -221,7 +221,7 @@ def test_any_text_round_trips(shared_gateway: RunningGateway) -> None:
         assert response_text(client.receive_response()) == said
 
 
-# -- its end ---------------------------------------------------------------------------------------
+# -- disconnects and shutdown ----------------------------------------------------------------------
 
 
 def test_a_client_that_disconnects_cancels_its_turn(served: RunningGateway) -> None:
@@ -236,7 +236,7 @@ def test_a_client_that_disconnects_cancels_its_turn(served: RunningGateway) -> N
 
 
 def test_a_client_that_disconnects_stops_a_turn_that_is_not_stored(serve: Serve) -> None:
-    """A model that answers for ever is let go of, and its place is free again."""
+    """The call of an endless model is cancelled, and its request slot is freed."""
     served = serve(max_requests=1)
     served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
     with connect_client(served) as client:
@@ -269,7 +269,7 @@ def test_a_stopping_server_waits_for_a_turn_no_longer_than_its_grace_period(serv
     assert served.unexpected_errors == []
 
 
-# -- figures and clients ---------------------------------------------------------------------------
+# -- metrics and clients ---------------------------------------------------------------------------
 
 
 def test_turns_are_counted_like_requests(served: RunningGateway) -> None:

@@ -1,4 +1,4 @@
-"""The messages of WebSocket mode as values: turns, stream ids, errors, and the reply to steering."""
+"""WebSocket messages, parsed and built: turns, stream ids, errors, and the reply to steering."""
 
 import json
 from typing import Any

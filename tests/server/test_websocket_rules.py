@@ -1,6 +1,6 @@
 """The WebSocket rules of the specification, one test each.
 
-They are those of Open Responses 2026-04-24 and of the API's own guide, which adds `generate` and lanes.
+The rules are those of Open Responses 2026-04-24 and of the API guide, which adds `generate` and stream ids.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def test_the_events_equal_those_of_a_stream_over_http(shared_gateway: RunningGat
 
 
 def test_the_last_event_ends_the_turn_and_not_the_connection(shared_gateway: RunningGateway) -> None:
-    """There is no [DONE]: the next message is the next turn's first event."""
+    """There is no [DONE]: the next event belongs to the next turn."""
     with connect_client(shared_gateway) as client:
         assert response_text(client.turn(input="one")) == "one"
         client.send(input="two")
@@ -169,7 +169,7 @@ def test_generate_false_requests_no_model_and_can_be_continued(served: RunningGa
 
 
 def test_a_compacted_window_starts_a_new_chain_on_the_same_connection(shared_gateway: RunningGateway) -> None:
-    """/responses/compact gives an input and no id."""
+    """/responses/compact returns an input and no response id."""
     asked = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
     window = shared_gateway.http.post("/v1/responses/compact", json=asked).json()["output"]
     with connect_client(shared_gateway) as client:

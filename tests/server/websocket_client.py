@@ -1,4 +1,4 @@
-"""A client of WebSocket mode that sends what it is told, and a clock that moves by hand."""
+"""A client of WebSocket mode, and a clock that tests advance."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ class HasRoot(Protocol):
 
 
 class WebSocketClient:
-    """One open connection."""
+    """An open connection."""
 
     def __init__(self, socket: Connection) -> None:
         self.socket = socket
@@ -39,14 +39,14 @@ class WebSocketClient:
         return event
 
     def receive_response_events(self) -> list[dict[str, Any]]:
-        """What is said until an answer ends."""
+        """Receive events up to the last event of a response."""
         events = [self.receive()]
         while events[-1]["type"] not in FINAL_EVENTS:
             events.append(self.receive())
         return events
 
     def turn(self, message: Any = None, **fields: Any) -> Any:
-        """The response that a turn comes to, or the error that it meets."""
+        """Send a turn; return its response or its error."""
         self.send(message, **fields)
         return self.receive_response()
 
@@ -66,7 +66,7 @@ def connect_client(
 
 
 class ManualClock(FixedClock):
-    """Whoever sleeps wakes when somebody has moved the time far enough."""
+    """A clock whose `sleep` returns only when `advance_and_wake` reaches its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class ManualClock(FixedClock):
         await woken.wait()
 
     async def advance_and_wake(self, seconds: float) -> None:
-        """Move, in the loop where the sleepers are."""
+        """Advance the time and wake the sleeping tasks. Must run in their event loop."""
         self.advance(seconds)
         for until, woken in self._sleeping:
             if until <= self.now():
@@ -86,5 +86,5 @@ class ManualClock(FixedClock):
 
 
 def response_text(response: Any) -> str:
-    """What a response says."""
+    """Return the text of a response."""
     return "".join(part["text"] for item in response["output"] for part in item.get("content", ()) if "text" in part)
