@@ -1,4 +1,4 @@
-"""The endpoint in every form it comes in."""
+"""Fixtures: embedded and remote endpoints, their stores and their models."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.loopback_server import KEY, LoopbackModels, LoopbackServer
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> LoopbackModels:
-    """The model of an embedded endpoint."""
+    """The scripted models of an embedded endpoint."""
     folder = tmp_path / "scripts"
     folder.mkdir()
     return LoopbackModels(folder)
@@ -35,7 +35,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 def summarizer() -> SummarizingModel:
-    """A model that sums up what it is shown."""
+    """A model that summarizes its input."""
     return SummarizingModel()
 
 
@@ -45,7 +45,7 @@ def embedded_over(store: Store, scripts: LoopbackModels) -> EmbeddedEndpoint:
 
 @pytest.fixture
 async def embedded(store: Store, scripts: LoopbackModels) -> AsyncIterator[EmbeddedEndpoint]:
-    """Convo's own endpoint, over memory and over SQLite."""
+    """The embedded endpoint, with the memory store and with SQLite."""
     endpoint = embedded_over(store, scripts)
     yield endpoint
     await endpoint.aclose()
@@ -57,7 +57,7 @@ def remote_at(loopback: LoopbackServer, key: str = KEY) -> RemoteEndpoint:
 
 @pytest.fixture
 async def remote(loopback: LoopbackServer) -> AsyncIterator[RemoteEndpoint]:
-    """The same endpoint, through the openai package and HTTP."""
+    """A remote endpoint: the same API over HTTP, through the openai package."""
     endpoint = remote_at(loopback)
     yield endpoint
     await endpoint.aclose()
@@ -79,17 +79,17 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path, scripts: Loopback
 
 @pytest.fixture
 def endpoint(pair: EndpointPair) -> Endpoint:
-    """One contract, both sides of it."""
+    """The endpoint under test: embedded or remote."""
     return pair.endpoint
 
 
 @pytest.fixture
 def other_tenant(pair: EndpointPair) -> Endpoint:
-    """The same place as another tenant sees it."""
+    """The same endpoint for another tenant."""
     return pair.other_tenant
 
 
 @pytest.fixture
 def script(pair: EndpointPair) -> LoopbackModels:
-    """The model behind `endpoint`."""
+    """The models of `endpoint`."""
     return pair.scripts

@@ -1,4 +1,4 @@
-"""Requests to an endpoint under test, and its answers and errors."""
+"""Requests to an endpoint under test, with their responses and errors."""
 
 import json
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 class EndpointPair:
     """One endpoint under test.
 
-    other_tenant:  the same place as another tenant sees it
-    scripts:  the model behind it
+    other_tenant:  the same endpoint for another tenant
+    scripts:  the models of both
     """
 
     endpoint: Endpoint
@@ -32,28 +32,28 @@ class EndpointPair:
 
 
 async def events(endpoint: Endpoint, said: Any = None, **body: Any) -> list[StreamEvent]:
-    """Every event of one answer to `said`."""
+    """Return all events of the response to the input `said`."""
     given = {} if said is None else {"input": said}
     async with aclosing(endpoint.create({"model": MODEL, **given, **body})) as answer:
         return [event async for event in answer]
 
 
 async def ask(endpoint: Endpoint, said: Any = None, **body: Any) -> dict[str, Any]:
-    """The final response to `said`."""
+    """Return the final response to the input `said`."""
     last = (await events(endpoint, said, **body))[-1]
     assert last["type"] in FINAL_EVENTS
     return dict(last["response"])
 
 
 async def refusal(endpoint: Endpoint, said: Any = None, **body: Any) -> ConvoError:
-    """The error of a request that is refused before its first event."""
+    """Return the error of a request that is refused before its first event."""
     with pytest.raises(ConvoError) as caught:
         await events(endpoint, said, **body)
     return caught.value
 
 
 def error_fields(wrong: ConvoError) -> tuple[str, int, str | None]:
-    """The code, status and param of an error."""
+    """Return the code, status and param of an error."""
     return wrong.code, wrong.status, getattr(wrong, "param", None)
 
 

@@ -1,6 +1,6 @@
-"""A model that a test holds at a gate, so that something can happen in the middle of an answer.
+"""A model that waits at a gate during its response, and a store that records its commits.
 
-Besides it a store that tells what was asked of it, and may fail.
+A test opens the gate after it has acted on the response in progress.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from tests.endpoints.endpoint_calls import MODEL
 
 
 class GatedModel:
-    """A model that says a word, and the rest when it is told to.
+    """A model that streams one word, and the rest after `gate` is set.
 
-    first:   an item that is whole before the first word
-    fails:   what breaks it off behind the gate
-    silent:  it waits at the gate before its first event
+    first:   a complete item to stream before the first word
+    fails:   the error to raise after the gate
+    silent:  whether to wait at the gate before the first event as well
     """
 
     def __init__(self, *, first: Item | None = None, fails: ConvoError | None = None, silent: bool = False) -> None:
@@ -70,7 +70,7 @@ class GatedModel:
 
 
 def open_gated_model() -> GatedModel:
-    """A model that says everything at once."""
+    """Return a model with an open gate: it streams the whole response at once."""
     model = GatedModel()
     model.gate.set()
     return model
@@ -79,7 +79,7 @@ def open_gated_model() -> GatedModel:
 def endpoint_over(
     store: Store, models: GatedModel, *, new_id: NewId | None = None, options: EndpointOptions | None = None
 ) -> EmbeddedEndpoint:
-    """An endpoint whose time stands still and whose ids count."""
+    """Return an endpoint with a fixed clock and counting ids."""
     return EmbeddedEndpoint(store, models, FixedClock(), new_id or counting_ids(), options=options)
 
 
@@ -87,7 +87,7 @@ def endpoint_over(
 async def started_response(
     endpoint: EmbeddedEndpoint, body: dict[str, object]
 ) -> AsyncIterator[AsyncGenerator[StreamEvent, None]]:
-    """An answer whose first piece has come."""
+    """Yield the event stream of a response after its first text delta."""
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
             if event["type"] == "response.output_text.delta":
@@ -96,7 +96,7 @@ async def started_response(
 
 
 class RecordingStore(MemoryStore):
-    """The real memory store; remembers what was asked of it, and may fail to commit."""
+    """A memory store that records its commits. `fails` is the error that every commit raises."""
 
     def __init__(self, *, fails: ConvoError | None = None) -> None:
         super().__init__()
@@ -111,5 +111,5 @@ class RecordingStore(MemoryStore):
 
 
 def append_path(path: Path) -> Transaction:
-    """The change that puts `path` into a store."""
+    """Return the transaction that appends `path` to a store."""
     return Transaction(appends=(AppendItems(path.root, path.items),))

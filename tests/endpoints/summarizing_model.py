@@ -1,6 +1,6 @@
-"""A model that can be asked for summaries, has a window, and remembers what it was shown.
+"""A model that writes summaries, has a context window and records its requests.
 
-Besides it words that are long enough to be folded, and what else stories of compaction say.
+The constants are texts and items for compaction tests; LONG is long enough to be compacted.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -25,13 +25,13 @@ SUMMARY_TEXT = f"{SUMMARY_HEADING}\n\n{SUMMARY}"
 
 
 class SummarizingModel:
-    """Answers any name: a summary where one is asked for, else by how many items it was shown.
+    """A model for every name: it replies with a summary to a summary request, else with the number of input items.
 
-    summary:  what it says when it is asked for one
-    window:     words that it can be shown at once; None: any number
-    provider_compaction:   the compaction that its provider makes; None: the provider has none
-    refuses:  whether its provider has a compaction, and not for this model
-    answer:   what it answers where no summary is asked for; None: how many items it was shown
+    summary:  the reply to a summary request
+    window:  the context window in words; None: unlimited
+    provider_compaction:  the output of the provider's compaction; None: the provider has none
+    refuses:  whether the provider refuses to compact for this model
+    answer:  the reply to any other request; None: the number of input items
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class SummarizingModel:
             yield event
 
     async def warm(self, model: str) -> None:
-        """Nothing has to be ready."""
+        """Do nothing: the model needs no preparation."""
 
     async def check_request(self, request: ModelRequest) -> None:
-        """It takes everything."""
+        """Accept every request."""
 
     async def count(self, request: ModelRequest) -> int | None:
         return sum(len(item_text(item).split()) for item in request.input)
@@ -78,10 +78,10 @@ class SummarizingModel:
         return self.provider_compaction
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the model has no resources."""
 
     def last_input(self) -> list[str]:
-        """What the last answer was made of, in words."""
+        """Return the text of each item of the last request that was not a summary request."""
         return [item_text(item) for item in self.requests[-1].input]
 
 
@@ -90,7 +90,7 @@ def item_types(items: Any) -> list[str]:
 
 
 async def create_chain(endpoint: EmbeddedEndpoint, *said: str) -> str:
-    """The id of the last response of a chain in which this was said."""
+    """Send each of `said` on one chain and return the id of the last response."""
     last = None
     for words in said:
         last = (await ask(endpoint, words, previous_response_id=last))["id"]

@@ -1,4 +1,4 @@
-"""The errors of the API with everything that a client and a user see of them: message, code, status, param, hint."""
+"""The errors of the API: message, code, status, param and hint."""
 
 from typing import Any
 

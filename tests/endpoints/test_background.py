@@ -1,4 +1,4 @@
-"""Responses that nobody waits for: taken on, followed, stopped, from any replica, once."""
+"""Background responses: start, follow, cancel and recover, from any replica."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"ty
 
 
 async def taken_on(endpoint: EmbeddedEndpoint, **body: Any) -> str:
-    """The id of a background response whose reader left at its first event."""
+    """Start a background response, disconnect after its first event, and return its id."""
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True, **body})) as answer:
         async for event in answer:
             return str(event["response"]["id"])
@@ -38,7 +38,7 @@ async def all_of(endpoint: EmbeddedEndpoint, response_id: str, after: int | None
 
 
 async def upto(endpoint: EmbeddedEndpoint, response_id: str, kind: str) -> StreamEvent:
-    """The first event of this kind that a follower is told."""
+    """Follow a response and return its first event of type `kind`."""
     async with aclosing(endpoint.follow(response_id)) as following:
         async for event in following:
             if event["type"] == kind:
@@ -48,7 +48,7 @@ async def upto(endpoint: EmbeddedEndpoint, response_id: str, kind: str) -> Strea
 
 @pytest.fixture
 async def replicas(tmp_path: File) -> AsyncIterator[tuple[Store, Store]]:
-    """One database, opened twice as two replicas open it."""
+    """Two stores that share one database, as two replicas do."""
     stores = open_store(f"sqlite:{tmp_path / 'convo.db'}"), open_store(f"sqlite:{tmp_path / 'convo.db'}")
     yield stores
     for store in stores:
@@ -173,7 +173,7 @@ async def test_a_model_stream_that_breaks_at_any_time_fails_the_response(store: 
 
 
 class Unhurried(MemoryStore):
-    """The real memory store, whose first writing of events takes until it is told to end."""
+    """A memory store that appends events only after `go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ async def test_events_received_while_the_store_is_slow_are_stored_once_and_in_or
     endpoint = endpoint_over(store, open_gated_model())
     reading = asyncio.create_task(events(endpoint, "a", background=True))
     await store.writing.wait()
-    for _ in range(50):  # time flies meanwhile, and whoever writes every tenth of a second comes by
+    for _ in range(50):  # the fixed clock advances, so the flush that runs every 0.1 s is due again
         await asyncio.sleep(0)
     store.go_on.set()
     got = await reading
@@ -199,7 +199,7 @@ async def test_events_received_while_the_store_is_slow_are_stored_once_and_in_or
     assert await store.events("resp_1") == got[:-1]
 
 
-# -- stopping -------------------------------------------------------------------------------------
+# -- cancellation ---------------------------------------------------------------------------------
 
 
 async def test_cancelling_stops_the_model_and_keeps_the_partial_answer(store: Store) -> None:
@@ -294,7 +294,7 @@ async def test_another_replica_cancels_a_background_response_and_its_model(repli
 
 
 async def test_concurrent_ends_store_one_end(replicas: tuple[Store, Store]) -> None:
-    """Two replicas stop it, and it comes to its end, all at the same time."""
+    """Both replicas cancel the response at the moment at which it completes."""
     model = GatedModel(first=WHOLE)
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
     response = await taken_on(here)
@@ -341,7 +341,7 @@ async def test_after_a_restart_a_background_response_is_followed_from_the_store(
 
 
 async def test_an_abandoned_background_response_is_marked_failed_by_another_replica() -> None:
-    """As after a kill: the run is open, its lease runs out, and what was whole is kept."""
+    """The lease expires while the run is open, as after a kill. The response keeps the output received so far."""
     now = [0.0]
     store = MemoryStore(now=lambda: now[0])
     model = GatedModel(first=WHOLE)

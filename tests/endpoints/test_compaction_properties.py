@@ -1,4 +1,4 @@
-"""What holds for every history that is made smaller, whatever is in it."""
+"""Properties of compaction that hold for every history."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ TRIGGER = {"type": "compaction_trigger"}
 
 
 def run(items: list[Item], summary: str, **body: Any) -> tuple[SummarizingModel, list[Item]]:
-    """The model that was asked, and the output of the answer."""
+    """Send `items` and return the model and the output of the response."""
     reader = SummarizingModel(summary)
 
     async def answered() -> list[Item]:

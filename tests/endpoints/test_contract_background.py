@@ -1,4 +1,4 @@
-"""Background responses, pages and connections as both sides of the contract keep them."""
+"""The endpoint contract, embedded and remote: background responses, pages and connections."""
 
 from contextlib import aclosing
 
@@ -17,7 +17,7 @@ async def follow(endpoint: Endpoint, response_id: str, after: int | None = None)
 
 
 async def said(connection: ResponsesConnection, words: str, **body: object) -> dict[str, object]:
-    """The final response to `words` over a connection."""
+    """Return the final response to `words` over a connection."""
     async with aclosing(connection.create({"model": MODEL, "input": words, **body})) as answer:
         *_, last = [event async for event in answer]
     return dict(last["response"])

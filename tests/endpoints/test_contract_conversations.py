@@ -1,4 +1,4 @@
-"""Conversations as both sides of the contract keep them: embedded, and remote over HTTP."""
+"""The endpoint contract, embedded and remote over HTTP: conversations."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.loopback_server import LoopbackModels
 
 
 async def opened(endpoint: Endpoint, *words: str) -> str:
-    """The id of a new conversation in which `words` were said."""
+    """Create a conversation with a user message for each of `words` and return its id."""
     created = await endpoint.create_conversation([user_item(said) for said in words])
     return str(created["id"])
 
@@ -138,7 +138,7 @@ async def test_a_chain_that_needs_a_deleted_item_is_refused_with_its_own_code(en
 
 
 async def test_a_response_is_retrieved_after_an_earlier_item_was_deleted(endpoint: Endpoint) -> None:
-    """Its own output is all that is read for it."""
+    """To retrieve a response, the endpoint reads only the output of that response."""
     conversation = await opened(endpoint, "my secret")
     response = await ask(endpoint, "b", conversation=conversation)
     (oldest, *_) = (await endpoint.list_conversation_items(conversation, order="asc")).items

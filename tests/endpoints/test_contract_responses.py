@@ -1,4 +1,4 @@
-"""Responses as both sides of the contract keep them: embedded, and remote over HTTP."""
+"""The endpoint contract, embedded and remote over HTTP: responses."""
 
 from typing import Any
 
@@ -151,7 +151,7 @@ async def test_an_output_without_its_call_is_refused_before_the_model_is_called(
     assert script.requests == []
 
 
-# -- what is kept ---------------------------------------------------------------------------------
+# -- stored responses -----------------------------------------------------------------------------
 
 
 async def test_with_store_false_nothing_can_be_retrieved(endpoint: Endpoint) -> None:
@@ -284,7 +284,7 @@ async def test_an_item_that_is_already_in_the_chain_is_refused(endpoint: Endpoin
     )
 
 
-# -- ends -----------------------------------------------------------------------------------------
+# -- final statuses -------------------------------------------------------------------------------
 
 
 async def test_a_response_truncated_at_its_token_limit_is_incomplete_and_can_be_continued(

@@ -1,4 +1,4 @@
-"""An answer of our own endpoint that somebody stops: closed, cancelled, cancelled twice, before it began."""
+"""Cancellation of a response of the embedded endpoint: close, cancel, cancel twice, cancel before the start."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.endpoints.gated_model import GatedModel, RecordingStore, endpoint_ove
 
 
 async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
-    """A task that waits for the rest of an answer."""
+    """Return a task that reads a response and waits for the event after the first text delta."""
     waiting = asyncio.Event()
 
     async def read() -> None:
@@ -58,7 +58,7 @@ async def test_a_cancelled_task_stores_a_cancelled_response(store: Store) -> Non
 
 
 async def test_a_second_cancellation_still_stores_the_response() -> None:
-    """The second time comes while the store still writes what the first one left."""
+    """The later cancellations arrive while the store still writes the cancelled response."""
     store, model = Unhurried(), GatedModel()
     endpoint = endpoint_over(store, model)
     task = await in_the_middle(endpoint)
@@ -92,7 +92,7 @@ async def test_closing_with_store_false_stores_nothing() -> None:
 
 
 async def test_closing_returns_if_a_task_ended_in_the_same_iteration_of_the_event_loop() -> None:
-    """Its callback runs in the next round, and Python 3.12 and later do not wait for one to gather what is done."""
+    """The task's callback runs in the next iteration. Since Python 3.12, `gather` does not wait for it."""
     runs, ended = ActiveRuns(), asyncio.Event()
 
     async def work() -> None:
@@ -106,7 +106,7 @@ async def test_closing_returns_if_a_task_ended_in_the_same_iteration_of_the_even
 
 
 class Unhurried(MemoryStore):
-    """The real memory store; a change takes until it is told to end."""
+    """A memory store that commits only after `go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()

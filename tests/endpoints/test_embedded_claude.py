@@ -1,4 +1,4 @@
-"""Convo's own endpoint keeps a chain for Claude: what it thought and called comes back to it from the store."""
+"""A chain of the embedded endpoint with a Claude model: stored thinking blocks and tool calls are sent to it again."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ CLAUDE = "anthropic/claude-opus-5"
 
 
 class OneModel:
-    """The model of every name."""
+    """Opens the same model for every name."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -28,7 +28,7 @@ class OneModel:
 
 
 async def answer(endpoint: EmbeddedEndpoint, **body: Any) -> Any:
-    """The response of one request."""
+    """Send one request and return its final response."""
     return [event async for event in endpoint.create({"model": CLAUDE, **body})][-1]["response"]
 
 

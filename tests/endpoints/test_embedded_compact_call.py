@@ -1,4 +1,4 @@
-"""The embedded endpoint makes a history smaller on request: the window that `POST /responses/compact` gives."""
+"""`POST /responses/compact` of the embedded endpoint: the compacted history that it returns."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -135,7 +135,7 @@ async def test_if_the_provider_cannot_compact_this_model_a_summary_is_made(
 
 
 async def test_a_provider_result_without_a_compaction_becomes_a_compaction(store: Store) -> None:
-    """Whoever counts on exactly one such item gets it, whatever a server calls its own."""
+    """Clients rely on exactly one compaction item, so the endpoint wraps other output of a provider in one."""
     reader = SummarizingModel(
         provider_compaction=[user_item("One."), {"type": "message", "role": "assistant", "content": "In short: words."}]
     )

@@ -1,4 +1,4 @@
-"""What only our own endpoint does over a connection, and references to whatever a tenant has."""
+"""Connections of the embedded endpoint, and references to the stored items of a tenant."""
 
 from contextlib import aclosing
 from typing import Any
@@ -127,7 +127,7 @@ def at(item_id: str) -> dict[str, Any]:
 async def test_an_item_reference_may_name_an_item_of_any_origin(
     embedded: EmbeddedEndpoint, scripts: LoopbackModels
 ) -> None:
-    """By its own id, by one made of its place, and by one that a conversation gave it."""
+    """By its own id, by the id generated for a list of input items, and by its id in a conversation."""
     first = await ask(embedded, "a")
     (placed,) = (await embedded.list_input_items(first["id"])).items
     conversation = str((await embedded.create_conversation([user_item("b")]))["id"])

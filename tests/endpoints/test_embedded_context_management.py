@@ -1,4 +1,4 @@
-"""The embedded endpoint makes a history smaller inside a request, and goes on from it."""
+"""Compaction within a request to the embedded endpoint: thresholds, triggers and continued histories."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -24,7 +24,7 @@ from tests.endpoints.summarizing_model import (
 
 
 def at(tokens: int) -> list[dict[str, Any]]:
-    """The field that asks for a compaction from so many tokens on."""
+    """Return the `context_management` field with a compaction threshold of `tokens`."""
     return [{"type": "compaction", "compact_threshold": tokens}]
 
 
@@ -134,7 +134,7 @@ async def test_developer_messages_in_the_history_are_never_summarized(
 async def test_a_trigger_is_answered_by_one_compaction_only(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    """Codex takes exactly one such item and fails over every other answer."""
+    """Codex accepts exactly one compaction item and fails on any other output."""
     told_ = await events(endpoint, [user_item("One."), ANSWER, TRIGGER])
     assert [event["type"] for event in told_] == [
         "response.created",
@@ -163,7 +163,7 @@ async def test_a_chain_continues_from_a_trigger_with_the_user_messages(
 async def test_new_messages_before_a_compaction_reach_the_model(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    """Codex puts its instructions and the words of the user before the item that it got."""
+    """Codex sends its instructions and the user messages before the compaction item."""
     rules = {"role": "developer", "content": "Be brief."}
     made = await ask(endpoint, [rules, user_item("One."), ANSWER, TRIGGER], store=False)
     fresh = {"role": "developer", "content": "Be brief, and kind."}
@@ -192,7 +192,7 @@ async def test_a_trigger_without_a_history_is_answered_by_one_compaction_too(
 
 
 async def test_the_compaction_of_a_provider_is_used_within_a_request_too(store: Store) -> None:
-    """What it sealed goes back to it in its place, inside the one item that the client sees."""
+    """The client's one compaction item contains the provider's item, which is sent to the provider at its position."""
     theirs = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
     reader = SummarizingModel(provider_compaction=[theirs])
     endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
@@ -214,7 +214,7 @@ async def test_a_failed_summary_stores_nothing(endpoint: EmbeddedEndpoint, summa
 async def test_a_refused_request_after_a_compaction_stores_nothing(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    """Nothing was told before the model began, so nobody takes the item for an answer."""
+    """No event is sent before the model call starts, so no client receives the compaction item as output."""
     summarizer.window = 150
     conversation = (await endpoint.create_conversation([user_item("One."), ANSWER]))["id"]
     wrong = await refusal(endpoint, LONG * 3, conversation=conversation, context_management=at(50))
@@ -248,7 +248,7 @@ async def test_a_background_response_is_compacted_like_any_other(endpoint: Embed
     assert item_types(told_[-1]["response"]["output"]) == ["compaction", "message"]
 
 
-# -- only whose it is -----------------------------------------------------------------------------
+# -- access to compaction items -------------------------------------------------------------------
 
 
 async def test_another_tenant_cannot_decrypt_a_compaction(

@@ -1,4 +1,4 @@
-"""What does not fit a model's window is refused, or its oldest turns are not shown."""
+"""The context window of the embedded endpoint: an input that does not fit is refused or truncated."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -51,7 +51,7 @@ async def test_an_input_that_fits_is_sent_unchanged(endpoint: EmbeddedEndpoint, 
 async def test_a_very_long_input_is_counted_in_a_thread(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel, truncation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused as anything else is that does not fit."""
+    """The error is the same as for a short input that does not fit."""
     beside: list[object] = []
     apart = asyncio.to_thread
 
@@ -93,7 +93,7 @@ async def test_instructions_and_tools_count_towards_the_context_window(endpoint:
 async def test_an_estimated_count_refuses_no_input_that_may_fit(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    """Another vocabulary may find a third less; the server knows, and says so itself."""
+    """The model's tokenizer may count a third fewer tokens; its server counts exactly and refuses the input itself."""
     await ask(endpoint, LONG * 3, model="foreign")
     assert len(summarizer.requests) == 1
     assert error_fields(await refusal(endpoint, LONG * 5, model="foreign"))[0] == "context_length_exceeded"
@@ -159,7 +159,7 @@ async def test_the_requested_output_tokens_are_reserved(
 async def test_auto_shortens_the_input_for_a_model_that_refuses_its_length(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    """Nobody knows its window but itself."""
+    """Only the model knows its context window."""
     summarizer.window = 60
     await ask(endpoint, HISTORY, model="unknown", truncation="auto")
     assert summarizer.last_input() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]

@@ -1,4 +1,4 @@
-"""The seal on a compaction item."""
+"""Encryption of compaction items: keys, tenants, versions and errors."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What becomes of a model's answer on the way, apart from what it says."""
+"""Fair scheduling: other tasks run while a response stream is read."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Which histories a model may see, and in which form."""
+"""Checks of a history before it is sent to a model: calls with outputs, and incomplete items."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A conversation is a list: whatever joins and leaves it, it holds what a list would hold."""
+"""The items of a conversation behave like a list when items are added and deleted."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every field of a request, and what becomes of it."""
+"""Every field of a request: accepted, sent to the model, echoed or refused."""
 
 import inspect
 from typing import Any, get_args
@@ -22,7 +22,7 @@ from convo.responses_api.validation import (
 from tests.endpoints.endpoint_calls import TOOL, error_fields, user_item
 
 OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
-"""Arguments of the package's methods that are not fields of the body."""
+"""Arguments of the package's methods that are not fields of the request body."""
 
 
 def body(**fields: Any) -> dict[str, Any]:

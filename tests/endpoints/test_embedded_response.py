@@ -1,4 +1,4 @@
-"""The response resource: every field, whatever was asked."""
+"""The response resource: every field is present for every request."""
 
 from dataclasses import replace
 from typing import Any, get_args
@@ -46,7 +46,7 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "safety_identifier": (str, NOTHING),
     "prompt_cache_key": (str, NOTHING),
 }
-"""ResponseResource of the Open Responses specification, 2026-04-24: what must be there, and as what."""
+"""The required fields of ResponseResource in the Open Responses specification of 2026-04-24, and their types."""
 
 HERE = root_key("local")
 LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, duration_s=2.5)

@@ -1,4 +1,4 @@
-"""What a strict endpoint refuses, in the real API's words, and what it takes all the same."""
+"""A strict endpoint refuses the items that the real API refuses, with the same messages, and accepts valid items."""
 
 from typing import Any
 

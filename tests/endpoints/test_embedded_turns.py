@@ -1,4 +1,4 @@
-"""What only our own endpoint can show of a turn: the moment of durability, and what a failure leaves behind."""
+"""Turns of the embedded endpoint: when a response is durable, and which records remain after a failure."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -123,7 +123,7 @@ async def test_secrets_of_tools_are_sent_to_the_model_only(store: Store, scripts
     assert "hunter2" not in str(response)
 
 
-# -- failing --------------------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------
 
 
 async def test_an_error_of_the_model_is_raised_unchanged(store: Store) -> None:
@@ -160,14 +160,14 @@ async def test_a_full_disk_at_the_end_is_raised_instead_of_the_last_event() -> N
     async def read() -> None:
         async with aclosing(endpoint_over(store, open_gated_model()).create({"model": MODEL, "input": "a"})) as answer:
             async for event in answer:
-                got.append(event["type"])  # noqa: PERF401 - what came before the error counts
+                got.append(event["type"])  # noqa: PERF401 - the events before the error are checked
 
     with pytest.raises(StoreFull):
         await read()
     assert got[-1] == "response.output_item.done"
 
 
-# -- what is not ours -----------------------------------------------------------------------------
+# -- links of other endpoints ---------------------------------------------------------------------
 
 
 async def test_links_of_other_endpoints_and_attempts_are_not_retrieved(

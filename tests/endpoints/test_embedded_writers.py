@@ -1,4 +1,4 @@
-"""A conversation of our own endpoint has one writer: the second is told, and nobody waits for one that is gone."""
+"""A conversation of the embedded endpoint has one writer: a second one is refused, and a dead one blocks nobody."""
 
 import asyncio
 import socket

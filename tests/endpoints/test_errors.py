@@ -1,4 +1,4 @@
-"""An error as it travels, and back again."""
+"""Errors as error objects and error events, and the errors parsed from them."""
 
 import pytest
 

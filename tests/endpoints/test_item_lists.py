@@ -1,4 +1,4 @@
-"""Items as lists show them: in the form of the API, under their ids, in pages, and paired before a model is called."""
+"""Item lists: ids, the form of the API, pages, and the checks of items before a model call."""
 
 from typing import Any
 
@@ -187,7 +187,7 @@ def test_an_item_that_the_history_has_is_not_added_and_one_that_it_repeats_is_re
         ([call(status="incomplete"), call(), output()], None),
         ([call(status="completed"), output()], None),
         ([{"type": "web_search_call", "call_id": "c1"}], None),
-        ([call(call_id=None)], None),  # type: ignore[arg-type]  # stored by another server
+        ([call(call_id=None)], None),  # type: ignore[arg-type]  # as another server stored it
         ([call(), output(), call()], "No tool output found for function call c1"),
         ([call(), call(), output()], "No tool output found for function call c1"),
         ([call("c1"), call("c2"), output("c1")], "No tool output found for function call c2"),

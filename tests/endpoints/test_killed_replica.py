@@ -1,4 +1,4 @@
-"""A replica that is killed with -9 in the middle of a background response, and what another one makes of it."""
+"""A replica is killed with SIGKILL during a background response, and another replica recovers the response."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def killed(tmp_path: Path) -> tuple[str, str, int]:
-    """A store, a response that was running in it, and the number of the last event that was told."""
+    """The URL of a store, the id of a response that ran in it, and the sequence number of its last printed event."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
     there = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM, url]
@@ -72,7 +72,7 @@ async def test_after_a_replica_is_killed_its_sent_events_can_be_followed_and_com
     running = await served.endpoint_for("local").retrieve(response)
     lapsed = await LeaseGuard.acquire(
         store, run_lease_name(response), f"{process_identity()}:test", 1.0
-    )  # its holder is seen to be dead
+    )  # the process that held the lease is dead
     await lapsed.release()
 
     await served.sweep()

@@ -1,4 +1,4 @@
-"""The built-in model makes a short history smaller, for real, and carries on from it."""
+"""The bundled model compacts a short history and answers from the result, without a script."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
@@ -28,18 +28,18 @@ CITY = (
     "thousand people live there."
 )
 HISTORY = [user_item("I live in Oslo."), {"role": "assistant", "content": f"{CITY} {CITY}"}]
-"""Its summary is one sentence; the model's time is that of the tokens that it generates."""
+"""A history with a summary of one sentence: the duration of the test grows with the generated tokens."""
 
 
 class Greedy(LocalModel):
-    """The built-in model without sampling: the same tokens in each run."""
+    """The bundled model with temperature 0: it generates the same tokens in each run."""
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return super().respond(replace(request, parameters={**request.parameters, "temperature": 0}))
 
 
 class Local:
-    """The built-in model under any name; `asks` is what it was shown."""
+    """Opens the bundled model for every name."""
 
     def __init__(self) -> None:
         self._model = Greedy(Path("/dev/null/models"), random_id)
@@ -77,14 +77,14 @@ async def test_the_bundled_model_compacts_a_history_and_answers_from_it(
 
     after = await endpoint.count_input_tokens({"model": "local", "input": window["output"]})
     assert after is not None
-    assert after <= before  # a summary that is longer than what it folds is not used
+    assert after <= before  # a summary that is longer than the items it replaces is not used
 
     answer = await ask(endpoint, [*window["output"], user_item("Say hello.")], max_output_tokens=16)
     assert item_text(answer["output"][0])
 
 
 async def test_a_history_beyond_the_context_window_is_answered_with_truncation(endpoint: EmbeddedEndpoint) -> None:
-    """The model counts by itself how much it has room for; nobody else knows."""
+    """The model counts the tokens itself: the endpoint does not know its context window."""
     long = [user_item(DIARY * 40), {"role": "assistant", "content": "Thank you."}, user_item("Say hello.")]
     assert error_fields(await refusal(endpoint, long))[0] == "context_length_exceeded"
     answer = await ask(endpoint, long, truncation="auto", max_output_tokens=16)

@@ -1,4 +1,4 @@
-"""Which endpoint a provider has, and what is loaded for it."""
+"""The endpoint that is opened for a provider, and the packages that are imported for it."""
 
 import subprocess
 import sys
@@ -132,7 +132,7 @@ async def test_an_alias_makes_its_model_available_to_clients(tmp_path: Path) -> 
 
 
 async def test_available_models_are_listed_with_their_owner() -> None:
-    """A server that does not answer, or has no key, is passed over."""
+    """A server that does not answer or has no key is omitted."""
     with run_chat_server() as server:
         server.refuse(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
         listed = await served(with_servers(server.url)).list_models()
@@ -166,7 +166,7 @@ quick = "scripted/echo"
 async def test_an_upstream_key_error_is_reported_as_an_error_of_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether the provider says so, or there is none to show to it."""
+    """The provider rejects the key, or the server has no key for the provider."""
     with run_chat_server() as server:
         server.refuse(401, {"error": {"message": "Incorrect API key provided: sk-upstream."}})
         service = served(
@@ -222,7 +222,7 @@ def test_unneeded_packages_are_not_imported(program: str, absent: set[str], tmp_
 async def test_gateways_with_the_same_key_decrypt_each_others_compactions(
     given: Settings, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
-    """They share no database here; without the setting each has its own key."""
+    """The gateways share no database. Without the setting, each of them has its own key."""
     if key:
         monkeypatch.setenv(given.serve.seal_key_env, key)
     here = opened("local", given)

@@ -1,4 +1,4 @@
-"""The openai package as somebody else's client: what it reads off our endpoint over HTTP."""
+"""The openai package as a client of convo's endpoint over HTTP."""
 
 import subprocess
 import sys
@@ -62,7 +62,7 @@ def test_the_accumulator_of_the_package_accepts_every_stream(
 
 
 def test_a_background_response_is_resumed_and_polled_by_the_package(loopback: LoopbackServer, client: OpenAI) -> None:
-    """Its accumulator takes the whole stream, and the part of it behind any event."""
+    """The package's accumulator accepts the whole stream and the resumed stream."""
     loopback.replies({"text": "Hello there, how are you?"}, chunk=3)
     with client.responses.stream(model=MODEL, input="hi", background=True) as stream:
         whole = list(stream)
@@ -80,7 +80,7 @@ def test_a_background_response_is_resumed_and_polled_by_the_package(loopback: Lo
 
 
 def unparsed(value: Any) -> Any:
-    """`value` without what the accumulator adds for its own callers."""
+    """Return `value` without the fields that the accumulator adds for its callers."""
     if isinstance(value, dict):
         return {key: unparsed(inner) for key, inner in value.items() if key not in ("parsed", "parsed_arguments")}
     return [unparsed(inner) for inner in value] if isinstance(value, list) else value
@@ -108,7 +108,7 @@ def test_without_stream_the_complete_response_is_returned_at_once(client: OpenAI
 
 
 def test_the_multi_turn_examples_of_the_documentation_work(client: OpenAI) -> None:
-    """The history by hand, then on a chain, as OpenAI's own guide does both."""
+    """A history that the client sends itself, then a chain, as in OpenAI's guide."""
     history: list[Any] = [{"role": "user", "content": "tell me a joke"}]
     first = client.responses.create(model=MODEL, input=history, store=False)
     history += [{"role": el.role, "content": el.content} for el in first.output if el.type == "message"]

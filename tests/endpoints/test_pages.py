@@ -1,4 +1,4 @@
-"""Lists are read page by page, and a list that does not end is not read for ever."""
+"""Lists are fetched page by page, with a limit for lists that do not end."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from convo.errors import StreamBroken
 
 
 def pages_of(*pages: ItemPage) -> tuple[Callable[[str | None], Any], list[str | None]]:
-    """A function that returns these pages in turn, and the ids that it was called with."""
+    """Return a function that returns `pages` in turn, and the list of ids that it is called with."""
     left, after = list(pages), []
 
     async def fetch(last_id: str | None) -> ItemPage:
@@ -71,7 +71,7 @@ async def test_a_list_ends_after_a_hundred_thousand_items() -> None:
 
 
 async def test_a_list_ends_after_256_mebibytes() -> None:
-    """The items are counted as JSON; one text serves for all pages, so the test takes little memory."""
+    """The limit counts the JSON of the items. All pages share one text, so the test needs little memory."""
     seen: list[ItemPage] = []
     text = "x" * (2**22 - len(json.dumps([{"id": "00", "text": ""}])))
 
@@ -86,4 +86,4 @@ async def test_a_list_ends_after_256_mebibytes() -> None:
 
 async def read_into(seen: list[ItemPage], fetch: Callable[[str | None], Any]) -> None:
     async for page in iter_pages(fetch):
-        seen.append(page)  # noqa: PERF401 - the pages before the error count
+        seen.append(page)  # noqa: PERF401 - the pages before the error are checked

@@ -1,4 +1,4 @@
-"""Every parameter of every method of the openai package is in a table: nothing is dropped in silence."""
+"""Tables list every parameter of every method of the openai package, so no parameter is ignored silently."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from convo.responses_api.validation import REQUEST_FIELDS
 OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 
 IN_THE_PACKAGE = {"text_format", "parse_as", "verbosity"}
-"""What the package turns into `text` before it sends anything."""
+"""Parameters that the package converts to `text` before it sends the request."""
 
 SHOWN_ANYWAY = "items are always shown whole, so what is asked to be included is there"
 NOT_PADDED = "events are not padded; the query takes the parameter"
@@ -69,7 +69,7 @@ PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
         "item_id": "delete_conversation_item.item_id",
     },
 }
-"""What becomes of each parameter: the method of the contract that takes it, or why none needs to."""
+"""For each parameter, the argument of the endpoint contract that accepts it, or the reason why none is needed."""
 
 BODIES: Mapping[Callable[..., Any], set[str]] = {
     Responses.create: set(REQUEST_FIELDS),
@@ -78,7 +78,7 @@ BODIES: Mapping[Callable[..., Any], set[str]] = {
     Responses.compact: set(validation.COMPACT_FIELDS),
     InputTokens.count: set(validation.COUNT_FIELDS) | {"personality"},
 }
-"""What may stand in a body; how each field is read is shown in `test_embedded_requests`."""
+"""The fields that a body may have; `test_embedded_requests` tests how each field is parsed."""
 
 
 def parameters(method: Callable[..., Any]) -> set[str]:
@@ -114,7 +114,7 @@ METHODS: set[Callable[..., Any]] = {
 
 
 def test_every_method_that_sends_a_request_has_a_table() -> None:
-    """`connect` opens a connection and has no parameters of the API."""
+    """`connect` is in no table: it opens a connection and has no API parameters."""
     there: set[Callable[..., Any]] = {
         method
         for resource in (Responses, InputItems, InputTokens, Conversations, Items)

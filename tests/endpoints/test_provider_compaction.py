@@ -1,4 +1,4 @@
-"""In front of a provider that compacts by itself: what it sealed comes back to it, and to nobody else."""
+"""A provider with its own compaction: its encrypted items are sent only to the model that created them."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -49,7 +49,7 @@ async def endpoint(store: Store, server: ChatServer) -> AsyncIterator[EmbeddedEn
 
 
 def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
-    """Where each request went, and the input that it had."""
+    """Return the path and the input of each request."""
     return [(request.path, request.json["input"]) for request in server.requests]
 
 

@@ -1,4 +1,4 @@
-"""A conversation, and the headers that go along, reach the server that was named and no other."""
+"""Redirects are not followed: a request and its headers reach only the configured server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from convo.models.http import OpenAIClientOptions
 
 @contextmanager
 def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """A server that sends everybody `elsewhere`; its URL, and the paths that it was asked for."""
+    """Run a server that redirects every request to `elsewhere`. Yields its URL and the list of requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -29,8 +29,8 @@ def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's own word
-            """Tests print nothing."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the parameter name of the base class
+            """Suppress the log output of the base class."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as http:
         thread = Thread(target=http.serve_forever, args=(0.01,))

@@ -1,4 +1,4 @@
-"""The remote endpoint against a real server on loopback: what travels, and what goes wrong on the way."""
+"""The remote endpoint against a server on loopback: requests, events, errors and ids."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ from tests.loopback_server import (
 
 
 def sse(*told: Any) -> bytes:
-    """Events as they stand on the wire; bytes as they are."""
+    """Encode events as server-sent events; bytes are unchanged."""
     return b"".join(one if isinstance(one, bytes) else f"data: {json.dumps(one)}\n\n".encode() for one in told)
 
 
@@ -51,7 +51,7 @@ CREATED = {"type": "response.created", "response": {"id": "resp_1", "previous_re
 COMPLETED = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": []}}
 
 
-# -- what travels ---------------------------------------------------------------------------------
+# -- requests and events --------------------------------------------------------------------------
 
 
 async def test_events_are_passed_on_unchanged(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
@@ -175,7 +175,7 @@ async def test_the_previewed_request_names_the_organization_and_the_project(loop
     assert set(told) == {"Authorization", "OpenAI-Organization", "OpenAI-Project"}
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 async def test_an_endpoint_that_ignores_the_history_is_an_error_before_the_first_event(
@@ -196,7 +196,7 @@ async def refusal_before_any_event(remote: RemoteEndpoint, body: dict[str, Any])
     async def read() -> None:
         async with aclosing(remote.create({"model": MODEL, "input": "b", **body})) as answer:
             async for event in answer:
-                got.append(event)  # noqa: PERF401 - what came before the error counts
+                got.append(event)  # noqa: PERF401 - the events before the error are checked
 
     with pytest.raises(ConvoError) as caught:
         await read()
@@ -276,7 +276,7 @@ async def test_an_interrupted_answer_is_a_broken_stream(
     async def read() -> None:
         async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
             async for event in answer:
-                got.append(event)  # noqa: PERF401 - what came before the error counts
+                got.append(event)  # noqa: PERF401 - the events before the error are checked
 
     with pytest.raises(StreamBroken):
         await read()
@@ -559,7 +559,7 @@ async def test_a_page_is_requested_with_its_bounds(loopback: LoopbackServer, rem
 
 
 async def test_the_key_of_the_account_is_masked_in_every_error(loopback: LoopbackServer) -> None:
-    """Also one that does not look like a key."""
+    """A key without the usual form is masked too."""
     remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret("hunter2"), token=None))
     entra = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=None, token=Secret("hunter2")))
     for endpoint in (remote, entra):

@@ -1,4 +1,4 @@
-"""What was sealed behind convo's own endpoint, shown to a server that owns conversations."""
+"""Encrypted reasoning that convo tagged with its issuer, in requests to a remote endpoint."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ THOUGHT: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA
 
 
 async def asked(loopback: LoopbackServer, *history: Item) -> list[Any]:
-    """The input that arrives when this history is sent."""
+    """Send `history` and return the input that the server receives."""
     endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY)))
     [event async for event in endpoint.create({"model": "gpt-5", "input": list(history), "store": False})]
     await endpoint.aclose()

@@ -1,4 +1,4 @@
-"""Whether a stream is the answer that was asked for, event by event."""
+"""Checks of a remote event stream: its state, its errors and its events."""
 
 from typing import Any
 

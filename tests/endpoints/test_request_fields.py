@@ -1,4 +1,4 @@
-"""The fields of a request one by one: their limits, their values, their types, and the error for each."""
+"""The fields of a request: limits, values, types and errors."""
 
 from typing import Any
 
@@ -209,7 +209,7 @@ ITEMS: list[dict[str, Any]] = [
     {"type": "compaction", "encrypted_content": "x"},
     {"type": "item_reference", "id": "msg_1"},
 ]
-"""An item of each type, with its required fields alone."""
+"""One item of each type, with its required fields only."""
 
 
 @pytest.mark.parametrize(("fields", "param", "expected", "got"), WRONG_TYPES, ids=[row[1] for row in WRONG_TYPES])

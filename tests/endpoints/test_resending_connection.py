@@ -1,4 +1,4 @@
-"""A connection over HTTP sends the items of a response that the server did not store again."""
+"""Connections over HTTP: the items of an unstored response are sent again with the next request."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from convo.history.items import Json, StreamEvent, user_message
 
 
 class Server:
-    """Answers each request with the events that are set; `bodies` are the requests."""
+    """Answers each request with `events`; an exception among them is raised. `bodies` are the requests."""
 
     def __init__(self) -> None:
         self.bodies: list[Mapping[str, Json]] = []

@@ -1,4 +1,4 @@
-"""The response object, the events around it, and the result of a turn, field by field."""
+"""The response object, its events and the result of a turn, field by field."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The endpoints of all tenants, while a server runs: readers who leave, replicas that die, an orderly end."""
+"""The service for all tenants: client disconnects, store errors, dead replicas and shutdown."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ def service(
 
 
 async def left_in_the_middle(served: EmbeddedService, **body: object) -> None:
-    """Ask and go away when the first piece has come."""
+    """Send a request and disconnect after the first text delta."""
     async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
             if event.get("delta") == "one ":
@@ -76,13 +76,13 @@ async def test_a_tenant_has_one_endpoint_and_cannot_access_another(store: Store)
     await served.aclose()
 
 
-# -- readers who leave ----------------------------------------------------------------------------
+# -- clients that disconnect ----------------------------------------------------------------------
 
 
 async def test_a_client_that_disconnects_cancels_its_response_and_the_conversation_keeps_the_sent_part(
     store: Store,
 ) -> None:
-    """The event that is handed over last does not count: its reader did not come back for the next one."""
+    """The last yielded event does not count as sent, because the reader did not request the next one."""
     model = GatedModel(first=MESSAGE)
     served = service(store, model)
     conversation = str((await served.endpoint_for("t").create_conversation())["id"])
@@ -135,7 +135,7 @@ async def test_a_complete_call_may_be_answered_or_ignored_after_its_client_disco
 
 
 class Patient(MemoryStore):
-    """The real memory store; counts its commits, and lets each take until it is told to go on."""
+    """A memory store that counts its commits and commits only after `go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ async def test_a_disconnect_while_the_response_is_stored_does_not_change_it() ->
 
 
 class SlowLease(MemoryStore):
-    """The real memory store; a lease is told late, as by a database."""
+    """A memory store that returns an acquired lease only after `go_on` is set, like a slow database."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ async def test_a_disconnect_while_the_conversation_is_locked_leaves_no_lock() ->
 
 
 async def test_a_request_waits_while_a_cancelled_response_is_stored() -> None:
-    """Its id was told to the client, so it is never unknown; its conversation is free as soon as it is stored."""
+    """The client has the response id, so the id must be found. The commit of the response unlocks the conversation."""
     store, model = Patient(), GatedModel()
     store.go_on.set()
     served = service(store, model)
@@ -261,11 +261,11 @@ async def test_a_reader_that_is_cancelled_while_it_disconnects_still_ends_the_re
     await served.aclose()
 
 
-# -- stores that fail -----------------------------------------------------------------------------
+# -- store errors ---------------------------------------------------------------------------------
 
 
 class Failing(MemoryStore):
-    """The real memory store; fails as it is told to, for its tenants too."""
+    """A memory store that raises `fault` for all tenants: on commits, and on reads of links unless `reads`."""
 
     fault: StoreFull | StoreUnavailable | None = None
     reads: bool = True
@@ -348,7 +348,7 @@ async def test_a_background_response_outlives_a_temporarily_unreachable_store() 
     assert texts(got[-1]["response"]["output"]) == ["one two"]
 
 
-# -- the end --------------------------------------------------------------------------------------
+# -- shutdown -------------------------------------------------------------------------------------
 
 
 async def test_a_closing_service_starts_no_request_and_lets_running_ones_finish(store: Store) -> None:
@@ -397,11 +397,11 @@ async def test_a_response_that_exceeds_the_grace_period_is_stored_as_cancelled_o
     await served.aclose()
 
 
-# -- what others left -----------------------------------------------------------------------------
+# -- dead replicas and retention ------------------------------------------------------------------
 
 
 async def test_the_background_responses_of_a_dead_replica_are_marked_failed_for_every_tenant(store: Store) -> None:
-    """The killed one left an open run, without a lease that is alive."""
+    """The dead replica left an open run without an active lease."""
     served = service(store)
     for tenant in ("ann", "bob"):
         mine = store.for_tenant(tenant)
@@ -458,7 +458,7 @@ async def test_an_unreachable_store_fails_the_readiness_check() -> None:
     await served.aclose()
 
 
-# -- what clients are told ------------------------------------------------------------------------
+# -- model lists and event names ------------------------------------------------------------------
 
 
 async def test_model_lists_are_fetched_at_most_once_a_minute(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The work of a service beside requests: the list of models, old events, pruning, and counts without a model."""
+"""Maintenance of a service: the model list, old events, pruning and token counts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_mo
 
 
 class RecordingAdmin(SqliteAdmin):
-    """The real administration of a store in memory; remembers what was pruned."""
+    """The administration of a memory store; records `older_than_s` of each prune of events."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store.database)
@@ -78,7 +78,7 @@ async def test_the_list_of_models_is_a_minute_old_at_most() -> None:
 
 
 class Counting(GatedModel):
-    """A model that counts seven tokens, and remembers what it counted."""
+    """A model that counts seven tokens for every request and records the requests."""
 
     async def count(self, request: ModelRequest) -> int | None:
         self.requests.append(request)
@@ -102,7 +102,7 @@ async def test_tokens_are_counted_by_the_model_if_it_can_and_estimated_if_that_i
 
 
 class Prepared(GatedModel):
-    """A model that remembers what it was asked to prepare and to check."""
+    """A model that records the models to warm and the requests to check."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ async def test_a_model_is_prepared_and_a_request_is_checked_without_a_response()
     await endpoint.check_request({"model": "any", "input": "a", "temperature": 0.5})
     assert model.warmed == ["any"]
     assert [(request.model, request.parameters) for request in model.requests] == [("any", {"temperature": 0.5})]
-    assert endpoint.build_http_request({"model": "any"}) is None  # type: ignore[func-returns-value]  # the contract's type
+    assert endpoint.build_http_request({"model": "any"}) is None  # type: ignore[func-returns-value]  # the contract's return type
     assert await store.link("resp_1") is None
 
 

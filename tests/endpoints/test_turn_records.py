@@ -1,4 +1,4 @@
-"""The record of a turn, what a request waits for, and the moments at which it is refused."""
+"""The record of a turn, the waits of a request, and refusals before and after the model call."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -31,11 +31,11 @@ async def link_of(store: MemoryStore, response_id: str = "resp_1") -> Link:
     return link
 
 
-# -- figures --------------------------------------------------------------------------------------
+# -- times, usage and ignored fields --------------------------------------------------------------
 
 
 class Timed(GatedModel):
-    """Two seconds pass before its first event, and three more before its last."""
+    """A model that takes two seconds to its first event and three more to its last."""
 
     def __init__(self, clock: FixedClock) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Timed(GatedModel):
 
 
 class StillClock(FixedClock):
-    """A clock that no sleep moves."""
+    """A fixed clock that `sleep` does not advance."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_a_link_has_the_times_of_its_response(background: bool) -> None:
 
 
 class Partial(GatedModel):
-    """A model of the provider "acme" that ignores two fields."""
+    """A model of the provider "acme" that ignores `seed` and `top_k`."""
 
     provider = "acme"
 
@@ -135,7 +135,7 @@ async def test_a_model_gets_the_fields_for_models_alone() -> None:
 
 
 class Flood(GatedModel):
-    """A model that has the whole response in memory, and never waits."""
+    """A model that streams a complete response without waiting."""
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         answer = ResponseEventWriter(counting_ids(), request.model)
@@ -163,11 +163,11 @@ async def test_other_tasks_run_while_a_model_never_waits() -> None:
     assert deltas[-1] - deltas[0] == 5
 
 
-# -- before the model -----------------------------------------------------------------------------
+# -- checks before the model call -----------------------------------------------------------------
 
 
 class FullDisk(MemoryStore):
-    """The real memory store, on a disk without room for a response."""
+    """A memory store whose check of disk space raises StoreFull."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,11 +204,11 @@ async def test_an_unknown_conversation_is_not_found_although_its_name_is_locked(
             await change
 
 
-# -- after a client that disconnected -------------------------------------------------------------
+# -- after a client disconnects -------------------------------------------------------------------
 
 
 class Patient(MemoryStore):
-    """The real memory store; a commit waits until it may go on."""
+    """A memory store whose commits wait while `go_on` is cleared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ RESPONSE_REQUESTS: dict[str, Request] = {
 
 
 async def leaving(store: Patient, model: GatedModel, **body: object) -> tuple[EmbeddedEndpoint, asyncio.Task[None]]:
-    """An endpoint whose client has just disconnected, while the end of its response is being stored."""
+    """Return an endpoint whose client disconnected and the task that is storing the end of the response."""
     endpoint = endpoint_over(store, model, options=SERVER)
     begun = asyncio.Event()
 
@@ -258,7 +258,7 @@ async def leaving(store: Patient, model: GatedModel, **body: object) -> tuple[Em
 
 
 async def soon(store: Patient, request: Awaitable[Any]) -> Any:
-    """The result of `request`, which must wait for the commit."""
+    """Let the commit proceed after `request` has started, and return the result of `request`."""
     task = asyncio.ensure_future(request)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -345,14 +345,14 @@ async def test_a_task_is_cancelled_at_shutdown_or_stopped_by_its_own_way() -> No
     assert (cancelled.cancelled(), ended.cancelled(), ended.done()) == (True, False, True)
 
 
-# -- models that stop -----------------------------------------------------------------------------
+# -- streams that end too early -------------------------------------------------------------------
 
 
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
 
 
 class Short(GatedModel):
-    """A model whose events end too early: before the first, or before the last."""
+    """A model whose stream ends too early: before the first event if `empty`, else before the last."""
 
     def __init__(self, *, empty: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A model request at the borders of its context window: refused, shortened, or sent as it is."""
+"""Model requests at the limit of the context window: refused, truncated or sent unchanged."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,7 +20,7 @@ TURNS: list[Item] = [
     *(item for number in range(3) for item in (user_item(f"{number} " + "word " * 30), ANSWER)),
     user_item("3 " + "word " * 30),
 ]
-"""Three turns of two items, and the last question."""
+"""Three turns of two items each, and a final user message."""
 
 INSTRUCTIONS = "Be brief and kind."
 
@@ -49,7 +49,7 @@ def test_a_request_is_refused_from_the_first_token_beyond_its_window(parameters:
 
 
 def test_an_estimate_refuses_only_above_one_and_a_half_times_the_window() -> None:
-    """Another tokenizer may find fewer tokens."""
+    """The model's tokenizer may count fewer tokens."""
     asked = request()
     fewest = int(tokens_of(asked) / 1.5)
     check_fits_window(asked, "any", ModelWindow(fewest))
@@ -95,7 +95,7 @@ def test_the_oldest_turns_are_dropped_until_there_is_room_for_an_output(
 
 
 class Refusing(GatedModel):
-    """A model that refuses an input of more items than `room`, with `error`."""
+    """A model that raises `error` for an input of more than `room` items."""
 
     def __init__(self, room: int, error: ConvoError) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Refusing(GatedModel):
 
 
 async def items_asked(model: GatedModel, window: ModelWindow | None = None, *, auto: bool = True) -> list[int]:
-    """The number of items of each request that the model got."""
+    """Return the number of items of each recorded request."""
     async with aclosing(respond_within_window(model, request(), "any", window, auto=auto)) as events:
         last = [event async for event in events][-1]
     assert last["type"] == "response.completed"
