@@ -1,4 +1,4 @@
-"""A conversation that is long enough to be compacted, on a store of its own, under any owner."""
+"""A conversation that is long enough to be compacted, for each strategy."""
 
 import json
 from dataclasses import dataclass, field
@@ -26,13 +26,13 @@ LONG = "and this goes on for quite a while, as people do when they explain somet
 CLIENT = [Strategy.SESSION, Strategy.REPLAY]
 SUMMARY = "They counted."
 ANSWER = LONG * 3
-"""To every question but the first one; a summary is the first one of its request."""
+"""The reply to every user message after the first. A summary request has one message, so its reply is SUMMARY."""
 NAME = "talk"
 
 
 @dataclass
 class CompactionCase:
-    """One store and one endpoint in front of which `fault` stands."""
+    """One store and one endpoint, both behind proxies that fail as `fault` says."""
 
     store: Store
     folder: Path
@@ -51,7 +51,7 @@ class CompactionCase:
         return self.folder / "talk.json"
 
     async def open(self, strategy: Strategy | None = None, handle: str = NAME) -> Chat:
-        """The conversation as another process would go on with it; a new one of `strategy`."""
+        """Continue the conversation as another process would, or start a new one with `strategy`."""
         want = OwnerSelection(strategy, str(self.file) if strategy is Strategy.REPLAY else None)
         session = None if strategy else await find_selected_session(self.store, OwnerSelection(None, handle))
         return await open_chat(
@@ -59,7 +59,7 @@ class CompactionCase:
         )
 
     async def start_chat(self, strategy: Strategy, turns: int = 3) -> Chat:
-        """A conversation with so many turns."""
+        """Start a conversation and send `turns` messages."""
         chat = await self.open(strategy)
         for number in range(1, turns + 1):
             await self.say(chat, f"{number} {LONG}")
@@ -76,7 +76,7 @@ async def compact(chat: Chat, options: CompactionOptions | None = None) -> Compa
 
 
 def first_words(items: tuple[Item, ...]) -> list[str]:
-    """What the user said, by its first word."""
+    """Return the first word of each user message."""
     return [item_text(item).split()[0] for item in items if is_user_message(item)]
 
 

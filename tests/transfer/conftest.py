@@ -1,4 +1,4 @@
-"""A hall of conversations, and one that is compacted, over each kind of store."""
+"""Fixtures: a conversation harness and a compaction case for each kind of store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""A store and an endpoint that fail at one step, whichever it is.
+"""Proxies for a store and an endpoint that fail at one chosen step.
 
-    before    the call is not carried out
-    after     it is, and nobody hears of it
+    before    the call is not performed
+    after     the call is performed, and its result is lost
 
-The steps of both are counted together, in the order in which they happen. `make_error` is what happens
-there: an error that a store or an endpoint would raise, or the end of this process.
+The steps of both are counted together, in the order in which they happen. `make_error` returns the error
+that a store or an endpoint would raise, or ends this process.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,12 +22,12 @@ STEPS = frozenset(
         *("delete_conversation", "conversation", "conversation_items"),
     }
 )
-"""What counts as a step: whatever writes, and what is asked on the way."""
+"""The methods that count as steps: the writes, and the reads between them."""
 
 
 @dataclass
 class StepFault:
-    """Which step fails, and how; `steps` are the names of the steps so far. None: none fails."""
+    """The step that fails and its error; `at` None: no step fails. `steps` are the names of the steps so far."""
 
     make_error: Callable[[], BaseException]
     at: int | None = None
@@ -36,7 +36,7 @@ class StepFault:
     armed: bool = False
 
     def enter(self, name: str) -> int | None:
-        """The number of the step that is about to be taken. raises: what `make_error` gives"""
+        """Record a step and return its number, None if not armed. Raises the error of `make_error` at step `at`."""
         if not self.armed:
             return None
         self.steps.append(name)
@@ -51,7 +51,7 @@ class StepFault:
 
 
 class FaultyProxy:
-    """Delegates to `target`, and strikes."""
+    """Delegates to a target and fails at the step that its StepFault names."""
 
     def __init__(self, target: Any, strikes: StepFault) -> None:
         self._target, self._fault = target, strikes

@@ -1,9 +1,10 @@
-"""A process that carries out a command and dies before one of its effects, by a kill that nothing can catch.
+"""Processes that run a command and are killed with SIGKILL before one of its effects.
 
 python -m tests.transfer.killed_command FOLDER ARGV...
 
-An effect is a write into the store, and a file that takes its place. Each process has a copy of FOLDER/begin
-to itself, called by the number of the effect, with CONVO_HOME in its "home"; the last one does not die.
+An effect is a write to the store or the replacement of a file. Each process has its own copy of FOLDER/begin,
+named by the number of the effect, with CONVO_HOME in its "home". The last process is not killed. The program
+prints the number of killed processes.
 """
 
 import json
@@ -21,7 +22,7 @@ from convo.stores.sqlite.connection import SqliteDatabase
 
 
 def count_effects(at: int) -> Callable[[Any], Any]:
-    """What makes a function an effect, before the `at`th of which the process dies."""
+    """Return a decorator that counts the calls of its functions and kills the process before call `at`, from 0."""
     left = count(at, -1)
 
     def effect(function: Any) -> Any:
@@ -36,14 +37,14 @@ def count_effects(at: int) -> Callable[[Any], Any]:
 
 
 def run_and_kill(folder: Path, argv: Sequence[str], at: int) -> bool:
-    """Let a process carry out `argv`, and die before effect `at`; whether there was such an effect."""
+    """Run `argv` in a child process that is killed before effect `at`. Returns whether there was such an effect."""
     place = folder / str(at)
     shutil.copytree(folder / "begin", place)
     child = os.fork()
     if not child:
         effect: Any = count_effects(at)
         os.replace = effect(os.replace)
-        setattr(SqliteDatabase, "write", effect(SqliteDatabase.write))  # noqa: B010  a method is nothing that may be assigned
+        setattr(SqliteDatabase, "write", effect(SqliteDatabase.write))  # noqa: B010  mypy refuses the assignment to a method
         os.chdir(place)
         os.environ["CONVO_HOME"] = str(place / "home")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

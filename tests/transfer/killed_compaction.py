@@ -1,6 +1,8 @@
-"""A process that compacts a conversation and dies before one step, by a kill that nothing can catch.
+"""Processes that compact a conversation and are killed with SIGKILL before one step.
 
-python -m tests.transfer.killed_compaction FOLDER OWNER AT KEEP
+python -m tests.transfer.killed_compaction FOLDER STRATEGY KEEP
+
+The program prints the number of killed processes.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ async def run_compaction(folder: Path, strategy: Strategy, at: int, keep: int) -
 
 
 def run_and_kill(folder: Path, strategy: Strategy, at: int, keep: int) -> bool:
-    """Let a process compact in `folder`, and die before step `at`; whether there was such a step."""
+    """Compact in `folder` in a child process that is killed before step `at`. Returns whether there was such a step."""
     folder.mkdir()
     child = os.fork()
     if not child:

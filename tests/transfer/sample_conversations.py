@@ -1,4 +1,4 @@
-"""A conversation with everything in it, held by any owner, and a model that tells what it heard."""
+"""A sample conversation with many kinds of items, for each strategy, and a model that records its requests."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -45,7 +45,7 @@ REPLIES = (
 
 
 class RecordingModel(ScriptedModel):
-    """Says what a script says, and keeps what it was asked."""
+    """A scripted model that records its requests."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         super().__init__(clock, new_id)
@@ -61,7 +61,7 @@ class RecordingModel(ScriptedModel):
 
 @dataclass
 class ConversationHarness:
-    """One store with an endpoint of its own, and conversations in it."""
+    """One store with its own endpoint, and methods that open conversations in it."""
 
     store: Store
     folder: Path
@@ -77,7 +77,7 @@ class ConversationHarness:
         self.name = f"scripted/{script}"
 
     async def open(self, handle: str | None, strategy: Strategy | None = None) -> Chat:
-        """A chat, new or as another process would go on with it."""
+        """Open a new chat, or continue one as another process would."""
         if handle is None and strategy is Strategy.REPLAY:
             handle = str(self.folder / "talk.json")
         want = select_owner([strategy] if strategy else [], handle)
@@ -85,7 +85,7 @@ class ConversationHarness:
         return await open_chat(want, session, RequestOptions(self.name, self.name, "Be brief."), self.deps)
 
     async def sample_chat(self, strategy: Strategy) -> Chat:
-        """A call and its output, thoughts open and sealed, images, a branch that was left, a compaction."""
+        """A chat with a call and its output, plain and encrypted reasoning, images, an undone turn and a compaction."""
         chat = await self.open(None, strategy)
         await say(chat, user_message("Weather in Oslo?"))
         await say(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})
@@ -100,7 +100,7 @@ class ConversationHarness:
         return chat
 
     async def source(self, handle: str) -> ConversationSource:
-        """The conversation as a conversion takes it."""
+        """Load the conversation as the source of a conversion."""
         return await load_source(await load_handle_view(self.store, handle), self.store, self.endpoint)
 
     async def session(self, name: str) -> Session:
@@ -110,6 +110,6 @@ class ConversationHarness:
 
 
 async def say(chat: Chat, *items: Any) -> None:
-    """Say `items` and read the answer to its end."""
+    """Send `items` and read all events of the response."""
     async for _ in chat.send(items):
         pass

@@ -14,7 +14,7 @@ from tests.transfer.compaction_cases import CompactionCase, first_words
 
 
 def with_usage(chat: Chat, input_tokens: int, output_tokens: int = 0) -> Chat:
-    """Let the last response of `chat` report these tokens."""
+    """Set the usage of the last response of `chat` and return `chat`."""
     link = chat.record.last_link
     assert link
     chat.record.last_link = replace(link, usage={"input_tokens": input_tokens, "output_tokens": output_tokens})
@@ -77,7 +77,7 @@ async def test_after_a_failure_it_is_due_again_when_the_history_has_grown_by_a_t
 
 
 class At:
-    """The same endpoint, as if it stood at another address."""
+    """The same endpoint with another scope."""
 
     def __init__(self, endpoint: Endpoint, scope: Scope) -> None:
         self._endpoint, self.scope = endpoint, scope

@@ -1,4 +1,4 @@
-"""Compaction by owner: what stands afterwards, what stays, what is refused, and who may write meanwhile."""
+"""Compaction for each strategy: the compacted history, the previous history, refusals and undo."""
 
 import json
 from contextlib import suppress
@@ -42,7 +42,7 @@ async def test_a_history_stored_at_the_client_is_compacted_to_a_summary_item(
 
 
 async def test_a_chain_is_compacted_by_its_response_id_and_starts_again(case: CompactionCase) -> None:
-    """Nobody has acknowledged any of the new chain; the first turn sends all of it."""
+    """All items of the new chain are unconfirmed, so the next turn sends all of them."""
     chat = await case.start_chat(Strategy.CHAIN)
     old = chat.session.handle
     done = await compact(chat)
@@ -147,7 +147,7 @@ async def test_a_preview_of_a_compaction_changes_nothing(case: CompactionCase) -
     assert len(await case.store.sessions()) == 1
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- refusals -------------------------------------------------------------------------------------
 
 
 async def test_a_compacted_history_that_is_not_smaller_is_refused(case: CompactionCase) -> None:
@@ -160,7 +160,7 @@ async def test_a_compacted_history_that_is_not_smaller_is_refused(case: Compacti
 
 
 async def saved_by(case: CompactionCase, words: int) -> int | None:
-    """How many tokens a summary of so many words saves; None where it is refused."""
+    """Return the number of tokens that a summary of `words` words saves, or None if the compaction is refused."""
     wordy = CompactionCase(case.store, case.folder)
     wordy.script.write_text(json.dumps({"replies": [{"text": "word " * words}]}))
     with suppress(StateFault):
@@ -170,7 +170,7 @@ async def saved_by(case: CompactionCase, words: int) -> int | None:
 
 
 async def test_a_compacted_history_of_equal_length_is_refused_too(case: CompactionCase) -> None:
-    """One word more and it saves nothing."""
+    """A summary that is one word longer saves no tokens."""
     await case.start_chat(Strategy.SESSION, turns=1)
     saved = await saved_by(case, 1)
     assert saved
@@ -219,7 +219,7 @@ async def test_responses_stored_at_the_endpoint_can_be_compacted_by_id(case: Com
 
 
 class Elsewhere:
-    """The same endpoint, as if it stood at another address."""
+    """The same endpoint with another scope."""
 
     scope = Scope("https://elsewhere.example")
 
@@ -257,7 +257,7 @@ async def test_a_chain_that_its_endpoint_lost_is_compacted_from_its_items(case: 
     assert one.notes == ("gone; compacted by summary instead",)
 
 
-# -- going back -----------------------------------------------------------------------------------
+# -- undo and inspect -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])

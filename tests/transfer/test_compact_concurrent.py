@@ -1,4 +1,4 @@
-"""Compaction while others write, and what a failure at any step leaves: the history before, or the one after."""
+"""Compaction with concurrent writers, and failures at each step: the history is the one before or the one after."""
 
 import json
 from contextlib import suppress
@@ -22,7 +22,7 @@ def made_folder(folder: Path) -> Path:
     return folder
 
 
-# -- others write meanwhile -----------------------------------------------------------------------
+# -- concurrent writers ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -45,7 +45,7 @@ async def test_turns_added_during_a_compaction_follow_the_compacted_history(
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
 async def test_a_head_that_moves_just_before_the_commit_is_read_again(case: CompactionCase, strategy: Strategy) -> None:
-    """Another writer commits between our reading of the head and our own commit."""
+    """Another writer commits after the compaction reads the head and before it commits."""
     chat = await case.start_chat(strategy)
     one = await prepare_compaction(chat, CompactionOptions())
     other, moved = await case.open(), False
@@ -104,7 +104,7 @@ async def test_unconfirmed_input_stays_unconfirmed_after_the_compacted_history(
     assert first_words(tuple(node.item for node in chat.state.unconfirmed_nodes))[-1] == "waiting"
 
 
-# -- whatever fails -------------------------------------------------------------------------------
+# -- failures at each step ------------------------------------------------------------------------
 
 WISHES = [(strategy, CompactionOptions()) for strategy in Strategy] + [
     (Strategy.CONVERSATION, CompactionOptions(keep_turns=1))
@@ -112,7 +112,7 @@ WISHES = [(strategy, CompactionOptions()) for strategy in Strategy] + [
 
 
 async def steps_of(folder: Path, strategy: Strategy, wish: CompactionOptions) -> tuple[list[str], list[str], list[str]]:
-    """The steps of a compaction nobody disturbs, and what is said before it and after it."""
+    """Return the steps of an undisturbed compaction, and the user messages before and after it."""
     store = open_store("memory")
     case = CompactionCase(store, made_folder(folder))
     chat = await case.start_chat(strategy)

@@ -1,4 +1,4 @@
-"""kill -9 at every step of a compaction: the history before or the history after, and it goes on."""
+"""SIGKILL at every step of a compaction: the history is the one before or the one after, and can be continued."""
 
 import sqlite3
 from contextlib import closing
@@ -21,18 +21,18 @@ AFTER = {
     (Strategy.CONVERSATION, 0): BEFORE,
     (Strategy.CONVERSATION, 1): ["1", "2", "Summary", "3"],
 }
-"""What the user said, as the window has it; a sealed compaction says nothing."""
+"""The user messages in the compacted history; an encrypted compaction item has no text."""
 
 
 def compacting(folder: Path, strategy: Strategy, keep: int) -> int:
-    """Let processes compact and die, one step later each time; how many died."""
+    """Run compactions that are killed, each one step later than the one before. Returns the number of kills."""
     done = run_convo([str(folder), strategy, str(keep)], module="tests.transfer.killed_compaction", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
 
 async def whole(folder: Path) -> tuple[list[str], list[str]]:
-    """What the user said in the conversation as it stands, once it has gone on, and the sessions' names."""
+    """Check the database, continue the conversation, and return its earlier user messages and the session names."""
     with closing(sqlite3.connect(folder / "convo.db")) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -54,7 +54,7 @@ async def whole(folder: Path) -> tuple[list[str], list[str]]:
 async def test_a_killed_compaction_leaves_the_history_before_or_after_it(
     tmp_path: Path, strategy: Strategy, keep: int
 ) -> None:
-    """A kill before one step is a kill after the step before it."""
+    """A kill before a step is also a kill after the previous step."""
     deaths, seen = compacting(tmp_path, strategy, keep), []
     for at in range(deaths + 1):
         there, names = await whole(tmp_path / str(at))

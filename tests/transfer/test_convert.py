@@ -1,4 +1,4 @@
-"""Every owner hands a whole history to every other one, and a turn there goes on from all of it."""
+"""Conversion between all strategies: the next turn continues from the complete history."""
 
 from collections.abc import Sequence
 from itertools import permutations
@@ -34,7 +34,7 @@ async def converted(
 
 
 def meant(items: Sequence[Item]) -> list[Digest]:
-    """What was said, without what no other owner is given: reasoning that is not sealed."""
+    """Return the digests of `items` without unencrypted reasoning, which is not sent after a conversion."""
     return [digest(item) for item in items if item_type(item) != "reasoning" or item.get("encrypted_content")]
 
 
@@ -197,7 +197,7 @@ async def test_a_conversation_that_lost_an_item_is_converted_without_it(harness:
 
 
 async def test_a_converted_chain_does_not_continue_a_response_of_another_client(harness: ConversationHarness) -> None:
-    """Another client's chain begins with the same words: it answers nothing that this one asked."""
+    """The other client's response has the same input as the first turn."""
     harness.name = ECHO
     async for _ in harness.endpoint.create({"model": harness.name, "input": "Weather in Oslo?"}):
         pass

@@ -1,4 +1,4 @@
-"""Each form of a conversation in a file."""
+"""Each file format of an exported conversation."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a file holds is told by its content, and comes back as it was written."""
+"""Import: the content of a file determines its format, and exported conversations round-trip."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ DOCUMENT = ConversationDocument(
 
 
 async def imported(document: ConversationDocument) -> ConversationDocument:
-    """`document` as it stands in a store that it was taken into."""
+    """Import `document` into a new store and return it as loaded from there."""
     store = open_store("memory")
     try:
         beside = SessionWriter(store, FixedClock(), counting_ids())

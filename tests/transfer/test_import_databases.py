@@ -1,4 +1,4 @@
-"""Databases that other programs wrote: `llm` in both of its layouts, and the Agents SDK."""
+"""Import of databases of other programs: `llm` with both of its schemas, and the Agents SDK."""
 
 import lzma
 import shutil
@@ -27,7 +27,7 @@ WEATHER = (
 
 
 def unpacked(release: str, folder: Path) -> Path:
-    """What this release of `llm` logged of two conversations with a model of no provider."""
+    """Unpack the database in which `release` of `llm` logged two conversations; their model belongs to no provider."""
     file = folder / "logs.db"
     file.write_bytes(lzma.decompress((Path(__file__).parent / f"llm-{release}.db.xz").read_bytes()))
     return file
@@ -108,7 +108,7 @@ def test_a_row_without_an_item_is_named(tmp_path: Path, data: str, says: str) ->
 
 
 def written(place: Path, *statements: str) -> str:
-    """A database that nobody's program wrote so."""
+    """Create a database with contents that no real program writes."""
     with closing(sqlite3.connect(place)) as db, db:
         for one in statements:
             db.execute(one)

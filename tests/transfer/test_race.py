@@ -1,4 +1,4 @@
-"""The same turns under four owners: what is counted, what fails alone, what is left behind."""
+"""Races: the same turns with all four strategies, their figures, a strategy that fails, and cleanup."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -75,7 +75,7 @@ async def test_the_observer_is_called_for_every_turn(harness: ConversationHarnes
 
 
 class Without:
-    """An endpoint that has no conversations from the second turn on."""
+    """An endpoint that refuses requests with a conversation from the second turn on."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint, self._asked = endpoint, 0
@@ -145,7 +145,7 @@ def test_the_figures_of_a_strategy_are_those_of_all_its_turns() -> None:
 async def test_the_remains_of_a_killed_race_are_removed_by_the_next_race(
     harness: ConversationHarness, tmp_path: Path
 ) -> None:
-    """A session of another name, one at another endpoint and one that is still open are not."""
+    """Sessions with another name, at another endpoint or with an active lease are not removed."""
     case = CompactionCase(harness.store, tmp_path)
     left: dict[str, Session] = {}
     for name in ("@race-chain", "@race-session", "race-chain", "@other", "@race-there"):

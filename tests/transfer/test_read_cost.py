@@ -1,4 +1,4 @@
-"""What a conversation is, and whether it is here, is found out at a cost that grows no faster than its length."""
+"""The cost of loading or importing a conversation grows at most linearly with its length."""
 
 from collections import Counter
 from dataclasses import replace
@@ -16,11 +16,11 @@ from tests.clock import FixedClock, counting_ids
 from tests.inspect.conversation_builder import ConversationBuilder
 
 SHORT, LONG = 50, 200
-"""Turns, of two items each."""
+"""Numbers of turns; a turn has two items."""
 
 
 class Counted:
-    """A store that counts what it is asked."""
+    """A store that counts the accesses to each of its methods."""
 
     def __init__(self, url: str) -> None:
         self.store, self.asked = open_store(url), Counter[str]()
@@ -31,7 +31,7 @@ class Counted:
 
 
 async def held(store: Any, turns: int) -> str:
-    """The id of a session in which so much was said."""
+    """Store a session with `turns` turns and return its id."""
     case, name = ConversationBuilder(Strategy.SESSION), f"ses_{turns}"
     for n in range(turns):
         before = f"{name}_{n - 1}" if n else None

@@ -1,4 +1,4 @@
-"""Asking for something shorter: a history too long for one summary, and what keeps a summary from being one."""
+"""Summaries: histories that are too long for one request, and invalid summaries."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -18,7 +18,7 @@ from convo.transfer.compact import run_compaction
 from tests.embedded_endpoint import make_embedded_endpoint
 
 LONGEST = 1_000
-"""Characters of a request that the endpoint takes."""
+"""The maximum length of an input in characters of JSON."""
 
 TURNS: tuple[Item, ...] = tuple(
     item
@@ -28,7 +28,7 @@ TURNS: tuple[Item, ...] = tuple(
 
 
 class Narrow:
-    """An endpoint whose models take short requests only, and say it in `refusal`; it keeps what it was asked."""
+    """An endpoint that raises `refusal` for an input longer than LONGEST and records the other requests."""
 
     def __init__(self, endpoint: Endpoint, refusal: ConvoError) -> None:
         self._endpoint, self._refusal = endpoint, refusal
@@ -46,7 +46,7 @@ class Narrow:
 
 
 class Brief:
-    """An endpoint whose models say one word and no more."""
+    """An endpoint that limits every response to one token."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -79,7 +79,7 @@ PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
 async def test_a_history_too_long_for_one_summary_is_summarized_in_several_steps(
     tmp_path: Path, refusal: ConvoError
 ) -> None:
-    """Each begins with the one before it, and all that was used is counted."""
+    """Each step includes the summary of the previous step, and the usage is the total of all steps."""
     endpoint = narrow(refusal)
     made = await run_compaction(
         PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), allow_fallback=True
