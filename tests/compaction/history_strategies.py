@@ -1,4 +1,4 @@
-"""Histories as they come about: turns of words, thoughts, calls in parallel, instructions in between."""
+"""Hypothesis strategies for histories: messages, reasoning, parallel calls and instructions."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -26,7 +26,7 @@ def output(number: int) -> dict[str, Any]:
 
 @some.composite
 def histories(draw: some.DrawFn) -> list[Item]:
-    """From nothing to some turns; every call has its output, every thought what it led to."""
+    """Histories of zero to six turns. Every call has its output, and every reasoning item is followed by a call."""
     numbers = count()
     items: list[Item] = []
     for _ in range(draw(some.integers(0, 6))):
@@ -39,13 +39,13 @@ def histories(draw: some.DrawFn) -> list[Item]:
 
 
 def _step(numbers: list[int], *, thinks: bool) -> list[Item]:
-    """A thought, calls in parallel, and their outputs in another order."""
+    """Return an optional reasoning item, parallel calls, and their outputs in reverse order."""
     thought: list[Item] = [{"type": "reasoning", "summary": []}] if thinks and numbers else []
     return [*thought, *map(call, numbers), *map(output, reversed(numbers))]
 
 
 def has_complete_pairs(items: Sequence[Item]) -> bool:
-    """Whether `items` hold no half of a pair: calls and outputs match, and no thought is the last of them."""
+    """Return whether calls and outputs match and the last item is not reasoning."""
     called = {get_call_id(item) for item in items if is_client_call(item)}
     answered = {get_call_id(item) for item in items if is_client_output(item)}
     return called == answered and not (items and item_type(items[-1]) == "reasoning")

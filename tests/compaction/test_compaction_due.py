@@ -1,4 +1,4 @@
-"""When a chat compacts by itself."""
+"""The threshold of automatic compaction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A history as a model sees it, and the form in which it is sealed."""
+"""The context that a model receives from a history with compaction items, and their encoded content."""
 
 import json
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def ours(number: int = 1) -> Item:
 
 
 class Drawer:
-    """Opens what was put into it, and nothing that somebody else sealed."""
+    """Returns the content of its own compaction items, and None for those of a provider."""
 
     def __init__(self, *sealed: CompactionContent) -> None:
         self._sealed: Mapping[str, CompactionContent] = {f"ours {at}": one for at, one in enumerate(sealed, 1)}
@@ -65,7 +65,7 @@ def test_a_client_may_omit_the_items_before_a_compaction_item() -> None:
 
 
 def test_messages_that_a_client_puts_before_a_compaction_item_later_are_visible() -> None:
-    """An agent writes its instructions anew at the top of every request."""
+    """An agent may send new instructions at the start of every request."""
     sealed = CompactionContent("local", (), "They looked.", (), covered_message_digests([ASK, ANSWER], Drawer()))
     assert items_shown_to_model([RULE, MORE, ours()], Drawer(sealed)) == (RULE, MORE, summary_message("They looked."))
 
@@ -104,7 +104,7 @@ def test_a_newer_form_is_refused() -> None:
 
 @given(ITEMS, ITEMS)
 def test_encrypted_content_round_trips(before: Item, after: Item) -> None:
-    """Half surrogate pairs, large integers and unknown kinds too."""
+    """Also for lone surrogates, large integers and unknown item types."""
     sealed = CompactionContent("acme", (before,), "Summary \ud83d", (after,), frozenset({digest(after)}))
     assert decode_compaction(encode_compaction(sealed)) == sealed
 
@@ -126,7 +126,7 @@ def test_no_pair_is_split_and_no_instruction_lost_by_a_compaction(items: list[It
 
 
 def test_the_content_is_stored_in_this_form() -> None:
-    """Compaction items are stored by clients, so the form stays."""
+    """Clients store compaction items, so the form must not change."""
     content = CompactionContent("acme", (RULE,), None, (ASK,), frozenset({"b", "a"}))
     assert json.loads(encode_compaction(content)) == {
         "v": 1,
@@ -142,7 +142,7 @@ def test_the_content_is_stored_in_this_form() -> None:
 
 
 def covered(*messages: Item) -> set[str]:
-    """The first 16 digits of the digest of each message."""
+    """Return the first 16 digits of the digest of each message."""
     return {digest(item).removeprefix("d1:")[:16] for item in messages}
 
 

@@ -1,4 +1,4 @@
-"""Where a history may be cut."""
+"""The positions at which a history may be cut."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ def test_reasoning_is_not_separated_from_the_next_item() -> None:
 
 
 def test_a_user_message_before_an_output_starts_no_turn() -> None:
-    """The call stands before it and its output behind: a cut there would tear them apart."""
+    """The message is between a call and its output, and a cut there would separate the pair."""
     assert turn_starts([ASK, call(1), message("user", "Are you there?"), output(1), ANSWER, ASK]) == (0, 5)
 
 

@@ -1,4 +1,4 @@
-"""Which way a compaction takes, by owner, mode and endpoint; what is folded and what stays."""
+"""Compaction plans: the method by strategy, mode and endpoint, and the items to summarize or keep."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a summary takes the place of."""
+"""The items that a summary replaces."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def test_the_turn_to_be_answered_is_kept() -> None:
 
 
 def test_a_turn_that_is_too_long_is_cut_between_its_steps() -> None:
-    """An agent's work of an hour is one turn: its last step is kept, and the question stays word for word."""
+    """An agent's work of an hour can be one turn. The last steps and the user message are kept unchanged."""
     work = [ASK, call(1), output(1), call(2), output(2), call(3), output(3)]
     made = split_for_summary(work, sized(work), keep_tokens=4)
     assert (made.user_messages, made.kept_items) == ((ASK,), (call(2), output(2), call(3), output(3)))

@@ -1,4 +1,4 @@
-"""What the model is asked for."""
+"""The request for a summary, and the summary in the response."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_text_beside_a_refusal_counts_and_the_refusal_does_not() -> None:
 
 @given(histories())
 def test_any_history_becomes_one_text_message(items: list[Item]) -> None:
-    """So a model without tools or eyes can be asked."""
+    """The request therefore needs no model with tools or image input."""
     asked = build_summary_request(items)
     assert len(asked.items) == 1
     assert is_user_message(asked.items[0])

@@ -1,4 +1,4 @@
-"""Leaving the oldest turns out."""
+"""Truncation of the oldest turns."""
 
 from hypothesis import given
 from hypothesis import strategies as some
