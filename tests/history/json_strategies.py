@@ -1,4 +1,4 @@
-"""Any JSON, and any item, as it could come over a wire."""
+"""Hypothesis strategies for JSON values and items as a client or a server could send them."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ NUMBERS = (
 
 
 def _through_json(value: Any) -> Json:
-    """`value` as JSON carries it: two halves of a pair that meet are one character there."""
+    """Return `value` after a JSON round trip, which joins adjacent surrogate halves into one character."""
     return json.loads(json.dumps(value))
 
 
@@ -42,4 +42,4 @@ UNKNOWN = st.dictionaries(TEXT, JSON, max_size=4).map(
 )
 
 ITEMS: st.SearchStrategy[Item] = MESSAGES | UNKNOWN | st.dictionaries(TEXT, JSON, max_size=3).map(_through_json)
-"""Messages that often meet again, kinds that nobody knows, and any other object."""
+"""Messages that are often equal, items of an unknown type, and arbitrary objects."""

@@ -1,4 +1,4 @@
-"""What is made of an answer's pieces, and what is refused before anything is made of it."""
+"""Accumulation of stream events into a response, and the refusal of invalid events."""
 
 import pytest
 
@@ -124,7 +124,7 @@ def test_a_cancelled_response_must_be_an_object() -> None:
 
 
 def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
-    """Whether messages `final` differ from the deltas `streamed`, each with its `output_index`."""
+    """Return whether the messages `final` differ from the deltas `streamed`, pairs of `output_index` and text."""
     text, said = StreamedTextChecksum(), "response.output_text.delta"
     for index, delta in streamed:
         text.add({"type": said, "output_index": index, "content_index": 0, "delta": delta})

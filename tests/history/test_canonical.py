@@ -1,4 +1,4 @@
-"""An item has a name for its form and a name for its meaning."""
+"""The two names of an item: the hash of its form and the digest of its meaning."""
 
 import json
 import random
@@ -50,7 +50,7 @@ DIFFERENT: list[Item] = [
 
 
 def shuffled(value: Json, dice: random.Random) -> Json:
-    """`value` with the keys of every object in another order."""
+    """Return `value` with the keys of every object in another order."""
     if isinstance(value, list):
         return [shuffled(inner, dice) for inner in value]
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def test_key_order_does_not_change_the_digest(item: Item, dice: random.Random) -
 
 @given(ITEMS, ITEMS)
 def test_a_hash_is_equal_only_for_equal_json(one: Item, other: Item) -> None:
-    """Python finds 1, 1.0 and True equal; their JSON text is what counts."""
+    """1, 1.0 and True are equal in Python, so the test compares JSON texts."""
     texts = [json.dumps(item, sort_keys=True) for item in (one, other)]
 
     assert (item_hash(one) == item_hash(other)) == (texts[0] == texts[1])
@@ -124,7 +124,7 @@ def test_an_item_that_contains_itself_has_no_digest() -> None:
 
 
 def test_the_name_of_an_item_is_the_hash_of_its_canonical_text() -> None:
-    """Both are stored, so they may never change."""
+    """Stores contain both names, so neither may change."""
     form = '{"content":"h\\u00e9","id":"m","n":18014398509481985,"role":"user"}'
     meaning = (
         '{"content":[{"text":"h\\u00e9","type":"input_text"}],"n":18014398509481985,"role":"user","type":"message"}'

@@ -1,4 +1,4 @@
-"""The type of an item, and the answers that follow from it."""
+"""Item types and the properties that depend on them."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_a_summary_replaces_earlier_items(item: Item, summary: bool, compaction:
 
 
 def test_the_heading_of_stored_summaries_stays() -> None:
-    """Summaries of earlier versions are known by it."""
+    """Summaries of earlier versions are recognized by their heading."""
     stored = "Summary of the conversation up to here, in place of its earlier messages:\n\nThey counted."
     assert is_summary({"role": "user", "content": stored})
 

@@ -1,4 +1,4 @@
-"""Calls and their outputs."""
+"""Pairs of calls and outputs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Prefixes of one list are told from tuples by what they cost alone."""
+"""A `Prefix` behaves like a tuple; only its cost differs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from convo.history.tree import Prefix
 
 MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.lists(st.sampled_from("abc"), max_size=3)))
-"""Which of the values that there are is taken, how much of it, and what grows on that."""
+"""For each step: the index of an earlier value, the length of its prefix, and the elements to append."""
 
 
 @given(MOVES)

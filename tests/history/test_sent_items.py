@@ -1,4 +1,4 @@
-"""What is sent of an item that nobody confirmed, and of one that is sent again."""
+"""The form in which unconfirmed and resent items are sent."""
 
 import pytest
 

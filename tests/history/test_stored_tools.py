@@ -1,4 +1,4 @@
-"""What a tool logs in with is nobody's but the endpoint's."""
+"""Credentials of tools are not stored."""
 
 import pytest
 
@@ -15,7 +15,7 @@ TOOL = {
     "way", ["me:hunter2@example.org:8443/mcp", "example.org:8443/s/hunter2/mcp?key=hunter2#hunter2"]
 )
 def test_of_an_mcp_server_only_its_label_and_url_are_stored(way: str) -> None:
-    """Many servers let in whoever knows a path or a query; the real API shows neither."""
+    """For many servers the path or the query is the credential; the real API shows neither."""
     kept = strip_tool_secrets(
         {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
     )

@@ -1,4 +1,4 @@
-"""What a person reads in an item, and what a search finds it by."""
+"""The text of an item for display and for search."""
 
 import pytest
 from hypothesis import given

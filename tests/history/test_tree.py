@@ -1,4 +1,4 @@
-"""The laws of the tree: a history is a path, and a path is never rewritten."""
+"""The history tree: a history is a path, and a path never changes."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,14 @@ FEW = st.lists(
     ),
     max_size=6,
 )
-"""Histories of few different items, which often begin alike."""
+"""Histories of a few different items, which often share a prefix."""
 
 TOP = root_key("local")
 EMPTY = Path(TOP)
 
 
 def agreeing(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many things both lists begin with."""
+    """Return the length of the common prefix of both lists."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1
@@ -101,7 +101,7 @@ def test_tenants_share_no_node(one: str, other: str, items: list[Item]) -> None:
 
 
 def test_keys_equal_those_of_the_first_release() -> None:
-    """A key that changes its form would lose every history that is stored."""
+    """A change of the key format would make every stored history unreachable."""
     path = EMPTY.append([user_message("hi"), assistant_message("hello")])
 
     assert path.keys == (
@@ -110,7 +110,7 @@ def test_keys_equal_those_of_the_first_release() -> None:
     )
 
 
-# -- where two histories part ---------------------------------------------------------------------
+# -- the first difference of two histories --------------------------------------------------------
 
 
 @given(FEW, FEW)
