@@ -1,4 +1,4 @@
-"""Build runs and their events, and apply the events."""
+"""Functions that build runs and their events, and apply the events."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ from convo.tools.tool import Tool, tool, toolbox
 
 
 def echo_text(text: str) -> str:
-    """A tool that anybody may call."""
+    """A tool that needs no approval."""
     return text
 
 
@@ -34,13 +34,13 @@ def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **m
 
 
 def model_response(run: Run, *output: Item) -> ModelResponded:
-    """The response to a request with all tools and handoffs of the agent."""
+    """A response to a request that offered all tools and handoffs of the agent."""
     handoffs = {offer.name: offer.target for offer in build_handoff_tools(run.graph, run.agent)}
     return ModelResponded(output, toolbox(run.current_agent.functions), handoffs)
 
 
 def apply_events(run: Run, *events: RunEvent) -> tuple[Run, tuple[RunEffect, ...]]:
-    """`run` after all of `events`, and the effects of the last one."""
+    """Apply all `events`; returns the run after them and the effects of the last one."""
     effects: tuple[RunEffect, ...] = ()
     for event in events:
         run, effects = step_run(run, event)
@@ -59,7 +59,7 @@ def started_run(*agents: Agent, **limits: int | None) -> Run:
 
 
 def paused_run() -> Run:
-    """One call has run and one needs approval, in this order: free, guarded."""
+    """A paused run of two calls: `free` has run, `guarded` needs approval."""
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1"), call("c2", "guarded")), ToolReturned("c1", "one"))
     return run

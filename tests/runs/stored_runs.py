@@ -1,6 +1,6 @@
-"""Runs in every phase and every stage of a call, and an event that each of them can take.
+"""Runs in every phase and every stage of a call, with an event that each unfinished run accepts.
 
-The files in `stored/` hold these runs as JSON; its README says which code wrote them.
+The files in `stored/` contain these runs as JSON; its README names the code that wrote them.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class Receipt:
 
 
 def passing_guardrail(context: Any, said: Any) -> None:
-    """A guardrail without objections."""
+    """A guardrail that always passes."""
 
 
 CLERK = Agent("clerk", tools=(GUARDED,))
@@ -65,12 +65,12 @@ def new_run() -> Run:
 
 
 def calling_model() -> Run:
-    """The model is asked, and no guardrail is left."""
+    """A model call is running, and all input guardrails have passed."""
     return apply_events(new_run(), RunStarted(), GuardrailPassed(1), GuardrailPassed(0))[0]
 
 
 def answered_before_guardrail() -> Run:
-    """The model has answered, and a guardrail beside it has not."""
+    """The model has responded, and a parallel guardrail has not finished."""
     run, _ = apply_events(new_run(), RunStarted(), GuardrailPassed(1))
     return apply_events(
         run,
@@ -83,7 +83,7 @@ def checking_approvals() -> Run:
 
 
 def running_tools() -> Run:
-    """Of five calls one is done, two run, one may run and one needs approval."""
+    """Of five calls one is done, two are running, one is ready and one needs approval."""
     run = calling_model()
     calls = [call(f"c{n}") for n in (1, 2, 3, 4)]
     return apply_events(
@@ -92,7 +92,7 @@ def running_tools() -> Run:
 
 
 def paused() -> Run:
-    """Two calls need approval, one of them a provider's."""
+    """Two calls need approval: one by its definition, one after an evaluation of its approval function."""
     return apply_events(checking_approvals(), ApprovalEvaluated("c2", needs_approval=True), ToolReturned("c1", "one"))[
         0
     ]
@@ -106,12 +106,12 @@ def paused_for_provider() -> Run:
 
 
 def unknown_outcome() -> Run:
-    """A process ended while two calls ran; the result of one is known."""
+    """The process ended while two calls were running; the output of one is known."""
     return recover_run(apply_events(running_tools(), ToolReturned("c2", "two"))[0], {"c4": "four"})[0]
 
 
 def paused_nested() -> Run:
-    """A call needs approval in the run of the clerk."""
+    """A call in the nested run of the clerk needs approval."""
     inner, _ = apply_events(create_run(ASK_CLERK.graph), RunStarted())
     asked = call("i1", "guarded")
     inner, _ = apply_events(inner, model_response(inner, asked))
@@ -130,7 +130,7 @@ def handing_off() -> Run:
 
 
 def always_approved() -> Run:
-    """A tool is approved for good, another one rejected."""
+    """One tool is approved always, another is rejected always."""
     run, _ = apply_events(
         paused(), ApprovalDecided("c3", approve=True, always=True), ApprovalDecided("c2", approve=False, always=True)
     )
@@ -138,7 +138,7 @@ def always_approved() -> Run:
 
 
 def checking_output() -> Run:
-    """The answer is a value that only Python can hold."""
+    """The final output is an instance of a Python class."""
     run, _ = apply_events(handing_off(), HandoffCompleted())
     return apply_events(run, model_response(run, assistant_message('{"cents": 7}')))[0]
 
@@ -150,10 +150,10 @@ def done() -> Run:
 
 @dataclass(frozen=True)
 class Stored:
-    """A run that is stored, and how it continues.
+    """A stored run, and how it continues.
 
-    event:  one that it can take; None where the run has ended
-    phase:  of the run after it
+    event:  an event that it accepts; None if the run has ended
+    phase:  the phase after the event
     """
 
     make: Callable[[], Run]
@@ -204,5 +204,5 @@ DECIDED: Mapping[str, Stored] = {
 
 
 def without_verdicts(run: Run) -> Run:
-    """`run` as it was before a verdict was stored."""
+    """`run` without verdicts, as stored before runs had them."""
     return replace(run, calls=tuple(replace(one, approved=None) for one in run.calls))

@@ -1,4 +1,4 @@
-"""What waits for a person: asked once, decided once, and performed or refused as they said."""
+"""Approvals in a run: pending calls, decisions, and the effects of approval and rejection."""
 
 from dataclasses import replace
 

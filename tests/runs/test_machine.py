@@ -1,4 +1,4 @@
-"""A run from its first word to its end: what it asks for, in which order, and what it keeps."""
+"""The state machine of a run: the effects of each event, in order, and the final state."""
 
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any, get_args
@@ -60,7 +60,7 @@ from tests.runs.run_steps import (
 UNKNOWN, NOT_RUN = "The tool was started, and its outcome is unknown.", "The run ended before this tool was called."
 REQUEST = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
 
-# -- one model call a turn ------------------------------------------------------------------------
+# -- model calls and tool calls -------------------------------------------------------------------
 
 
 def test_an_answer_without_calls_ends_the_run() -> None:
@@ -284,7 +284,7 @@ def test_the_tool_tracker_uses_qualified_names() -> None:
     assert run.used_tools == {"desk": ("crm.open", "late")}
 
 
-# -- what follows tools ---------------------------------------------------------------------------
+# -- after the tool calls -------------------------------------------------------------------------
 
 
 def test_a_tool_in_a_namespace_may_give_the_final_output_under_either_name() -> None:
@@ -395,7 +395,7 @@ def test_input_guardrails_run_before_or_parallel_to_the_first_model_call() -> No
 
 
 def test_no_tool_runs_before_every_input_guardrail_has_finished() -> None:
-    """The SDK runs them beside each other, and a tool may have run when the guardrail says no."""
+    """In the Agents SDK tools run in parallel to guardrails, so a tool may have run when a guardrail trips."""
     run, _ = apply_events(make_run(CAREFUL), RunStarted(), GuardrailPassed(1))
     run, effects = apply_events(run, model_response(run, call("c1")))
     assert effects == ()
@@ -446,7 +446,7 @@ def test_output_guardrails_check_the_final_output_before_it_is_returned() -> Non
         apply_events(run, GuardrailPassed(0))
 
 
-# -- another process ------------------------------------------------------------------------------
+# -- recovery in another process ------------------------------------------------------------------
 
 
 def test_a_call_that_started_and_has_no_output_needs_a_decision() -> None:

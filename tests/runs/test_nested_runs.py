@@ -1,4 +1,4 @@
-"""A run inside a call: it waits with the outer one, is decided through it, and is kept in it."""
+"""Nested runs of agents as tools: paused with the outer run, decided through it, and stored in it."""
 
 import json
 
@@ -34,14 +34,14 @@ BOSS = Agent("boss", tools=(ASK_CLERK, FREE))
 
 
 def clerk(*call_ids: str) -> NestedRun:
-    """The clerk's own run, in which these calls wait."""
+    """The nested run of the clerk, in which these calls are pending."""
     run, _ = apply_events(make_run(CLERK), RunStarted())
     said = tuple(call(one, "guarded") for one in call_ids)
     return NestedRun(step_run(run, model_response(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
 
 
 def paused(*call_ids: str) -> Run:
-    """The boss waits with the clerk."""
+    """The run of the boss, paused because calls of the clerk are pending."""
     run, _ = apply_events(make_run(BOSS), RunStarted())
     run, _ = apply_events(
         run, model_response(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two")
@@ -50,7 +50,7 @@ def paused(*call_ids: str) -> Run:
 
 
 def both_inside() -> Run:
-    """The boss waits with two clerks, whose calls have one id."""
+    """The run of the boss with two paused clerks, whose pending calls have the same id."""
     run, _ = apply_events(make_run(BOSS), RunStarted())
     both = [call(one, "ask_clerk", '{"input": "hi"}') for one in ("c1", "c2")]
     return apply_events(
@@ -103,7 +103,7 @@ def test_a_decision_on_an_unknown_call_is_refused() -> None:
 
 @pytest.mark.parametrize("call_id", ["c1", "c2", "i1"])
 def test_an_ambiguous_call_id_refers_to_the_pending_call(call_id: str) -> None:
-    """Models number their calls anew in each run: the boss's own calls wait for nobody."""
+    """Models number the calls of each run anew; the calls of the outer run need no decision."""
     run = paused(call_id)
     document = json.loads(json.dumps(run_to_json(run)))
     decision = ApprovalDecided(call_id, approve=True)

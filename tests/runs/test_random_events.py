@@ -1,4 +1,4 @@
-"""Whatever a run is told, it moves by the table or refuses, and asks for nothing twice."""
+"""Random events: the transition table allows each step or the event is refused, and no effect is requested twice."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -85,12 +85,12 @@ ENDINGS = st.one_of(
     st.builds(GuardrailTripped, PLACES, st.just("no")),
 )
 STEPS = st.lists(st.tuples(ASKING_CALLS, st.one_of(st.none(), st.none(), UNLIKELY)), min_size=4, max_size=40)
-"""What a faithful engine reports, an answer of these calls where one is asked for; at times nonsense before it."""
+"""Steps of a run: the calls of the next model response, and sometimes an unexpected event that comes first."""
 
 
 @dataclass
 class Log:
-    """Everything that a run asked for, and what of it is still open."""
+    """All effects that a run requested, and the effects that are still open."""
 
     asked: Counter[Any] = field(default_factory=Counter)
     opened: list[RunEffect] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Log:
 
 
 def right(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent | None:
-    """What a faithful engine reports next of what is open."""
+    """The event that a correct engine reports next for the open effects."""
     if run.phase is Phase.NEW:
         return RunStarted()
     if run.phase is Phase.PAUSED:
@@ -159,7 +159,7 @@ def answered(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent:
 
 
 def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
-    """One move; None where it was refused. What is refused changes nothing, what is not is in the table."""
+    """Apply one event; None if it is refused. A refused event changes nothing, an accepted one is in the table."""
     before = repr(run)
     try:
         after, effects = step_run(run, event)
@@ -203,7 +203,7 @@ def test_every_effect_is_requested_once_and_outputs_are_appended_in_call_order(
 
 
 def told(log: Log, run: Run, event: RunEvent | None) -> Run:
-    """`run` after `event`, or as it is where it was refused; what was asked for is noted."""
+    """Apply `event` and log the requested effects; returns `run` unchanged if the event is refused."""
     moved = step(run, event) if event else None
     if event is None or moved is None:
         return run
@@ -234,7 +234,7 @@ def answers(event: RunEvent, effect: RunEffect) -> bool:
 def test_an_engine_that_performs_every_effect_always_finishes_the_run(
     answers_: list[list[tuple[str, str]]], kills: set[int]
 ) -> None:
-    """With every approval given, and the process killed and begun again now and then."""
+    """Every approval is granted, and the process is killed and restarted at the steps in `kills`."""
     run, log = make_run(FIRST, max_turns=8), Log()
     script = [*answers_, []]
     for at in range(200):

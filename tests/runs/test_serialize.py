@@ -1,4 +1,4 @@
-"""A run that was kept as JSON is the same run, among the same agents, and no other."""
+"""Serialized runs: loading restores an equal run, and refuses invalid documents and changed agents."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from tests.runs.test_random_events import told as noted
 
 
 def again(run: Run, among: Graph | None = None) -> Run:
-    """`run` by way of JSON text."""
+    """Serialize `run` to JSON text and load it."""
     return run_from_json(json.loads(json.dumps(run_to_json(run), allow_nan=False)), among or run.graph)
 
 

@@ -1,4 +1,4 @@
-"""Deciding on a kept run without its agents is the same as deciding on the run itself."""
+"""Decisions on a stored run without its agents equal decisions on the run itself."""
 
 import json
 from typing import Any
@@ -27,13 +27,13 @@ ONE_CALL = "arguments can be changed only for one approved function call"
 
 
 def paused(*calls: Any) -> Run:
-    """A run that waits for these calls."""
+    """A run in which these calls are pending."""
     run, _ = apply_events(make_run(Agent("shop", tools=(FREE, GUARDED))), RunStarted())
     return apply_events(run, model_response(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
 
 
 def unknown() -> Run:
-    """A run in which a call had started when its process was killed."""
+    """A run whose process was killed after a call had started."""
     run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
     run, _ = apply_events(run, model_response(run, call("u1")))
     return recover_run(run, {})[0]

@@ -1,4 +1,4 @@
-"""A run that an older convo stored is read, is written back as it was, and continues."""
+"""Runs stored by an older release: they load, serialize to the same bytes, and continue."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def dumped(document: Any) -> str:
 
 
 def words(document: Any, name: str) -> Iterator[str]:
-    """Every value of the member `name`, of runs inside calls too."""
+    """All strings of the member `name`, including those of nested runs."""
     if isinstance(document, list):
         for one in document:
             yield from words(one, name)
@@ -95,7 +95,7 @@ def test_a_decision_without_the_agents_writes_the_same_document(name: str, appro
 
 
 def test_every_phase_and_every_stage_has_a_stored_file() -> None:
-    """Phases and stages have as many stored words as they have members, and each word is in a file."""
+    """There are as many stored words as phases and stages, and each word occurs in a file."""
     documents = [json.loads(stored(form, name)) for form, name in CASES]
     runs = [run_from_json(document, GRAPH) for document in documents]
     calls = [call for run in runs for call in run.calls]
