@@ -1,1 +1,1 @@
-"""Runs of agents over a conversation."""
+"""Tests of agent runs on conversations."""

@@ -1,4 +1,4 @@
-"""The fixtures of chats, for runs of agents over them."""
+"""Fixtures of the chat tests, for agent runs."""
 
 from tests.chat.conftest import harness, read_mode, store, tool_log
 

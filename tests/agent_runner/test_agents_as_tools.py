@@ -1,4 +1,4 @@
-"""Agents as tools: a run inside a call, asked through the same turns, waiting with the outer one."""
+"""Agents as tools: nested runs, their history, and their pauses together with the outer run."""
 
 from dataclasses import replace
 

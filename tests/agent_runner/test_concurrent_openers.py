@@ -1,4 +1,4 @@
-"""Two that write one conversation: who is slow is told or catches up, and nothing is written over."""
+"""Two writers of one conversation: a stale session is refreshed or gets a conflict, and nothing is overwritten."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""What a model gets in place of the conversation: an input filter, a session's limit, an input callback."""
+"""Changes to the input of a model: input filters, session limits and session input callbacks."""
 
 import pytest
 
@@ -66,7 +66,7 @@ async def test_a_filter_that_drops_an_output_that_the_server_needs_is_refused_be
     one = await open_runner(harness, agent, RunConfig(input_filter=drops), strategy=strategy)
     if strategy in CLIENTS:
         harness.model = scripted_model(harness.folder, {"text": "Done."}, name="other.json")
-        with pytest.raises(RunFailed, match="Max turns"):  # it never sees its output, so it asks again
+        with pytest.raises(RunFailed, match="Max turns"):  # without the output it calls again
             await send_message(one, "hello")
         return
     with pytest.raises(RunFailed, match="removes the output of call call_1, which the endpoint needs"):

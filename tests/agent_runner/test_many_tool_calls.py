@@ -1,4 +1,4 @@
-"""Many calls in one answer: what they cost, and what another process finds of them in the middle."""
+"""Many tool calls in one response: their cost, and their state in another process after an interruption."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ FEW, MANY = 12, 48
 
 
 async def paused(harness: ChatHarness, tool_log: ToolLog, count: int) -> AgentRunner:
-    """A run that waits for so many calls."""
+    """A run with `count` pending calls."""
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
     many = [(f"c{n}", "pay") for n in range(count)]
     harness.model = scripted_model(harness.folder, tool_calls(*many), {"text": "Paid."}, name=f"{count}.json")
@@ -77,11 +77,11 @@ async def test_the_complete_run_is_written_equally_often_for_many_and_for_few_ca
     assert whole[0] == whole[1]
 
 
-# -- stopped in the middle ----------------------------------------------------------------------------
+# -- interrupted runs ---------------------------------------------------------------------------------
 
 
 async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
-    """Let `one` go on, or begin, until a tool began that does not end; then its process is gone."""
+    """Start or resume `one` until the slow tool has started, then cancel it, as if its process had ended."""
     going = asyncio.ensure_future(send_message(one, *said) if said else read_events(one.resume()))
     await began.wait()
     going.cancel()
@@ -91,7 +91,7 @@ async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
 
 
 class Desk:
-    """An agent with a tool that returns at once and one that does not before it is run again."""
+    """An agent with a tool that returns at once and a tool that never returns."""
 
     def __init__(self, harness: ChatHarness, *names: str) -> None:
         self.began, self.runs = asyncio.Event(), list[str]()
@@ -100,7 +100,7 @@ class Desk:
         harness.model = scripted_model(harness.folder, tool_calls(*many), {"text": "Done."})
 
     async def open(self, parallel: int) -> AgentRunner:
-        """The run as another process takes it up."""
+        """Open the run as another process would."""
 
         @tool
         def quick() -> str:

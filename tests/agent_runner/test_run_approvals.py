@@ -1,4 +1,4 @@
-"""Runs that wait for a person, and go on: here, in another process, or from a state of elsewhere."""
+"""Paused runs: decisions, and resuming in the same process, in another one, or from an imported state."""
 
 from typing import Any
 

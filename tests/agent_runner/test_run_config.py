@@ -1,4 +1,4 @@
-"""A configuration that no run can follow is refused before the run starts, with the fix."""
+"""Validation of the configuration before a run starts: errors name the problem and the fix."""
 
 import math
 from collections.abc import AsyncIterator

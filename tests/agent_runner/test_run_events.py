@@ -1,4 +1,4 @@
-"""The events of a run with all their members, and the context that its functions receive."""
+"""The events of a run with all their fields, and the context that its functions receive."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ def run_events(events: list[StreamEvent]) -> list[StreamEvent]:
 
 
 async def read_until_failure(one: Any, text: str) -> list[StreamEvent]:
-    """The events of a run that fails."""
+    """Collect the events of a run that fails."""
     events: list[StreamEvent] = []
 
     async def collect() -> None:
         async for event in one.start([user_message(text)]):
-            events.append(event)  # noqa: PERF401  (the events before the failure)
+            events.append(event)  # noqa: PERF401  (keeps the events before the failure)
 
     with pytest.raises(RunFailed):
         await collect()

@@ -1,4 +1,4 @@
-"""Runs whose requests fail, that are stopped, or whose results cannot be stored: nothing is done twice."""
+"""Failed requests, stopped runs and outputs that cannot be stored: retries, and resuming the run."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Guardrails in a run: before the model and beside it, and over what comes out."""
+"""Guardrails in a run: before the model call, in parallel to it, and on the final output."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -52,7 +52,7 @@ async def test_a_blocking_input_guardrail_prevents_the_model_call(harness: ChatH
 
 
 class Finishing(RecordingEndpoint):
-    """Lets it be known that an answer is whole, before anybody is handed its end."""
+    """An endpoint that sets `finished` when a response is complete, before the reader receives its last event."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -72,7 +72,7 @@ class Finishing(RecordingEndpoint):
 async def test_when_an_input_guardrail_trips_the_user_input_is_stored_without_an_assistant_message(
     store: Store, tmp_path: Path, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    """The guardrail speaks when the whole answer is there; under an endpoint's owner that is the endpoint's to keep."""
+    """The guardrail trips after the response is complete. A conversation of the endpoint then contains the response."""
 
     bench = ChatHarness(store, Finishing(make_embedded_endpoint(store)), tmp_path)
 

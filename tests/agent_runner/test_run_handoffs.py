@@ -1,4 +1,4 @@
-"""Handoffs in a run: what the next agent sees, what is kept, and what an owner does not allow."""
+"""Handoffs in a run: the input of the next agent, the stored items, and the limits of server owners."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ def desks(*ways: Any) -> Agent:
 
 
 def answering(harness: ChatHarness, *replies: dict[str, Any], name: str = "billing.json", **fields: Any) -> Agent:
-    """The agent that is handed over to, with a model of its own: it is asked anew, about a summary."""
+    """The target agent of a handoff, with a script of its own."""
     return Agent("billing", model=scripted_model(harness.folder, *replies, name=name), **fields)
 
 
 def routed(harness: ChatHarness, **habits: Any) -> RunConfig:
-    """Hands over with these habits, and lets every agent have its own model."""
+    """A configuration with these handoff defaults, in which every agent may have its own model."""
     return RunConfig(
         handoff_defaults=HandoffDefaults(**habits),
         resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint),

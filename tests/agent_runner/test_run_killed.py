@@ -1,4 +1,4 @@
-"""kill -9 between the effects of a run with tools: another process goes on, and nothing happens twice."""
+"""kill -9 between the effects of a run with tools: another process resumes the run, and no effect is repeated."""
 
 import json
 from collections import Counter
@@ -21,15 +21,15 @@ WHOLE = [
 TOOLS = {"look", "pay", "find", "bill", "stamp", "told"}
 
 BEHIND = {"told": "told", "stamp": "ask"}
-"""What may not have run where that is so: a handoff is told once at most, and a call may be left in the middle."""
+"""Tools that may not have run: the handoff function runs at most once, and `ask` may be interrupted."""
 
 SMALL_STEP = 19
 FEWEST = 80
-"""Moments of the run."""
+"""Minimum number of moments of a run."""
 
 
 def lives(folder: Path, strategy: Strategy, first: int, step: int) -> Iterator[Mapping[str, Any]]:
-    """What each run came to that was killed at one of these moments."""
+    """Kill a run at every `step`th moment from `first` on; yields the result of each resumed run."""
     done = run_convo([str(folder), strategy, str(first), str(step)], module="tests.chat.killed_runs", cwd=ROOT)
     if done.returncode or done.stderr:
         pytest.fail(done.stderr)
@@ -37,7 +37,7 @@ def lives(folder: Path, strategy: Strategy, first: int, step: int) -> Iterator[M
 
 
 def moments(folder: Path, strategy: Strategy, first: int, step: int) -> int:
-    """How many moments there were; what must hold does after each."""
+    """Check every result; returns the number of results."""
     found = list(lives(folder, strategy, first, step))
     for life in found:
         check(life, strategy)
@@ -56,7 +56,7 @@ def check(life: Mapping[str, Any], strategy: Strategy) -> None:
 
 
 def resent(log: list[list[Any]]) -> list[str]:
-    """What was in a request after the owner had answered one that it was in."""
+    """Items that were sent again after a response had confirmed them."""
     acknowledged: set[str] = set()
     asked: list[str] = []
     found: list[str] = []

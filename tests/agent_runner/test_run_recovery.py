@@ -1,4 +1,4 @@
-"""What another process finds of a run that was cut off: what had begun, what was told, what a filter had made."""
+"""Recovery of interrupted runs in another process: started calls, handoff functions, filtered input, forced tools."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -37,7 +37,7 @@ from tests.chat.tool_log import ToolLog
 
 
 async def cut_off(work: Coroutine[Any, Any, Any], where: asyncio.Event) -> None:
-    """Let `work` go on until it is there, and no further."""
+    """Run `work` until the event `where` is set, then cancel it."""
     going, there = asyncio.ensure_future(work), asyncio.ensure_future(where.wait())
     await asyncio.wait([going, there], return_when=asyncio.FIRST_COMPLETED)
     going.cancel()
@@ -71,7 +71,7 @@ async def test_the_start_of_a_call_is_stored_before_it_runs(harness: ChatHarness
 async def test_a_reused_call_id_does_not_get_the_output_of_the_earlier_call(
     harness: ChatHarness,
 ) -> None:
-    """One call at a time: the second answer's first call is cut off, so its second one has not begun."""
+    """Calls run one at a time: the first call of the second response is interrupted before its second call starts."""
     began, ran = asyncio.Event(), []
 
     @tool

@@ -1,4 +1,4 @@
-"""Tools in a run: side by side within a bound, in time or not, and what a model is told of them."""
+"""Tools in a run: parallel calls and their limit, timeouts, failures, and the outputs that the model receives."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from tests.chat.tool_log import ToolLog
 
 
 async def ran(harness: ChatHarness, *tools: Any, reply: dict[str, Any] | None = None) -> list[str]:
-    """The outputs that the model got for one batch of calls."""
+    """Run one batch of calls; returns the outputs that the model received."""
     harness.model = scripted_model(harness.folder, reply or tool_calls(*(one.name for one in tools)), {"text": "Done."})
     one = await open_runner(harness, Agent("desk", tools=tuple(tools)))
     await send_message(one, "hello")

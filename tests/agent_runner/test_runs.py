@@ -1,4 +1,4 @@
-"""Runs of agents over real stores and convo's own endpoint: how a model is asked, and what is kept."""
+"""Agent runs with real stores and convo's own endpoint: the requests, and the stored items."""
 
 import pytest
 
@@ -155,7 +155,7 @@ async def test_an_agent_with_another_model_does_not_get_encrypted_reasoning_of_t
 
 
 class Official(RecordingEndpoint):
-    """Takes itself for OpenAI's own server."""
+    """An endpoint with the scope of OpenAI's own API."""
 
     scope = Scope("https://api.openai.com/v1")
 

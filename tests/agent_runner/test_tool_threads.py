@@ -1,4 +1,4 @@
-"""Threads for tools: used again, never waited for, and told of what the caller knows."""
+"""Worker threads for tools: reuse, abandoned calls, exceptions and context variables."""
 
 import asyncio
 import contextvars
@@ -98,6 +98,6 @@ async def test_an_abandoned_call_does_not_block_others() -> None:
 
 
 def test_an_endless_call_does_not_prevent_the_exit_and_a_forked_child_has_its_own_threads() -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", STUCK]  # Python 3.12 warns of such a fork
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", STUCK]  # Python 3.12 warns about this fork
     got = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (got.stdout, got.stderr, got.returncode) == ("left\n", "", 0)
