@@ -1,4 +1,4 @@
-"""Short ways to run agents on a bench: a script for their model, tools that remember, a reader of events."""
+"""Functions to run agents in tests: scripted models, runners, collected events, and items as short lines."""
 
 import asyncio
 import json
@@ -16,14 +16,14 @@ from tests.chat.conftest import ChatHarness
 
 
 def scripted_model(folder: Path, *replies: Mapping[str, Json], name: str = "script.json") -> str:
-    """A model that gives `replies`, one a question."""
+    """Write a script with `replies`, one for each request; returns the name of its model."""
     file = folder / name
     file.write_text(json.dumps({"replies": list(replies)}))
     return f"scripted/{file}"
 
 
 def tool_calls(*named: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -> dict[str, Json]:
-    """A reply that calls tools: ("call_1", "look_up"), or with arguments."""
+    """A reply that calls tools: each is a name, ("call_1", "look_up"), or such a pair with arguments."""
     made = []
     for number, one in enumerate(named, 1):
         call_id, name, *more = (f"call_{number}", one) if isinstance(one, str) else one
@@ -40,18 +40,18 @@ async def open_runner(
     strategy: Strategy | None = None,
     name: str = "mine",
 ) -> AgentRunner:
-    """A run on a new session, or on the one of that name as another process would take it up."""
+    """Open a run in a new session, or in the existing session `name` as another process would."""
     there = await harness.store.session(name)
     chat = await harness.open(None, name) if there else await harness.open(strategy or Strategy.SESSION, name=name)
     return await AgentRunner.open(chat, graph(agent, *others), conduct)
 
 
 READ_MODE = "collected"
-"""How a run is read, where a test does not say: `read_mode` sets it."""
+"""How `read_events` reads a run; the fixture `read_mode` sets it."""
 
 
 async def read_events(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
-    """All events: each shown as it comes, or only once all are there."""
+    """Read all events, one by one or collected, by READ_MODE."""
     return await (_streamed(events) if READ_MODE == "streamed" else _collected(events))
 
 
@@ -60,7 +60,7 @@ async def _collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEv
 
 
 async def _streamed(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
-    """Whatever else there is to do goes on between two events, and the pieces of an answer make it up."""
+    """Other tasks run between two events, and the deltas of an answer must add up to its text."""
     seen: list[StreamEvent] = []
     pieces: str | None = None
     async with aclosing(events):
@@ -83,12 +83,12 @@ async def send_message(one: AgentRunner, words: str) -> list[StreamEvent]:
 
 
 def own_event_types(events: Sequence[StreamEvent]) -> list[str]:
-    """convo's own events, by their short names."""
+    """The types of convo's own events, without the prefix `convo.`."""
     return [str(event["type"]).removeprefix("convo.") for event in events if str(event["type"]).startswith("convo.")]
 
 
 def item_lines(items: Sequence[Item]) -> list[str]:
-    """Items in short words: `user: hi`, `call t`, `output of call_1: ...`."""
+    """Items as short lines: `user: hi`, `call look`, `call_1: look done`."""
     return [_item_line(item) for item in items]
 
 
@@ -105,12 +105,12 @@ def _item_line(item: Item) -> str:
 
 
 def request_inputs(harness: ChatHarness) -> list[list[str]]:
-    """What each request sent."""
+    """The input of each request, as short lines."""
     return [item_lines(body["input"]) for body in harness.bodies]
 
 
 async def stored_items(harness: ChatHarness, name: str = "mine") -> Sequence[Item]:
-    """What the conversation keeps."""
+    """The items of the stored conversation."""
     session = await harness.store.session(name)
     assert session
     return (await harness.store.path(session.head)).items

@@ -1,6 +1,6 @@
 """A process that sends messages until it is killed: `python -m tests.chat.chat_process DB STRATEGY FILE`.
 
-It sends turns as fast as it can and prints the id of every link once it is confirmed.
+It sends turns as fast as it can and prints the id of each confirmed link.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A chat over a real store and convo's own endpoint, with the scripted model behind it."""
+"""A chat with a real store, convo's own endpoint and the scripted model."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from tests.embedded_endpoint import make_embedded_endpoint
 
 @dataclass
 class ChatHarness:
-    """One store, and chats on it that can be opened again as another process would."""
+    """One store, and chats on it that can be reopened as another process would."""
 
     store: Store
     endpoint: RecordingEndpoint
@@ -40,7 +40,7 @@ class ChatHarness:
         return self.endpoint.bodies
 
     async def open(self, strategy: Strategy | None = None, handle: str | None = None, *, name: str = "") -> Chat:
-        """A chat, new or as another process would go on with it."""
+        """Open a new chat, or an existing one as another process would."""
         if strategy is Strategy.REPLAY and handle is None:
             handle = str(self.folder / "talk.json")
         selection = select_owner([strategy] if strategy else [], handle)
@@ -49,7 +49,7 @@ class ChatHarness:
 
 
 async def say(chat: Chat, words: str) -> str:
-    """Say `words`, read the answer to its end, and return its words."""
+    """Send `words`, read the complete answer, and return its text."""
     return answer_text([event async for event in chat.send([user_message(words)])])
 
 
@@ -70,7 +70,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture(params=["streamed", "collected"])
 def read_mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs are read event by event, and then once more as a whole."""
+    """Run the test twice: with the events of a run read one by one, and collected."""
     monkeypatch.setattr("tests.chat.agent_runs.READ_MODE", request.param)
     return str(request.param)
 

@@ -1,12 +1,11 @@
 """Runs with tools that are killed between two effects: `python -m tests.chat.killed_runs FOLDER STRATEGY FIRST STEP`.
 
-It loads everything once and then forks: a child lives until its moment and kills itself with
-SIGKILL; the next child goes on as another process would, decides what comes back to be decided, and
-says what it found. That is one line of JSON for every STEPth moment from FIRST on, until a child
-lives to its end.
+It imports everything once and then forks. A child runs until its moment and kills itself with SIGKILL. The next child
+resumes the run as another process would, decides the pending calls, and prints the result. The output is one line of
+JSON for every STEPth moment from FIRST on, until a child ends without being killed.
 
-A moment is every effect of the run, every change of the store before and after it is made, and every
-request and every end of an answer at the endpoint; those of the run of an agent that is a tool count as well.
+A moment is every effect of the run, the time before and after every commit of the store, and every request and every
+end of a response at the endpoint. The moments of the nested run of an agent tool count as well.
 """
 
 import asyncio
@@ -42,11 +41,11 @@ from tests.embedded_endpoint import make_embedded_endpoint
 
 NAME = "fated"
 CLERK_SCRIPT = "clerk.json"
-"""The script of the model that is asked inside a call."""
+"""The script of the model of the nested run."""
 
 
 class KillCountdown:
-    """Counts moments, and ends the process at one of them."""
+    """Counts moments, and kills the process at one of them."""
 
     def __init__(self, last: int | None) -> None:
         self.remaining = last
@@ -59,7 +58,7 @@ class KillCountdown:
 
 
 class KillableStore:
-    """A store that knows moments."""
+    """A store whose commits are moments."""
 
     def __init__(self, store: Store, countdown: KillCountdown) -> None:
         self.store, self.countdown = store, countdown
@@ -74,7 +73,7 @@ class KillableStore:
 
 
 class KillableEndpoint:
-    """An endpoint that knows moments, and writes down what it is asked."""
+    """An endpoint whose requests and responses are moments, and which logs its requests."""
 
     def __init__(self, endpoint: Endpoint, countdown: KillCountdown, log: Callable[[str], None]) -> None:
         self.endpoint, self.countdown, self.log = endpoint, countdown, log
@@ -96,7 +95,7 @@ class KillableEndpoint:
 
 
 class RunProcess:
-    """One process's part of a run, in `folder`."""
+    """The part of a run that one process executes, in `folder`."""
 
     def __init__(self, folder: Path, strategy: Strategy, last: int | None) -> None:
         self.folder, self.strategy, self.countdown = folder, strategy, KillCountdown(last)
@@ -144,7 +143,7 @@ class RunProcess:
         return await AgentRunner.open(chat, graph(*self.agents()), config)
 
     async def run_to_end(self) -> None:
-        """Say something, unless that was said, and go on until the run is done; a person decides as it comes."""
+        """Send the message unless it was sent, and resume until the run is done; every pending call is decided."""
         try:
             one = await self.open()
             if one.run_row is None and not await self.has_session():
@@ -168,7 +167,7 @@ class RunProcess:
         return ApprovalDecided(call.id, approve=True)
 
     async def final_items(self) -> list[str]:
-        """What the conversation keeps in the end, and its owner's copy of it."""
+        """The items of the finished conversation; asserts that the copy of their owner is equal."""
         try:
             session = await self.store.session(NAME)
             assert session
@@ -199,12 +198,12 @@ NESTED_SCRIPT = (tool_calls(("i1", "stamp")), {"text": "ask done"})
 
 
 def run_in_child(work: Callable[[], None]) -> int:
-    """How a forked child that does `work` ended, as `os.waitpid` says it."""
+    """Run `work` in a forked child; returns its status as `os.waitpid` does."""
     child = os.fork()
     if not child:
         try:
             work()
-        except BaseException as wrong:  # noqa: BLE001 - said to whoever waits, who fails with it
+        except BaseException as wrong:  # noqa: BLE001 - reported to the parent process, which fails
             print(json.dumps({"error": repr(wrong)}), flush=True)
             os._exit(1)
         os._exit(0)

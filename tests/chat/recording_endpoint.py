@@ -1,7 +1,7 @@
-"""An endpoint that writes down what it is asked, and can be told to fail.
+"""An endpoint that records its requests and can fail.
 
-It stands in front of a real one, on the same seam. A fault happens once: an error before anything
-is done, an answer that is cut off, or an answer that was given and got lost on the way back.
+It wraps a real endpoint and has the same interface. A fault happens once: an error before anything is done, a response
+that is cut off, or a complete response that is lost on its way to the client.
 """
 
 import copy
@@ -16,7 +16,7 @@ from convo.history.items import Json, StreamEvent
 
 @dataclass(frozen=True)
 class EndpointFault:
-    """`error` after `after` events; None: only when the endpoint has done everything."""
+    """`error` is raised after `after` events; None: after the whole response, without any event."""
 
     error: BaseException
     after: int | None = 0

@@ -1,4 +1,4 @@
-"""What a file becomes when it goes along with a message."""
+"""Attachments: the content part for each kind of file, and the files that are refused."""
 
 import os
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_an_endless_device_is_refused() -> None:
 
 @pytest.mark.needs("posix")
 def test_a_pipe_can_be_attached() -> None:
-    """As a shell hands it in: -a <(git diff)."""
+    """Shells pass such a pipe for -a <(git diff)."""
     reading, writing = os.pipe()
     os.write(writing, b"+ a line\n")
     os.close(writing)

@@ -1,4 +1,4 @@
-"""When a request goes out again, and after how long, on a clock that only sleeping moves."""
+"""Retries of a request and their delays. Only sleeping advances the clock."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ CUT = Unreachable("the connection broke")
 
 @dataclass
 class Line:
-    """One attempt after the other, as told: an error before the first event, or the events, or None."""
+    """The results of the attempts, in order: an error before the first event, a list of events, or None."""
 
     attempts: list[ConvoError | list[StreamEvent | ConvoError] | None]
     clock: FixedClock = field(default_factory=FixedClock)
@@ -65,7 +65,7 @@ async def test_a_response_is_returned_with_its_first_delta() -> None:
 
 
 async def test_retry_delays_grow_from_one_second_and_differ_between_clients() -> None:
-    """Clients that fail together must not come back together."""
+    """Clients that fail at the same time must not retry at the same time."""
     waits = []
     for _ in range(20):
         line = Line([DOWN, DOWN, DOWN, [PIECE]])

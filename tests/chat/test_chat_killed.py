@@ -1,4 +1,4 @@
-"""kill -9 at random moments of a chat: the store opens, nothing confirmed is lost, nothing doubles."""
+"""kill -9 at random moments of a chat: the store opens, no confirmed item is lost, and no item is stored twice."""
 
 import json
 import os
@@ -22,7 +22,7 @@ LONGEST_LIFE_S = 0.08
 
 
 def live_and_die(database: Path, strategy: Strategy, file: Path, life_s: float) -> list[str]:
-    """Let a chatter live for `life_s` after it is ready, kill it; the links it called confirmed."""
+    """Start a chat process and kill it `life_s` seconds after it is ready; returns the ids of links that it printed."""
     words, pipe = [str(database), strategy, str(file)], subprocess.PIPE
     with ConvoProcess(words, module="tests.chat.chat_process", stdout=pipe, stderr=pipe, cwd=ROOT) as child:
         assert child.stdout
@@ -39,7 +39,7 @@ def read_text(file: Path) -> str:
 
 
 async def check(database: Path, confirmed: list[str]) -> int:
-    """What must hold after every kill; returns how many items the conversation has."""
+    """Assert the invariants after a kill; returns the number of items of the conversation."""
     with sqlite3.connect(database) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert raw.execute("SELECT count(*) - count(DISTINCT body) FROM items").fetchone() == (0,)
@@ -64,7 +64,7 @@ async def check(database: Path, confirmed: list[str]) -> int:
 
 
 async def killed(times: int, strategy: Strategy, folder: Path) -> tuple[int, int]:
-    """Kill one conversation `times` over; returns how many links were confirmed and items are there."""
+    """Kill one conversation `times` times; returns the number of confirmed links and the number of items."""
     database, file = folder / "convo.db", folder / "talk.json"
     confirmed: list[str] = []
     items, moments = 0, random.Random(f"{strategy}{times}")

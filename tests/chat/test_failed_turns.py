@@ -1,4 +1,4 @@
-"""A turn for which nobody could be asked, and a store that cannot take its end."""
+"""Turns whose request cannot be sent, and turns whose response cannot be stored."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ async def fail(chat: Chat, failure: ConvoError, *, keep: bool) -> None:
 
 @dataclass
 class Everything:
-    """What a store and a folder hold of a chat."""
+    """All data of a chat in a store and in a folder."""
 
     store: Store
     folder: Path

@@ -1,4 +1,4 @@
-"""The limits of files, and the errors of those that cannot be read or written."""
+"""Size limits of files, and the errors of files that cannot be read or written."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def sparse(path: Path, size: int) -> str:
 
 
 def test_an_attachment_may_have_50_mb(tmp_path: Path) -> None:
-    """The content is checked next, and zeros are no text."""
+    """The content is checked after the size, and zero bytes are no text."""
     with pytest.raises(Unreadable, match=r"is not UTF-8 text, an image or a PDF$") as whole:
         load_attachment(sparse(tmp_path / "a", 50 * MB))
     with pytest.raises(Unreadable, match=r"is larger than 50 MB$") as larger:

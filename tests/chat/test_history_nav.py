@@ -1,4 +1,4 @@
-"""Heads move, and nothing is lost: back, forward again, and forks."""
+"""Moves of the head: undo, redo and forks, without loss of items."""
 
 import json
 
@@ -132,7 +132,7 @@ async def test_an_unknown_turn_changes_nothing(harness: ChatHarness, strategy: S
 
 
 async def called(harness: ChatHarness, strategy: Strategy) -> Chat:
-    """A turn of its own, then one in which two tools are called, whose outputs travel in a second request."""
+    """A turn with a text answer, then a turn that calls a tool and sends its output in a second request."""
     script = harness.folder / "script.json"
     calls = [{"call": {"name": "tea", "arguments": {}, "call_id": "call_1"}}, {"text": "hot"}]
     script.write_text(json.dumps({"replies": [{"text": "hello"}, *calls, {"text": "fine"}]}))

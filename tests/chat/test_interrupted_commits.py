@@ -1,4 +1,4 @@
-"""Ctrl-C at the worst moment: while the store works in its own thread and cannot be stopped."""
+"""Ctrl-C during a commit: the store works in its own thread and cannot be stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ PRESSES = 3
 
 
 class Watched:
-    """A store in which something happens before or after one of the next commits, 1 being the next.
+    """A store with functions to call before or after one of its commits, by number from 1.
 
     The commit itself is the real one.
     """
@@ -50,7 +50,7 @@ def watched(harness: ChatHarness) -> Watched:
 
 
 async def stopped_in_commit(store: Watched, number: int, turn: Callable[[], Awaitable[object]]) -> None:
-    """Begin a turn, and cancel it a few times while the store has stored and not yet said so."""
+    """Start a turn, and cancel it several times after commit `number` is stored and before the commit returns."""
     stored, told = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:

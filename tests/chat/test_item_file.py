@@ -1,4 +1,4 @@
-"""Items in a file, in whichever form somebody keeps them."""
+"""Item files: every format in which a file may contain items."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_an_export_with_its_responses_is_read_as_items(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85"])
 @pytest.mark.parametrize("between", ["\n", "\r\n", "\r"])
 def test_unicode_line_separators_in_a_string_do_not_end_a_line(inside: str, between: str, tmp_path: Path) -> None:
-    """Other programs leave these as they are in a string of JSON."""
+    """Other programs do not escape these characters in JSON strings."""
     said = {"role": "user", "content": f"one{inside}two"}
     place = tmp_path / "items.jsonl"
     place.write_bytes(between.join(json.dumps(one, ensure_ascii=False) for one in (said, HELLO)).encode())

@@ -1,4 +1,4 @@
-"""What can be looked at in a store: sessions, and what other clients asked for."""
+"""The listing of a store: its sessions, and the responses of other clients."""
 
 from convo.chat.lookup import list_store, session_summary_to_json, store_listing_to_json
 from convo.history.records import Strategy
@@ -6,7 +6,7 @@ from tests.chat.conftest import ChatHarness, say
 
 
 async def ask(harness: ChatHarness, words: str, **state: str) -> str:
-    """What another client of the same endpoint says; returns its response."""
+    """Send a message as another client of the endpoint; returns the id of the response."""
     harness.clock.advance(60)
     events = [event async for event in harness.endpoint.create({"model": harness.model, "input": words, **state})]
     return str(events[-1]["response"]["id"])

@@ -1,4 +1,4 @@
-"""What the store knows of a handle, read from a memory store and from SQLite alike."""
+"""Conversations found by a handle, in the memory store and in SQLite."""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A file that somebody named is read whole, and what never ends or never begins is told of."""
+"""Files that the user names: complete content, or an error for an endless or unreadable file."""
 
 import os
 from pathlib import Path

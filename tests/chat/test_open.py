@@ -1,4 +1,4 @@
-"""Opening a conversation by every kind of handle, and forking each kind of owner."""
+"""Opening a conversation by every kind of handle, and forks under each strategy."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ ASKING = RequestOptions("scripted/echo", "scripted/echo")
 
 
 async def one_of_each(harness: ChatHarness) -> dict[Strategy, Chat]:
-    """A conversation of one turn for every owner."""
+    """A conversation of one turn for every strategy."""
     chats = {strategy: await harness.open(strategy, name=f"by-{strategy}") for strategy in Strategy}
     for chat in chats.values():
         await say(chat, "one")
@@ -106,7 +106,7 @@ async def test_nothing_is_stored_before_the_first_message(harness: ChatHarness) 
 
 
 class Elsewhere(RecordingEndpoint):
-    """The same endpoint under another address."""
+    """The same endpoint with another base URL."""
 
     scope = Scope("https://elsewhere.test/v1")
 

@@ -1,4 +1,4 @@
-"""Another process takes the name or moves the head in between: a few attempts, then an error."""
+"""Conflicts with another process over a name or a head: a few attempts, then an error."""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -24,7 +24,7 @@ REMOTE = Scope("https://api.example.com/v1")
 
 @dataclass
 class Contended:
-    """A store whose next `conflicts` commits come too late; what is read is the store's own."""
+    """A store whose next `conflicts` commits raise a conflict; reads are not changed."""
 
     store: Store
     conflicts: int = 0
@@ -58,7 +58,7 @@ async def test_a_new_session_finds_a_name_at_the_fifth_attempt(harness: ChatHarn
 
 
 async def replaced(chat: Chat) -> Link:
-    """Replace the history of `chat` by itself; returns the link of that."""
+    """Replace the history of `chat` by itself; returns the link of the replacement."""
     link = chat.record.last_link
     assert link
     again = replace(link, id=f"{link.id}-again")
@@ -115,7 +115,7 @@ def test_a_turn_that_is_not_there_comes_with_those_that_are(turn_number: int) ->
 
 
 class Counting:
-    """An endpoint that counts nine tokens, or fails."""
+    """An endpoint that counts nine tokens, or raises `error`."""
 
     def __init__(self, error: ConvoError | None = None) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""The replay file: a list that people may edit, and that a reader finds whole at any moment."""
+"""Replay files: a list of items that users may edit, and that readers find complete at any time."""
 
 import json
 import os
@@ -167,7 +167,7 @@ def test_the_longest_possible_file_name_is_accepted(tmp_path: Path) -> None:
     assert file.read() == ITEMS
 
 
-# -- what goes wrong -------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 
 @pytest.mark.needs("posix")
@@ -185,7 +185,7 @@ def test_a_reader_sees_a_complete_list_even_if_writers_are_killed(place: Path) -
 
 @contextmanager
 def no_file_larger_than(size: int) -> Iterator[None]:
-    """As a disk that is full after `size` bytes."""
+    """Simulate a disk that is full after `size` bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -226,7 +226,7 @@ for refuse in (file.check_writable, lambda: file.write([user_message("more")])):
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody can look into; pytest's own is one user's alone."""
+    """A folder that every user may read; the temporary folders of pytest belong to one user."""
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o777)
         yield Path(made)
@@ -234,7 +234,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def refusals(place: Path) -> list[str]:
-    """What somebody without rights is told: by the check before a turn, and by the writing after it."""
+    """The errors for a user without permissions: from the check before a turn, and from the write after it."""
     command = [sys.executable, "-c", REFUSED, str(place)]
     return subprocess.run(
         command, stdout=subprocess.PIPE, encoding="utf-8", cwd=ROOT, timeout=60, check=True

@@ -1,4 +1,4 @@
-"""A schema file, and when the API may be told to keep to it strictly."""
+"""Schema files, and the schemas that the API can enforce strictly."""
 
 import json
 from contextlib import suppress

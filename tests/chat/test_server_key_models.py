@@ -58,7 +58,7 @@ def shown(model: Any, requested_name: str = "alias") -> ServerKeyModel:
 
 
 async def faults(error: ConvoError, requested_name: str = "alias") -> list[ConvoError]:
-    """The errors of every call of a model that fails with `error`."""
+    """The error of each method of a model that fails with `error`."""
     found = []
     for call in ("respond", "warm", "count", "compact"):
         model = shown(Answering(error=type(error)(*error.args, **fields_of(error))), requested_name)

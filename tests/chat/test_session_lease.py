@@ -1,4 +1,4 @@
-"""One writer a session and a file: who comes second is told who was first, and what to do."""
+"""Leases: one writer for each session and file; the second gets an error that names the first and the fix."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ async def refused(store: Store, second: Session) -> Busy:
 
 @pytest.fixture
 async def elsewhere(store: Store, tmp_path: Path) -> Store:
-    """A store on which another machine's process, which may be alive, holds three things."""
+    """A store with three leases of a process on another machine, which may be alive."""
     for name in ("session ses_mine", "session ses_two words", f"file {tmp_path}/talk.json"):
         await store.acquire_lease(name, "desk@1:42:17", 3600)
     return store

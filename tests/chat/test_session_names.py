@@ -1,4 +1,4 @@
-"""Names of sessions, and that no other handle looks like one."""
+"""Session names, which never look like another kind of handle."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""A file that holds a state: taken whole, put in its place whole, for its owner alone."""
+"""Files with a run state: read and replaced as a whole, and readable only by their owner."""
 
 import os
 import stat
@@ -92,7 +92,7 @@ def test_a_state_is_detected_by_its_content(data: bytes, meant: bool) -> None:
 
 
 def refused(path: str, kind: type[ConvoError]) -> tuple[str, str]:
-    """The message and the hint with which a state is not written to `path`."""
+    """The message and the hint of the error when a state is written to `path`."""
     with pytest.raises(kind) as caught:
         save_state_file(STATE, path)
     assert type(caught.value) is kind
@@ -128,7 +128,7 @@ def test_a_state_in_the_home_folder_can_be_named_with_a_tilde(tmp_path: Path, mo
 
 
 def test_one_byte_more_than_a_state_may_have_is_read_and_no_more() -> None:
-    """So that the reader can refuse it by its size."""
+    """The reader refuses a larger state by its size."""
     zeros = BytesIO(bytes(65 * 1024 * 1024))
     assert len(read_state_stream(zeros)) == zeros.tell() == 64 * 1024 * 1024 + 1
 

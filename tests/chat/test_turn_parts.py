@@ -28,7 +28,7 @@ REMOTE = Scope("https://api.example.com/v1")
 
 
 async def start(*events: StreamEvent) -> list[StreamEvent]:
-    """The first events of a stream of these."""
+    """The first events of a stream of `events`, as a turn reads them."""
 
     async def stream() -> AsyncGenerator[StreamEvent, None]:
         for event in events:

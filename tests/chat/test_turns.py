@@ -1,8 +1,7 @@
-"""What each owner is sent over a whole conversation, on recorded requests.
+"""The requests of a whole conversation under each strategy, as recorded.
 
-First turn, follow-up, a failed turn and its retry, an interrupted turn and its follow-up, and
-going on in another process, for all four owners. A turn that is read event by event and one that
-is collected are the same loop; both are shown.
+First turn, follow-up, a failed turn and its retry, an interrupted turn and its follow-up, and a continuation in
+another process, for all four strategies. Streamed and collected turns use the same loop; both are tested.
 """
 
 from contextlib import aclosing
@@ -29,11 +28,11 @@ CUT = Unreachable("connection reset")
 
 
 class Killed(BaseException):
-    """The process is gone: nothing that would run after it runs."""
+    """The process was killed: no later code of it runs."""
 
 
 def expected_state(chat: Chat) -> dict[str, object]:
-    """The state fields of a follow-up, by the design's table."""
+    """The state fields of a follow-up request, by strategy."""
     match chat.session.strategy:
         case Strategy.CHAIN:
             return {"previous_response_id": chat.session.handle}
@@ -48,7 +47,7 @@ def whole_or_new(strategy: Strategy, before: list[str], new: list[str]) -> list[
 
 
 async def stop_midway(chat: Chat, said: str) -> None:
-    """Say something and close the answer after its first piece, as Ctrl-C does."""
+    """Send a message and close the stream after its first delta, as Ctrl-C does."""
     async with aclosing(chat.send([user_message(said)])) as events:
         async for event in events:
             if event["type"].endswith(".delta"):
@@ -308,13 +307,13 @@ async def test_a_replay_file_with_easy_input_messages_is_sent_unchanged(harness:
 
 
 class Dies:
-    """A store of a process that is killed when it has committed `commits` times and then reads, or commits again."""
+    """The store of a process that is killed after `commits` commits: at a commit, or without `reads` at a read."""
 
     def __init__(self, store: Store, commits: int, *, reads: bool) -> None:
         self.store, self.left, self.reads = store, commits, reads
 
     def __getattr__(self, name: str) -> Any:
-        if not (self.left or self.reads) and name != "admin":  # the look at the free space of the disk
+        if not (self.left or self.reads) and name != "admin":  # `admin` reads the free space of the disk
             raise Killed
         return getattr(self.store, name)
 

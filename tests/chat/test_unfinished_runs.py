@@ -1,4 +1,4 @@
-"""Runs of agents that stand open: which wait for a person, which are under way, which were left in the middle."""
+"""Unfinished agent runs: paused, running in a process, or orphaned."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def working(*ids: str) -> Run:
 
 
 async def talked(harness: ChatHarness, run: Run, *, run_id: str = "run_1", name: str = "shop", **more: Any) -> Session:
-    """A session whose newest run is kept as it stands; `more` goes into its document."""
+    """A session whose newest run is stored; the members `more` are added to its document."""
     chat = await harness.open(Strategy.SESSION, name=name)
     await say(chat, "pay it back")
     row = AgentRun(run_id, chat.session.id, 1, "running", {**run_to_json(run), **more}, 1.0, 1.0)

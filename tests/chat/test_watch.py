@@ -1,4 +1,4 @@
-"""Looking at a conversation that somebody else carries on."""
+"""Watching a conversation that another process continues."""
 
 import asyncio
 from contextlib import aclosing
@@ -22,7 +22,7 @@ from tests.runs.test_stored_approvals import paused
 
 
 class Counted(SqliteStore):
-    """A store that counts how often a whole path was read, and gives the other writer its turn at a given look."""
+    """A store that counts the reads of whole paths; another process writes before poll number `turn`."""
 
     paths = 0
     looks = 0
@@ -40,7 +40,7 @@ class Counted(SqliteStore):
 
 
 async def elsewhere(file: Path) -> None:
-    """Another process says something in the session."""
+    """Append a message to the session, as another process would."""
     other = SqliteStore(SqliteDatabase(file))
     session = await other.session("mine")
     assert session

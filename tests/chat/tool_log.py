@@ -6,7 +6,7 @@ from convo.tools.tool import Tool, tool
 
 
 class ToolLog:
-    """Makes tools; `ran` has their names in the order in which they ran."""
+    """Creates tools; `ran` contains their names in the order in which they ran."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
