@@ -1,8 +1,8 @@
-"""Let the released SDK go on from a state, with the agents, tools and model of a snapshot's story.
+"""Resume a run state with the installed Agents SDK, using the agents, tools and scripted model of its story.
 
-Everything is deterministic: a tool answers with its name and its arguments, and a model that has
-come to the end of its script answers with all outputs that the request held, so that the last
-answer is a fingerprint of the last request. The requests are kept for comparison.
+Everything is deterministic: a tool returns its name and its arguments. When its script has ended, the
+model returns a message with all tool outputs of the request, so that the final output identifies the
+last request. The requests are kept for comparison.
 """
 
 import hashlib
@@ -28,14 +28,16 @@ Story = dict[str, Any]
 Decide = Callable[[str], str]
 
 MAX_OUTPUT_CHARACTERS = 400
-"""Characters of outputs past which the last answer holds their digest."""
+"""The final message contains a digest of the outputs if their JSON is longer than this, in characters."""
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseOutputItem)
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended: its last answer or what it failed with, the requests, and the tokens of the whole run."""
+    """The result of a run: its final output or its error, the requests, and the total tokens of the run.
+
+    `rounds` has the number of pending calls at each pause."""
 
     output: str | None
     error: tuple[str, str] | None
@@ -46,7 +48,7 @@ class RunResult:
 
 @dataclass
 class Script(Model):
-    """A model that says what stands in a story's script, from call `at` on."""
+    """A model that returns the responses of a story's script, from call `at` on."""
 
     turns: list[list[dict[str, Any]]]
     at: int
@@ -119,7 +121,7 @@ def _response_usage(usage: Usage) -> Any:
 
 
 def input_items(said: str | list[TResponseInputItem]) -> list[dict[str, Any]]:
-    """The input of a request as plain JSON."""
+    """Return the input of a request as plain JSON."""
     if isinstance(said, str):
         return [{"content": said, "role": "user"}]
     found: list[dict[str, Any]] = json.loads(json.dumps(said, default=_plain))
@@ -131,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 def final_message(index: int, instructions: str | None, items: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last answer, which holds every output that the request held."""
+    """Return the final message, which contains every tool output of the request."""
     outputs = [
         [item.get("call_id") or item.get("approval_request_id"), item.get("output", item.get("approve"))]
         for item in items
@@ -148,7 +150,7 @@ def final_message(index: int, instructions: str | None, items: list[dict[str, An
 
 
 def graph(story: Story, model: Model) -> Agent[Any]:
-    """The agents of a story, made in its order; returns the one that the run began with."""
+    """Create the agents of a story in its order; return the agent that starts the run."""
     spec = story["spec"]
     made: dict[str, Agent[Any]] = {}
     for name in spec["order"]:
@@ -206,7 +208,7 @@ def _function(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
 
 
 def function_output(spec: dict[str, Any], arguments: str) -> Any:
-    """What a story's function gives out."""
+    """Return the output of a function tool of a story."""
     given = json.loads(arguments) if arguments else {}
     match spec.get("output"):
         case "dict":
@@ -243,7 +245,7 @@ def _shell(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
 
 
 class Editor:
-    """Says that it changed a file, and changes none."""
+    """An editor that reports a change of each file and changes none."""
 
     def create_file(self, operation: Any) -> ApplyPatchResult:
         return ApplyPatchResult(output=f"created {operation.path}")
@@ -294,7 +296,7 @@ TOOLS = {
 
 
 class LocalServer(MCPServer):
-    """A server on this machine, with tools that echo."""
+    """An in-process MCP server whose tools return their arguments."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         super().__init__(require_approval="always" if spec["needs_approval"] else None)
@@ -323,18 +325,18 @@ class LocalServer(MCPServer):
         raise NotImplementedError
 
 
-# -- going on ------------------------------------------------------------------------------------------
+# -- resume --------------------------------------------------------------------------------------------
 
 
 MAX_ROUNDS = 6
-"""Rounds of approvals after which a run that asks the same again is left."""
+"""A run that pauses again after this many rounds of approvals is not resumed."""
 
 
 async def resume_in_sdk(story: Story, text: str, decide: Decide | None = None) -> RunResult:
-    """Resume `text`, which is decided, until the run ends.
+    """Resume the decided state `text` until the run ends.
 
-    decide:  makes every later pause's text into one that is decided; without it the SDK approves
-             what waits, in this process
+    decide:  returns the text of a later pause with decisions; without it the SDK approves the
+             pending calls in this process
     """
     spec = story["spec"]
     model = Script(spec["script"], story["expected"]["model_calls_made"], spec.get("usages", []))
@@ -357,7 +359,7 @@ async def resume_in_sdk(story: Story, text: str, decide: Decide | None = None) -
 
 
 def pending_count(text: str) -> int:
-    """How many calls a state waits for."""
+    """Return the number of pending calls of a state."""
     step = json.loads(text)["current_step"] or {}
     return len(step.get("data", {}).get("interruptions", []))
 

@@ -1,7 +1,7 @@
-"""The snapshots that releases of openai-agents wrote, and the broken ones; both stay packed.
+"""The run states that releases of openai-agents wrote, and malformed ones, in two archives.
 
-`corpus.tar.xz` holds 831 files of 25 releases with what each must mean (`index.json`) and its whole
-story (`expect/`); `malformed.tar.xz` holds 76 that are broken or hostile.
+`corpus.tar.xz` has 831 files of 25 releases with the expected meaning of each (`index.json`) and its
+story (`expect/`: agents, scripted responses, results); `malformed.tar.xz` has 76 broken or hostile files.
 """
 
 import json
@@ -25,23 +25,23 @@ def _files(archive: str) -> dict[str, bytes]:
 
 @cache
 def index() -> tuple[dict[str, Any], ...]:
-    """What each snapshot must mean, in the order of the index."""
+    """Return the expected meaning of each snapshot, in the order of the index."""
     return tuple(json.loads(_files("corpus.tar.xz")["index.json"])["entries"])
 
 
 def snapshot(name: str) -> bytes:
-    """The bytes of one snapshot, as its release wrote them."""
+    """Return the bytes of one snapshot, as its release wrote them."""
     return _files("corpus.tar.xz")[name]
 
 
 def story(name: str) -> dict[str, Any]:
-    """How a snapshot came to be, and how it goes on."""
+    """Return the story of a snapshot: its agents, its scripted responses and the result of resuming it."""
     told: dict[str, Any] = json.loads(_files("corpus.tar.xz")[f"expect/{name}"])
     return told
 
 
 def malformed() -> dict[str, bytes]:
-    """The broken and hostile files by name."""
+    """Return the broken and hostile files by name."""
     return {name: data for name, data in sorted(_files("malformed.tar.xz").items()) if name != "index.json"}
 
 
@@ -50,11 +50,11 @@ def entries_of_label(label: str) -> list[dict[str, Any]]:
 
 
 def newest_state(scenario: str, label: str) -> RunState:
-    """The newest release's snapshot of a scenario under a label."""
+    """Return the snapshot that the newest release wrote of a scenario under a label."""
     found = [entry for entry in entries_of_label(label) if entry["scenario"] == scenario]
     return parse_run_state(snapshot(found[-1]["file"]))
 
 
 def document(scenario: str, label: str) -> Any:
-    """A copy of that snapshot that a test may break."""
+    """Return a copy of that snapshot's document, which a test may change."""
     return json.loads(json.dumps(newest_state(scenario, label).document))

@@ -1,4 +1,4 @@
-"""The agents of a snapshot's story as convo's own, with tools that answer as the SDK's do there."""
+"""The agents of a snapshot's story as agents of convo, with tools that return the same outputs as in the SDK."""
 
 import json
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
 def story_graph(story: dict[str, Any]) -> Graph:
-    """The graph of a story, whose first agent is the one that the run began with."""
+    """Return the graph of a story; its start is the agent that starts the run."""
     return graph(_made(story)[story["spec"]["root"]])
 
 
@@ -100,16 +100,16 @@ def _function(spec: dict[str, Any], name: str, parameters: dict[str, Any] = ANYT
 
 
 def resume_story(run: Run) -> tuple[Run, list[Item]]:
-    """`run` until it asks its model or ends, with everything approved; and what was added to the conversation."""
+    """Approve everything and run up to the next model call or the end; return the run and the appended items."""
     for call in run.pending:
         run, _ = step_run(run, ApprovalDecided(call.id, approve=True))
     return perform_effects(*step_run(run, RunResumed()))
 
 
 def perform_effects(run: Run, effects: Iterable[RunEffect], model: "Model | None" = None) -> tuple[Run, list[Item]]:
-    """`run` once what it asked for is done, up to a model call, a pause or its end; and what was added meanwhile.
+    """Perform effects up to a model call, a pause or the end; return the run and the appended items.
 
-    model:  answers the agents behind tools
+    model:  responds to the agents that are used as tools
     """
     added: list[Item] = []
     todo = list(effects)
@@ -147,10 +147,10 @@ def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPa
 
 @dataclass
 class StoryRun:
-    """A story that convo tells: the run, its model calls and what was said so far.
+    """A story that convo runs: the run, its model calls and its items.
 
-    items:  what the model was told and said
-    confirmed_count:  how many of them the owner holds, where it remembers
+    items:  the input and the output of the model
+    confirmed_count:  how many of them the owner has stored; None if it stores no history
     """
 
     run: Run
@@ -164,7 +164,7 @@ class StoryRun:
         self._run_until_stopped()
 
     def resume(self) -> None:
-        """Go on from a pause, with what was decided; the answer before it has its outputs then."""
+        """Resume a paused run with its decisions and add the tool outputs to its last model call."""
         self.run, added = perform_effects(*step_run(self.run, RunResumed()), self.model)
         self.items += added
         if self.turns:
@@ -189,7 +189,7 @@ class StoryRun:
 
 @dataclass
 class Model:
-    """Says what stands in a script, and then all outputs that a request held; keeps the requests."""
+    """A model that returns the responses of a script, then all tool outputs of a request; it keeps the requests."""
 
     script: list[list[Item]]
     asked: int = 0
@@ -204,12 +204,12 @@ class Model:
 
 
 def tokens(number: int) -> dict[str, int]:
-    """What the SDK's model counts for its answer of that number."""
+    """Return the usage that the SDK's scripted model reports for its response of this number."""
     return {"input_tokens": 10 + number, "output_tokens": 3 + number, "total_tokens": 13 + 2 * number}
 
 
 def story_owner(spec: dict[str, Any], asked: int) -> tuple[Strategy, str | None]:
-    """Who holds the history of a story, after so many model calls."""
+    """Return the owner of a story's history and its handle after this many model calls."""
     if spec["run"].get("conversation_id"):
         return Strategy.CONVERSATION, spec["run"]["conversation_id"]
     if spec["run"].get("auto_previous_response_id"):

@@ -1,4 +1,4 @@
-"""A decision is a patch on the document, written as the readers of its label look for it."""
+"""A decision changes the document where the readers of its label expect it."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def state(scenario: str = "single_approval", label: str = "1.21") -> RunState:
 
 
 def changes(before: Any, after: Any, path: str = "$") -> Iterator[str]:
-    """The paths at which two documents differ."""
+    """Yield the paths at which two documents differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             yield from changes(before.get(key), after.get(key), f"{path}.{key}")
@@ -43,7 +43,7 @@ def owned(found: RunState) -> Any:
     return found.document["context"]["function_tool_approvals"]
 
 
-# -- where it goes, label by label ---------------------------------------------------------------------
+# -- where a decision is stored, by label --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.6", "1.13"])
@@ -103,7 +103,7 @@ def test_a_namespaced_tool_is_named_with_its_namespace() -> None:
 
 @pytest.mark.parametrize(("label", "holders"), [("1.13", 2), ("1.21", 1)])
 def test_a_call_of_an_agent_tool_is_decided_where_its_readers_look(label: str, holders: int) -> None:
-    """Before 1.15 old releases look into the outer state and new ones into the inner; after it all into the inner."""
+    """Before 1.15, old releases read the outer state and new ones the inner state; from 1.15 on, all read the inner."""
     after = apply_verdict(
         state("nested_agent_tool_approval", label), state("nested_agent_tool_approval", label).pending, YES
     )
@@ -113,7 +113,7 @@ def test_a_call_of_an_agent_tool_is_decided_where_its_readers_look(label: str, h
 
 
 def test_every_ledger_entry_of_every_release_is_reproduced_exactly() -> None:
-    """Entries of pending calls are left out of the document and computed again."""
+    """The entries of pending calls are computed again and compared with those of the document."""
     compared = 0
     for entry in index():
         found = parse_run_state(snapshot(entry["file"]))
@@ -134,7 +134,7 @@ def _same(found: RunState, call: PendingCall) -> bool:
     return True
 
 
-# -- what it says --------------------------------------------------------------------------------------
+# -- the content of a decision -------------------------------------------------------------------------
 
 
 def test_a_rejection_replaces_an_approval_and_the_other_way_round() -> None:
@@ -206,7 +206,7 @@ def test_only_decisions_and_the_ledger_change() -> None:
 
 
 def changes_deep(before: RunState, after: RunState) -> list[str]:
-    """As `changes`, with lists compared element by element."""
+    """Like `changes`, but compare lists element by element."""
     spread = [json.loads(json.dumps(one.document), object_hook=dict) for one in (before, after)]
     return list(changes(*map(_objects, spread)))
 
@@ -217,7 +217,7 @@ def _objects(value: Any) -> Any:
     return {key: _objects(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
-# -- who is meant --------------------------------------------------------------------------------------
+# -- selection of calls --------------------------------------------------------------------------------
 
 
 def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
@@ -241,7 +241,7 @@ def test_an_unknown_call_is_not_found() -> None:
 
 
 def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
-    """Half a character in the arguments is legal JSON, and has no digest."""
+    """A lone surrogate in the arguments is valid JSON and has no digest."""
     broken = document("single_approval", "1.21")
     broken["context"]["tool_invocations"] = {}
     for place in (

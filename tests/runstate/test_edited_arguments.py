@@ -1,4 +1,4 @@
-"""Other arguments for a call that waits, wherever the document repeats it."""
+"""Editing the arguments of a pending call changes them everywhere in the document."""
 
 import pytest
 
@@ -20,7 +20,7 @@ CHANGED = '{"city": "Ghent", "id": 1}'
 
 
 def changed(state: RunState, arguments: str = CHANGED) -> RunState:
-    """The state with its first call edited and everything approved, through its text."""
+    """Edit the first call, approve everything, serialize the state and parse it again."""
     after = edit_arguments(state, state.pending[0], arguments)
     return parse_run_state(
         serialize_run_state(apply_verdict(after, after.pending, ApprovalVerdict(approve=True))).encode()

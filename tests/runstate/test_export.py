@@ -1,4 +1,4 @@
-"""What a state of convo's own says, whatever label it is written under, and what is never written."""
+"""Exported states of runs of convo: their content under every label, and the runs that cannot be exported."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ __all__ = ["quiet"]
 
 STORY = "a handoff under replay"
 UNSAID = ("context.tool_invocations", "generated_session_item_indexes")
-"""What older labels have no place for, and what nobody misses there."""
+"""Members that older labels do not have; resuming gives the same result without them."""
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -111,7 +111,7 @@ def test_context_values_round_trip_or_are_refused() -> None:
         export_run_state(mine.run, account(STORIES[STORY], mine, context_values={"who": object()}))
 
 
-# -- what is not written --------------------------------------------------------------------------------
+# -- runs that cannot be exported -----------------------------------------------------------------------
 
 
 def test_a_graph_with_duplicate_agent_names_is_not_exported() -> None:

@@ -1,4 +1,4 @@
-"""The SDK pauses, convo goes on: the same calls, the same decisions, the same next request."""
+"""A run that the SDK paused resumes in convo: the same calls, the same decisions, the same next request."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -33,20 +33,20 @@ from tests.runstate.story_runs import resume_story, story_graph
 
 PARTS = 3
 FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
-"""Every third snapshot, the newest label's among them; the others with the whole suite."""
+"""Every third snapshot, including the newest label's; the marker `full` adds the others."""
 
 NOT_OURS = {
     "shell_approval": "shell_call",
     "apply_patch_approval": "apply_patch_call",
     "custom_tool_approval": "custom_tool_call",
 }
-"""What waits there is nothing that convo performs: it decides on it, and the SDK goes on."""
+"""Scenarios with pending calls that convo cannot run: it decides on them, and the SDK resumes them."""
 
 UNKEPT = ("nested_agent_tool_approval", "nested_decided")
-"""Under 1.0 the state of an agent used as a tool was not kept."""
+"""Scenarios whose nested state is missing under 1.0, which does not store the state of an agent used as a tool."""
 
 ANOTHERS = ("local_mcp_approval", "agent_tool_itself_needs_approval")
-"""The output is another server's, or another agent's: the requests differ in it."""
+"""Scenarios whose output comes from another server or another agent, so that the requests differ in it."""
 
 SHOWN = ("pending", "conversation_id", "previous_response_id", "auto_previous_response_id", "usage", "max_turns")
 SAME = (*SHOWN, "current_agent", "current_turn", "model_responses")
@@ -65,18 +65,18 @@ def of_story(entry: dict[str, Any], state: RunState) -> ImportedRun:
 
 
 def innermost(run: Run, items: Sequence[Item]) -> tuple[Run, Sequence[Item]]:
-    """The run that goes on first, and its history: that of the agent behind a tool where one waits."""
+    """Return the run that resumes first and its history: a nested run, if there is one."""
     inside = [call.nested_run for call in run.calls if call.nested_run]
     return innermost(inside[0].run, inside[0].items) if inside else (run, items)
 
 
 def values(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """The values of a story whose context was no mapping are given anew."""
+    """Return new context values for a story whose context was not a mapping."""
     return {} if entry["scenario"].startswith("context_") else None
 
 
 def meant(items: Iterable[Item]) -> list[list[str]]:
-    """Items by what they mean, neighbouring outputs in any order: the SDK sends them as they came."""
+    """Return digests of items; adjacent outputs are sorted, because the SDK sends them in order of completion."""
     pairs = [(is_client_output(item) or item_type(item) == "mcp_approval_response", digest(item)) for item in items]
     return [
         sorted(one for _, one in run) if outputs else [one for _, one in run]
@@ -85,13 +85,13 @@ def meant(items: Iterable[Item]) -> list[list[str]]:
 
 
 def unknown(found: ImportedRun) -> Sequence[Item]:
-    """What the owner's next request holds of the history."""
+    """Return the items that the next request sends: all, or those that the server does not have."""
     return found.items[found.confirmed_count if STRATEGIES[found.strategy].is_server_side else 0 :]
 
 
 @pytest.mark.parametrize("part", FULL)
 def test_once_everything_is_approved_the_next_request_equals_that_of_the_sdk(part: int) -> None:
-    """Every snapshot of every release; where the SDK fails, or asks no more, so does convo."""
+    """Covers every snapshot; where the SDK fails or calls no model again, convo does the same."""
     for entry in entries(part):
         told = story(entry["file"])
         state = parse_run_state(snapshot(entry["file"]))
@@ -131,7 +131,7 @@ def test_an_imported_state_is_exported_with_the_same_meaning(part: int) -> None:
 
 
 def written(found: ImportedRun, state: RunState) -> RunState:
-    """What was taken from a state, over that state."""
+    """Export an imported state, with the original state as its base."""
     kept = state.document["context"].get("context") or {}
     return export_run_state(
         found.run, RunTranscript((), (), found.strategy, found.handle, context_values=kept, base=state)
@@ -168,7 +168,7 @@ def test_pending_calls_in_an_agent_tool_need_that_agent() -> None:
                 of_story(entry, parse_run_state(snapshot(entry["file"])))
 
 
-# -- one state, and graphs that are not its own -----------------------------------------------------
+# -- one state with a graph of other agents or tools ------------------------------------------------
 
 
 def of_newest(scenario: str) -> tuple[Any, Graph]:
@@ -178,7 +178,7 @@ def of_newest(scenario: str) -> tuple[Any, Graph]:
 
 
 def changed(among: Graph, **fields: Any) -> Graph:
-    """The graph with something else about every tool."""
+    """Return the graph with these fields of every tool replaced."""
     return Graph(
         among.start,
         {
@@ -248,7 +248,7 @@ def test_a_sticky_decision_bound_to_another_tool_is_refused() -> None:
 
 
 def test_a_planned_call_asks_for_approval_if_its_tool_needs_it() -> None:
-    """The interruption was taken out of the state; running the call unasked is what that is for."""
+    """Without its interruption, the state would run the call without approval."""
     _, among = of_newest("parallel_mixed_decided")
     document = snapshots.document("parallel_mixed_decided", "1.21")
     document["current_step"]["data"]["interruptions"].pop()
@@ -299,11 +299,11 @@ def test_context_values_that_were_no_mapping_must_be_given_again() -> None:
         assert import_run_state(*of_newest(scenario), {"user": "kim"}).context_values == {"user": "kim"}
 
 
-# -- agents of one name -----------------------------------------------------------------------------
+# -- agents with the same name ----------------------------------------------------------------------
 
 
 def test_of_agents_of_one_name_the_handoff_decides_which_one_resumes() -> None:
-    """Whatever number the SDK gave it: the state says that Root called `to_x` or `to_y`."""
+    """The number in the SDK's identity is not used: the state says whether Root called `to_x` or `to_y`."""
     for entry in index():
         if entry["scenario"] == "duplicate_agent_names":
             told = story(entry["file"])
@@ -328,7 +328,7 @@ BROKEN: tuple[Any, ...] = (None, [], {}, "x", 7)
 
 
 def test_every_refusal_is_an_error_of_convo() -> None:
-    """Whatever is broken, nothing but a named error comes out, and no tool runs."""
+    """Each member of the state is replaced by broken values; any error is a ConvoError."""
     document = snapshots.document("parallel_mixed_decided", "1.21")
     _, among = of_newest("parallel_mixed_decided")
     refused = 0

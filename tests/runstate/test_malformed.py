@@ -1,7 +1,7 @@
-"""What convo makes of files that are broken or hostile: one sentence with the place, or it reads them.
+"""Broken and hostile files are parsed, or refused with one sentence and its JSON path.
 
-The table is the answer to every one of the 76. What is read is legal: a state may have keys and
-items that nobody knows, may lack what every reader makes up again, and may be large.
+The tables list all 76 files. A file that is parsed is valid: a state may have unknown keys and items, may
+lack members that every reader can create again, and may be large.
 """
 
 import json
@@ -34,7 +34,7 @@ READ = {
     "62_nul_and_controls.json": "control characters are escaped in JSON and legal in a string",
     "76_2MB_context_string.json": "a large state is a state",
 }
-"""The files that are read, and why they may be."""
+"""The files that are parsed, and the reasons."""
 
 REFUSED = {
     "01_truncated_half.json": ("$.session_items[2]", "has a JSON syntax error"),
@@ -108,7 +108,7 @@ REFUSED = {
     "74_terminal_false.json": ("$.terminal_unrecoverable", "must be true"),
     "75_pending_session_write_extra_key.json": ("$.pending_session_write", "with items and no unknown keys"),
 }
-"""The files that are refused: the place, and words of the reason."""
+"""The files that are refused: the path, and a part of the message."""
 
 
 def refusal(data: bytes) -> InvalidRunState:
@@ -152,12 +152,12 @@ def test_only_labels_that_a_release_wrote_are_read(label: str) -> None:
     assert isinstance(refusal(packed(broken)), UnknownSchema)
 
 
-# -- a label turned back ------------------------------------------------------------------------------
+# -- a newer state under an older label ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("newer", [label for label in LABELS[1:] if label != "1.12"])
 def test_a_state_relabelled_as_older_is_refused_or_means_the_same(newer: str) -> None:
-    """A turned-back state is read only where its release wrote nothing that the older label had not."""
+    """A relabelled state is parsed only if its release wrote nothing that the older label does not have."""
     refused = set()
     for older in LABELS[: LABELS.index(newer)]:
         try:
@@ -179,7 +179,7 @@ SAYS = {
     "1.17": 17,
     **dict.fromkeys(("1.18", "1.21"), 18),
 }
-"""Labels under which a single pending call is written alike have the same number."""
+"""Labels with the same number have the same form of a state with one pending call."""
 
 
 def test_an_approval_injected_under_an_older_label_is_refused() -> None:
@@ -191,7 +191,7 @@ def test_an_approval_injected_under_an_older_label_is_refused() -> None:
 
 
 def test_a_call_by_a_program_is_refused_under_a_label_without_programs() -> None:
-    """Older readers would take it for the model's own."""
+    """Older readers would treat it as a call of the model."""
     older = document("single_approval", "1.11")
     older["generated_items"][0]["raw_item"]["caller"] = {"type": "program", "caller_id": "call_1"}
     wrong = refusal(packed(older))
@@ -201,7 +201,7 @@ def test_a_call_by_a_program_is_refused_under_a_label_without_programs() -> None
 
 @pytest.mark.parametrize("label", ["1.1", "1.21"])
 def test_a_pending_call_that_nothing_would_run_is_refused_from_1_1_on(label: str) -> None:
-    """1.0 did not keep the state of an agent used as a tool, and that state alone plans its calls."""
+    """1.0 does not store the state of an agent used as a tool, and only that state plans its calls."""
     broken = document("single_approval", label)
     broken["last_processed_response"]["functions"] = []
     wrong = refusal(packed(broken))
@@ -240,12 +240,12 @@ def test_a_decision_without_its_ledger_entry_is_refused_from_1_15_on() -> None:
     ],
 )
 def test_members_that_resuming_needs_are_validated(where: tuple[str | int, ...], broken: Any, path: str) -> None:
-    """Whose item it is, what a call says, how the context was written: no reader can go on with something else."""
+    """These are the agent of an item, the name and arguments of a call, and how the context was serialized."""
     wrong = refusal(packed(replace_path(document("single_approval", "1.21"), where, broken)))
     assert (wrong.path, wrong.message.count("\n")) == (path, 0)
 
 
-# -- streams of hostile bytes --------------------------------------------------------------------------
+# -- hostile bytes -------------------------------------------------------------------------------------
 
 STATE = snapshot("0.24.0__schema1.21__single_approval.json")
 
@@ -280,7 +280,7 @@ def test_a_truncated_state_is_refused() -> None:
 
 @pytest.mark.parametrize("shift", range(5))
 def test_the_contents_of_strings_are_ignored(shift: int) -> None:
-    """A tool may have given a table: its commas and brackets are many, and its quotes are escaped."""
+    """A tool may return a table with many commas and brackets and with escaped quotes."""
     large = document("single_approval", "1.21")
     large["context"]["context"] = {"table": "a" * shift + '[\\",' * MAX_MEMBERS}
     assert len(parse_run_state(packed(large)).pending) == 1
@@ -303,7 +303,7 @@ except InvalidRunState as wrong:
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("what", ["deep", "twice", "cut", "keys", "numbers", "records"])
 def test_a_refusal_takes_less_than_a_second_and_200_megabytes(what: str) -> None:
-    """The kernel ends a process that needs more."""
+    """The kernel kills a process that needs more."""
     large = b'{"a": [' + b'{"b": "' + b"x" * 60 + b'"}, ' * 100_000
     data = {
         "deep": b"[" * 20_000_000,

@@ -1,4 +1,4 @@
-"""What is done to a state with many pending calls grows as they do, counted in calls of functions."""
+"""Export of and decisions on many pending calls take linear time, measured in function calls."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ PAY = tool_made("pay", needs_approval=True)
 
 
 def paused(calls: int) -> Run:
-    """A run that waits for so many calls of one answer."""
+    """Return a paused run with this many pending calls of one response."""
     among = graph(Agent("till", tools=(PAY,)))
     run, _ = step_run(create_run(among), RunStarted())
     return step_run(
@@ -45,14 +45,14 @@ def written(run: Run) -> RunState:
 
 
 def judged(run: Run) -> Run:
-    """Every other call approved, the others rejected."""
+    """Approve every other pending call and reject the others."""
     for number, call in enumerate(run.pending):
         run, _ = step_run(run, ApprovalDecided(call.id, approve=number % 2 == 0))
     return run
 
 
 def rewritten(run: Run) -> RunState:
-    """The run as a state once more, over the state that it is."""
+    """Export the run again, with its own exported state as the base."""
     return export_run_state(run, RunTranscript([], base=written(run)))
 
 

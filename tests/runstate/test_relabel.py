@@ -1,4 +1,4 @@
-"""A state under another label: what moves, what is lost, and that readers go on from it."""
+"""A state is written under another label: the members that move, the losses, and the SDK resumes it."""
 
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ __all__ = ["quiet"]
 
 YES = ApprovalVerdict(approve=True)
 UNKEPT = ("nested_agent_tool_approval", "nested_decided")
-"""What waits in an agent used as a tool has no place under 1.0, and from 1.0 nobody can take it up."""
+"""Scenarios with pending calls in an agent used as a tool: 1.0 cannot store them and no reader can resume them."""
 
 
 def moved(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
@@ -30,7 +30,7 @@ def moved(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelL
 
 
 def unwritable(entry: dict[str, Any], label: str) -> bool:
-    """Whether what a snapshot waits for has no place under a label, or never had one."""
+    """Return whether a label cannot store the pending calls of a snapshot, or its own label did not."""
     number = LABELS.index(label)
     if entry["scenario"] in UNKEPT:
         return "1.0" in (label, entry["schema"])
@@ -71,7 +71,7 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
         }, entry["file"]
 
 
-# -- what moves ----------------------------------------------------------------------------------------
+# -- members that move ---------------------------------------------------------------------------------
 
 
 def test_decisions_are_moved_to_the_location_of_the_label_and_back() -> None:
@@ -126,7 +126,7 @@ def test_a_sticky_decision_on_a_tool_without_a_pending_call_is_reported_as_lost(
     assert paths(losses) == {"$.context.approvals.other"}
 
 
-# -- what is lost --------------------------------------------------------------------------------------
+# -- losses --------------------------------------------------------------------------------------------
 
 LOST = [
     ("pending_input", "1.21", "1.13", "$.pending_input"),
@@ -167,7 +167,7 @@ def test_a_pause_that_1_0_did_not_store_cannot_be_relabelled() -> None:
 
 
 def test_a_call_that_older_readers_would_drop_is_refused_for_them() -> None:
-    """Custom tools came with 1.9."""
+    """Custom tools exist since 1.9."""
     with pytest.raises(
         InvalidUsage, match=r"^the pending calls of this 1\.9 state cannot be written as 1\.6: "
     ) as refused:
@@ -184,7 +184,7 @@ def test_a_pending_write_is_not_released_by_an_older_label() -> None:
     assert "$.pending_session_write" in paths(losses)
 
 
-# -- readers go on from it -----------------------------------------------------------------------------
+# -- the SDK resumes the relabelled state --------------------------------------------------------------
 
 EXPLAINED = {
     "pending_input": "pending_input",
@@ -192,11 +192,11 @@ EXPLAINED = {
     "local_mcp_approval": "mcp_tool_bindings",
     "duplicate_agent_names": "identity",
 }
-"""Scenarios that end otherwise under an older label, and what stands in the loss that says why."""
+"""Scenarios that end differently under an older label, and a part of the path of the loss that explains it."""
 
 
 async def check(entry: dict[str, Any], label: str) -> None:
-    """The SDK ends as from the state itself, or the losses name what made the difference."""
+    """Check that the SDK ends as it does from the original state, or that a loss explains the difference."""
     state, losses = relabel_state(parse_run_state(snapshot(entry["file"])), label)
     end = await resume_in_sdk(story(entry["file"]), serialize_run_state(apply_verdict(state, state.pending, YES)))
     same = ends(end) == wanted(entry)
@@ -225,7 +225,7 @@ async def test_the_sdk_resumes_every_third_snapshot_under_every_label(label: str
 
 
 def test_each_label_names_the_first_release_that_wrote_it() -> None:
-    """The corpus holds real releases: those before wrote an older label, those from it on this one."""
+    """The corpus has states of real releases: all before that release have an older label, all from it on this one."""
     wrote = {
         version.label: [numbers(entry["sdk"]) for entry in entries_of_label(version.label)] for version in VERSIONS
     }

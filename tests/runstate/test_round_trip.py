@@ -1,4 +1,4 @@
-"""State to JSON to state is the identity, whatever a document holds that nobody knows."""
+"""A state that is parsed and serialized is unchanged, including unknown keys and items."""
 
 import json
 from contextlib import suppress
@@ -24,7 +24,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-"""Any JSON value, lone surrogates among its characters."""
+"""Any JSON value, including strings with lone surrogates."""
 
 STATES = [
     snapshots.document(scenario, label)
@@ -40,7 +40,7 @@ STATES = [
 
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """A state of a release with more in it than any release wrote: keys, items, context."""
+    """Draw a state of a release with random additions: unknown keys, items, context."""
     document: dict[str, Any] = json.loads(json.dumps(draw(st.sampled_from(STATES))))
     unknown = draw(st.dictionaries(st.text(min_size=1, max_size=6).map(lambda key: f"x-{key}"), JSON, max_size=3))
     document["context"]["context"] = draw(JSON)
@@ -94,7 +94,7 @@ def test_any_json_object_round_trips(value: Any) -> None:
 def test_a_state_with_random_values_is_read_or_refused_with_one_sentence(
     document: dict[str, Any], data: st.DataObject
 ) -> None:
-    """One value of the state is replaced by any other; nothing but an error of ours may come of it."""
+    """One value of the state is replaced by any other; the only errors are those of convo."""
     broken = json.loads(json.dumps(document))
     holder: Any = broken
     for _ in range(data.draw(st.integers(0, 6))):

@@ -1,4 +1,4 @@
-"""The released SDK goes on from what convo decided, as it does from what it decided itself."""
+"""The SDK resumes a state that convo decided on like a state that it decided on itself."""
 
 import logging
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ from tests.runstate.sdk import Decide, RunResult, resume_in_sdk
 from tests.runstate.snapshots import entries_of_label, snapshot, story
 
 STICKY = "sticky_approve"
-"""Decisions for good that were written before 1.18 are asked again from 0.23.1 on."""
+"""A scenario with sticky decisions; from 0.23.1 on, the SDK asks again for those written before 1.18."""
 
 LOST = ("nested_agent_tool_approval", "nested_decided")
-"""Under 1.0 the state of an agent used as a tool was not kept: nobody can go on with such a pause."""
+"""Scenarios that cannot be resumed under 1.0, which does not store the state of an agent used as a tool."""
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """The SDK logs what it cannot restore; the stories know."""
+    """Turn off logging: the SDK logs the values that it cannot restore, which the stories expect."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
 def approved(words: str) -> str:
-    """A state's text with everything that waits approved by convo."""
+    """Approve all pending calls of a serialized state with convo; return its text."""
     state = parse_run_state(words.encode())
     return serialize_run_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
 
@@ -66,7 +66,7 @@ SOME = [
 
 @pytest.mark.parametrize("part", range(4))
 async def test_the_sdk_ends_as_if_it_had_approved_everything_itself(part: int) -> None:
-    """The newest label whole, and some of every other one; the next test takes all of them."""
+    """All snapshots of the newest label and some of every other; the next test covers all of them."""
     for entry in SOME[part::4]:
         await check(entry)
 

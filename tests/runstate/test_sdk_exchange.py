@@ -1,7 +1,7 @@
-"""Convo pauses and the SDK finishes, and the other way round: as if one of them had done it alone.
+"""Convo pauses and the SDK finishes, and the reverse: the same result as if one of them had run everything.
 
-Request by request, for each owner of the history, with parallel calls, handoffs, tools in
-namespaces and deferred ones, hosted tools; approved, rejected with a reason, and both for good.
+Request by request, for each owner of the history: parallel calls, handoffs, tools in namespaces,
+deferred tools, hosted tools; approved, rejected with a reason, and each as a sticky decision.
 """
 
 from typing import Any
@@ -72,7 +72,7 @@ INSIDE = {
     "agents used as tools in one another",
     "two agents used as tools beside calls of one's own",
 }
-"""What waits there, waits inside an agent used as a tool."""
+"""Stories whose pending calls are in an agent used as a tool."""
 
 OURS = [name for name in STORIES if name not in INSIDE]
 
@@ -85,7 +85,7 @@ def by_convo(run: Run, verdict: ApprovalVerdict) -> Run:
 
 
 def paused(spec: Spec) -> StoryRun:
-    """A story up to its first pause, told by convo."""
+    """Run a story with convo up to its first pause."""
     server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
     begun: list[Item] = [{"role": "user", "content": spec["input"]}]
     story = StoryRun(
@@ -101,7 +101,7 @@ def account(spec: Spec, story: StoryRun, **more: Any) -> RunTranscript:
 
 
 class Sdk:
-    """The SDK with a story's agents, tools and script."""
+    """The SDK with the agents, tools and script of a story."""
 
     def __init__(self, spec: Spec, asked: int = 0) -> None:
         self.spec, self.model = spec, Script(spec["script"], asked)
@@ -120,7 +120,7 @@ class Sdk:
         return str(result.to_state().to_string())
 
     async def finish(self, words: str, verdict: ApprovalVerdict) -> tuple[Any, ...]:
-        """The end of what `words` holds, all that comes later decided alike."""
+        """Resume the serialized state to the end with one verdict at every pause; return output and requests."""
         result: Any = await Runner.run(
             self.root, await RunState.from_string(self.root, words), run_config=self.settings
         )
@@ -146,7 +146,7 @@ async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(sto
 
 @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(OURS, VERDICTS))
 async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_resumed_it(story: str, verdict: str) -> None:
-    """Round by round: every request holds what the SDK's holds, outputs in the order of their calls."""
+    """Every request has the items of the SDK's request, with the outputs in the order of their calls."""
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, _ = await resumed(spec)
     while mine.run.pending:
@@ -160,7 +160,7 @@ async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_resumed_it(s
 
 @pytest.mark.parametrize("story", OURS)
 async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(story: str) -> None:
-    """The SDK pauses, convo goes on and pauses again or ends, the SDK reads that and goes on."""
+    """The SDK pauses; convo resumes, and pauses again or ends; the SDK parses that state and resumes it."""
     spec, said = STORIES[story], VERDICTS["approved"]
     mine, base = await resumed(spec)
     mine.run = by_convo(mine.run, said)
@@ -181,7 +181,7 @@ async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(story: str)
 
 
 async def resumed(spec: Spec) -> tuple[StoryRun, Any]:
-    """A story that the SDK paused, as convo takes it up; and the state that it comes from."""
+    """Pause a story with the SDK and import the state; return the story in convo and the original state."""
     base = parse_run_state((await Sdk(spec).pause()).encode())
     found = import_run_state(base, story_runs.story_graph({"spec": spec}))
     (*_, last) = base.document["model_responses"]
@@ -223,7 +223,7 @@ async def test_the_sdk_finishes_agent_tools_that_convo_paused(story: str, verdic
 
 @pytest.mark.parametrize("story", sorted(INSIDE))
 async def test_undecided_agent_tools_round_trip_between_the_sdk_and_convo(story: str) -> None:
-    """What convo writes over the SDK's state is decided by the SDK, and ends as it would have."""
+    """Convo decides and exports over the SDK's state; the SDK resumes it like the original."""
     spec, said = STORIES[story], VERDICTS["approved"]
     mine, base = await resumed(spec)
     asked = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
@@ -234,7 +234,7 @@ async def test_undecided_agent_tools_round_trip_between_the_sdk_and_convo(story:
 
 @pytest.mark.parametrize("label", ["1.15", "1.18", "1.21"])
 def test_a_sticky_decision_in_an_agent_tool_does_not_apply_to_the_outer_agent(label: str) -> None:
-    """Both have a tool of that name."""
+    """Both agents have a tool of that name."""
     spec = STORIES[ASKED]
     mine = paused(spec)
     mine.run = by_convo(mine.run, VERDICTS["approved"])

@@ -1,7 +1,7 @@
-"""The SDK pauses, convo decides, the SDK finishes: as if the SDK had decided itself, request by request.
+"""The SDK pauses, convo decides and the SDK finishes: the same requests as if the SDK had decided.
 
-For each owner of the history, with parallel calls, handoffs, agents used as tools inside one
-another, tools in namespaces and deferred ones; approved, rejected with a reason, and both for good.
+For each owner of the history: parallel calls, handoffs, nested agents used as tools, tools in
+namespaces and deferred tools; approved, rejected with a reason, and each as a sticky decision.
 """
 
 import json
@@ -40,7 +40,7 @@ def inner(agent: str, *, asks: bool = False) -> dict[str, Any]:
 
 
 def spec(order: str, agents_: dict[str, Any], script: list[Any], **more: Any) -> Spec:
-    """A story of agents named like their keys; the last of `order` begins."""
+    """Return a story whose agents are named by their keys in upper case; the last one of `order` starts."""
     named = {key: {"name": key.upper(), "instructions": key, **rest} for key, rest in agents_.items()}
     return {"order": list(order), "root": order[-1], "agents": named, "script": script, "input": "x", "run": {}, **more}
 
@@ -149,7 +149,7 @@ def by_sdk(state: Any, verdict: ApprovalVerdict) -> str:
 
 
 def kept(words: str) -> Any:
-    """The decisions of a state and of those inside it, as they stand; the order of records says nothing."""
+    """Return the decisions of a state and of its nested states; the records are sorted, as their order may differ."""
     document = json.loads(words)
     context, steps = document["context"], document["last_processed_response"]["functions"]
     lists = [context.get("hosted_mcp_approvals", []), context.get("function_tool_approvals", [])]
@@ -162,7 +162,7 @@ def kept(words: str) -> Any:
 
 
 class Run:
-    """One story told to its end; each pause is decided by the SDK or by convo."""
+    """One story run to its end; the SDK or convo decides at each pause."""
 
     def __init__(self, told: Spec) -> None:
         self.told, self.model = told, Script(told["script"], 0)
@@ -191,7 +191,7 @@ class Run:
 
 @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(STORIES, VERDICTS))
 async def test_the_sdk_finishes_as_if_it_had_decided_itself(story: str, verdict: str) -> None:
-    """At each pause both write the same decisions, and both ways lead to the same end."""
+    """At each pause both write the same decisions, and both runs have the same result."""
     mine = await Run(STORIES[story]).tell(VERDICTS[verdict], convo=True)
     assert mine == await Run(STORIES[story]).tell(VERDICTS[verdict], convo=False)
     assert mine[2] > 0

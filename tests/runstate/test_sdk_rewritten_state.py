@@ -1,4 +1,4 @@
-"""A state that convo took up and wrote again leads the SDK to the same end, request by request."""
+"""The SDK resumes a state that convo imported and exported like the original, request by request."""
 
 import pytest
 
@@ -15,7 +15,7 @@ __all__ = ["quiet"]
 
 PARTS = 12
 FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
-"""Every twelfth snapshot; the others with the whole suite."""
+"""Every twelfth snapshot; the marker `full` adds the others."""
 
 
 @pytest.mark.parametrize("part", FULL)

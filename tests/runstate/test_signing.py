@@ -1,4 +1,4 @@
-"""Who has the key can tell whether anything in a state changed."""
+"""Signatures: a reader with the key detects any change of a state."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Every snapshot of a release is read, means what its index says, and comes back as it was."""
+"""Every snapshot of a release is parsed, has the meaning that its index entry says, and round-trips unchanged."""
 
 import json
 from typing import Any
@@ -17,14 +17,14 @@ SAID = (
 
 
 def meant(entry: dict[str, Any]) -> dict[str, Any]:
-    """What the index says of a snapshot, in the words of `convo inspect --json`."""
+    """Return the index entry of a snapshot in the terms of `convo inspect --json`."""
     said = {key: entry[key] for key in SAID}
     said["pending"] = [{key: one[key] for key in one if key != "raw_type"} for one in entry["pending"]]
     return {**said, "schema_version": entry["schema"], "current_agent": entry["current_agent"]["name"]}
 
 
 def judged(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The decisions of a snapshot; words that its label has no place for were not stored."""
+    """Return the decisions of a snapshot; a message that its label cannot store is None."""
     return [
         {
             "call_id": one["call_id"],
@@ -79,7 +79,7 @@ def test_every_label_has_one_line_of_description() -> None:
 
 
 def test_no_snapshot_has_a_key_that_is_newer_than_its_label() -> None:
-    """What each label's file says came with it agrees with what the releases wrote."""
+    """The members that each version lists as new agree with the files of the releases."""
     first = {label: at for at, label in enumerate(LABELS)}
     for entry in index():
         document = json.loads(snapshot(entry["file"]))

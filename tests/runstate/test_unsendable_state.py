@@ -1,4 +1,4 @@
-"""A state whose next request no server takes is refused before a tool runs, and only by who goes on with it."""
+"""Import refuses a state whose next request no server accepts, before a tool runs; parsing still accepts it."""
 
 import json
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from tests.runstate.snapshots import entries_of_label, story
 from tests.runstate.story_runs import story_graph
 
 PARALLEL = "streamed_approval"
-"""Three calls, the first and the last with their outputs; the client has the history."""
+"""A scenario of three calls, the first and the last with outputs; the client stores the history."""
 
 OWNED = "server_parallel_partial"
-"""Two calls, the first with its output; a conversation has the history."""
+"""A scenario of two calls, the first with an output; a conversation stores the history."""
 
 NESTED = "nested_agent_tool_approval"
 INSIDE = "$.last_processed_response.functions[0].agent_run_state"
@@ -28,7 +28,7 @@ Break = Callable[[Any], None]
 
 
 def gone_on_with(scenario: str, broken: Break) -> ImportedRun:
-    """What is taken of a newest snapshot once something in it was changed; showing it works all the while."""
+    """Change the newest snapshot of a scenario and import it; its summary does not depend on the change."""
     (entry,) = (one for one in entries_of_label("1.21") if one["scenario"] == scenario)
     document = snapshots.document(scenario, "1.21")
     broken(document)
@@ -48,7 +48,7 @@ def refusal(scenario: str, broken: Break) -> tuple[str, str]:
 
 
 def without_items(document: Any, kind: str, place: int) -> None:
-    """Take the call of that place in the last answer, or its output, out of the items."""
+    """Remove the call at this index in the last response, or its output, from the items."""
     calls = [item["call_id"] for item in document["model_responses"][-1]["output"] if "call_id" in item]
     for key in ("generated_items", "session_items"):
         raws = [(item["raw_item"].get("type"), item["raw_item"].get("call_id")) for item in document[key]]
@@ -122,7 +122,7 @@ def test_items_that_no_server_accepts_are_refused_with_their_path(what: str) -> 
 
 
 def test_a_server_that_stores_the_history_gets_only_outputs_of_its_own_calls() -> None:
-    """Its own items need not stand in the state; what would travel to it must be of a call that it made."""
+    """The server's own items may be missing from the state; an output to send must belong to one of its calls."""
     found = gone_on_with(OWNED, lambda it: without_items(it, "function_call", 1))
     assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
     path, words = refusal(OWNED, answered_without_a_call)
