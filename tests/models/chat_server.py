@@ -1,4 +1,4 @@
-"""A server on loopback that speaks chat completions as it is told to."""
+"""A loopback server that returns prepared chat completions responses."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ Answer = Callable[[Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What arrived: its path, its headers in lower case, its JSON."""
+    """A received request: its path, its headers in lower case, its JSON body."""
 
     path: str
     headers: Mapping[str, str]
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass
 class ChatServer:
-    """Gives its answers in turn.
+    """Returns its prepared answers in order.
 
     request_received: set by a request
     client_left:      set when a client closed the connection of a stalled answer
@@ -51,7 +51,7 @@ class ChatServer:
         await self.answers.popleft()(receive, send)
 
     def stream(self, *chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> None:
-        """Answer with these chunks, bytes as they are; `cut`: the connection breaks behind them."""
+        """Answer with these chunks (bytes are sent unchanged); with `cut` the connection breaks after them."""
 
         async def answer(receive: Receive, send: Send) -> None:
             await send_head(send, 200, "text/event-stream")
@@ -72,7 +72,7 @@ class ChatServer:
         self.answers.append(answer)
 
     def hang_up(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection without a response."""
 
         async def answer(receive: Receive, send: Send) -> None:
             send.__self__.transport.abort()  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ class ChatServer:
         self.answers.append(answer)
 
     def stall(self, *chunks: Any) -> None:
-        """Answer with these chunks and then with nothing, until the client leaves."""
+        """Answer with these chunks, then send nothing until the client disconnects."""
 
         async def answer(receive: Receive, send: Send) -> None:
             await send_head(send, 200, "text/event-stream")
@@ -118,7 +118,7 @@ async def send_piece(send: Send, body: bytes, *, more: bool = True) -> None:
 
 @contextmanager
 def run_chat_server() -> Iterator[ChatServer]:
-    """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
+    """Run a server in a thread. Its socket listens before the thread starts, so no client has to wait for it."""
     place, url = listen_on_free_port()
     server = ChatServer(url)
     with serve_in_thread(server, place, asyncio.new_event_loop()):

@@ -1,4 +1,4 @@
-"""A server that speaks as it is told to, for whoever asks one."""
+"""The fixture `server`: a loopback server with prepared responses."""
 
 from collections.abc import Iterator
 

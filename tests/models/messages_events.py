@@ -1,6 +1,6 @@
-"""What a Messages server streams, event by event, in the shape that its documentation shows.
+"""Events of a Messages API stream, in the form of its documentation.
 
-`ChatServer.streams(*whole(...), end=b"")` answers with them.
+`ChatServer.stream(*whole_answer(...), end=b"")` answers with them.
 """
 
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def sse(event: dict[str, Any]) -> bytes:
-    """An event as it travels: its name comes twice."""
+    """Serialize an event; its name is in the `event` line and in the data."""
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
@@ -19,7 +19,7 @@ def start(model: str = "claude-opus-5-20260701", **used: int) -> bytes:
 
 
 def block(index: int, begins: dict[str, Any], *deltas: dict[str, Any]) -> list[bytes]:
-    """One block of content, from its start to its stop."""
+    """Return the events of one content block, from its start to its stop."""
     return [
         sse({"type": "content_block_start", "index": index, "content_block": begins}),
         *(sse({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas),
@@ -53,7 +53,7 @@ def stop(reason: str = "end_turn", details: dict[str, Any] | None = None, **used
 
 
 def whole_answer(*blocks: list[bytes], reason: str = "end_turn", **used: Any) -> list[bytes]:
-    """An answer from its first event to its last, with a keep-alive in it."""
+    """Return all events of an answer, including a ping."""
     ping = sse({"type": "ping"})
     return [start(), ping, *(event for one in blocks for event in one), *stop(reason, **used)]
 

@@ -1,4 +1,4 @@
-"""Send requests to a model, and read its events."""
+"""Send a request to a model and read its events."""
 
 from contextlib import aclosing
 from typing import Any
@@ -8,21 +8,21 @@ from convo.models.base import Model, ModelRequest
 
 
 async def read_events(model: Model, request: ModelRequest) -> list[StreamEvent]:
-    """Every event of one answer, in order."""
+    """Return every event of one response, in order."""
     events: list[StreamEvent] = []
     await collect_events(events, model, request)
     return events
 
 
 async def collect_events(events: list[StreamEvent], model: Model, request: ModelRequest) -> None:
-    """Add every event as it comes, so that those before a failure can be looked at."""
+    """Append every event as it arrives, so that a test can check those before a failure."""
     async with aclosing(model.respond(request)) as stream:
         async for event in stream:
             events.append(event)  # noqa: PERF401 - a comprehension would lose them
 
 
 async def final_response(model: Model, request: ModelRequest) -> dict[str, Any]:
-    """The terminal event's response."""
+    """Return the response of the terminal event."""
     response: dict[str, Any] = (await read_events(model, request))[-1]["response"]
     return response
 
@@ -32,7 +32,7 @@ def deltas(events: list[StreamEvent], form: str = "output_text") -> list[str]:
 
 
 def output_text(response: Json) -> str:
-    """The text of a response."""
+    """Return the text of a response."""
     return "\n".join(item_text(item) for item in response["output"])
 
 

@@ -1,4 +1,4 @@
-"""Claude's Messages API, over a real connection: answers, calls, thoughts, and what stands beside them."""
+"""The Messages API over a real connection: answers, tool calls, thinking, token counts and model lists."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -168,7 +168,7 @@ async def test_parallel_calls_and_their_outputs_round_trip_in_one_turn(
     assert output_text(answer) == "Cold, at noon."
 
 
-# -- thoughts -------------------------------------------------------------------------------------
+# -- thinking -------------------------------------------------------------------------------------
 
 
 async def test_thinking_blocks_are_sent_back_unchanged_to_their_model(
@@ -257,7 +257,7 @@ async def test_a_truncated_answer_is_sent_back_as_its_text(server: ChatServer, m
     ]
 
 
-# -- beside the answer ----------------------------------------------------------------------------
+# -- token counts and model lists -----------------------------------------------------------------
 
 
 async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: AnthropicModel) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong between us and Claude's Messages API, and how it is told."""
+"""Errors of the Messages API become errors of this package."""
 
 from collections.abc import AsyncIterator
 

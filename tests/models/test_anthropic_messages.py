@@ -1,4 +1,4 @@
-"""Histories as Claude is told them."""
+"""Histories are converted to messages of the Messages API."""
 
 import base64
 from typing import Any
@@ -20,7 +20,7 @@ def told(*items: Item) -> list[Any]:
 
 
 def one(part: dict[str, Any]) -> Any:
-    """The block that one part of a user's message becomes."""
+    """Return the content block of one part of a user message."""
     return told({"type": "message", "role": "user", "content": [part]})[0]["content"][0]
 
 

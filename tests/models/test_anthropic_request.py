@@ -1,4 +1,4 @@
-"""What Claude is asked, parameter by parameter."""
+"""The request body of the Messages API, parameter by parameter."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ OTHER = {"type": "function", "name": "g", "parameters": None}
 
 
 def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
-    """What these parameters become, without what every request has."""
+    """Return the request body of these parameters without the fields that every request has."""
     asked = build_anthropic_body(make_request(user_message("hi"), model=model, **parameters), BY, f"anthropic/{model}")
     plain = {"model": model, "messages": asked["messages"], "cache_control": {"type": "ephemeral"}}
     return {name: value for name, value in asked.items() if plain.get(name) != value}
@@ -130,7 +130,7 @@ def test_a_tool_choice_without_tools_is_omitted() -> None:
     assert body(tools=[], tool_choice="none", parallel_tool_calls=True) == {"max_tokens": 128_000}
 
 
-# -- form and thoughts ----------------------------------------------------------------------------
+# -- output format and thinking -------------------------------------------------------------------
 
 
 def test_a_schema_and_an_effort_are_sent_together() -> None:
@@ -249,7 +249,7 @@ def test_thinking_by_budget_does_not_start_after_a_call_of_another_model() -> No
     ],
 )
 def test_the_version_in_the_model_name_selects_the_form_of_thinking(model: str, thinking: str) -> None:
-    """A name without a version is a newer model's."""
+    """A name without a version is treated as a newer model."""
     assert body(model, reasoning={"effort": "low"})["thinking"]["type"] == thinking
 
 

@@ -1,4 +1,4 @@
-"""Bodies of servers' answers are read up to a limit, through every library and transport."""
+"""Response bodies of servers are read up to a limit, with every library and transport."""
 
 import asyncio
 import zlib
@@ -37,7 +37,7 @@ ASK = ModelRequest("m", [user_message("hi")])
 BODY = {"model": "m", "input": "hi"}
 KEY = Secret("sk-test")
 SENT_AT_MOST = 16 * 2**20
-"""Bytes that the sockets of both sides may take before the server sees that the client has gone."""
+"""Bytes that the socket buffers of both sides may hold before the server notices that the client closed."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def server() -> Iterator[HostileServer]:
 
 
 async def told(way: str, url: str, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> None:
-    """Ask the server at `url` in one way and close what was opened."""
+    """Send one kind of request to the server at `url` and close the client."""
     make, call = ASKED[way]
     server = make(url, limits)
     try:
@@ -275,7 +275,7 @@ async def test_a_body_may_be_as_long_as_the_limit_and_have_a_value_for_every_32_
     await told("retrieve", server.url, ResponseLimits(body_bytes=length))
     assert isinstance(await refused(told("retrieve", server.url, ResponseLimits(body_bytes=length - 1))), LimitReached)
 
-    server.answers = body_of(b'{"id":"resp_1","x":[1,{}]}')  # five: an object, a list, an object, two commas
+    server.answers = body_of(b'{"id":"resp_1","x":[1,{}]}')  # five values: an object, a list, an object, two commas
     await told("retrieve", server.url, ResponseLimits(body_bytes=160))
     wrong = await refused(told("retrieve", server.url, ResponseLimits(body_bytes=159)))
     assert isinstance(wrong, LimitReached)

@@ -1,4 +1,4 @@
-"""One conversation goes from model to model: calls and outputs stay, and each is shown its own thoughts alone."""
+"""A conversation changes models: all calls and outputs are sent, and reasoning only to the model that issued it."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ KEY = Secret("sk-abcdefghijklmnop")
 
 
 class Three:
-    """A model of each language at one server, and how often each was asked."""
+    """A model of each API at one server."""
 
     def __init__(self, server: ChatServer) -> None:
         self.server, self.new_id = server, counting_ids()
@@ -48,7 +48,7 @@ class Three:
 
     @property
     def sent(self) -> Any:
-        """The body that arrived last."""
+        """Return the last request body."""
         return self.server.requests[-1].json
 
 
@@ -66,7 +66,7 @@ def output(call_id: str) -> Item:
 
 
 async def history_of(three: Three) -> list[Item]:
-    """A turn of each model, with a call and its output."""
+    """Return a turn of each model, with a call and its output."""
     history: list[Item] = [user_message("one")]
     history += [*await three.ask_deepseek(*history), output("d1"), user_message("two")]
     history += [*await three.ask_claude(*history), output("toolu_1"), user_message("three")]

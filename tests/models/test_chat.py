@@ -324,5 +324,5 @@ async def test_one_model_serves_concurrent_requests(server: ChatServer, model: C
 
 
 async def left(hung_up: threading.Event) -> bool:
-    """Whether the server saw the client leave; the seconds only keep a failure from hanging."""
+    """Return whether the server noticed that the client disconnected; the timeout applies only if the test fails."""
     return await asyncio.to_thread(hung_up.wait, 20)

@@ -1,4 +1,4 @@
-"""How the chunks of chat completions read as one answer."""
+"""Chunks of chat completions become one response."""
 
 from typing import Any
 

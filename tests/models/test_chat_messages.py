@@ -1,4 +1,4 @@
-"""How a history reads as messages of chat completions."""
+"""Histories are converted to messages of chat completions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How an ask reads as the body of a chat-completions request."""
+"""A model request is converted to the body of a chat completions request."""
 
 from typing import Any
 

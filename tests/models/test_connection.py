@@ -1,4 +1,4 @@
-"""What a connection is made of."""
+"""The HTTP client, credentials and certificates of a connection."""
 
 import openai
 import pytest

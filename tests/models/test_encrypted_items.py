@@ -1,4 +1,4 @@
-"""Who is given a seal again."""
+"""Encrypted content is sent only to its issuer."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def test_an_item_without_a_tag_has_no_issuer(item: dict[str, Any]) -> None:
 
 
 def test_the_format_of_a_tag_is_read_by_every_later_version() -> None:
-    """Stored items hold these tags."""
+    """Stored items contain these tags."""
     tag = make_issuer_tag("openai", "gpt-5:mini", "https://a", None, "proj")
 
     assert str(tag) == "convo1:openai/gpt-5%3Amini:bd18d0b91a4a:"

@@ -1,4 +1,4 @@
-"""Every parameter of the Responses API, toward every kind of model: sent, refused by name, or reported as ignored."""
+"""Every parameter of the Responses API, for every kind of model: sent, refused by name, or reported as ignored."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ ALLOWED = ("top_k", "seed", "stop", "chat_template_kwargs", "service_tier", "use
 
 
 class Adapter(NamedTuple):
-    """How one kind of model is asked, and what it says that it leaves out."""
+    """The request body of one kind of model, and the fields that it reports as ignored."""
 
     body: Callable[[ModelRequest], dict[str, Json]]
     ignored_fields: Callable[[ModelRequest], tuple[str, ...]]
@@ -87,14 +87,14 @@ VALUES: Mapping[str, Json] = {
     "truncation": "auto",
     "user": "u",
 }
-"""One that asks for something, for each parameter."""
+"""A value for each parameter that differs from its default."""
 
 WITH_TOOLS = ("parallel_tool_calls", "tool_choice")
-"""Parameters that mean something beside tools only."""
+"""Parameters that have an effect only with tools."""
 
 
 def asking(name: str) -> tuple[ModelRequest, ModelRequest]:
-    """An ask without and with the parameter `name`."""
+    """Return a request without and one with the parameter `name`."""
     around = {"tools": [TOOL]} if name in WITH_TOOLS else {}
     plain = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=around)
     return plain, ModelRequest(plain.model, plain.input, parameters={**around, name: VALUES[name]})
@@ -113,7 +113,7 @@ def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently(name
 
 
 def fate(adapter: Adapter, ask: ModelRequest, without: ModelRequest) -> str | None:
-    """The parameter in which `ask` differs from `without`: it is sent, or refused by its name."""
+    """Return the parameter in which `ask` differs from `without`, if it is sent or refused by name."""
     try:
         sent = adapter.body(ask) != adapter.body(without)
     except Unsupported as refused:

@@ -1,4 +1,4 @@
-"""A response is measured event by event, and closed at the limit."""
+"""A response is measured event by event and closed at the limit."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -60,7 +60,7 @@ class SteppedLoop(asyncio.SelectorEventLoop):
         return self.now_s
 
     async def advance(self, seconds: float) -> None:
-        """Add `seconds` to the time and let the timers run that are due."""
+        """Add `seconds` to the time and run the timers that are due."""
         self.now_s += seconds
         for _ in range(3):
             await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def stream(*events: StreamEvent | float) -> AsyncGenerator[StreamEvent, No
 
 
 async def read(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
-    """The number of events that pass, and the limit that ended them."""
+    """Return the number of events that pass, and the limit that ended them."""
     passed = 0
     try:
         async with aclosing(limit_response_events(stream(*events), limits)) as limited:
@@ -130,7 +130,7 @@ SILENT: dict[str, list[StreamEvent | float]] = {
 
 
 def read_stepped(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
-    """As `read`, on a clock that only the pauses change."""
+    """Like `read`, with a clock that only the pauses change."""
     with asyncio.Runner(loop_factory=SteppedLoop) as runner:
         return runner.run(read(limits, *events))
 
@@ -173,7 +173,7 @@ async def test_a_timeout_of_the_source_is_passed_on_unchanged() -> None:
 
 
 class Silent:
-    """A model that waits before every result; `calls` are the calls that reached it."""
+    """A model that waits before every result; `calls` has the calls that reached it."""
 
     def __init__(self, wait_s: float = 0.0) -> None:
         self._wait_s = wait_s

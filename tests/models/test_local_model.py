@@ -1,4 +1,4 @@
-"""The built-in model, asked for real: one child answers all of these."""
+"""The built-in model with its real weights; one process answers the requests of all tests."""
 
 import asyncio
 import json
@@ -120,7 +120,7 @@ async def test_an_invalid_schema_is_refused_with_the_message_of_the_engine(local
 
 @pytest.mark.needs("linux")
 async def test_closing_an_answer_stops_its_computation(local: LocalModel) -> None:
-    """The whole answer would be 3,000 tokens, 30 seconds of one core; what comes after it is answered without them."""
+    """The whole answer would have 3,000 tokens, 30 seconds of one core; the next request is answered without them."""
     before = worked_s(local)
     async with aclosing(
         local.respond(asking(user_message("Tell a very long story."), max_output_tokens=3000))
@@ -137,7 +137,7 @@ async def test_closing_an_answer_stops_its_computation(local: LocalModel) -> Non
 
 @pytest.mark.needs("linux")
 async def test_cancelling_while_the_input_is_evaluated_stops_its_computation(local: LocalModel) -> None:
-    """Reading it all would be 25 seconds of one core."""
+    """Evaluating all of it would take 25 seconds of one core."""
     before = worked_s(local)
     reading = asyncio.create_task(read_events(local, asking(user_message("alpha beta " * 1800))))
     while worked_s(local) - before < 0.5:
@@ -214,7 +214,7 @@ async def test_an_unsupported_request_is_refused_before_the_engine_starts(
 
 @pytest.fixture
 def mine(tmp_path: Path) -> str:
-    """A relative path to a file of the user's own, which happens to be good weights."""
+    """A relative path to a model file of the user, which is a link to the built-in weights."""
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "Mine.gguf").symlink_to(locate_built_in_weights(NOWHERE))
     return "weights/Mine.gguf"
@@ -222,7 +222,7 @@ def mine(tmp_path: Path) -> str:
 
 @pytest.fixture
 def cut_off(tmp_path: Path) -> str:
-    """A path to the beginning of good weights."""
+    """A path to a truncated copy of the built-in weights."""
     with locate_built_in_weights(NOWHERE).open("rb") as whole:
         (tmp_path / "cut.gguf").write_bytes(whole.read(4_000_000))
     return "./cut.gguf"
@@ -246,7 +246,7 @@ async def test_a_truncated_model_file_is_refused_with_the_reason_of_the_engine(c
 
 
 def worked_s(model: LocalModel) -> float:
-    """Seconds of a core that the child has used, whatever else this machine does meanwhile."""
+    """Return the CPU seconds of the child process, which do not depend on other load."""
     child = model.get_engine(NAME).process
     assert child is not None
     ticks = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]

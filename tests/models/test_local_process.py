@@ -1,4 +1,4 @@
-"""The process that runs the weights: how it begins, who may reach it and how it ends."""
+"""The process that runs the weights: its start, its access control and its end."""
 
 import asyncio
 import os
@@ -197,10 +197,10 @@ def test_a_long_temporary_path_does_not_prevent_the_socket(tmp_path: Path, monke
 
 
 async def begun(model: LocalModel) -> tuple[asyncio.Task[None], EngineProcess]:
-    """A start that has got as far as its child: the weights are verified first, in a thread."""
+    """Start the engine and wait for its process, which starts after a thread has verified the weights."""
     starting = asyncio.create_task(model.warm(NAME))
     async with asyncio.timeout(30):
-        while model.get_engine(NAME).process is None:  # noqa: ASYNC110  # nothing tells when the child begins
+        while model.get_engine(NAME).process is None:  # noqa: ASYNC110  # no event reports the start of the child
             await asyncio.sleep(0.001)
     return starting, child_of(model)
 

@@ -1,4 +1,4 @@
-"""Where weights are looked for, and what a pull leaves behind."""
+"""The locations of weights, their verification, and the files that a pull leaves."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of packages, the only place where pip and uv look; it holds one with the tiny weights."""
+    """A folder with one package of tiny weights, the only source of packages for pip and uv."""
     folder = tmp_path / "packages"
     folder.mkdir()
     about = "convo_tiny_weights-1.0.dist-info"
@@ -141,7 +141,7 @@ def test_a_pull_replaces_damaged_weights_of_the_right_size(offered: Path, models
 def test_pulled_weights_take_precedence_over_those_of_a_package(
     tmp_path: Path, offered: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A package that is damaged cannot be mended by convo, and does not stand in the way."""
+    """convo cannot repair a damaged package, and the package does not prevent the use of pulled weights."""
     package = tmp_path / "site" / TINY.package
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -154,7 +154,7 @@ def test_pulled_weights_take_precedence_over_those_of_a_package(
 
 
 def silent_index(listening: socket.socket) -> dict[str, str]:
-    """Variables that leave pip and uv one index, which takes their connection and says nothing."""
+    """Return variables that leave pip and uv one index, which accepts connections and never responds."""
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/simple"
     pip = {"NO_INDEX": "0", "FIND_LINKS": "", "EXTRA_INDEX_URL": "", "INDEX_URL": url, "RETRIES": "1"}
     uv = {"NO_INDEX": "false", "FIND_LINKS": "", "INDEX": "", "DEFAULT_INDEX": url, "HTTP_RETRIES": "0"}
@@ -175,7 +175,7 @@ pull_weights(Path(sys.argv[1]), {TINY!r}, lambda got: print(got, flush=True))
 
 
 def test_a_pull_removes_the_files_of_a_killed_pull_and_keeps_those_of_running_ones(offered: Path, models: Path) -> None:
-    """The first is killed while it waits for its index; folders of other machines stay for a day."""
+    """The first pull is killed while it waits for its index; folders of other hosts are kept for a day."""
     foreign, forgotten = models / ".pull-elsewhere:7:1", models / ".pull-long-ago:7:1"
     for folder in (foreign, forgotten):
         folder.mkdir(parents=True)
@@ -248,7 +248,7 @@ def test_a_folder_that_cannot_be_created_is_named(offered: Path, models: Path) -
 def test_a_failed_installer_is_reported_by_the_line_with_its_error(
     said: str, told: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The installer is a program in the place of uv, which prints the output of a real pip or uv."""
+    """A fake uv prints the output of a real pip or uv."""
     (tmp_path / "output.txt").write_text(said)
     uv = tmp_path / "bin" / "uv"
     uv.parent.mkdir()
@@ -300,7 +300,7 @@ def test_a_missing_file_a_folder_and_a_file_that_is_no_gguf_are_refused(models: 
             locate_weights(name, models)
 
 
-# -- verified before they are loaded --------------------------------------------------------------
+# -- verification before loading ------------------------------------------------------------------
 
 SMALL = replace(BUILT_IN_WEIGHTS, size_bytes=8, sha256=sha256(b"GGUFgood").hexdigest())
 
@@ -321,7 +321,7 @@ def test_weights_are_verified_once_per_change_of_their_file(models: Path) -> Non
     changed = file.stat()
     file.write_bytes(b"GGUFevil")
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
-    verify_weights_once(file, models, SMALL)  # nobody reads it again as long as size and time are the same
+    verify_weights_once(file, models, SMALL)  # not read again while size and mtime are unchanged
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))
     with pytest.raises(ModelMissing, match="was changed or damaged") as told:
         verify_weights_once(file, models, SMALL)

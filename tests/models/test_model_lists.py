@@ -1,4 +1,4 @@
-"""What servers say of their models, whichever language they speak."""
+"""The model lists of servers, for each API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ async def test_an_empty_model_list_is_reported_with_the_setting_to_check() -> No
 
 
 class Listing:
-    """A server that answers the request for its models with an error, late, or with an empty list."""
+    """A server that answers the request for its models with an error, late, or with a list."""
 
     def __init__(self, error: Exception | None = None, *, wait_s: float = 0.0, warm_s: float = 0.0) -> None:
         self._error, self._wait_s, self._warm_s = error, wait_s, warm_s

@@ -1,4 +1,4 @@
-"""Whatever JSON a server or a file holds, it ends in an answer or in an error of ours."""
+"""Any JSON of a server or a file results in an answer or in an error of convo."""
 
 from contextlib import suppress
 from typing import Any
@@ -20,7 +20,7 @@ LEAF = st.one_of(st.none(), st.booleans(), st.integers(-1, 600), st.floats(allow
 
 
 def json_with(*fields: str) -> st.SearchStrategy[Any]:
-    """JSON whose objects have these fields, so that it comes deep into whoever reads it."""
+    """Return JSON whose objects have these fields, so that it passes the first checks of a parser."""
 
     def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(fields), inner, max_size=5))

@@ -1,4 +1,4 @@
-"""The adapter that a provider gets."""
+"""The adapter that is opened for a provider."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What servers and the openai package say went wrong, in our own words."""
+"""Errors of servers and of the openai package become errors of convo with messages of its own."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -31,7 +31,7 @@ async def model(server: ChatServer) -> AsyncIterator[ResponsesModel]:
     await model.aclose()
 
 
-# -- what a server says ---------------------------------------------------------------------------
+# -- server events --------------------------------------------------------------------------------
 
 
 def created() -> StreamEvent:
@@ -61,7 +61,7 @@ CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f",
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "4"}
 
 
-# -- the answer -----------------------------------------------------------------------------------
+# -- the response ---------------------------------------------------------------------------------
 
 
 async def test_events_keep_their_order_without_numbers_padding_and_lifecycle_events(
@@ -223,7 +223,7 @@ async def test_a_failed_or_incomplete_answer_has_its_reason(
     assert (response["status"], response[field]) == (status, more[field])
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, model: ResponsesModel) -> None:
@@ -277,7 +277,7 @@ async def test_a_compaction_of_another_model_is_refused_before_a_request_is_sent
     assert len(server.requests) == 1
 
 
-# -- beside the answer ----------------------------------------------------------------------------
+# -- token counts and model lists -----------------------------------------------------------------
 
 
 async def test_a_compacted_history_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
@@ -363,7 +363,7 @@ async def test_an_older_azure_api_version_uses_the_azure_client(
     assert server.requests[0].headers[header] == value
 
 
-# -- against a whole Responses server -------------------------------------------------------------
+# -- a complete Responses server ------------------------------------------------------------------
 
 
 async def test_a_history_with_a_call_round_trips_at_a_server_that_validates_it(loopback: LoopbackServer) -> None:

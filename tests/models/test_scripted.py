@@ -1,4 +1,4 @@
-"""The scripted model does what its file says, each time."""
+"""The scripted model returns the replies of its file, the same in each run."""
 
 import json
 from pathlib import Path

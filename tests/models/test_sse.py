@@ -1,4 +1,4 @@
-"""Server-sent events are read alike, wherever the network cuts them."""
+"""Server-sent events are parsed the same way for any chunk boundaries, up to the size limits."""
 
 import asyncio
 import json

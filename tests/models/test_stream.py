@@ -1,4 +1,4 @@
-"""The order of an answer's events, as the openai package's own reader sees it."""
+"""The order of a response's events, checked with the openai package."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ BARE = {"id": "resp_1", "object": "response", "created_at": 0, "model": "m", "to
 
 
 def read_by_openai(events: Sequence[StreamEvent]) -> list[Any]:
-    """What the package makes of the events: it raises where an index or an order is wrong."""
+    """Return the events as the openai package parses them; it raises for a wrong index or order."""
     empty = {**BARE, "output": [], "parallel_tool_calls": True, "status": "in_progress"}
     first = {"type": "response.created", "response": empty}
     last = {**events[-1], "response": {**BARE, "parallel_tool_calls": True, **events[-1]["response"]}}

@@ -1,4 +1,4 @@
-"""Outputs stand right behind the turn that called for them."""
+"""Tool outputs directly follow the turn with their calls."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def output(name: str) -> dict[str, Any]:
 
 
 def told(*items: Item) -> list[str]:
-    """Turns as short words: the assistant's in capitals."""
+    """Return turns as short words; those of the assistant begin with a capital letter."""
     short = {True: "A", False: "u"}
     return [short[ours] + "".join(_word(item) for item in run) for ours, run in group_by_role(items)]
 
