@@ -1,9 +1,9 @@
 """Count the calls of Python functions below a folder, in all threads of this process.
 
-A call is the first entry into a function: a generator or coroutine that is resumed is the same call.
-Bodies of modules and classes are no functions. Lambdas and generator expressions are, and so are list, set
-and dict comprehensions before Python 3.12, which moved them into the function around them: compare counts
-of one Python version.
+A call is the first entry into a function: resuming a generator or coroutine is not another call.
+The bodies of modules and classes are not functions. Lambdas and generator expressions are, and so are
+list, set and dict comprehensions before Python 3.12, which inlined them into the enclosing function:
+compare counts of one Python version.
 
 `tests.bench.traces` runs this file as a program, which runs `convo` in its own process:
 
@@ -11,10 +11,10 @@ of one Python version.
 
 JOB is a JSON object:
 
-    folder    the functions below it are counted
+    folder    count the functions below it
     argv      the command line, without `convo`
-    result    the file that the counts are written to, as JSON
-    port      for `convo serve`: where it listens
+    result    the file for the counts, as JSON
+    port      for `convo serve`: the port of the server
     requests  for `convo serve`: bodies of POST /v1/responses, sent in order as one chain
 
 All calls of a command are counted. Of a server, only those from the last request until shortly after its
@@ -40,10 +40,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 START_S = 60
-"""Within this time a server listens."""
+"""A server must listen within this time."""
 
 AFTERWORK_S = 0.1
-"""After its response a server may still work on a request for this long."""
+"""A server may still work on a request for this long after its response."""
 
 RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -55,7 +55,7 @@ class CallCounter:
         self.active = False
         self._folder = f"{folder}{os.sep}"
         self._calls: list[CodeType] = []
-        self._stacks: list[list[CodeType]] = []  # each deeper than the one before, unless threads raced
+        self._stacks: list[list[CodeType]] = []  # each deeper than the previous one, unless threads raced
 
     def install(self) -> None:
         """Profile this thread and every thread that `threading` starts from now on."""
@@ -79,7 +79,7 @@ class CallCounter:
     def _profile(self, frame: FrameType, event: str, _: object) -> None:
         if not self.active or event != "call" or not self._counted(frame.f_code) or not first_entry(frame):
             return
-        self._calls.append(frame.f_code)  # append is atomic, and `+= 1` is not
+        self._calls.append(frame.f_code)  # append is atomic; `+= 1` is not
         stack, caller = [frame.f_code], frame.f_back
         while caller:
             if self._counted(caller.f_code):
@@ -104,8 +104,8 @@ def is_function(code: CodeType) -> bool:
 def first_entry(frame: FrameType) -> bool:
     """Whether a frame with a `call` event is entered for the first time, not resumed.
 
-    The instruction RESUME stands at the start of a function and after each `yield` and `await`.
-    A generator that is closed before it started stands before the first one: it is never called.
+    The instruction RESUME is at the start of a function and after each `yield` and `await`.
+    A generator that is closed before it started is positioned before the first one: it was never called.
     """
     return not frame.f_code.co_flags & RESUMABLE or frame.f_lasti == entry_offset(frame.f_code)
 

@@ -1,14 +1,15 @@
-"""What `convo serve` adds to a model's own time, on each store, beside LiteLLM's proxy.
+"""The latency and throughput of `convo serve` with each store, compared with LiteLLM's proxy.
 
     python -m tests.bench.gateway [--litellm PROGRAM] [--postgres URL] [--requests N]
 
-One mock model answers everybody at once, so what is left is the server in front of it; the first line
-is the mock alone. Every line is a server process of its own, asked over kept connections: one client
-for the added time, 16 and 64 for requests a second, 16 streaming for the time to the first token: of a model
-that answers at once, where they all wait for one core, and added to one that thinks for 100 to 300 ms. Every
-request is stored where the server stores; the chains grow on one another and show what a turn takes, in time
-and in bytes: of SQLite's files, of PostgreSQL's tables with their indexes, of the process for what lives in memory.
-Without a URL a PostgreSQL is started for this run, which writes to the disk before it confirms.
+One mock model responds immediately to all servers, so the measured time is that of the server; the first
+line is the mock alone. Every line is a server process of its own, with persistent connections: one client
+for the added time, 16 and 64 for requests a second, 16 streaming for the time to the first token: with a
+model that responds immediately, where all of them wait for one core, and as the difference for one that
+thinks for 100 to 300 ms. Every request is stored if the server has a store; the chains grow and show the
+cost of a turn, in time and in bytes: of SQLite's files, of PostgreSQL's tables with their indexes, of the
+process for the memory store. Without a URL a PostgreSQL is started for this run, which writes to the disk
+before it confirms.
 
 LiteLLM is not installed with convo: `pip install 'litellm[proxy]'` into an environment of its own.
 """
@@ -61,12 +62,12 @@ general_settings: {{master_key: {key}}}
 Process: TypeAlias = subprocess.Popen[bytes]
 
 Size: TypeAlias = Callable[[Process], int]
-"""The bytes of all that a server keeps."""
+"""Returns the size of all data that a server stores, in bytes."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One line of the table: what it is called, how it is started, and how large what it keeps is, if it keeps."""
+    """One line of the table: name, command and port of a server, and the size of its data if it stores any."""
 
     name: str
     command: Sequence[str]
@@ -76,7 +77,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Line:
-    """What one server came to."""
+    """The figures of one server."""
 
     start_s: float
     one: Times
@@ -101,14 +102,14 @@ def streaming(turn: int) -> Mapping[str, Any]:
 
 
 def after_thinking() -> Body:
-    """Requests whose model thinks for 100 to 300 ms; the same times in another order for everybody."""
+    """Return a body of requests whose model thinks for 100 to 300 ms; all clients share one sequence of times."""
     numbers = count()
     return lambda turn: {**streaming(turn), "input": f"Turn {turn}: think for {100 + next(numbers) * 37 % 200} ms."}
 
 
 @contextmanager
 def running(server: Server) -> Iterator[tuple[Process, float]]:
-    """The server as a process; seconds until it first answered."""
+    """Run the server as a process; yield it with the seconds until it accepted a connection."""
     quiet = subprocess.DEVNULL
     began = time.perf_counter()
     environment = {**os.environ, "BENCH_KEY": "sk-1234"}
@@ -131,7 +132,7 @@ def answers_after(server: Server, process: Process, began: float) -> float:
 
 
 def memory(process: Process) -> int:
-    """The resident memory of a process and of its children, in bytes."""
+    """Return the resident memory of a process and of its children, in bytes."""
     pids = [process.pid, *children(process.pid)]
     return sum(resident_kb(pid) for pid in pids) * 1024
 
@@ -160,7 +161,7 @@ async def measured(server: Server, requests: int, start_s: float, process: Proce
 
 
 def chained(server: Server, turns: int) -> float:
-    """Milliseconds of the last tenth of a chain's turns, on average."""
+    """Return the mean time of the last tenth of a chain's turns, in milliseconds."""
     connection, previous, took = HTTPConnection("127.0.0.1", server.port, timeout=60), None, []
     for turn in range(turns):
         body = {**plain(turn), **({"previous_response_id": previous} if previous else {})}
@@ -229,7 +230,7 @@ def told(name: str, line: Line, floor: Line) -> str:
 
 
 def grown(server: Server, process: Process) -> Iterator[str]:
-    """What chains cost: the time of their last turns, and the bytes of a turn where they are kept."""
+    """Yield the cost of each chain: the time of its last turns and the stored bytes of a turn."""
     assert server.size
     for turns in CHAINS:
         before = server.size(process)

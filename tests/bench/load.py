@@ -1,6 +1,6 @@
-"""Clients that ask over one kept connection each, as fast as they are answered, and note the times.
+"""Clients that send requests over one persistent connection each, without pauses, and measure the times.
 
-Written on bare streams: a client library would cost more than what is measured.
+Uses asyncio streams: a client library would cost more than the measured servers.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 KEY = "sk-bench-4f7a92d1c6e83b50a1f2d3c4b5e69788"
-"""What a proxy takes for a key that is strong enough."""
+"""A key that LiteLLM's proxy accepts as strong enough."""
 
 Body = Callable[[int], Mapping[str, Any]]
-"""The request of a client's nth turn."""
+"""Returns the request of a client's nth turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What some clients saw: seconds to the first byte of content and to the end, and requests a second."""
+    """Times of all clients: seconds to the first byte of content and to the end, and requests a second."""
 
     first_s: list[float]
     whole_s: list[float]
@@ -44,7 +44,7 @@ class Times:
 
 
 async def ask(host: str, port: int, path: str, body: Body, *, clients: int, turns: int) -> Times:
-    """Each of `clients` asks `turns` times, one after the other. raises: AssertionError  anything but 200"""
+    """Send `turns` requests in sequence from each of `clients`. Raises AssertionError for a status other than 200."""
     first: list[float] = []
     whole: list[float] = []
 
@@ -72,7 +72,7 @@ def request(host: str, path: str, body: Mapping[str, Any]) -> bytes:
 
 
 async def answered(reader: asyncio.StreamReader, began: float) -> float:
-    """Read one answer to its end; the seconds until the first delta, or the end where nothing streams."""
+    """Read one response to its end; return the seconds until the first delta, or until the end without a stream."""
     head = await reader.readuntil(b"\r\n\r\n")
     lowered = head.lower()
     assert b" 200 " in head.split(b"\r\n", 1)[0], head + await reader.read(2000)

@@ -1,11 +1,11 @@
-"""What it costs to lay out an answer while it comes, beside a renderer that draws all of it again.
+"""The cost of rendering a streamed answer, compared with a renderer that redraws all of it.
 
     python -m tests.bench.markdown [KILOBYTES ...]
 
-Answers of several kinds come in pieces of 16 characters, each of which is drawn. `looked` is how many
-characters the parser was given for each one of the answer, `written` how many bytes went to the
-terminal for each one. Both stay where they are from 10 KB to 1 MB, or the script ends with 1. The naive
-renderer parses and prints everything at each piece; it stands there at 5 and 10 KB.
+Answers of several kinds arrive in pieces of 16 characters, each of which is rendered. `looked` is the
+number of characters that the parser examined for each character of the answer, `written` the number of
+bytes that were written to the terminal for each one. Both must be constant from 10 KB to 1 MB, or the
+script ends with 1. The naive renderer parses and prints everything at each piece; it is shown at 5 and 10 KB.
 """
 
 import io
@@ -21,7 +21,7 @@ KILOBYTES = (10, 100, 1_000)
 NAIVE = (5, 10)
 PIECE = 16
 GROWS = 1.25
-"""How much more a character may cost in a longer answer."""
+"""The factor by which the cost of a character may grow in a longer answer."""
 
 ANSWER = """## Where the state lives
 
@@ -58,12 +58,12 @@ KINDS: dict[str, tuple[str, Callable[[int], str]]] = {
     "one line": ("```\n", lambda _: "x" * 100),
     "open marks": ("", lambda _: "costs $5 and a *b or _c "),
 }
-"""How an answer of each kind begins, and how it goes on."""
+"""The start of an answer of each kind, and a function that returns its nth following part."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an answer cost; `most_open` is the most characters that were open at once."""
+    """The cost of an answer; `most_open` is the maximum number of characters of open blocks."""
 
     length: int
     written: int
@@ -81,7 +81,7 @@ class Cost:
 
 
 class Bytes(io.StringIO):
-    """A terminal that counts."""
+    """A terminal that counts the bytes written to it."""
 
     count = 0
 
@@ -91,7 +91,7 @@ class Bytes(io.StringIO):
 
 
 def of_length(kind: str, length: int) -> str:
-    """An answer of one kind with about so many characters."""
+    """Return an answer of one kind with about `length` characters."""
     head, body = KINDS[kind]
     parts, left, at = [head], length - len(head), 0
     while left > 0:
@@ -102,7 +102,7 @@ def of_length(kind: str, length: int) -> str:
 
 
 def streaming(text: str, piece: int) -> Cost:
-    """What convo does."""
+    """Measure convo's renderer."""
     out, most = Bytes(), 0
     page = MarkdownRenderer(out, MarkdownOptions(has_color=True), lambda: 80)
     began = time.process_time()
@@ -114,7 +114,7 @@ def streaming(text: str, piece: int) -> Cost:
 
 
 def naive(text: str, piece: int) -> Cost:
-    """Parse and print everything at each piece, over what stood there."""
+    """Measure a renderer that clears the screen, parses and prints everything at each piece."""
     out, looked, paper = Bytes(), 0, MarkdownOptions(79, has_color=True)
     began = time.process_time()
     for at in range(0, len(text), piece):
@@ -134,7 +134,7 @@ def told(kind: str, cost: Cost) -> str:
 
 
 def linear(kind: str, lengths: Sequence[int]) -> bool:
-    """Print the lines of one kind; whether a character costs the same in all of them."""
+    """Print the lines of one kind; return whether the cost of a character is constant."""
     costs = [streaming(of_length(kind, length * 1_000), PIECE) for length in lengths]
     for cost in costs:
         print(told(kind, cost), flush=True)

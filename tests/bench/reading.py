@@ -1,11 +1,11 @@
-"""How long a command takes to read a history of 10,000 items, as multiples of what `json.loads` takes.
+"""The time in which a command reads a history of 10,000 items, as a multiple of the time of `json.loads`.
 
     uv run python -m tests.bench.reading [ROUNDS]
 
-The same history lies in a replay file and in a session of a store. Each round runs every command line
-once over it and once over a history of four items, and parses the file's text. Time is the processor's, so
-that whatever else the machine does counts little. What the small history takes is the start; the
-rest, divided by `json.loads`, is the ratio. A line over its target ends the script with 1.
+The same history is in a replay file and in a session of a store. Each round runs every command line
+once over it and once over a history of four items, and parses the file's text. Times are CPU times, so
+that other load on the machine has little effect. The time of the small history is that of the start;
+the rest, divided by that of `json.loads`, is the ratio. A line over its target ends the script with 1.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ SMALL, LONG = "small", "long"
 
 @dataclass(frozen=True)
 class Case:
-    """A command line over a history: `argv` is given what names it, a file or a session."""
+    """A command line over a history: `argv` receives a file name or a session name."""
 
     name: str
     argv: Callable[[str], Sequence[str]]
@@ -59,7 +59,7 @@ CASES = [
 
 
 def turn(number: int) -> list[dict[str, Any]]:
-    """A question, a call, its output and an answer: 1.2 KB."""
+    """A user message, a call, its output and an assistant message: 1.2 KB."""
     question = f"Question {number}: " + "why is the sky blue? " * 4
     answer = f"Answer {number}: " + "because of scattering. " * 20
     return [
@@ -88,7 +88,7 @@ def history(items: int) -> list[dict[str, Any]]:
 
 
 async def prepare(folder: Path) -> None:
-    """Both histories as files and as sessions."""
+    """Write both histories as files and as sessions."""
     store = open_store(f"sqlite:{folder / 'home' / 'data' / 'convo.db'}")
     for name, count in ((SMALL, 4), (LONG, ITEMS)):
         items = history(count)
@@ -102,7 +102,7 @@ async def prepare(folder: Path) -> None:
 
 
 def run_ms(case: Case, name: str, folder: Path) -> float:
-    """Run a case over one of the histories as a process; returns what it took in milliseconds."""
+    """Run a case over one of the histories as a process; return its CPU time in milliseconds."""
     handle = str(folder / f"{name}.json") if case.from_file else name
     env = {**os.environ, "CONVO_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
     begun = _children_s()
@@ -112,7 +112,7 @@ def run_ms(case: Case, name: str, folder: Path) -> float:
 
 
 def _children_s() -> float:
-    """Seconds of the processor for all processes that ended."""
+    """Return the CPU seconds of all child processes that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -125,7 +125,7 @@ def loads_ms(folder: Path) -> float:
 
 
 def measure(rounds: int) -> tuple[float, list[tuple[float, float]]]:
-    """Medians in milliseconds: of `json.loads`, and for each case of the small and the long history."""
+    """Return median milliseconds: of `json.loads`, and for each case of the small and the long history."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         asyncio.run(prepare(folder))
@@ -142,7 +142,7 @@ def measure(rounds: int) -> tuple[float, list[tuple[float, float]]]:
 
 
 def main() -> int:
-    """Measure and print; returns the exit code."""
+    """Measure and print; return the exit code."""
     loads, taken = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 11)
     print(f"json.loads of {ITEMS:,} items: {loads:.1f} ms")
     print(f"{'command':24} {'start':>7} {'long':>8} {'ratio':>6}  target")

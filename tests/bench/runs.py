@@ -1,16 +1,16 @@
-"""What whole runs of agents cost beside the model, under each owner, beside openai-agents in one run.
+"""The overhead of whole agent runs under each owner, compared with openai-agents in one process.
 
     python -m tests.bench.runs [TURNS ...]
 
-Every turn calls one tool, which returns at once, and the model answers at once: what is left is the
-overhead. convo keeps each turn in a SQLite file that is written to the disk before it goes on (or in memory, to
-tell the disk apart); the SDK keeps what its own strategies keep. `request` is what it takes to write
-each request as JSON, which a run that resends its history cannot do without; it stands apart and is
-not part of `ms a turn`. `last` is the last tenth of the turns: a flat run has the same figure there. `x SDK` is the
-turn beside the SDK's run of as many turns under a conversation, the one that is flat there, in the same round.
-The first line is what the disk takes of a turn with SQLite: its two commits, each with one bare row of a
-kilobyte. In memory a turn, also one of the last tenth, that is over its target ends the script with 1. The second
-table is the summary of a history at a handoff.
+Every turn calls one tool, which returns immediately, and the model responds immediately: the rest is the
+overhead. convo commits each turn to a SQLite file that is synced to the disk before it continues (or to
+memory, to separate the cost of the disk); the SDK stores what its own strategies store. `request` is the
+time to serialize each request as JSON, which a run that resends its history cannot avoid; it is separate
+and not part of `ms a turn`. `last` is the last tenth of the turns: in a run of linear cost it has the same
+value. `x SDK` is the turn as a multiple of that of the SDK's run of as many turns under a conversation,
+whose cost is linear, in the same round. The first line is the disk's share of a turn with SQLite: its two
+commits, each with one bare row of a kilobyte. In memory a turn over its target, also one of the last tenth,
+ends the script with 1. The second table is the summary of a history at a handoff.
 """
 
 import asyncio
@@ -53,16 +53,16 @@ from tests.runstate.sdk import ITEM
 
 TURNS = (100, 400, 1600)
 MOST = 1.5 / 1.4
-"""What a turn may take in memory, on average and at the end of a run, under every owner, of what one takes in the
-SDK's flat run: 1.5 ms on a machine on which that takes 1.4."""
+"""The maximum time of a turn in memory, on average and at the end of a run, under every owner, as a multiple
+of that of the SDK's linear run: 1.5 ms on a machine on which the SDK needs 1.4."""
 
 SDK_MOST = 400
-"""Turns past which the SDK's quadratic runs take minutes; they are left out unless somebody asks for them."""
+"""Above this number of turns the SDK's quadratic runs take minutes; they are omitted."""
 
 
 @dataclass
 class Costs:
-    """When each request came, in seconds, and what writing them as JSON took."""
+    """The time of each request and the duration of its serialization as JSON, in seconds."""
 
     at: list[float] = field(default_factory=list)
     request_s: list[float] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Line:
-    """Milliseconds: a turn on average, one of the last tenth, a request's JSON on average, and the whole run."""
+    """Milliseconds: mean turn, mean of the last tenth, mean of a request's JSON, and the whole run."""
 
     turn: float
     last: float
@@ -97,7 +97,7 @@ class Line:
 
 
 def said(turn: int, turns: int) -> list[dict[str, Any]]:
-    """The model's answer to turn number `turn`, from 0: one call, and words at the end."""
+    """Return the model's output of turn number `turn`, from 0: one call, and a message in the last turn."""
     if turn < turns:
         arguments = json.dumps({"city": "Turin", "day": turn})
         call = {"type": "function_call", "id": f"fc_{turn}", "call_id": f"call_{turn}", "name": "weather"}
@@ -110,7 +110,7 @@ def said(turn: int, turns: int) -> list[dict[str, Any]]:
 
 
 class AtOnce:
-    """An endpoint whose model answers at once, and remembers nothing but how often it was asked."""
+    """An endpoint whose model responds immediately and only counts its requests."""
 
     scope: Scope = EMBEDDED_SCOPE
 
@@ -162,7 +162,7 @@ async def convo(strategy: Strategy, turns: int, store: Store, folder: Path) -> L
 
 
 class Script(Model):
-    """The same model on the SDK's seam."""
+    """The same model as a `Model` of the SDK."""
 
     def __init__(self, turns: int) -> None:
         self.turns, self.asked, self.costs = turns, 0, Costs()
@@ -183,7 +183,7 @@ SDK: Mapping[Strategy, Callable[[Path], dict[str, Any]]] = {
     Strategy.CONVERSATION: lambda folder: {"conversation_id": "conv_1"},
     Strategy.CHAIN: lambda folder: {"auto_previous_response_id": True},
 }
-"""How the SDK runs under each owner."""
+"""The arguments of the SDK's runner for each owner."""
 
 
 async def sdk(strategy: Strategy, turns: int, folder: Path) -> Line:
@@ -217,7 +217,7 @@ async def in_new(name: str, ask: Callable[[Store, Path], Awaitable[Line]]) -> Li
 
 
 async def runs(turns: int) -> bool:
-    """Print a block; whether convo kept its target."""
+    """Print a block; return whether convo met its target."""
     flat = await in_new("memory", lambda kept, folder: sdk(Strategy.CONVERSATION, turns, folder))
     print(told(turns, "SDK", Strategy.CONVERSATION, flat, flat), flush=True)
     good = True
@@ -233,7 +233,7 @@ async def runs(turns: int) -> bool:
 
 
 def bare_commits() -> None:
-    """Print what two durable commits take, of a row each and nothing else."""
+    """Print the time of two durable commits of one row each."""
     with TemporaryDirectory() as folder, closing(sqlite3.connect(f"{folder}/bare.db", isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
@@ -254,7 +254,7 @@ def told(turns: int, who: str, strategy: Strategy, line: Line, flat: Line) -> st
 
 
 def summaries() -> bool:
-    """Print what summing up a history takes; whether convo's is not slower."""
+    """Print the time to summarize a history; return whether convo is not slower."""
     good = True
     for items in (1000, 10000):
         history = [item for number in range(items // 2) for item in spoken(number)]

@@ -1,12 +1,12 @@
-"""What it costs to read a paused run, decide on it and write it, beside openai-agents in one run.
+"""The cost of parsing a paused run, deciding on it and serializing it, compared with openai-agents.
 
     python -m tests.bench.runstate [ITEMS ...]
 
-The state is the newest release's, with calls and their outputs in front until it has so many items,
-each bound in the ledger; both sides approve what waits. The floor is `json.loads` and `json.dumps`
-of the same text. Figures are the best of five. The last columns are whole commands as processes:
-`convo resume --decide-only` and a script of four lines that imports the SDK. A line over its
-target (5x, and 10x for the command) ends the script with 1.
+The state is the newest release's, with prepended calls and outputs up to this number of items, each bound
+in the ledger; both sides approve the pending call. The floor is `json.loads` and `json.dumps` of the same
+text. Figures are the best of five. The last columns are whole commands as processes: `convo resume
+--decide-only` and a short script that imports the SDK. A line over its target (5x, and 10x for the
+command) ends the script with 1.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tests.runstate.snapshots import document, entries_of_label, story
 SCENARIO = "single_approval"
 ROUNDS = 5
 LIBRARY, COMMAND = 5.0, 10.0
-"""How many times faster than the SDK the library and the command have to be."""
+"""The factors by which the library and the command must be faster than the SDK."""
 
 HEAD = (
     "items      MB   json ms   read  decide  write  convo ms   read  decide  write    SDK ms    x"
@@ -54,7 +54,7 @@ open(sys.argv[2], "w").write(state.to_string())
 
 
 def long_state(items: int) -> dict[str, Any]:
-    """A state of about 0.5 KB an item, as the SDK writes and takes it."""
+    """Return a state of about 0.5 KB an item that the SDK can parse."""
     state: dict[str, Any] = document(SCENARIO, "1.21")
     before: list[dict[str, Any]] = []
     for number in range((items - len(state["generated_items"])) // 2):
@@ -67,7 +67,7 @@ def long_state(items: int) -> dict[str, Any]:
 
 
 def pair(state: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """A call that is over and its output, bound in the ledger."""
+    """Return a completed call and its output; bind the call in the ledger."""
     agent, call_id = state["current_agent"], f"call_{number:06}"
     arguments = json.dumps({"id": number, "city": "Turin", "note": "x" * 150})
     raw = {"arguments": arguments, "call_id": call_id, "name": "look", "type": "function_call", "status": "completed"}
@@ -89,7 +89,7 @@ def pair(state: dict[str, Any], number: int) -> list[dict[str, Any]]:
 
 
 def best(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Milliseconds of the fastest of several rounds, and what came of it."""
+    """Return the milliseconds of the fastest of several rounds, and the result of the last one."""
     found, done = float("inf"), None
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -116,7 +116,7 @@ def theirs(words: str, told: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def commands(words: str, told: dict[str, Any], folder: Path) -> tuple[float, float]:
-    """Milliseconds of the two whole commands."""
+    """Return the milliseconds of the two whole commands."""
     here, there = folder / "state.json", folder / "out.json"
     here.write_text(words)
     agent = told["spec"]["agents"]["a"]

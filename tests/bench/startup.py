@@ -1,11 +1,11 @@
-"""How long `convo` takes to begin, as multiples of a command that does nothing.
+"""The time in which `convo` starts, as a multiple of the time of a command that does nothing.
 
     uv run python -m tests.bench.startup [ROUNDS]
 
-An empty package with one entry point and this tree are installed side by side into a new virtual
-environment, the way users get them. Each round runs every command line once, so that whatever else
-the machine does falls on all alike. The median of each is divided by the empty launcher's. A
-line over its target ends the script with 1.
+An empty package with one entry point and this tree are installed into a new virtual environment, like
+a user's installation. Each round runs every command line once, so that other load on the machine affects
+all of them alike. The median of each is divided by the empty launcher's. A line over its target ends
+the script with 1.
 """
 
 import os
@@ -37,9 +37,9 @@ EMPTY = {
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and the most it may take as a multiple of the empty launcher.
+    """A command line, and its maximum time as a multiple of the empty launcher's.
 
-    until:  measured in a terminal until this appears, and not to the end
+    until:  measure in a terminal until this text appears, not until the end
     """
 
     name: str
@@ -64,7 +64,7 @@ CASES = [
 
 
 def install(folder: Path) -> Path:
-    """A new environment with the empty package and this tree, compiled; returns its folder of commands."""
+    """Install the empty package and this tree, compiled, into a new environment; return its folder of commands."""
     for name, text in EMPTY.items():
         path = folder / "empty" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,13 +77,13 @@ def install(folder: Path) -> Path:
 
 
 def clean(home: Path) -> dict[str, str]:
-    """An environment that neither this shell's settings nor its Python switches reach."""
+    """Return an environment without this shell's settings, keys and Python variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CONVO", "OPENAI"))}
     return {**kept, "CONVO_HOME": str(home)}
 
 
 def once_ms(case: Case, commands: Path, env: Mapping[str, str]) -> float:
-    """Run one command line; returns wall time in milliseconds."""
+    """Run one command line; return the wall time in milliseconds."""
     program, arguments, own = str(commands / case.argv[0]), list(case.argv[1:]), {**env, **case.env}
     begun = time.perf_counter()
     if not case.until:
@@ -97,7 +97,7 @@ def once_ms(case: Case, commands: Path, env: Mapping[str, str]) -> float:
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """The median of every case in milliseconds."""
+    """Return the median of every case in milliseconds."""
     with tempfile.TemporaryDirectory() as name:
         commands, env = install(Path(name)), clean(Path(name) / "home")
         for case in CASES:
@@ -107,7 +107,7 @@ def measure(rounds: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure and print; returns the exit code."""
+    """Measure and print; return the exit code."""
     medians = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 31)
     floor_ms = medians[FLOOR.name]
     over = False

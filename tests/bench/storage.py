@@ -1,12 +1,11 @@
-"""What a long chat costs to keep, under each owner, beside a full copy for every response.
+"""The storage cost of a long chat under each owner, compared with a full copy for every response.
 
     python -m tests.bench.storage [TURNS ...]
 
-Each chat is of turns of 1 KB and 1 KB, stored as the engine stores it, with the embedded endpoint
+Each chat has turns of 1 KB and 1 KB, stored as the engine stores them, with the embedded endpoint
 under conversation and chain. An append is one durable commit (synchronous FULL), the median of the
-last hundred turns. A read is the whole path, from a connection that was just opened. The floor is
-one table with a row for each response that holds all that the model saw and said; it is run up to
-1,000 turns.
+last hundred turns. A read is the whole path, from a newly opened connection. The floor is one table
+with a row for each response that contains its whole input and output; it is run up to 1,000 turns.
 """
 
 import asyncio
@@ -33,14 +32,14 @@ from tests.stores.sqlite.file_size import measure_file
 LAST = 100
 FLOOR = "full copy"
 LONGEST_COPY = 1000
-"""Turns beyond which the floor is left out: 5,000 of them would write 29 GB."""
+"""Above this number of turns the floor is omitted: 5,000 of them would write 29 GB."""
 
 HEAD = "owner         turns   new KB   file KB  x new  index   B/turn  append us  read ms    MB"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One line of the table; bytes, except where the name says another unit."""
+    """One line of the table, in bytes, except where the name has another unit."""
 
     owner: str
     turns: int
@@ -60,7 +59,7 @@ class Cost:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that `work` took."""
+    """Return the seconds that `work` takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -71,7 +70,7 @@ def peak_mb() -> float:
 
 
 async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
-    """A chat in the store."""
+    """Measure a chat in the store."""
     store = SqliteStore(SqliteDatabase(file))
     new, seconds = 0, []
     for turn in long_chat(strategy, turns):
@@ -94,7 +93,7 @@ async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
 
 
 def copied(turns: int, file: File) -> Cost:
-    """The same chat in one table, a full copy for every response."""
+    """Measure the same chat in one table, with a full copy for every response."""
     new, seconds, history = 0, [], list[Item]()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE responses (id, body)")

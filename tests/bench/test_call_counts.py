@@ -1,4 +1,4 @@
-"""A call counts once, in every thread, when it is a function's below the folder."""
+"""A call counts once, in every thread, if it is a call of a function below the folder."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def with_class():
 
 @pytest.fixture
 def counted(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Counts of one function of SAMPLE, given by its name and a way to call it."""
+    """Count calls of one function of SAMPLE, given by its name and a way to call it."""
     file = tmp_path / "convo" / "parts" / "sample.py"
     file.parent.mkdir(parents=True)
     file.write_text(SAMPLE, encoding="utf-8")

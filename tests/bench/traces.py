@@ -1,11 +1,11 @@
-"""How many Python functions of convo a command or a request calls, in how many modules, and how deep.
+"""The number of Python functions of convo that a command or a request calls, in how many modules, and how deep.
 
     python -m tests.bench.traces [CHECKOUT [CHECKOUT]] [--only TRACE] [--rounds N] [--earlier N] [--modules] [--stack]
 
-Without a CHECKOUT this tree is measured, with two they stand side by side, before and after. Any revision
+Without a CHECKOUT this tree is measured; two are shown in adjacent columns, before and after. Any revision
 can be measured: the dependencies are those of this environment, and only the command line, HTTP and the
 import paths of the README are used. Each counted command or server is a process of its own
-(`tests.bench.call_counts` tells which calls count) over a SQLite store; its upstream is a chat completions
+(`tests.bench.call_counts` defines a call) over a SQLite store; its upstream is a chat completions
 server in this process, which is not counted:
 
     chat      convo chat --session hi, in a new store
@@ -14,11 +14,11 @@ server in this process, which is not counted:
     inspect   convo inspect @last, of a stored chain
 
 The functions that a command calls while it imports its modules are counted as well: defaults, decorators.
-Each piece of the upstream's answer costs calls, here four, and so does each earlier response of a chain.
---earlier N puts N of the same kind before the counted one: commands as processes over the same store,
-requests as the chain that it continues. After none a server is cold: its first request imports modules.
+Each chunk of the upstream's response costs calls, here four, and so does each earlier response of a chain.
+--earlier N runs N of the same kind before the counted one: commands as processes over the same store,
+requests as the chain that it continues. With 0 a server is cold: its first request imports modules.
 
-The SQLite thread and timers make a few calls of difference; of --rounds, 3 by default, the median is printed.
+The SQLite thread and timers vary the count by a few calls; the median of --rounds, 3 by default, is printed.
 """
 
 import argparse
@@ -65,7 +65,7 @@ billing = Agent("billing", instructions="Refund orders.", tools=(refund,))
 """
 
 ANSWER = ("This ", "is ", "the ", "answer.")
-"""The pieces that the upstream streams."""
+"""The chunks that the upstream streams."""
 
 PAUSED = 3
 """The exit code of a run that paused."""
@@ -79,7 +79,7 @@ class Trace:
 
     setup    command lines with their exit codes, run before each `command`
     body     of the requests; the command is then `convo serve`
-    earlier  how many of the same kind come before the counted one
+    earlier  the number of the same kind before the counted one
     """
 
     name: str
@@ -105,23 +105,23 @@ TRACES = (
 
 @dataclass(frozen=True)
 class CallCounts:
-    """Calls by module, most first, and the functions of the deepest stack from the outermost."""
+    """Calls by module, in descending order, and the functions of the deepest stack from the outermost."""
 
     modules: Mapping[str, int]
     stack: Sequence[str]
 
     @property
     def figures(self) -> tuple[int, int, int]:
-        """Calls, modules and depth."""
+        """Return the calls, modules and depth."""
         return sum(self.modules.values()), len(self.modules), len(self.stack)
 
 
 class ChatUpstream(BaseHTTPRequestHandler):
-    """A chat completions server: calls the first tool that is offered to a user's message, else says ANSWER."""
+    """A chat completions server: calls the first tool of a request after a user message, else returns ANSWER."""
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # the name that http.server calls
+    def do_POST(self) -> None:  # the name that http.server requires
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         assert asked.get("stream"), "convo streams from a chat completions server"
         chunks = [chunk({"role": "assistant", "content": piece}) for piece in ANSWER]
@@ -144,7 +144,7 @@ class ChatUpstream(BaseHTTPRequestHandler):
 
 @contextmanager
 def running_upstream() -> Iterator[int]:
-    """An upstream in threads of this process; yields its port."""
+    """Serve an upstream in threads of this process; yield its port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), ChatUpstream) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port
@@ -153,7 +153,7 @@ def running_upstream() -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A checkout, and an empty folder with settings that name the upstream; commands run in this folder."""
+    """A checkout, and an empty folder with settings for the upstream; commands run in this folder."""
 
     checkout: Path
     folder: Path
@@ -185,9 +185,9 @@ class Workspace:
         return counts
 
     def _run(self, arguments: Argv, code: int | None = 0) -> str:
-        """Run this Python as a process; returns its output. Raises AssertionError for an exit code other than `code`.
+        """Run this Python as a process; return its output. Raises AssertionError for an exit code other than `code`.
 
-        A server ends by a signal: its exit code is not checked, None.
+        With None the exit code is not checked: a signal ends a server.
         """
         command = [sys.executable, *arguments]
         done = subprocess.run(
@@ -204,14 +204,14 @@ class Workspace:
         return done.stdout
 
     def _environ(self) -> dict[str, str]:
-        """An environment without this shell's keys and settings."""
+        """Return an environment without this shell's keys and settings."""
         own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         return {**own, "CONVO_HOME": str(self.folder), "PYTHONPATH": str(self.checkout), "NO_PROXY": "127.0.0.1"}
 
 
 @contextmanager
 def workspace(checkout: Path, port: int) -> Iterator[Workspace]:
-    """An empty store and settings for the upstream on this port."""
+    """Yield an empty store and settings for the upstream on this port."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         settings = folder / "config" / "config.toml"
@@ -222,7 +222,7 @@ def workspace(checkout: Path, port: int) -> Iterator[Workspace]:
 
 
 def median_counts(trace: Trace, checkout: Path, port: int, earlier: int, rounds: int) -> CallCounts:
-    """The counts of the round with the median of the calls; each round has a workspace of its own."""
+    """Return the counts of the round with the median of the calls; each round has a workspace of its own."""
     counts = []
     for _ in range(rounds):
         with workspace(checkout, port) as place:
@@ -231,7 +231,7 @@ def median_counts(trace: Trace, checkout: Path, port: int, earlier: int, rounds:
 
 
 def counts_table(rows: Mapping[str, Sequence[CallCounts]]) -> Iterator[str]:
-    """A line for each trace: calls, modules and depth of each checkout, side by side."""
+    """Yield a line for each trace: calls, modules and depth of each checkout in adjacent columns."""
     columns = len(next(iter(rows.values())))
     yield f"{'trace':<10}" + "".join(f"{name:>{9 * columns}}" for name in ("calls", "modules", "depth"))
     if columns > 1:
@@ -242,7 +242,7 @@ def counts_table(rows: Mapping[str, Sequence[CallCounts]]) -> Iterator[str]:
 
 
 def details(name: str, counts: CallCounts, *, modules: bool, stack: bool) -> Iterator[str]:
-    """The lists that the options ask for."""
+    """Yield the lists that the options request."""
     if modules:
         yield f"\n{name}: calls by module"
         yield from (f"{calls:>6}  {module}" for module, calls in counts.modules.items())

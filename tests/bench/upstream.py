@@ -1,9 +1,9 @@
-"""A model server that costs as little as one can, for whatever stands in front of it to be measured.
+"""A minimal model server, so that the measured time is that of the server in front of it.
 
     python -m tests.bench.upstream PORT
 
-It speaks chat completions and Responses, streaming and not, and says the same eight words to everybody: at
-once, or after as many milliseconds as somebody asks it to think for.
+It supports chat completions and Responses, streaming and not, and returns the same eight words to every
+request: immediately, or after the number of milliseconds that the input requests ("think for 100 ms").
 """
 
 import asyncio
@@ -116,7 +116,7 @@ ANSWERS = {
     + b"data: [DONE]\n\n",
     ("/v1/chat/completions", False): json.dumps(completion()).encode(),
 }
-"""What is sent for a path, streaming or not."""
+"""The response body by path and by whether it is streamed."""
 
 
 THINK = re.compile(rb"think for (\d+) ms")
