@@ -1,11 +1,11 @@
-"""Random mutations of the package, and whether a test notices them.
+"""Random mutations of the package, and whether a test fails for them.
 
-    uv run --with pytest-cov python -m tests.mutations cover FOLDER      # once: which test runs which line
-    uv run python -m tests.mutations draw SEED COUNT > sample.json       # without a look at the tests
+    uv run --with pytest-cov python -m tests.mutations cover FOLDER      # once: the tests that run each line
+    uv run python -m tests.mutations draw SEED COUNT > sample.json       # independent of the tests
     uv run --with pytest-cov python -m tests.mutations run FOLDER sample.json
 
-`run` writes a line for each mutation into FOLDER/results.jsonl, and goes on there if it was stopped. A
-mutation survives if no test failed among those that run its line, the cheapest first, until the given
-seconds of tests are spent. Code that runs in other processes only is not seen: try the tests of its
-command before a survivor is believed.
+`run` appends a line for each mutation to FOLDER/results.jsonl, and continues there after an interruption.
+A mutation survives if no test failed among those that run its line, the fastest first, until the time
+budget is used up. Code that runs only in other processes has no coverage: run the tests of its command
+before accepting a survivor.
 """

@@ -1,4 +1,4 @@
-"""Draw mutations: one random change to one random line at a time, by a seed."""
+"""Draw mutations by a seed: each is one random change to one random line."""
 
 import ast
 import random
@@ -17,15 +17,15 @@ OTHER: Mapping[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 
 GENERIC = {"Callable", "Generic", "Iterator", "Literal", "Mapping", "Sequence", "cast", "dict", "list", "tuple"}
-"""A subscript of these is a type."""
+"""Subscripts of these names are types."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of one piece of one file.
+    """A replacement of one span of one file.
 
-    file:        below the project's folder
-    start, end:  bytes of the piece
+    file:        relative to the project's folder
+    start, end:  byte offsets of the span
     """
 
     file: str
@@ -41,7 +41,7 @@ class Mutation:
 
 
 def draw(root: Path, seed: int, count: int) -> list[Mutation]:
-    """`count` mutations of lines below root/convo, each line as likely as any other."""
+    """Draw `count` mutations of lines below root/convo; all lines are equally likely."""
     chance = random.Random(seed)
     lines = [
         (path, number)
@@ -95,7 +95,7 @@ class Source:
 
 
 def _left(node: ast.AST) -> Iterator[ast.AST]:
-    """Parts of a node that say nothing about behaviour: types, docstrings, imports, assertions."""
+    """Yield the parts of a node without behaviour: types, docstrings, imports, assertions."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.JoinedStr():
             yield node  # before Python 3.12 the parts of an f-string have no usable positions
@@ -126,7 +126,7 @@ def _left(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def changes(node: ast.AST, chance: random.Random) -> Iterator[tuple[str, ast.AST, str]]:
-    """(kind, piece, new source) for each mutation of one node; of strings, half."""
+    """Yield (kind, node, new source) for each mutation of one node; only half of the strings are mutated."""
     match node:
         case ast.Compare(left, [operator], comparators) if type(operator) in OPPOSITE:
             yield "comparison", node, _written(ast.Compare(left, [OPPOSITE[type(operator)]()], comparators))

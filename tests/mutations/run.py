@@ -1,7 +1,7 @@
 """Run the tests that cover each mutated line, each mutation in a fork that has imported the dependencies.
 
-Every job has a copy of the project of its own. A fork imports convo and the tests from there, so a
-mutation takes a second instead of the four in which everything would be imported anew.
+Every job has a copy of the project. A fork imports convo and the tests from it, so a mutation takes one
+second instead of four for importing everything again.
 """
 
 import json
@@ -21,10 +21,10 @@ from typing import Literal
 from tests.mutations.draw import Mutation
 
 STAGES = ((6.0, 40), (20.0, 150), (60.0, 800))
-"""Seconds and number of the tests that are tried one lot after the other."""
+"""For each batch of tests: its maximum duration in seconds and its maximum number of tests."""
 
 FEW = 3
-"""With fewer covering tests than this, those of the mirrored folder are tried too."""
+"""If fewer tests cover a line, the tests of the mirrored folder run too."""
 
 TEST_S = 60
 LOT_S = 300.0
@@ -47,7 +47,7 @@ print(*(name for name in sys.modules if name.split(".")[0] not in ("convo", "tes
 
 @dataclass(frozen=True)
 class Result:
-    """`by`: the test that failed, or the reason; `covering`: tests that run the line."""
+    """`by`: the test that failed, or the reason; `covering`: the number of tests that run the line."""
 
     number: int
     survived: bool
@@ -57,7 +57,7 @@ class Result:
 
 
 def cover(folder: Path) -> int:
-    """Run the whole suite once and keep which test runs which line, and for how long. Returns its exit code."""
+    """Run the whole suite once and record the lines and the duration of each test. Returns the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "coverage.ini"
     settings.write_text(f"[run]\nsource = convo\ndata_file = {folder / 'coverage'}\n", encoding="utf-8")
@@ -68,7 +68,7 @@ def cover(folder: Path) -> int:
 
 
 def run(folder: Path, mutations: Sequence[Mutation], *, jobs: int) -> list[Result]:
-    """Try every mutation that has no result in `folder` yet; returns all results in order."""
+    """Run every mutation that has no result in `folder` yet; return all results in order."""
     root = Path.cwd()
     tests = Tests(folder, root)
     _import_dependencies()
@@ -101,7 +101,7 @@ def _import_dependencies() -> None:
 
 
 class Tests:
-    """Which tests run a line, and how many seconds each takes."""
+    """The tests that run each line, and the seconds of each test."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         from coverage import CoverageData
@@ -113,7 +113,7 @@ class Tests:
         self._seconds: Mapping[str, float] = dict(json.loads(line) for line in lines)
 
     def covering(self, mutation: Mutation) -> list[str]:
-        """Those near the mutated module first, then the quickest first."""
+        """Return the tests that cover a mutation: first those near the module, then the others, the fastest first."""
         by_line = self._data.contexts_by_lineno(str(self._root / mutation.file))
         lines = range(mutation.line, mutation.line + mutation.old.count("\n") + 1)
         found = _named(context for line in lines for context in by_line.get(line, []))
@@ -125,7 +125,7 @@ class Tests:
         return sorted(known, key=lambda test: (not test.startswith(near), self._seconds[test]))
 
     def lots(self, tests: Sequence[str]) -> Iterator[list[str]]:
-        """The tests in the order in which they are tried: at first one of each function."""
+        """Yield batches of tests in the order in which they run, with one case of each function in a batch."""
         left = list(tests)
         for seconds, count in STAGES:
             lot: list[str] = []
@@ -185,7 +185,7 @@ def _tried(copy: Path, lot: Sequence[str]) -> tuple[Literal["passed", "failed"],
             return "failed", "the tests did not end"
         time.sleep(0.02)
     with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what a failed test left
+        os.killpg(child, signal.SIGKILL)  # processes that a failed test did not end
     if os.waitstatus_to_exitcode(status) == 0:
         return "passed", "no test failed"
     lines = output.read_text("utf-8", "replace").splitlines()

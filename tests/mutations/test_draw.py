@@ -1,4 +1,4 @@
-"""Mutations are drawn by a seed alone, and each changes something."""
+"""A seed determines the drawn mutations, and each of them changes the source."""
 
 import ast
 from typing import TypeGuard
