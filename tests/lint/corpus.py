@@ -1,6 +1,6 @@
-"""Broken histories: each with the findings that it must have, and whether a strict server refuses it.
+"""Broken histories with their expected findings and whether a strict server refuses them.
 
-One for each rule at least, and the failures that people have written about: see each title.
+Contains at least one history for each rule, and failures that users reported: see each title.
 """
 
 from dataclasses import dataclass, replace
@@ -26,10 +26,10 @@ CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.S
 
 @dataclass(frozen=True)
 class Broken:
-    """One history that is wrong.
+    """A broken history.
 
-    found:    the codes of its findings, in the order of the items, with the number of the item
-    refused:  a strict endpoint refuses its next turn; the others fail elsewhere, or answer with less
+    found:    the codes of its findings with item numbers, in the order of the items
+    refused:  a strict endpoint refuses the next turn; others fail at another server, or lose input of the model
     """
 
     title: str
@@ -174,7 +174,7 @@ CORPUS = [
         (("missing-phase", 4),),
         refused=False,
     ),
-    # -- arguments --------------------------------------------------------------------------------
+    # -- call arguments ---------------------------------------------------------------------------
     Broken(
         "half-streamed arguments were saved, and the call was answered",
         lint_view_of_file([user(), call(arguments='{"city": "Bo'), output(), answer()]),
@@ -243,7 +243,7 @@ CORPUS = [
         lint_view_of_file([user(), {"type": "function_call", "name": "f", "arguments": "{}"}, output()]),
         (("malformed-item", 1), ("output-without-call", 2)),
     ),
-    # -- seals ------------------------------------------------------------------------------------
+    # -- encrypted content ------------------------------------------------------------------------
     Broken(
         "encrypted content replayed to another model",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], model="openai/o3"), scope=OPENAI),
@@ -318,7 +318,7 @@ CORPUS = [
         (("instructions-absent", 3),),
         refused=False,
     ),
-    # -- several at once --------------------------------------------------------------------------
+    # -- several faults ---------------------------------------------------------------------------
     Broken(
         "an expired chain with an open call and a thought of its own",
         make_lint_view(CHAIN, turn([user()], [unsealed_reasoning(), call()]), scope=OPENAI, age_s=40 * DAY_S),

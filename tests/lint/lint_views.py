@@ -36,7 +36,7 @@ def output(name: str = "c1", **more: Any) -> dict[str, Any]:
 
 
 def sealed_reasoning(number: int = 1, **more: Any) -> dict[str, Any]:
-    """Sealed reasoning, as it comes with `include=["reasoning.encrypted_content"]`."""
+    """Return reasoning with encrypted content, as servers send it for `include=["reasoning.encrypted_content"]`."""
     return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "gAAAAAB", **more}
 
 
@@ -66,7 +66,7 @@ def make_lint_view(
     age_s: float = 60.0,
     **session: Any,
 ) -> LintView:
-    """A session of these turns: resp_1, resp_2, ... a minute apart.
+    """Return a session of these turns, whose responses are resp_1, resp_2, ... with one minute between them.
 
     unconfirmed:  items after the last response
     age_s:        the age of the last response

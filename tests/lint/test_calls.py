@@ -1,4 +1,4 @@
-"""Pairs beyond functions: what the provider answers itself, approvals, and ids that several calls have."""
+"""Calls other than function calls: hosted tools, approval requests, programs, and ids that several calls have."""
 
 import json
 from pathlib import Path

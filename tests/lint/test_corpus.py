@@ -1,4 +1,4 @@
-"""Each broken history is found, mended, and then taken by a server that refuses what the real one refuses."""
+"""Each broken history has its findings, and a strict server accepts it after the repair."""
 
 from contextlib import aclosing
 from dataclasses import replace
@@ -27,7 +27,7 @@ ALL = pytest.mark.parametrize("broken", CORPUS, ids=lambda broken: broken.title)
 
 
 async def ask(view: LintView) -> str:
-    """Say something more in `view`, whose owner is a strict endpoint; returns how that ended. raises: Refused"""
+    """Send one more message to a strict endpoint; return the type of the last event. Raises RequestRefused."""
     store = MemoryStore()
     items, state = await sent(view, store)
     endpoint = make_embedded_endpoint(store, FixedClock(), options=EndpointOptions(strict=True))
@@ -36,8 +36,8 @@ async def ask(view: LintView) -> str:
 
 
 async def sent(view: LintView, store: Store) -> tuple[tuple[Item, ...], dict[str, Any]]:
-    """What travels of `view`, and the fields that name the rest; what an endpoint owns stands in `store`."""
-    if view.strategy is Strategy.REPLAY:  # sent by anybody, as it stands
+    """Return the items and state fields of the next request; commit the server-side part to `store`."""
+    if view.strategy is Strategy.REPLAY:  # the client sends the whole history
         return view.items, {"store": False}
     path = Path(root_key(store.tenant)).append(view.items)
     mark = path.first(view.server_count)
@@ -107,4 +107,4 @@ def test_every_rule_is_in_the_corpus() -> None:
 
 
 LEFT_BEHIND = {"call-without-output", "output-without-call"}
-"""What another mend may leave to be mended: half of a pair whose other half went."""
+"""Codes that another repair may cause: it removes one item of a pair, and the other one is repaired too."""

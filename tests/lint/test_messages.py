@@ -1,4 +1,4 @@
-"""Each finding and each change word for word, with its place."""
+"""The exact text and the location of each finding and each change."""
 
 from collections.abc import Sequence
 from dataclasses import replace

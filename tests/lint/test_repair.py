@@ -1,4 +1,4 @@
-"""What a mend leaves, where it puts things, and whom it lets go on from where."""
+"""Repaired histories: items, their order, and the response from which a chain continues."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/o3:0:x"}
 
 
 def shape(items: tuple[Item, ...]) -> list[str]:
-    """Kinds, with the call that they belong to."""
+    """Return the types of items with their call ids."""
     return [" ".join(filter(None, (item_type(item), item.get("call_id")))) for item in items]
 
 
@@ -218,7 +218,7 @@ def test_a_request_stays_a_request_and_server_side_items_are_unchanged() -> None
 
 
 def repaired_arguments(arguments: Any) -> str:
-    """The arguments of a call after the repair of the history that it is in."""
+    """Repair a history with one call and return the arguments of that call."""
     items = repair_for_file(lint_view_of_file([user(), call("a", arguments=arguments), output("a")])).view.items
     return str(items[1]["arguments"])
 
@@ -260,7 +260,7 @@ def test_arguments_truncated_anywhere_are_closed_to_an_object(value: Any, cut: i
 
 
 def test_a_repair_without_effect_is_not_repeated_endlessly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a rule would that somebody adds and whose mend does not fit it."""
+    """A rule of a plugin could have a fix that does not match the rule."""
     idle = [
         rule._replace(fix=lambda view, faults: (view, [RepairChange("x", "dropped", "x", 0)])) for rule in LINT_RULES
     ]

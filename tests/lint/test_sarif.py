@@ -1,4 +1,4 @@
-"""SARIF as the standard has it; the shape is checked against what its chapters allow."""
+"""SARIF output is checked against a copy of the constraints in its standard."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ LOG: dict[str, Any] = {
         }
     ],
 }
-"""SARIF 2.1.0, sections 3.13 to 3.58, as far as it is used: a tuple holds the values that are allowed."""
+"""SARIF 2.1.0, sections 3.13 to 3.58, for the properties in use: a tuple has the allowed values."""
 
 OPTIONAL = {"physicalLocation", "region"}
 
