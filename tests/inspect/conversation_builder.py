@@ -1,4 +1,4 @@
-"""Conversations put together by hand: paths, links and what is known of them."""
+"""Build conversations for tests: paths, links and views."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -23,14 +23,14 @@ USAGE = {
 
 @dataclass
 class ConversationBuilder:
-    """Turns of a conversation, each going on from the end of the last one or of a link named."""
+    """Builds a conversation turn by turn; each turn continues a link or starts at the root."""
 
     strategy: Strategy = Strategy.CHAIN
     links: list[Link] = field(default_factory=list)
     paths: dict[str, Path] = field(default_factory=dict)
 
     def turn(self, id_: str, said: str, answered: str | None, *, after: str | None = None, **fields: Any) -> Path:
-        """One call: `after` is the link that it goes on from, None begins anew; no answer is a failure."""
+        """Add one model call that continues the link `after`, or the root if None; without an answer it failed."""
         before = self.paths[after] if after else Path(ROOT)
         saw = before.append([user_message(said)])
         head = saw.append([assistant_message(answered)]) if answered is not None else saw
@@ -54,7 +54,7 @@ class ConversationBuilder:
         return head
 
     def view(self, at: str | None, **fields: Any) -> ConversationView:
-        """What is known of it, at the end of the link `at`."""
+        """Return the view of the conversation at the end of the link `at`."""
         path = self.paths[at] if at else Path(ROOT)
         view = ConversationView(
             handle=at or "nothing",
@@ -77,7 +77,7 @@ def path_index_of(paths: Iterable[Path]) -> PathIndex:
 
 
 def build_chain(turns: int) -> ConversationBuilder:
-    """A straight conversation: resp_1, resp_2, ..."""
+    """Return a conversation without forks: resp_1, resp_2, ..."""
     talk = ConversationBuilder()
     for number in range(1, turns + 1):
         talk.turn(
@@ -90,10 +90,10 @@ def build_chain(turns: int) -> ConversationBuilder:
 
 
 def keys(path: Path, *numbers: int) -> list[Key]:
-    """The keys of the items with these numbers, the first is 1."""
+    """Return the keys of the items with these numbers, counted from 1."""
     return [path.nodes[number - 1].key for number in numbers]
 
 
 def alternating_messages(*words: str) -> list[Item]:
-    """A conversation's items: user and assistant in turn."""
+    """Return messages of the user and the assistant in turn."""
     return [assistant_message(one) if at % 2 else user_message(one) for at, one in enumerate(words)]

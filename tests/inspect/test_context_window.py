@@ -1,4 +1,4 @@
-"""What fills a window, part by part."""
+"""The token counts of the parts of a request, and the free tokens of the context window."""
 
 from typing import Any
 

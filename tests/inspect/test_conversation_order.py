@@ -1,4 +1,4 @@
-"""The responses of one conversation, one behind the other."""
+"""The responses of one conversation in a sequence."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from tests.inspect.conversation_builder import ConversationBuilder
 
 
 def conversation() -> ConversationBuilder:
-    """Three turns in one list; nobody recorded who went on from whom."""
+    """Return three turns in one list without recorded parents."""
     talk = ConversationBuilder(Strategy.CONVERSATION)
     talk.turn("resp_1", "a", "b")
     talk.turn("resp_2", "c", "d", after="resp_1")

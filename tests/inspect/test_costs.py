@@ -1,4 +1,4 @@
-"""The last request's figures and those of all, and what is billed again."""
+"""The usage and cost of the last request and of all requests, with the re-sent input."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a record and its owner have come apart."""
+"""The first difference between a local record and the history of its owner."""
 
 import pytest
 

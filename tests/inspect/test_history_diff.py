@@ -1,4 +1,4 @@
-"""Two histories side by side."""
+"""Two histories are aligned row by row."""
 
 from collections.abc import Sequence
 

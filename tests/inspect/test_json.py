@@ -1,4 +1,4 @@
-"""The JSON that others rely on."""
+"""The documented JSON of views, links and items."""
 
 import json
 

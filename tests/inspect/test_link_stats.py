@@ -1,4 +1,4 @@
-"""What one link was."""
+"""The figures and previews of one link."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What lies before a place, without copying any history."""
+"""The items before a node, without a copy of any history."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Secrets in a document: found in whatever form, replaced alike, and nothing else touched."""
+"""Secrets in a document are found in every form and replaced consistently; all other text is unchanged."""
 
 import base64
 import json
@@ -78,7 +78,7 @@ def words(found: RedactionResult) -> str:
 
 
 def core(secret: str) -> str:
-    """What must not be left of a planted secret: the value behind a name, the password in a URL."""
+    """Return the part of a planted secret that must be redacted: the value after a name, the password in a URL."""
     named = re.search(r"://me:(.+)@|(?:=|:|\bis) ?\"?([\w-]+-?\w+)\"?\}?$", secret)
     return (
         next(filter(None, named.groups())) if named and "BEGIN" not in secret else secret.split("\n")[-1].split(" ")[-1]
@@ -162,7 +162,7 @@ SPELLED: dict[str, Item] = {
     "all of a header": user_message("Cookie: a=sk-proj-1; b=ada@example.com"),
     "a number with a point": {"type": "x", "paid": 4111111111111111.0},
 }
-"""One secret each, spelled otherwise than it is said."""
+"""Items with a secret in another spelling, in encoded data or within other text."""
 
 
 @pytest.mark.parametrize("case", SPELLED)

@@ -1,4 +1,4 @@
-"""A chain put together from its responses and the input of the last one."""
+"""A chain is built from its responses and the input of the last one."""
 
 from typing import Any
 

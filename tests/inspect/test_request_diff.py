@@ -1,4 +1,4 @@
-"""Two requests as they were sent, and what their beginning is worth to the prompt cache."""
+"""Two requests are compared as sent, and the prompt cache is estimated from their common prefix."""
 
 import json
 from typing import Any
@@ -33,14 +33,14 @@ FIELD_ORDER = ("model", "tools", "instructions", "input", "store", "temperature"
 
 
 def written(body: dict[str, Any]) -> bytes:
-    """The canonical text of a request: the fields of the prompt in its order, then the others by name."""
+    """Return the canonical text of a request, with the fields in the order of FIELD_ORDER."""
     ordered = {name: body[name] for name in FIELD_ORDER if name in body}
     assert len(ordered) == len(body)
     return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def cut(body: dict[str, Any], name: str) -> dict[str, Any]:
-    """One field of a request, if it has it."""
+    """Return one field of a request, if the request has it."""
     return {name: body[name]} if name in body else {}
 
 

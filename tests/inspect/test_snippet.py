@@ -1,4 +1,4 @@
-"""The part of a text in which a search found its words."""
+"""The part of a text that contains the search terms."""
 
 from hypothesis import given
 from hypothesis import strategies as some

@@ -1,4 +1,4 @@
-"""Where the tokens of a request came from, as cells of a bar."""
+"""The sources of a request's tokens as cells of a bar."""
 
 from convo.inspect.view import ChartCell, InputTokenShare, compute_link_stats, input_token_share, max_input_tokens
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain

@@ -1,4 +1,4 @@
-"""In which order and how far to the right links are drawn."""
+"""The order and the indentation of links in a tree."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
 def drawn(talk: ConversationBuilder, head: str | None) -> list[str]:
-    """Each row as "> > id", one mark for every step to the right, "+" where it steps aside."""
+    """Return each row as "> > id", with one mark for each level of indentation and "+" at the start of a branch."""
     return [
         "> " * row.depth + ("+" if row.starts_branch else "") + row.link.id for row in iter_link_rows(talk.links, head)
     ]
@@ -76,7 +76,7 @@ def test_a_link_with_a_missing_parent_is_a_root() -> None:
 def test_any_tree_is_drawn_once_with_parents_first_and_indented_no_deeper_than_it_forks(
     after: list[int], at: int
 ) -> None:
-    """Link number n goes on from one of those before it, or from none."""
+    """Link number n continues one of the links before it, or none."""
     talk = ConversationBuilder()
     for number, before in enumerate(after):
         parent = f"resp_{before % (number + 1) - 1}" if before % (number + 1) else None
@@ -99,7 +99,7 @@ def with_parents(talk: ConversationBuilder, parents: dict[str, str | None]) -> C
 
 
 def test_the_first_link_of_a_cycle_is_a_root() -> None:
-    """A file or an endpoint that uses an id again can produce one."""
+    """A file or an endpoint that reuses an id can cause a cycle."""
     talk = with_parents(build_chain(4), {"resp_1": "resp_3"})
     children = children_by_parent(talk.links)
     assert {parent: [link.id for link in links] for parent, links in children.items()} == {

@@ -1,4 +1,4 @@
-"""A conversation as far as it is known: its owner's file, its model and its open run."""
+"""The view of a conversation: its owner's file, its model and its open run."""
 
 from dataclasses import replace
 
