@@ -1,4 +1,4 @@
-"""An agent is made of what an agent is made of; anything else is refused where it is written."""
+"""The fields of an agent are validated when it is defined."""
 
 import math
 from dataclasses import FrozenInstanceError, dataclass, fields

@@ -1,4 +1,4 @@
-"""A run knows the agents that it can reach, and tells two of one name apart."""
+"""A graph has all agents that a run can reach, and different identities for agents with the same name."""
 
 from typing import Any
 
@@ -118,7 +118,7 @@ def test_finding_agents_takes_linear_time(kind: str) -> None:
 
 
 def many(kind: str, count: int) -> Graph:
-    """`count` agents that lead on: each to the next, or the first to all the others."""
+    """Return `count` agents: each hands off to the next, or the first to all the others."""
     if kind == "by name":
         first, *rest = [Agent(f"a{n}", handoffs=(f"a{(n + 1) % count}",)) for n in range(count)]
         return graph(first, *rest)
@@ -126,7 +126,7 @@ def many(kind: str, count: int) -> Graph:
 
 
 def circle(count: int) -> object:
-    """Agents of the Agents SDK, each of which hands over to the next."""
+    """Return agents of the Agents SDK, each of which hands off to the next."""
     made: list[sdk.Agent[None]] = [sdk.Agent(name=f"a{n}") for n in range(count)]
     for n, one in enumerate(made):
         one.handoffs.append(made[(n + 1) % count])

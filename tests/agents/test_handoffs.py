@@ -1,4 +1,4 @@
-"""A handoff is a tool to the model; under an owner that remembers nothing is rewritten."""
+"""A handoff is a tool for the model; the history is rewritten only if the server does not store it."""
 
 from dataclasses import replace
 from typing import Any

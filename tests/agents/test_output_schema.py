@@ -1,4 +1,4 @@
-"""An answer that has to fit a schema is read from the model's words, or told why it cannot be."""
+"""An output with a schema is parsed from the model's text, or refused with the reason."""
 
 import json
 from dataclasses import dataclass

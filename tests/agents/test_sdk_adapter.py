@@ -1,4 +1,4 @@
-"""Objects of the installed Agents SDK are taken by their shape, and say the same as they say there."""
+"""Objects of the installed Agents SDK are converted by their structure and keep their meaning."""
 
 import inspect
 from typing import Any, cast
@@ -199,7 +199,7 @@ def test_an_unsupported_setting_is_refused_by_name(
     assert words in refused.value.message
 
 
-# -- agents behind tools --------------------------------------------------------------------------
+# -- agents as tools ------------------------------------------------------------------------------
 
 
 def behind(**settings: Any) -> sdk.FunctionTool:

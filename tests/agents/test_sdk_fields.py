@@ -1,6 +1,6 @@
-"""Every public field of the installed Agents SDK's classes is honoured or refused by name, and a new one is noticed.
+"""Every public field of the installed Agents SDK's classes is honoured or refused by name; a new field fails a test.
 
-HONOURED names, for each field, a test that shows it; the tables of the package say what is refused.
+The tables of `convo.agents.sdk` list every field, and for each unsupported one the text of the refusal.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ RUN_CONFIG = {
     "tool_name_collision_policy": "tools of one name are refused",
     "output_guardrail_blocked_message": "the SDK's default",
 }
-"""No RunConfig is taken: how each of its fields is said to convo. One behind an agent's tool is refused."""
+"""convo accepts no RunConfig: the equivalent of each of its fields. The RunConfig of an agent's tool is refused."""
 
 
 def public(kind: type) -> set[str]:
@@ -56,7 +56,7 @@ def public(kind: type) -> set[str]:
 
 
 def tool_kinds() -> Iterator[type]:
-    """The classes that the SDK takes as tools."""
+    """Yield the classes that the SDK accepts as tools."""
     for kind in cast(Any, SdkTool).__args__:
         yield getattr(kind, "__origin__", kind)
 
@@ -86,7 +86,7 @@ AS_TOOL = {
     *("custom_output_extractor", "on_stream", "on_stream_max_pending_events", "run_config", "hooks"),
     *("previous_response_id", "conversation_id", "session"),
 }
-"""How an agent becomes a tool: what is honoured and what is refused, `foreign_behind` says."""
+"""The parameters of `Agent.as_tool`; `read_agent_tool_settings` refuses the unsupported ones."""
 
 
 def test_the_parameters_of_as_tool_are_known() -> None:
@@ -165,7 +165,7 @@ def test_a_tool_whose_calls_cannot_be_run_is_refused_by_name(tool: Any) -> None:
 
 @dataclasses.dataclass
 class Newer(sdk.FunctionTool):
-    """A function tool of a release that is not out yet."""
+    """A function tool of a future release."""
 
     runs_at_night: bool = False
 
@@ -175,7 +175,7 @@ Newer.__module__, Newer.__name__ = "agents.tool", "FunctionTool"
 
 @dataclasses.dataclass
 class NewerAgent(sdk.Agent[Any]):
-    """An agent of a release that is not out yet."""
+    """An agent of a future release."""
 
     patience: int = 3
 
@@ -202,7 +202,7 @@ def test_a_newer_model_setting_is_refused_by_name() -> None:
 
 
 class Renamed(sdk.Agent[Any]):
-    """A subclass that adds nothing that the SDK would call, and gives a field another default."""
+    """A subclass that overrides no method that the SDK calls, and changes a default."""
 
     handoff_description = "Greets people."
 
@@ -211,7 +211,7 @@ class Renamed(sdk.Agent[Any]):
 
 
 class Prompted(sdk.Agent[Any]):
-    """A subclass that changes what the model is told."""
+    """A subclass that changes the system prompt."""
 
     async def get_system_prompt(self, run_context: Any) -> str | None:
         return "Something else."

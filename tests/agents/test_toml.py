@@ -1,4 +1,4 @@
-"""Agents written in TOML are the same values as those written in Python."""
+"""Agents in TOML equal the same agents in Python."""
 
 import tomllib
 
