@@ -1,4 +1,4 @@
-"""A function becomes a tool: its types a schema, its docstring the words, its defaults defaults."""
+"""A function becomes a tool: its types the schema, its docstring the descriptions, its defaults the defaults."""
 
 import dataclasses
 import enum
@@ -362,7 +362,7 @@ def test_a_tool_that_parses_its_own_arguments_gets_them_unchanged() -> None:
 
 
 class Refused(Exception):
-    """What a class of somebody's own may raise."""
+    """An error that the constructor of a user-defined class raises."""
 
 
 @dataclasses.dataclass

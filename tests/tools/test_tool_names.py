@@ -1,4 +1,4 @@
-"""A call means one tool: by its bare name, in its namespace, or loaded by a search."""
+"""A call is resolved to one tool: by its name, in its namespace, or as a deferred tool."""
 
 from collections.abc import Callable
 from itertools import permutations
