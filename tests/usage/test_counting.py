@@ -1,4 +1,4 @@
-"""Counting what a model is shown."""
+"""Token counts of items, instructions and tools: exact, estimated, and their upper bound."""
 
 import sys
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 4_
 
 @pytest.fixture
 def without_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As on a machine where the extra `tokens` is not installed."""
+    """Simulate a machine without the extra `tokens`."""
     monkeypatch.setitem(sys.modules, "toktok", None)
     load_tokenizer.cache_clear()
     yield
@@ -139,7 +139,7 @@ def test_a_call_counts_with_its_name_and_its_arguments() -> None:
 
 @given(ITEMS)
 def test_any_item_is_counted_within_its_bound(item: Item) -> None:
-    """Also half a surrogate pair, and fields of kinds that no item has."""
+    """The items include lone surrogates and fields of unknown item types."""
     assert 4 <= count_tokens([item]).tokens <= max_token_count([item])
 
 

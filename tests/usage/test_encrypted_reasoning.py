@@ -1,4 +1,4 @@
-"""Which models are asked for their sealed reasoning: asking any other one is an error."""
+"""Encrypted reasoning is requested only from models that support it: for others the request would fail."""
 
 import pytest
 

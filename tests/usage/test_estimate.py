@@ -1,4 +1,4 @@
-"""An estimate of what an item takes, where nobody counted."""
+"""An estimate of the tokens of an item, for items without a count."""
 
 from typing import Any
 
@@ -63,5 +63,5 @@ def test_characters_of_more_bytes_take_more_tokens() -> None:
 
 @given(some.text(alphabet=some.characters()), some.text(alphabet=some.characters()))
 def test_more_text_never_takes_fewer_tokens_and_empty_text_is_allowed(words: str, more: str) -> None:
-    """Half a pair of surrogates is text too: a stream that broke may end in one."""
+    """A lone surrogate is text too: an interrupted stream may end with one."""
     assert 4 <= estimate_tokens(user_message(words)) <= estimate_tokens(user_message(words + more))

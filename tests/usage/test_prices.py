@@ -1,4 +1,4 @@
-"""What models cost, as it is written down and as a person says."""
+"""The prices of models, from the bundled table and from the user's settings."""
 
 from datetime import date
 
@@ -43,7 +43,7 @@ def test_a_component_without_a_price_makes_the_cost_unknown() -> None:
 
 
 def test_a_request_above_a_price_threshold_is_priced_completely_by_its_factors() -> None:
-    """source: OpenAI's page of the model: above 272,000 input tokens twice the input and 1.5 times the output."""
+    """Source: OpenAI's page of the model: above 272,000 input tokens twice the input and 1.5 times the output."""
     price = find_price("openai/gpt-5.6-terra", {})
     assert Usage(input_tokens=272_000, cached_tokens=72_000, output_tokens=1_000).cost_usd(price) == pytest.approx(
         0.4 + 0.0144 + 0.012

@@ -1,4 +1,4 @@
-"""What a call used, read from whatever an endpoint reported, and what that costs."""
+"""The usage of a call, parsed from the report of any endpoint, and its cost."""
 
 from typing import Any
 
