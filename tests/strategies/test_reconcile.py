@@ -1,4 +1,4 @@
-"""What an owner took although nobody told us is taken up, and nothing is said twice."""
+"""Reconciliation: items that the owner stored without a confirmation are kept, and nothing is sent twice."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A shorter history in place of a longer one."""
+"""A history is replaced by a shorter one."""
 
 import pytest
 

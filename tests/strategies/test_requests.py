@@ -1,4 +1,4 @@
-"""The table of the design: what each owner is sent, turn by turn."""
+"""The input of each request for each owner, turn by turn."""
 
 from dataclasses import replace
 
@@ -155,7 +155,7 @@ def test_encrypted_reasoning_is_requested_only_where_the_model_supports_it_and_n
 
 
 def test_a_long_forked_history_is_sent_completely() -> None:
-    """What was worked out for one turn serves the next, and never another history."""
+    """Cached results of one turn are reused in the next turn, but not for another history."""
     said = [user_message("hi"), {**assistant_message("yes"), "id": "msg_1", "status": "completed"}] * 200
     whole = held(Strategy.SESSION, *said)
     for end in (1, 2, 399, 400, 3):

@@ -1,4 +1,4 @@
-"""By owner: which failures may be followed by the same request."""
+"""The failures after which the same request may be sent again, by owner."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""/retry and /undo, under every owner, before and after a turn was confirmed."""
+"""/retry and /undo for every owner, before and after a turn was confirmed."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ GOING_BACK = [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN]
 
 
 def confirmed(strategy: Strategy) -> tuple[ConversationState, Link]:
-    """Two confirmed turns, and the link of the second."""
+    """Return two confirmed turns, and the link of the second."""
     path = START.append([*ONE, *TWO])
     held = ConversationState(strategy, path, path.head, {"chain": "resp_2", "conversation": "conv_1"}.get(strategy))
     return held, link(path.first(3).head, path.head)
@@ -91,7 +91,7 @@ def test_an_empty_history_has_nothing_to_undo(strategy: Strategy, go_back: objec
         go_back(ConversationState(strategy, START, START.root), None)  # type: ignore[operator]
 
 
-# -- calls, compactions and histories of another owner ----------------------------------------------------
+# -- calls, compactions and unconfirmed histories ---------------------------------------------------------
 
 CALL: Item = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "hot"}
@@ -100,7 +100,7 @@ PARTIAL: Item = {**assistant_message("hal"), "status": "incomplete"}
 
 
 def unconfirmed(strategy: Strategy, *items: Item) -> ConversationState:
-    """A history of another owner: nothing of it is confirmed."""
+    """Return a history of another owner, which has no confirmed items."""
     return ConversationState(strategy, START.append(items), START.root)
 
 
@@ -172,7 +172,7 @@ def test_a_conversation_names_the_way_to_undo_its_last_turn() -> None:
 
 
 def test_undo_of_the_first_response_of_a_chain_restarts_it() -> None:
-    """A history of another owner before it is sent again."""
+    """The first request of this chain sent the whole history of another owner."""
     path = START.append([*ONE, *TWO])
     first = replace(link(path.first(3).head, path.head), previous_response_id=None, sent_count=3)
     back = undo_last_turn(ConversationState(Strategy.CHAIN, path, path.head, "resp_2"), first)
@@ -180,7 +180,7 @@ def test_undo_of_the_first_response_of_a_chain_restarts_it() -> None:
 
 
 def test_a_chain_that_restarted_after_a_compaction_has_nothing_to_undo() -> None:
-    """Its last response belongs to the history before the compaction."""
+    """The last response of the chain belongs to the history before the compaction."""
     _, last = confirmed(Strategy.CHAIN)
     for go_back in (undo_last_answer, undo_last_turn):
         with pytest.raises(InvalidUsage, match="since the compaction"):

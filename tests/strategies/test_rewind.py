@@ -1,4 +1,4 @@
-"""Going back to any place between two turns, under every owner."""
+"""Rewinding to any position between two turns, for every owner."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def held(strategy: Strategy) -> ConversationState:
 
 
 def link(saw: int, sent: int, previous: str | None) -> Link:
-    """The link that saw the first `saw` items of the path."""
+    """Return the link whose input is the first `saw` items of the path."""
     return Link(
         id="resp_x",
         input_head=PATH.first(saw).head,

@@ -1,4 +1,4 @@
-"""Flags and handles that do not fit together are refused, and the owner is named."""
+"""Options and handles that contradict each other are refused with the name of the owner."""
 
 import pytest
 
@@ -185,7 +185,7 @@ def test_a_well_formed_handle_passes(handle: str) -> None:
     ],
 )
 def test_a_malformed_id_is_refused(handle: str, message: str) -> None:
-    """At most 64 characters of it are in the message."""
+    """The message contains at most 64 characters of the id."""
     for refuse in (check_handle, lambda handle: select_owner([], handle)):
         with pytest.raises(InvalidUsage) as refused:
             refuse(handle)

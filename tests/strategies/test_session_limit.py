@@ -1,4 +1,4 @@
-"""Which items of a long history go along, and what is left out because it lost its other half."""
+"""The items of a long history that are sent, and those omitted because their counterpart is missing."""
 
 import random
 from typing import Any, cast
@@ -104,7 +104,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("seed", range(40))
 def test_calls_are_left_out_as_in_the_agents_sdk(seed: int) -> None:
-    """In its histories an id is used once, and what answers a call is behind it."""
+    """In these histories each id is used once, and each output comes after its call."""
     chance = random.Random(seed)
     items: list[Any] = []
     for number in range(chance.randint(2, 14)):

@@ -1,4 +1,4 @@
-"""What another owner can be given: each kind of loss, by its code."""
+"""The losses of a transfer to another owner, each with its code."""
 
 from typing import Any
 
