@@ -1,8 +1,8 @@
-"""A walk through every key and command of the chat's prompt, and the screens that it leaves.
+"""Steps through every key and command of the chat's prompt, and the recorded screens of each step.
 
-Each step types something, waits until something is shown, and looks at the screen. Half of the way
-somebody opens a second terminal, with vi's keys. The screens of one width are one file beside this one;
-`python -m tests.terminal.chat_screens` writes them anew.
+Each step types keys, waits until a text is shown, and records the screen. After the first terminal has taken its steps,
+a second terminal with vi keys is opened. The screens of one width are one file in the folder `screens`;
+`python -m tests.terminal.chat_screens` writes them again.
 """
 
 import base64
@@ -29,18 +29,18 @@ SETTINGS = """
 [prices]
 "scripted/echo" = {input = 100, output = 200}
 """
-"""So the bar has something to say of the window and of what was spent; nobody knows either of the slow model."""
+"""The context window and the prices of the echo model, for the status line; the slow model has none."""
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-"""A picture of one point, as a PNG in base64."""
+"""A picture of one pixel, as a PNG in base64."""
 
 REASONING_AND_CALL = {"reasoning": "What it cost has to be looked up first.", **LOOK_UP}
 
 
 class Step(NamedTuple):
-    """What is typed, and what is shown then.
+    """The keys to type, and the text that is shown then.
 
-    open:  no empty prompt stands afterwards, and what was typed is thrown away
+    open:  the step ends without an empty prompt, and Ctrl-C discards the typed text
     """
 
     sentence: str
@@ -118,7 +118,7 @@ STEPS = (
 def visit_screens(
     screen: TerminalScreen, second: Callable[[], AbstractContextManager[TerminalScreen]]
 ) -> Iterator[tuple[str, str]]:
-    """Take every step; yields its sentence and the screen."""
+    """Take every step; yields its sentence and its screen."""
     screen.shows_prompt("/help")
     yield "the first prompt", screen.text()
     for step in STEPS:
@@ -136,7 +136,7 @@ def visit_screens(
 
 
 def screen_after(screen: TerminalScreen, keys: str, shows: str) -> str:
-    """The screen when it rests after these keys, with nothing of what stood there before."""
+    """Clear the screen, type `keys`, and return the screen with the next prompt."""
     screen.clears()
     screen.types(keys)
     screen.shows_prompt(shows)
@@ -144,7 +144,7 @@ def screen_after(screen: TerminalScreen, keys: str, shows: str) -> str:
 
 
 def second_terminal_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
-    """A second terminal with vi's keys, in which agents answer: what they do, and what they ask."""
+    """A second terminal with vi keys and agents: edited lines, a tool call with an approval, and commands."""
     screen.shows_prompt("/help")
     screen.types("\x12hello th")
     screen.shows("hello there")
@@ -154,7 +154,7 @@ def second_terminal_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]
     screen.types("py it back")
     screen.shows("> py it back")
     screen.types("\x1b")
-    screen.until(lambda: screen.screen.cursor.x == 11)  # normal mode stands on the last character
+    screen.until(lambda: screen.screen.cursor.x == 11)  # in normal mode the cursor is on the last character
     screen.types("0aa")
     screen.shows("> pay it back")
     yield "vi's keys change the line", screen.text()
@@ -179,7 +179,7 @@ def second_terminal_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]
 
 
 def stopped_answer_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
-    """What the other terminal said, then Esc and Ctrl-C while an answer comes, and Esc twice at the prompt."""
+    """The prompt history of the other terminal, then Esc and Ctrl-C during an answer, and Esc twice at the prompt."""
     screen.clears()
     screen.types("\x12")
     screen.shows("I-search backward:")
@@ -218,7 +218,7 @@ def last_screen(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
 
 
 def record_screens(columns: int, folder: Path) -> str:
-    """All screens of one width; `folder` is the working folder, and holds convo's home."""
+    """All screens of one width; `folder` is the working folder, and contains the home of convo."""
     config = folder / "home" / "config"
     config.mkdir(parents=True)
     (config / "config.toml").write_text(SETTINGS)
@@ -241,7 +241,7 @@ def screens_file(columns: int) -> Path:
 
 
 def main() -> None:
-    """Write the screens anew."""
+    """Write all screens again."""
     SCREENS.mkdir(exist_ok=True)
     here = os.getcwd()
     for columns in WIDTHS:

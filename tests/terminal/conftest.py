@@ -1,4 +1,4 @@
-"""Screens are compared as text, so their times stand still."""
+"""Screens are compared as text, so times are shown in UTC."""
 
 from tests.utc_timezone import utc_timezone
 

@@ -60,7 +60,7 @@ def _read(screen: int) -> bytes:
 
 @contextmanager
 def _open_terminal(mode: str) -> Iterator[tuple[int, IO[Any]]]:
-    """Open a terminal without echo and without changes to line ends; yield its other end, and itself."""
+    """Open a terminal without echo and without conversion of line ends; yields its other end, and itself."""
     import termios  # not on Windows
 
     other_end, descriptor = os.openpty()

@@ -1,4 +1,4 @@
-"""A command at a terminal of its own: `pexpect.spawn` of a process that is begun as `tests.fork_server` says."""
+"""A command in a terminal of its own: `pexpect.spawn` with a process of `tests.fork_server`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from tests.fork_server import can_fork, start_fork
 
 
 def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
-    """`convo ARGV` as pexpect has it; `more` are the words of `pexpect.spawn`."""
+    """Start `convo ARGV` with pexpect; `more` are the arguments of `pexpect.spawn`."""
     import termios  # not on Windows
 
     import pexpect
@@ -24,5 +24,5 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
 
     kind = Spawned if can_fork(env) else pexpect.spawn
     child = kind(sys.executable, ["-m", "convo", *argv], env=env, **more)
-    child.delaybeforesend = None  # whoever types waits for what is shown
+    child.delaybeforesend = None  # the tests wait for shown text instead
     return child

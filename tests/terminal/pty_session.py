@@ -1,9 +1,9 @@
-"""The real command in a real terminal, and somebody who types.
+"""The real command in a real terminal, and a person who types.
 
     with at_terminal("chat", *ECHO) as person:
         shown = person.says("hello")        # types it, presses Enter, waits for the next prompt
 
-What the terminal shows is handed back as text, without the sequences that draw it.
+The output of the terminal is returned as text, without control sequences.
 """
 
 import os
@@ -17,10 +17,10 @@ from tests.cli.chat_commands import scripted_flags
 from tests.terminal.pty_process import spawn
 
 DRAWN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
-"""What moves, colours or clears, and what was drawn to be moved over: no text."""
+"""Control sequences, and a character before a backspace: no text."""
 
 PROMPT = {"xterm": r">(?:\x08|\x1b\[0m\r+\n[^\r\n]*\x1b\[\d+D\x1b\[A)\x1b\[2C", "dumb": r"(?:^|\n)> $"}
-"""The prompt as it is drawn, with the bar below it or without, by TERM."""
+"""The prompt as it is drawn by TERM: with the status line below it, or plain."""
 
 TIMEOUT_S = 30
 
@@ -33,14 +33,14 @@ def unwrapped(shown: str) -> str:
 
 
 def slow_model_flags(*after: dict[str, Any]) -> tuple[str, str]:
-    """The flags of a first answer that takes half a minute, and of others `after` it."""
+    """The flags of a model whose first answer takes half a minute; `after` are its other replies."""
     return scripted_flags(LONG, *after, chunk=4, delay_s=0.25)
 
 
 class Person:
     """Types at one running command.
 
-    shown:  everything since the last time that something was waited for
+    shown:  the output since the previous wait
     """
 
     def __init__(self, child: Any, prompt: str) -> None:
@@ -48,12 +48,12 @@ class Person:
         self._prompt = re.compile(prompt)
 
     def sees(self, words: str) -> str:
-        """Wait until exactly `words` are shown."""
+        """Wait until exactly `words` are shown; returns the output up to them."""
         self.child.expect_exact(words)
         return self._shown(self.child.before + words)
 
     def is_asked(self) -> str:
-        """Wait for the next prompt; what was shown before it."""
+        """Wait for the next prompt; returns the output before it."""
         self.child.expect(self._prompt)
         return self._shown(self.child.before)
 
@@ -61,11 +61,11 @@ class Person:
         self.child.send(keys)
 
     def pastes(self, text: str) -> None:
-        """Put `text` in as a terminal does that was told to bracket it."""
+        """Paste `text` as a terminal does with bracketed paste."""
         self.child.send(f"\x1b[200~{text}\x1b[201~")
 
     def says(self, line: str) -> str:
-        """Type `line`, press Enter and wait for the next prompt; what was shown meanwhile."""
+        """Type `line`, press Enter and wait for the next prompt; returns the output before it."""
         self.types(f"{line}\r")
         return self.is_asked()
 
@@ -74,12 +74,12 @@ class Person:
         self.child.sendcontrol(key)
 
     def leaves(self) -> int:
-        """Press Ctrl-D; the exit code."""
+        """Press Ctrl-D; returns the exit code."""
         self.presses("d")
         return self.ends()
 
     def ends(self) -> int:
-        """Wait for the command to end; its exit code, or minus the signal that ended it."""
+        """Wait for the command to end; returns its exit code, or minus the signal that ended it."""
         import pexpect
 
         self.child.expect(pexpect.EOF)
@@ -96,9 +96,9 @@ class Person:
 def at_terminal(
     *argv: str, columns: int = 80, term: str = "xterm", env: dict[str, str] | None = None, command: str = ""
 ) -> Iterator[Person]:
-    """Somebody at a terminal of `columns`, in which one command runs.
+    """A person at a terminal of `columns`, in which one command runs.
 
-    command:  typed into a shell instead, where "convo" is the real one
+    command:  a shell command to run instead of `argv`, in which "convo" is the real one
     """
     import pexpect
 

@@ -1,11 +1,11 @@
-"""What a terminal shows, cell by cell, while somebody types at a running command.
+"""The screen of a running command, cell by cell, in a terminal emulator.
 
-    with watched_glass("chat", *ECHO, columns=40) as glass:
-        glass.types("hello\r")
-        glass.rests("session hello")        # until this is shown and the prompt stands again
-        glass.text()                        # the screen, what differs from run to run made even
+    with open_screen("chat", *ECHO, columns=40) as screen:
+        screen.types("hello\r")
+        screen.shows_prompt("session hello")    # waits until this is shown and the prompt is empty
+        screen.text()                           # the screen, with times and ids masked
 
-An emulator draws what the command writes; nothing is waited for by the clock.
+Waits depend on the shown screen, never on a fixed time.
 """
 
 import os
@@ -29,7 +29,7 @@ MASKS = (
     (re.compile(r"(?<=\d\d:\d\d) +\d+\.\d(?= )"), lambda found: "0.0".rjust(len(found[0]))),
     (re.compile(r"\d\d:\d\d"), lambda found: "00:00"),
 )
-"""What differs from run to run, and what stands there instead, as wide."""
+"""Patterns of text that differs between runs, and a replacement of the same width."""
 
 WIDE_CELL = "\0"
 """The second cell of a wide character."""
@@ -44,11 +44,11 @@ class TerminalScreen:
         self._stream = pyte.Stream(self.screen)
 
     def types(self, keys: str) -> None:
-        """Put `keys` in, all at once."""
+        """Send `keys`, all at once."""
         self.child.send(keys)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Take what the command writes until `condition` holds. raises: TIMEOUT with the screen in it"""
+        """Read output until `condition` is true. Raises AssertionError with the screen on a timeout or at the end."""
         import pexpect
 
         while not condition():
@@ -60,20 +60,20 @@ class TerminalScreen:
             self._stream.feed(piece)
 
     def shows(self, words: str) -> None:
-        """Wait until `words` stand on the screen, perhaps over the end of a line, and it is all drawn."""
+        """Wait until `words` are shown, perhaps wrapped, and everything is drawn."""
         self.until(lambda: not self.screen.cursor.hidden and self._contains(words))
 
     def shows_prompt(self, words: str = "") -> None:
-        """The same, and until an empty prompt stands behind them."""
+        """Wait until `words` are shown, perhaps wrapped, and the prompt is empty."""
         self.until(lambda: self._has_prompt() and self._contains(words))
 
     def clears(self) -> None:
-        """Begin a new screen with the prompt that stands."""
+        """Clear the screen except for the prompt."""
         self.types("\x0c")
         self.until(lambda: self._has_prompt() and self.screen.cursor.y == 0)
 
     def ends(self) -> int:
-        """Wait for the command to end, and take what it wrote; its exit code."""
+        """Read the output until the command ends; returns its exit code."""
         import pexpect
 
         self.child.expect(pexpect.EOF)
@@ -82,7 +82,7 @@ class TerminalScreen:
         return int(self.child.exitstatus)
 
     def text(self) -> str:
-        """The lines that are shown, without blanks at their ends."""
+        """The shown lines with masked times and ids, without blanks at their ends."""
         wide, cells = self.screen.columns, self._cells()
         for pattern, replacement in MASKS:
             cells = pattern.sub(replacement, cells)
@@ -95,19 +95,19 @@ class TerminalScreen:
         return not cursor.hidden and cursor.x == 2 and [row[x].data for x in range(4)] == [">", " ", " ", " "]
 
     def _contains(self, words: str) -> bool:
-        """Whether `words` are shown, in one line, over the end of one, or in several."""
+        """Whether `words` are shown, in one line, wrapped at the edge, or in several lines."""
         cells = self._cells().replace(WIDE_CELL, "")
         return words in cells or words in " ".join(cells.split())
 
     def _cells(self) -> str:
-        """All cells in a row; one that holds several characters counts as its first."""
+        """All cells in order; a cell with several characters counts as its first one."""
         buffer, wide = self.screen.buffer, self.screen.columns
         return "".join(buffer[y][x].data[:1] or WIDE_CELL for y in range(ROWS) for x in range(wide))
 
 
 @contextmanager
 def open_screen(*argv: str, columns: int = 80, env: dict[str, str] | None = None) -> Iterator[TerminalScreen]:
-    """One command in a terminal of `columns`, looked at."""
+    """The screen of one command in a terminal of `columns`."""
     environ = {**os.environ, "TERM": "xterm", "SHELL": "/bin/sh", **(env or {})}
     environ.pop("COLUMNS", None)
     child = spawn(*argv, env=environ, dimensions=(ROWS, columns), encoding="utf-8", timeout=TIMEOUT_S)

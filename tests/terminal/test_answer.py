@@ -1,4 +1,4 @@
-"""What of an answer is printed, and where."""
+"""The printed parts of an answer, on stdout and on stderr."""
 
 import io
 from collections.abc import Sequence

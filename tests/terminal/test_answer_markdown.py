@@ -1,4 +1,4 @@
-"""Where answers are laid out as Markdown, and where their words are printed as they are."""
+"""The outputs in which answers are rendered as Markdown, and those that get the text unchanged."""
 
 import io
 import subprocess

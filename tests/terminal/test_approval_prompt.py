@@ -1,4 +1,4 @@
-"""The prompt at a pause, as a person at a real terminal meets it."""
+"""The approval prompt of a paused run, in a real terminal."""
 
 import sys
 from pathlib import Path
@@ -15,13 +15,13 @@ QUESTION = "approve, reject [REASON], edit, always, never [REASON], leave?"
 
 
 def answers(person: Person, words: str, until: str) -> str:
-    """Answer the question at the prompt and wait for what comes."""
+    """Answer the question at the prompt and wait for `until`."""
     person.types(f"{words}\r")
     return person.sees(until)
 
 
 def asked(person: Person, words: str = "pay it back") -> str:
-    """Say something that ends in a question; everything that was shown before it."""
+    """Send a message that leads to an approval question; returns the output up to it."""
     person.is_asked()
     person.types(f"{words}\r")
     return person.sees(QUESTION)

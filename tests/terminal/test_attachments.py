@@ -1,4 +1,4 @@
-"""Files and what a command said, beside a message."""
+"""Files and outputs of shell commands that are attached to a message."""
 
 import contextlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ FILES = ("notes.md", "my notes.md", "a/b.py", "app")
 
 
 def mentioned(folder: Path, words: str, pasted: Sequence[str] = (), files: Sequence[str] = FILES) -> list[str]:
-    """The names of the files that a message takes along, where `files` are in the working directory."""
+    """The names of the files that a message attaches, with `files` in the working directory."""
     for name in files:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("text")
@@ -92,7 +92,7 @@ def test_names_with_spaces_are_quoted() -> None:
 
 
 def attached_texts(home: Path, *commands: str) -> list[str]:
-    """The texts that a message takes along after these commands of the shell."""
+    """The texts that are attached to a message after these shell commands."""
     run_repl(*scripted_flags({"text": "ok"}), "-n", "mine", lines=[*(f"!!{command}" for command in commands), "hello"])
     items, _ = stored_conversation(home, "mine")
     return [part["text"] for part in items[0]["content"][1:]]

@@ -1,4 +1,4 @@
-"""What an output can show, and how words are made to fit."""
+"""The capabilities of an output, and text that is fitted to its width."""
 
 import io
 import unicodedata
@@ -19,7 +19,7 @@ from convo.terminal.terminal import (
 
 
 class Terminal(io.TextIOWrapper):
-    """A stream that says it is a terminal."""
+    """A stream whose `isatty` is true."""
 
     def isatty(self) -> bool:
         return True

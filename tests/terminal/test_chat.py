@@ -1,4 +1,4 @@
-"""`convo chat` as a person meets it: the real command in a real terminal."""
+"""`convo chat` in a real terminal: turns, commands and heads."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from tests.terminal.pty_session import at_terminal, slow_model_flags, unwrapped
 pytestmark = pytest.mark.needs("terminal")
 
 
-# -- talking ---------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------
 
 
 def test_each_turn_shows_the_answer_and_a_receipt(home: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_chat_works_in_a_terminal_of_any_width(columns: int, home: Path) -> No
     words = " ".join(f"word{number}" for number in range(30))
     with at_terminal("chat", *ECHO, "-n", "mine", columns=columns) as person:
         person.is_asked()
-        assert words in " ".join(person.says(words).split())  # whole words, in as many rows as they take
+        assert words in " ".join(person.says(words).split())  # whole words, in as many rows as needed
         assert "/retry" in person.says("/help")
         assert person.leaves() == 0
     assert stored_messages(home, "mine") == [f"user: {words}", f"assistant: {words}"]

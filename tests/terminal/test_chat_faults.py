@@ -1,4 +1,4 @@
-"""What goes wrong in a chat, and who else is in it: it goes on, in a real terminal."""
+"""Failures in a chat, and other processes with the same session, in a real terminal."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.terminal.pty_session import at_terminal, unwrapped
 pytestmark = pytest.mark.needs("terminal")
 
 
-# -- what goes wrong -------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 
 def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: LoopbackServer, home: Path) -> None:
@@ -64,7 +64,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: LoopbackServer
     assert stored_messages(home, "mine") == ["user: hello", "assistant: Here I am."]
 
 
-# -- somebody else ---------------------------------------------------------------------------------
+# -- other processes -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("yes", [True, False])

@@ -1,4 +1,4 @@
-"""Keys, pastes and what was typed before, in a real terminal."""
+"""Keys, pastes and the prompt history, in a real terminal."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def test_ctrl_c_at_an_empty_prompt_shows_a_hint_and_the_second_one_ends_the_chat
 
 
 def test_two_quick_ctrl_c_end_the_chat_too() -> None:
-    """The second one comes before the prompt stands again."""
+    """The second Ctrl-C arrives before the next prompt is drawn."""
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.presses("c")
@@ -101,7 +101,7 @@ def test_closing_the_terminal_keeps_the_partial_answer(home: Path) -> None:
     assert stored_messages(home, "mine")[1].startswith("assistant: one two")
 
 
-# -- pasting, and what is no text ------------------------------------------------------------------
+# -- pastes and invalid text -----------------------------------------------------------------------
 
 PASTED = "line one\n/undo\r\n  line three"
 MEANT = "line one\n/undo\n  line three"

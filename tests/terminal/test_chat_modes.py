@@ -1,4 +1,4 @@
-"""Other ways to sit at the prompt: vi keys, no drawing, no colours, two terminals, a paste that would do harm."""
+"""Modes of the prompt: vi keys, plain lines, no colours, two terminals, and harmful pastes."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def test_a_setting_enables_vi_keys(home: Path) -> None:
         screen.types("helx there")
         screen.shows("> helx there")
         screen.types("\x1b")
-        screen.until(lambda: screen.screen.cursor.x == 11)  # normal mode stands on the last character
+        screen.until(lambda: screen.screen.cursor.x == 11)  # in normal mode the cursor is on the last character
         screen.types("0fxslo\x1b")
         screen.until(lambda: screen.screen.cursor.x == 6)
         screen.types("\r")

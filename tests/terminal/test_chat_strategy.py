@@ -1,4 +1,4 @@
-"""`/owner` in a real terminal: the chat goes on with another owner, and the old one keeps what it has."""
+"""`/owner` in a real terminal: the chat continues with another strategy, and the old conversation is unchanged."""
 
 from pathlib import Path
 

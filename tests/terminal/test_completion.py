@@ -1,4 +1,4 @@
-"""What could stand where the cursor is."""
+"""Completion of the text before the cursor."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ async def test_the_handles_strategies_and_models_known_here_are_offered(home: Pa
         )
         assert await offering.complete("/resume my") == (2, [Suggestion("my-talk", "session")])
         words = {one.text for one in (await offering.complete("/"))[1]}
-        assert {"/owner ", "/usage", "/exit"} <= words  # a blank only where something may follow
+        assert {"/owner ", "/usage", "/exit"} <= words  # a blank only where an argument is possible
         assert [one.text for one in (await offering.complete("/owner "))[1]] == [str(one) for one in Strategy]
         assert Suggestion("scripted/echo") in (await offering.complete("/model scr"))[1]
         assert (await offering.complete("/undo x"))[1] == ()

@@ -1,4 +1,4 @@
-"""A window on a screen."""
+"""The screen of a context window and its use."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""What a chat has loaded when its first prompt stands: nothing that is there for an answer.
+"""Imports before the first prompt of a chat: no module that only an answer needs.
 
-How long that takes is measured by `tests.bench.startup`; this is what it comes from.
+`tests.bench.startup` measures the duration; the imports determine it.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.terminal.pty_session import PROMPT, TIMEOUT_S
 pytestmark = pytest.mark.needs("terminal")
 
 NEEDED = {"prompt_toolkit"}
-"""What draws the prompt."""
+"""The package that draws the prompt."""
 
 FOR_AN_ANSWER = HEAVY - NEEDED | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
 

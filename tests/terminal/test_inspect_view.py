@@ -29,7 +29,7 @@ def session(known: ConversationView, **fields: object) -> Session:
         created_at=START_TIME,
         used_at=START_TIME,
     )
-    return replace(made, **fields)  # type: ignore[arg-type]  # whatever a test is about
+    return replace(made, **fields)  # type: ignore[arg-type]  # any fields of a session
 
 
 SCREEN = """\

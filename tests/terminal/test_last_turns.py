@@ -1,4 +1,4 @@
-"""The last turns of a conversation that is continued."""
+"""The last turns that a continued conversation shows."""
 
 import json
 from collections.abc import Sequence

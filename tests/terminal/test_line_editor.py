@@ -1,4 +1,4 @@
-"""The parts of the line editor that need no terminal: the history file, and pastes told from typing."""
+"""The parts of the line editor that need no terminal: the history file, and pastes distinguished from typed keys."""
 
 import asyncio
 import fcntl
@@ -20,7 +20,7 @@ from convo.terminal.line_editor import (
 
 
 def pressed(typed: str) -> list[KeyPress]:
-    """The keys of one read."""
+    """The keys that are parsed from one read."""
     found: list[KeyPress] = []
     parser = Vt100Parser(found.append)
     parser.feed(typed)
@@ -82,7 +82,7 @@ def test_concurrent_writers_lose_no_entry_and_mix_none(tmp_path: Path) -> None:
 
 
 def test_a_writer_waits_for_another_writer(tmp_path: Path) -> None:
-    """A disk that is shared by machines writes long entries in several pieces."""
+    """Network file systems may write a long entry in several pieces."""
     place = tmp_path / "prompts"
     with ThreadPoolExecutor() as pool, place.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Findings on a screen."""
+"""The screen of lint findings."""
 
 from convo.terminal.report_views import (
     CheckReport,

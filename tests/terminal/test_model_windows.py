@@ -1,4 +1,4 @@
-"""What is written down of models, on a screen and for programs."""
+"""The context windows and prices of models, as text and as JSON."""
 
 from convo.terminal.settings_views import known_models_to_json, render_known_models
 from convo.terminal.terminal import DisplayOptions

@@ -1,4 +1,4 @@
-"""What can be used, laid out for a terminal and a pipe."""
+"""The list of models, for a terminal and for a pipe."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The next request on a screen; that its command runs is tried in `tests.cli.test_next`."""
+"""The screen of the next request; `tests.cli.test_next` runs its command."""
 
 import json
 from dataclasses import replace

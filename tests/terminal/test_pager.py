@@ -16,7 +16,7 @@ LONG = "a\n" * 30
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    """Print a text at a terminal; the result is the command line of the pager that was started, "" without one."""
+    """Print a text at a terminal; returns the command line of the pager that was started, "" without one."""
     begun = tmp_path / "begun"
     for name in ("less", "most", "cat", "a b/pager"):
         program = tmp_path / name

@@ -1,4 +1,4 @@
-"""What a person sees of what a model thought."""
+"""The display of reasoning."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The receipt: one line a turn."""
+"""The receipt: one line for each turn."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ SESSION = Session("ses_1", "mine", Strategy.SESSION, "openai/gpt-5", NOWHERE, NO
 
 
 def used(into: int, out: int, *, cached: int = 0, reasoning: int = 0, written: bool = True) -> dict[str, Json]:
-    """A usage object; `written`: with the details that an endpoint may leave out."""
+    """A usage object; `written`: with the details that an endpoint may omit."""
     details = {
         "input_tokens_details": {"cached_tokens": cached},
         "output_tokens_details": {"reasoning_tokens": reasoning},

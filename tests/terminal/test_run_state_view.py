@@ -1,4 +1,4 @@
-"""The screen of a paused run, laid out for a medium."""
+"""The screen of a paused run, in the width and characters of its output."""
 
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict, RelabelLoss

@@ -1,6 +1,6 @@
-"""Every key and command of the prompt at three widths: the screens are the ones that are written down.
+"""Every key and command of the prompt at three widths: the screens equal the recorded ones.
 
-`python -m tests.terminal.chat_screens` writes them anew; read what changed before it is committed.
+`python -m tests.terminal.chat_screens` writes them again; read the differences before you commit them.
 """
 
 from pathlib import Path
@@ -20,4 +20,4 @@ def test_every_key_and_command_shows_the_recorded_screen(columns: int, tmp_path:
 
 def test_the_recorded_screens_cover_every_command() -> None:
     typed = " ".join(step.keys for step in STEPS)
-    assert [name for name in SLASH_COMMANDS if f"/{name}" not in typed] == ["exit"]  # by which it ends
+    assert [name for name in SLASH_COMMANDS if f"/{name}" not in typed] == ["exit"]  # /exit ends the chat

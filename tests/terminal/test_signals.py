@@ -1,4 +1,4 @@
-"""What a signal does while somebody listens, and while nobody can."""
+"""Signals, with a running and with a blocked event loop."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""How a line after a slash is read, and /copy; what the other commands do is tried in a terminal."""
+"""Parsing of slash commands, and /copy; `test_chat` and `test_screens` run the other commands."""
 
 import base64
 import re
@@ -77,7 +77,7 @@ COPY_SEQUENCE = re.compile(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
 
 
 def copied_texts(got: CommandResult) -> list[str]:
-    """The texts that the terminal was told to copy."""
+    """The texts of the copy sequences that were sent to the terminal."""
     return [base64.b64decode(text).decode() for text in COPY_SEQUENCE.findall(got.err)]
 
 

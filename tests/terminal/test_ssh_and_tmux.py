@@ -1,4 +1,4 @@
-"""A chat in terminals that are not at hand: over a real ssh connection, and in a real tmux."""
+"""A chat over a real ssh connection, and in a real tmux."""
 
 import getpass
 import os
@@ -34,7 +34,7 @@ PermitRootLogin yes
 
 @contextmanager
 def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[TerminalScreen]:
-    """The screen of `command`, in a terminal of its own."""
+    """The screen of `command` in a terminal of its own."""
     import pexpect
 
     environ = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh"}
@@ -49,7 +49,7 @@ def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[TerminalSc
 
 
 def chat(home: Path, *argv: str) -> str:
-    """The command line of a chat, for a shell that knows nothing of this one."""
+    """The command line of a chat, for a shell with another environment."""
     known = {"CONVO_HOME": str(home), "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
     words = [sys.executable, "-m", "convo", "chat", *argv]
     env = shlex.join(["env", *(f"{name}={value}" for name, value in known.items()), *words])
@@ -58,14 +58,14 @@ def chat(home: Path, *argv: str) -> str:
 
 @pytest.fixture
 def ssh(tmp_path: Path) -> list[str]:
-    """The command that logs in here, through a server that is on no port and knows one key."""
+    """The command that logs in on this machine, through an sshd without a port that accepts one key."""
     folder = tmp_path / "ssh"
     folder.mkdir(mode=0o700)
     for name in ("host", "mine"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     (folder / "server").write_text(SERVER.format(folder=folder))
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # what Debian's own service makes when it starts
+        Path("/run/sshd").mkdir(exist_ok=True)  # the service of Debian creates it at its start
     server = shlex.join([shutil.which("sshd") or "/usr/sbin/sshd", "-i", "-f", str(folder / "server")])
     options = {
         "ProxyCommand": server,
@@ -101,11 +101,11 @@ def test_over_ssh_editing_stopping_and_copying_work(ssh: list[str], home: Path) 
         screen.screen.resize(ROWS, 80)
         screen.types("/copy\r")
         screen.shows_prompt("(the terminal)")
-        assert "\x1b]52;c;b25lIHR3b" in screen.raw  # the clipboard is the one of whoever sits here
+        assert "\x1b]52;c;b25lIHR3b" in screen.raw  # the clipboard of the terminal on the client side
         screen.types("and now?\r")
         screen.shows_prompt(" output · ")
         assert "\n日本語 and \u00e9\n" in screen.text()
-        assert re.search(r"output · .* s · resp_0{32} · ", screen.text())  # in one line, now that there is room
+        assert re.search(r"output · .* s · resp_0{32} · ", screen.text())  # one line in the wide terminal
         screen.types("/exit\r")
         assert screen.ends() == 0
     assert stored_messages(home, "mine")[0] == "user: one\n/undo"
@@ -126,7 +126,7 @@ def test_a_broken_connection_keeps_the_partial_answer(ssh: list[str], home: Path
 
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[list[str]]:
-    """The command of a tmux of this test's own."""
+    """The command of a tmux server that only this test uses."""
     (tmp_path / "tmux.conf").write_text(TMUX)
     command = ["tmux", "-S", str(tmp_path / "socket"), "-f", str(tmp_path / "tmux.conf")]
     yield command

@@ -1,4 +1,4 @@
-"""What /status says."""
+"""The output of /status."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ SESSION = Session("ses_1", "mine", Strategy.SESSION, "scripted/echo", EMPTY.head
 
 
 def rows(text: str) -> dict[str, str]:
-    """The lines of a status by their names."""
+    """The values of a status by their labels."""
     return {line[:13].strip(): line[14:] for line in text.splitlines()}
 
 

@@ -1,4 +1,4 @@
-"""The line below the prompt."""
+"""The status line below the prompt."""
 
 import pytest
 
@@ -9,7 +9,7 @@ FULL = StatusLineState("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 4
 
 
 def line(state: StatusLineState, columns: int) -> str:
-    """The status line in `columns`; the terminal has one more, which stays free."""
+    """The status line for `columns`; the terminal has one more column, which stays empty."""
     shown = StatusLine()
     shown.state = state
     return shown.render(columns + 1)

@@ -1,4 +1,4 @@
-"""A table that fits."""
+"""Tables that are fitted to the width of a terminal."""
 
 from hypothesis import given
 from hypothesis import strategies as some

@@ -1,4 +1,4 @@
-"""The chart of `convo inspect`, at three widths and without the signs that it is drawn with."""
+"""The token chart of `convo inspect`, at three widths and without Unicode."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ def used(tokens: int, cached: int = 0) -> dict[str, object]:
 
 
 def growing(**second: object) -> ConversationView:
-    """A chain that grows and forks, its middle request mostly cached."""
+    """A chain that grows and forks; its middle request is half cached."""
     talk = ConversationBuilder()
     talk.turn("resp_1", "What is a monad?", "A monoid.", usage=used(20))
     talk.turn("resp_2", "And in Haskell?", "A type class.", after="resp_1", usage=used(80, 40), **second)

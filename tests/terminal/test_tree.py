@@ -1,4 +1,4 @@
-"""The links of a conversation, as they are drawn."""
+"""The tree of the links of a conversation."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
 def forked() -> ConversationBuilder:
-    """Two turns, another answer after the first, and attempts that failed."""
+    """Three turns, a branch of two turns after the first one, and a failed attempt."""
     talk = ConversationBuilder()
     talk.turn("try_0a", "What is a monad?", None, error={"code": "x", "message": "Rate limit reached"})
     talk.turn("resp_1", "What is a monad?", "A monoid in the category of endofunctors.")
@@ -64,7 +64,7 @@ GONE = ["reasoning", "model", "cached", "seconds", "~tokens", "output", "input",
 
 
 def test_a_narrower_terminal_omits_one_column_after_the_other() -> None:
-    """The reasoning tokens are the same on every line here, so only their order decides."""
+    """The reasoning tokens are equal on every line here, so only the order of the columns decides."""
     talk = build_chain(3)
     lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
     heads = [line.removesuffix("preview").split() for line in lines]

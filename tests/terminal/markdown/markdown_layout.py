@@ -1,8 +1,8 @@
-"""What the tests of Markdown share: a corpus, ways to lay a text out, and a terminal to look at.
+"""A corpus of Markdown texts, functions that render them, and an emulated terminal.
 
-whole(text, paper)              every block at once, by one parse: what all pieces must come to
-streamed(pieces, paper)         the same text through a `MarkdownStream`
-on_screen(written, columns)     what an emulated terminal shows, what scrolled away included
+render_whole(text, options)             every block at once, by one parse: the expected result for any pieces
+render_streamed(pieces, options)        the same text through a `MarkdownStream`
+displayed_lines(sequences, columns)     all lines of an emulated terminal, including those that scrolled off
 """
 
 import io
@@ -23,7 +23,7 @@ COLUMNS = (40, 80, 120)
 
 
 def render_whole(text: str, options: MarkdownOptions) -> list[str]:
-    """`text` laid out by one parse of all of it."""
+    """Render `text` with one parse of all of it."""
     lines = [line.expandtabs(4) for line in text.removesuffix("\n").split("\n")]
     while lines and not lines[0].strip():
         lines.pop(0)
@@ -32,7 +32,7 @@ def render_whole(text: str, options: MarkdownOptions) -> list[str]:
 
 
 def render_streamed(pieces: Iterable[str], options: MarkdownOptions) -> list[str]:
-    """The finished rows of a text that comes in `pieces`, each of which is drawn."""
+    """The finished rows of a text that arrives in `pieces`; the open rows are rendered after each piece."""
     reading, rows = MarkdownStream(options), []
     for piece in pieces:
         rows += reading.feed(piece)
@@ -41,7 +41,7 @@ def render_streamed(pieces: Iterable[str], options: MarkdownOptions) -> list[str
 
 
 def split_by_sizes(text: str, sizes: Iterable[int]) -> Iterator[str]:
-    """`text` in pieces of these sizes, over and over."""
+    """`text` in pieces of these sizes, repeated."""
     kept = list(sizes)
     at = turn = 0
     while at < len(text):
@@ -54,7 +54,7 @@ piece_sizes = some.lists(some.sampled_from((1, 2, 3, 5, 8, 13, 50, 400, 10_000))
 
 
 def terminal_output(pieces: Iterable[str], columns: int, **look: bool) -> str:
-    """What a page writes to a terminal of `columns`."""
+    """The output of a `MarkdownRenderer` to a terminal of `columns`."""
     out = io.StringIO()
     page = MarkdownRenderer(out, MarkdownOptions(**look), lambda: columns)
     for piece in pieces:
@@ -64,7 +64,7 @@ def terminal_output(pieces: Iterable[str], columns: int, **look: bool) -> str:
 
 
 def displayed_lines(sequences: str, columns: int) -> list[str]:
-    """Every line that a terminal shows, the oldest first, without the empty ones at the end."""
+    """All lines of an emulated terminal, oldest first, without the empty lines at the end."""
     screen = pyte.HistoryScreen(columns, 24, history=100_000)
     pyte.Stream(screen).feed(sequences.replace("\n", "\r\n"))
     gone = ["".join(line[at].data for at in range(columns)) for line in screen.history.top]
@@ -75,7 +75,7 @@ def displayed_lines(sequences: str, columns: int) -> list[str]:
 
 
 def screen_file(columns: int) -> Path:
-    """Where the screen of `everything.md` is kept."""
+    """The file with the recorded screen of `everything.md`."""
     return HERE / "screens" / f"everything.{columns}.txt"
 
 

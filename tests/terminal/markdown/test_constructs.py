@@ -1,4 +1,4 @@
-"""What each construct of Markdown looks like, with colours and without."""
+"""The rendering of each Markdown construct, with and without colours."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from convo.terminal.markdown.render import MarkdownOptions
 from tests.terminal.markdown.markdown_layout import render_streamed, render_whole
 
 BARE = MarkdownOptions(width=39)
-"""No colours: what was stressed keeps its marks."""
+"""Without colours: emphasized text keeps its markers."""
 
 SHAPES = {
     "a heading keeps its marks": ("## The *end*", ["## The *end*"]),

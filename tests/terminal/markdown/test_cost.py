@@ -1,4 +1,4 @@
-"""An answer costs in proportion to its length: bytes to the terminal, and characters that are looked at."""
+"""The cost of an answer is proportional to its length, in bytes to the terminal and in characters that are parsed."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.bench.markdown import KINDS, Cost, naive, of_length, streaming
 PIECE = 64
 
 MOST = 3_000
-"""Characters that may be open at once: a line of code that is broken at 2,000, or marks that wait for others."""
+"""Maximum of open characters: a line of code that is broken at 2,000, or markers without their closing ones."""
 
 
 def costs(kind: str, *lengths: int) -> list[Cost]:
@@ -32,7 +32,7 @@ def test_a_megabyte_costs_no_more_per_character_than_ten_kilobytes(kind: str) ->
 
 
 def test_redrawing_everything_has_quadratic_cost() -> None:
-    """What the bench stands beside: twice the answer, twice the cost of each character."""
+    """The baseline of the benchmark: an answer of twice the length has twice the cost per character."""
     small, large = (naive(of_length("answer", length), 250) for length in (3_000, 6_000))
     assert large.written_per > 1.6 * small.written_per
     assert large.looked_per > 1.6 * small.looked_per

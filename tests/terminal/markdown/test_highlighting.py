@@ -1,4 +1,4 @@
-"""Colours in code that is read line by line."""
+"""Highlighting of code that is read line by line."""
 
 import pytest
 from pygments.token import Comment, String
@@ -7,7 +7,7 @@ from convo.terminal.markdown.render import TOKEN_STYLES, Span, highlight_line, m
 
 
 def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
-    """The words of each line, with their styles."""
+    """The tokens of each line, with their styles."""
     now, lines = make_lexer_state(language), []
     for line in code.split("\n"):
         spans, now = highlight_line(line, now)

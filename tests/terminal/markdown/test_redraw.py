@@ -1,4 +1,4 @@
-"""When an answer is drawn, and what happens when that cannot be."""
+"""The times at which an answer is drawn, and errors of the terminal."""
 
 import asyncio
 import io
@@ -11,21 +11,21 @@ from tests.terminal.markdown.markdown_layout import displayed_lines
 
 
 class Gone(io.StringIO):
-    """A terminal that has been closed."""
+    """A terminal that was closed."""
 
     def write(self, words: str) -> int:
         raise OSError(5, "Input/output error")
 
 
 async def drawn_by_now() -> None:
-    """Wait until what was to be done at once has been done."""
+    """Wait until the callbacks that are due now have run."""
     done = asyncio.Event()
     asyncio.get_running_loop().call_later(0.001, done.set)
     await done.wait()
 
 
 async def everybody_had_a_turn() -> None:
-    """Let the loop go round until what is due now has been done."""
+    """Run the event loop until the callbacks that are due now have run."""
     for _ in range(3):
         turn = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(turn.set_result, None)

@@ -1,4 +1,4 @@
-"""The least that has to be written to a terminal."""
+"""The minimal output that updates a terminal."""
 
 import io
 

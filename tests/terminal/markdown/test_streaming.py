@@ -1,4 +1,4 @@
-"""A text that comes in pieces stands on the screen as it would in one."""
+"""A text that arrives in pieces is rendered as the complete text is."""
 
 import io
 import re
@@ -41,12 +41,12 @@ LINES = (
         "&amp;",
     ),
 )
-"""What blocks are made of, whole and broken."""
+"""Contents of blocks, complete and incomplete."""
 
 
 @some.composite
 def texts(draw: some.DrawFn) -> str:
-    """Lines that belong together or do not, in containers that fit or do not."""
+    """Lines of one or several blocks, in containers that match or do not."""
     pairs = draw(some.lists(some.tuples(some.sampled_from(MARKS), some.sampled_from(LINES)), min_size=1, max_size=14))
     return "\n".join(mark + line for mark, line in pairs).rstrip("\n")
 
@@ -92,7 +92,7 @@ def test_a_thousand_texts_are_rendered_the_same_in_any_pieces(
 
 @pytest.mark.full
 def test_package_descriptions_are_rendered_the_same_in_any_pieces() -> None:
-    """A hundred documents that nobody wrote for this, a megabyte in all."""
+    """A hundred documents of other projects, a megabyte in all."""
     said = {one.name: one.read_text("METADATA") or "" for one in distributions()}
     marked_down = {name: text.partition("\n\n")[2] for name, text in said.items() if "text/markdown" in text}
     draw = Random(1)
@@ -133,7 +133,7 @@ def test_the_final_screen_equals_that_of_the_complete_text(
 
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_the_rendered_screen_equals_the_recorded_one(columns: int) -> None:
-    """Written by `python -m tests.terminal.markdown.markdown_layout`, to be read before it is kept."""
+    """`python -m tests.terminal.markdown.markdown_layout` writes the file; read it before you commit it."""
     assert (
         displayed_lines(terminal_output([CORPUS["everything"]], columns), columns)
         == screen_file(columns).read_text().splitlines()
@@ -158,7 +158,7 @@ def test_after_a_resize_no_row_above_is_redrawn() -> None:
 
 
 def test_after_a_resize_printed_rows_stay_and_the_rest_fits() -> None:
-    """The terminal is made narrower, then wider; what was open is drawn anew below."""
+    """The terminal is made narrower, then wider; the open rows are drawn again below."""
     out, columns = io.StringIO(), 80
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     before = len(CORPUS["prose"])
