@@ -4,7 +4,7 @@
         work()
     assert calls.total < 1000
 
-Only what this thread calls is counted; a generator counts once for each of its values.
+Only the calls of this thread are counted; a generator counts once for each value that it yields.
 """
 
 import sys

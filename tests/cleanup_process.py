@@ -1,9 +1,9 @@
-"""A process that cleans up after a test run, however the run ends.
+"""A process that cleans up after a test run, even if the run is killed.
 
     python -m tests.cleanup_process PID FOLDER COMMANDS
 
 It waits until the process PID has ended or until SIGTERM; then it runs COMMANDS, a JSON list of argument
-lists, and removes the folder. So a worker that is killed leaves nothing behind.
+lists, and removes the folder. The servers and files of a killed worker are removed too.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A clock and ids that repeat from run to run."""
+"""A fixed clock and counted ids, so that every run has the same times and ids."""
 
 import asyncio
 from collections import Counter

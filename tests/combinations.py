@@ -1,9 +1,9 @@
-"""Parametrize a test with a part of all combinations by default, and with all of them by `-m full`.
+"""Parametrize a test with a part of all combinations by default, and with all of them under `-m full`.
 
     @pytest.mark.parametrize(("story", "verdict"), rotated_combinations(STORIES, VERDICTS))
 
-runs each story with one verdict, the next story with the next verdict, so that every value of every column
-is included; with `-m full` the others run.
+runs each story with one verdict and the next story with the next verdict, so that every value of every column
+is included. With `-m full` the other combinations run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,8 @@ LONG = pytest.mark.full
 
 
 def rotated_combinations(*columns: Iterable[Any], each: int = 1) -> list[Any]:
-    """Parameters for all combinations; by default each of the other columns meets `each` values of the last."""
+    """Return parameters for all combinations. By default each combination of the first columns gets `each` values of
+    the last column; the others are marked `full`."""
     numbered = [list(enumerate(column)) for column in columns]
     of_the_last = len(numbered[-1])
     return [
@@ -29,6 +30,6 @@ def rotated_combinations(*columns: Iterable[Any], each: int = 1) -> list[Any]:
 
 
 def _distance_from_turn(combination: Sequence[tuple[int, Any]], of_the_last: int) -> int:
-    """The distance of the last value from the one whose turn it is."""
+    """The distance of the last column's value from the value that a default run uses for the other columns."""
     *before, last = (at for at, _ in combination)
     return (last - sum(before)) % of_the_last

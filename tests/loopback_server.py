@@ -1,12 +1,12 @@
 """A small Responses and Conversations server on 127.0.0.1: convo's own endpoint behind HTTP.
 
-It runs in a thread with an event loop of its own, so it serves this process and others alike:
-`loopback.environ` is what a subprocess needs. It keeps every request, answers any model name by
-a script, gives each key a tenant of its own, and can be told to fail in the ways that servers do.
+It runs in a thread with its own event loop, so it serves this process and subprocesses:
+`loopback.environ` has the variables that a subprocess needs. It records every request, answers any model name by
+a script, gives each key a separate tenant, and simulates the failures of real servers on request.
 
     loopback.replies({"text": "Hello."}, {"call": {"name": "weather"}})
     loopback.arm(cut_after(3))                    # the next POST /responses breaks after three events
-    loopback.bodies                               # what was asked, oldest first
+    loopback.bodies                               # bodies of the requests, oldest first
 """
 
 import asyncio
@@ -42,9 +42,9 @@ WRONG_KEY = "test-wrong-key"
 
 
 class LoopbackModels:
-    """Answers any model name: `scripted/...` as it says, every other one by the script that was set last.
+    """Models for any name: `scripted/...` uses the script in its name, every other name the script that was set last.
 
-    requests:  what the model was asked, oldest first
+    requests:  requests to the model, oldest first
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class LoopbackModels:
         self._model = ScriptedModel(SystemClock(), random_id)
 
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
-        """Answer from now on by this script, see `convo.models.scripted`; `more`: chunk, delay_s."""
+        """Use this script from now on (see `convo.models.scripted`); `more`: chunk, delay_s."""
         script = self._folder / f"script-{len(list(self._folder.glob('script-*')))}.json"
         script.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
         self._script = str(script)
@@ -87,13 +87,13 @@ class LoopbackModels:
 
 @dataclass
 class Fault:
-    """What happens to one request.
+    """The failure of one request.
 
-    error_response: (status, error object, headers) instead of an answer
+    error_response: (status, error object, headers) instead of a response
     cut_after:      the connection breaks after this many events; -1: before the headers
     commits_first:  the turn is committed before the connection breaks; with `cut_after`, after that many events
-    ignores_state:  the fields that name a history are dropped, and 200 is answered
-    pause_after:    after this many events nothing is sent until `release`, or until the client disconnects
+    ignores_state:  the fields that refer to a history are ignored, and the status is 200
+    pause_after:    after this many events the server sends nothing until `release` or until the client disconnects
     stream:         these bytes instead of events
     """
 
@@ -108,7 +108,7 @@ class Fault:
 
 
 def error_response(status: int, error: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None) -> Fault:
-    """An error object, or a body of some other kind as text."""
+    """Respond with an error object, or with a text body if `error` is a string."""
     return Fault(error_response=(status, error if isinstance(error, str) else {"error": dict(error)}, headers or {}))
 
 
@@ -137,7 +137,7 @@ def cut_after(events: int) -> Fault:
 
 
 def commit_then_cut(after: int | None = None) -> Fault:
-    """Carry the turn out and never say so; `after`: so many events of it are told first."""
+    """Commit the turn, then break the connection before the response is complete; `after`: events to send first."""
     return Fault(commits_first=True, cut_after=after)
 
 
@@ -146,7 +146,7 @@ def ignore_state() -> Fault:
 
 
 def pause_after(after: int = 3) -> Fault:
-    """Begin the answer and then stay silent, as a slow model does; no clock is involved."""
+    """Start the response, then send nothing, like a slow model; no clock is involved."""
     return Fault(pause_after=after)
 
 
@@ -155,7 +155,7 @@ def raw_stream(stream: bytes) -> Fault:
 
 
 class ConnectionCut(Exception):
-    """The connection is to be broken here."""
+    """Raised where the server must break the connection."""
 
 
 # -- the server -----------------------------------------------------------------------------------
@@ -166,9 +166,9 @@ class LoopbackServer:
     """The running server.
 
     url:       its base URL, with /v1
-    requests:  everything that arrived, oldest first
-    paused:      set when an armed `pause_after` began to hold
-    client_left:      set when a client went away before its answer was whole
+    requests:  all received requests, oldest first
+    paused:       set when an armed `pause_after` takes effect
+    client_left:  set when a client disconnected before its response was complete
     """
 
     url: str
@@ -187,7 +187,7 @@ class LoopbackServer:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables by which a process finds this server."""
+        """The environment variables that direct a process to this server."""
         return {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": KEY}
 
     @property
@@ -196,19 +196,19 @@ class LoopbackServer:
         return [asked.json for asked in self.requests if (asked.method, asked.path) == ("POST", "/v1/responses")]
 
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
-        """As `LoopbackModels.replies`."""
+        """Call `LoopbackModels.replies`."""
         self.scripts.replies(*replies, **more)
 
     def arm(self, *faults: Fault) -> None:
-        """Let these happen, one each, to the next requests that they fit."""
+        """Apply each fault to the next request that has its method and path."""
         self._faults.extend(faults)
 
     def release(self) -> None:
-        """Let what is held go on."""
+        """Let paused responses continue."""
         self._released.set()
 
     def endpoint(self, key: str = KEY) -> EmbeddedEndpoint:
-        """The endpoint behind the server, as the holder of `key` sees it; see `run`."""
+        """The endpoint behind the server for the tenant of `key`. Use `run` to call its coroutines."""
         if key == WRONG_KEY:
             raise KeyRefused("Incorrect API key provided", code="invalid_api_key")
         if key not in self._endpoints:
@@ -216,7 +216,7 @@ class LoopbackServer:
         return self._endpoints[key]
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry `work` out in the server's own loop, from a test's thread."""
+        """Run a coroutine in the event loop of the server, from the thread of a test; return its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -317,7 +317,7 @@ class LoopbackServer:
             await asyncio.sleep(0.005)
 
 
-# -- the wire -------------------------------------------------------------------------------------
+# -- HTTP messages --------------------------------------------------------------------------------
 
 
 async def _record_request(scope: "Scope", receive: "Receive") -> RecordedRequest:
@@ -361,7 +361,7 @@ def _sse(event: StreamEvent) -> bytes:
 
 @contextmanager
 def run_loopback_server(folder: Path, store: Store | None = None) -> Iterator[LoopbackServer]:
-    """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
+    """Run a server in a thread. Its socket listens before the thread starts, so callers need not wait."""
     from tests.asgi_server import listen_on_free_port, serve_in_thread
 
     place, url = listen_on_free_port()
@@ -375,7 +375,7 @@ def run_loopback_server(folder: Path, store: Store | None = None) -> Iterator[Lo
 
 @pytest.fixture
 def loopback(tmp_path: Path) -> Iterator[LoopbackServer]:
-    """A Responses server of its own for this test."""
+    """A separate Responses server for this test."""
     folder = tmp_path / "loopback"
     folder.mkdir()
     with run_loopback_server(folder) as server:

@@ -1,13 +1,13 @@
-"""Tests that need something a machine may not have, and tests that take long.
+"""Marks for tests with optional requirements and for tests that take long.
 
-`@pytest.mark.needs("zsh")` names a row of `PARTS`. Where the part is absent the test is left out,
-and the closing lines of the run name the part, the count and how to get it: a plain run on Python
-and pip alone passes, and nothing is left out unseen. With CI=true a missing part fails its tests.
-`@pytest.mark.full` marks the long variants (kills, soaks); they run only when `-m` asks for them. With
-`--quarter COMMIT` a run of them keeps a quarter, drawn by the commit, so that four commits or so run
-all of them. `@pytest.mark.full(every_commit=True)` marks those without a small sibling: every quarter has them.
+`@pytest.mark.needs("zsh")` names a row of `PARTS`. If the part is missing, the test is deselected, and the
+summary of the run shows the part, the number of tests and how to install it. So a run with only Python
+and pip passes and reports every omitted test. With CI=true a missing part fails its tests.
+`@pytest.mark.full` marks the long variants (kills, soaks); they run only with `-m`. With `--quarter COMMIT`
+such a run selects a quarter of them by the hash of the commit, so that about four commits run all of them.
+`@pytest.mark.full(every_commit=True)` marks long variants without a short version: every quarter includes them.
 
-Under xdist the workers collect and the controller prints, so the counts travel in `workeroutput`.
+Under xdist the workers collect and the controller prints, so the workers send their counts in `workeroutput`.
 """
 
 import os
@@ -29,7 +29,7 @@ from tests.cli.full_disk import can_mount
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something optional: `label` it is in words, `is_present` looks for it, `how_to_install` to get it."""
+    """An optional requirement: its name for people, a function that detects it, and how to install it."""
 
     label: str
     is_present: Callable[[], bool]
@@ -45,11 +45,11 @@ def module(name: str, what: str, how: str) -> Part:
 
 
 SQLITE_SHELL = os.environ.get("CONVO_TEST_SQLITE3")
-"""Read here, because a test has none of these variables."""
+"""Read at import, because the fixture `home` removes these variables in every test."""
 
 
 def find_recovery_shell() -> str | None:
-    """The shell of SQLite; None where it is missing or built without what its .recover reads pages with."""
+    """The shell of SQLite; None if it is missing or lacks `sqlite_dbpage`, which `.recover` needs."""
     shell = SQLITE_SHELL or shutil.which("sqlite3")
     asked = [shell or "", ":memory:", "SELECT count(*) FROM sqlite_dbpage"]
     return shell if shell and subprocess.run(asked, capture_output=True, check=False).returncode == 0 else None
@@ -62,7 +62,7 @@ NODE_PACKAGES = ("openai", "ai", "@ai-sdk/openai", "@openai/agents")
 
 
 def node_clients() -> bool:
-    """Whether node is 22 or newer, and the clients are installed for it."""
+    """Whether node is 22 or newer and the clients are installed."""
     node = shutil.which("node")
     if not (NODE_MODULES and node and all(os.path.isdir(os.path.join(NODE_MODULES, name)) for name in NODE_PACKAGES)):
         return False
@@ -106,7 +106,7 @@ PARTS = {
 }
 
 LONG_LIMIT_S = 1800
-"""Time limit of a long variant in seconds; `timeout` in pyproject.toml is that of the others."""
+"""Time limit of a long variant in seconds; `timeout` in pyproject.toml applies to all other tests."""
 
 LONG_VARIANTS = "long variants (run them with -m full)"
 OTHER_QUARTERS = "long variants that other commits draw (--quarter)"
@@ -119,7 +119,7 @@ def is_present(name: str) -> bool:
 
 
 def missing(item: pytest.Item) -> list[str]:
-    """The parts that a test names and this machine lacks."""
+    """The parts that a test needs and this machine lacks."""
     named = [name for mark in item.iter_markers("needs") for name in mark.args]
     return [name for name in named if not is_present(name)]
 
@@ -129,7 +129,7 @@ def in_ci() -> bool:
 
 
 def skip_reason(item: pytest.Item) -> str | None:
-    """What a test is left out with, or None."""
+    """The reason why a test is deselected, or None."""
     absent = missing(item)
     if absent and not in_ci():
         part = PARTS[absent[0]]
@@ -144,7 +144,7 @@ def skip_reason(item: pytest.Item) -> str | None:
 
 
 def in_quarter(nodeid: str, commit: str) -> bool:
-    """Whether `commit` (hexadecimal) draws this test. Each test is drawn by a quarter of all commits."""
+    """Whether `commit` (hexadecimal) selects this test. A quarter of all commits selects each test."""
     return zlib.crc32(nodeid.encode()) % 4 == int(commit[:8], 16) % 4
 
 
@@ -184,7 +184,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: object) -> None:
-    """Every worker collects the same tests, so the last one's counts are as good as the first's."""
+    """Store the counts of a worker. All workers collect the same tests, so their counts are equal."""
     config: pytest.Config = node.config  # type: ignore[attr-defined]  # xdist's WorkerController is untyped
     output: dict[str, dict[str, int]] = getattr(node, "workeroutput", {})
     if "left_out" in output:

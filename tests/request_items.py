@@ -1,4 +1,4 @@
-"""Items of requests: in full, or as short lines that a test can list."""
+"""Items of requests, in full or as short lines for comparisons."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,18 +9,18 @@ STATE_FIELDS = ("previous_response_id", "conversation", "store", "include")
 
 
 def user_messages(*text: str) -> list[dict[str, Any]]:
-    """User messages as convo sends them."""
+    """User messages in the form in which convo sends them."""
     return [user_message(one) for one in text]
 
 
 def assistant_answer(text: str) -> dict[str, Any]:
-    """An answer of the scripted model as a client that owns the history resends it: without its id."""
+    """An answer of the scripted model as a client that owns the history resends it, without its id."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "message", "role": "assistant", "content": [part], "status": "completed"}
 
 
 def partial_answer(text: str) -> dict[str, Any]:
-    """A partial answer as it is sent: the received text and nothing else."""
+    """A partial answer in the form in which it is sent: the received text only."""
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 

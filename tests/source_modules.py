@@ -1,7 +1,7 @@
-"""The modules of the package and their imports, read from the source.
+"""The modules of the package and their imports, parsed from the source.
 
-Nothing is imported for that, so imports inside functions, below `TYPE_CHECKING` and in branches that
-this machine does not take count as well.
+No module is imported, so imports inside functions, below `TYPE_CHECKING` and in branches that do not run on
+this machine are included.
 """
 
 import ast
@@ -16,7 +16,7 @@ from tests.command_runner import ROOT
 
 @dataclass(frozen=True)
 class Import:
-    """`importer` imports `target` at `line`; `at_start` when it happens as the module is loaded."""
+    """`importer` imports `target` at `line`; `at_start` is true if the import runs when the module is loaded."""
 
     importer: str
     target: str
@@ -62,7 +62,7 @@ def child_statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def import_statements(node: ast.AST, *, at_start: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Every import below `node`, and whether it is carried out when the module is loaded."""
+    """Yield every import below `node`, and whether it runs when the module is loaded."""
     for child in child_statements(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, at_start
@@ -75,7 +75,7 @@ def is_type_checking_block(node: ast.AST) -> bool:
 
 
 def imported_modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """The modules that an import names; `from a import b` names `a.b` where that is one of our files."""
+    """Yield the modules that a statement imports; `from a import b` imports `a.b` if that is a file of this project."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
         return
@@ -99,9 +99,9 @@ def module_name(path: Path) -> str:
 
 @cache
 def modules(top: str = "convo") -> tuple[Module, ...]:
-    """The whole package, or the whole of its tests, file by file, parsed."""
+    """Parse all files of the package, or with `tests` all files of its tests."""
     found = tuple(Module(module_name(path), path.read_text("utf-8")) for path in sorted((ROOT / top).rglob("*.py")))
-    gc.disable()  # collections while a million nodes are made take twice as long as the parsing
+    gc.disable()  # garbage collections during the creation of a million nodes take twice as long as the parsing
     try:
         for module in found:
             _ = module.tree

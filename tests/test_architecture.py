@@ -1,9 +1,9 @@
-"""The layers of the package, and the rules of imports.
+"""The layers of the package, and the rules for imports.
 
-The tables below are the architecture: which package may import which, which implementations only a
-factory may know, which libraries are imported late, what a decision may not do. An exception is a row
-with its reason. Every rule is also tried on a line that breaks it. Rules for single files are in
-`tests/test_files.py`.
+The tables define the architecture: the packages that a package may import, the implementations that only a
+factory may import, the libraries that are imported late, and the effects that decisions must not have. An
+exception is a row with its reason. Each rule is also tested with a line that breaks it. The rules for single
+files are in `tests/test_files.py`.
 """
 
 import ast
@@ -28,7 +28,7 @@ LAYERS = (
     ("history", "config"),
     ("errors", "runtime"),
 )
-"""From the top down. A package imports itself and packages of the layers below its own."""
+"""From top to bottom. A package may import itself and packages of lower layers."""
 
 IMPLEMENTATIONS = {
     "convo.stores.memory": {"convo.stores.factory"},
@@ -46,7 +46,7 @@ IMPLEMENTATIONS = {
     "convo.responses_api": {"convo.chat.endpoint_factory"},
     "convo.chat.endpoint_factory": {"convo.cli"},
 }
-"""Stores, models and endpoints, and the modules that may import them; all others know the protocol alone."""
+"""Stores, models and endpoints, and the modules that may import them; all others import only the protocol."""
 
 HEAVY = {
     "aiohttp": (),
@@ -70,10 +70,10 @@ HEAVY = {
     "uvicorn": ("convo.server",),
     "xllamacpp": (),
 }
-"""Libraries that are slow to import, and the modules that may import them at the top; others do it in a function."""
+"""Libraries with slow imports, and the modules that may import them at the top; others import them in functions."""
 
 DECISIONS = {"history", "tools", "runs", "strategies", "compaction", "inspect", "lint", "runstate"}
-"""Packages of functions without effects: no clock, no randomness, no files, no await."""
+"""Packages whose functions have no effects: no clock, no randomness, no files, no await."""
 
 EFFECTS = {
     *("asyncio", "concurrent", "contextvars", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
@@ -83,7 +83,7 @@ EFFECTS = {
 }
 
 IN_MEMORY = {("convo.history.accumulator", "io"): "StringIO: adding each piece to a string would copy all before it"}
-"""Modules with effects of which a decision uses a part without effects."""
+"""Modules with effects, from which a decision imports a part without effects."""
 
 CLOCKS = {"time", "random", "secrets"}
 
@@ -100,7 +100,7 @@ READS_CLOCK = {
     "convo.terminal.list_views": "formats a time that it was given",
     "convo.terminal.inspect_view": "formats a time that it was given",
 }
-"""Modules that read the clock or make random values; all others are given both."""
+"""Modules that read the clock or create random values; all others get both as arguments."""
 
 EFFECTFUL_CALLS = {"breakpoint", "exec", "eval", "input", "open", "print"}
 
@@ -113,17 +113,17 @@ def package_of(module: str) -> str:
 
 
 def layer_of(module: str) -> int:
-    """0 for the top; `convo` itself, which holds the version, is below all."""
+    """The index in `LAYERS`, 0 for the top; `convo` itself, which defines the version, is below all layers."""
     name = package_of(module)
     return next((depth for depth, names in enumerate(LAYERS) if name in names), len(LAYERS))
 
 
 def is_within(module: str, roots: Iterable[str]) -> bool:
-    """Whether `module` is one of `roots`, below one, or shares its beginning (`a.chat_messages` for `a.chat`)."""
+    """Whether `module` is one of `roots`, below one, or has its name as a prefix (`a.chat_messages` for `a.chat`)."""
     return any(module == root or module.startswith((f"{root}.", f"{root}_")) for root in roots)
 
 
-# -- the rules: each yields the lines that break it ------------------------------------------------
+# -- rules: each yields a message for every violation ----------------------------------------------
 
 
 def in_no_layer(module: Module) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The part of all combinations that a default run includes."""
+"""The combinations that a default run includes."""
 
 from typing import Any
 

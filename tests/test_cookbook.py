@@ -1,4 +1,4 @@
-"""Every command of the cookbook does what the page shows."""
+"""Every command of the cookbook prints the output that its page shows."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""The sentences that people get when something goes wrong, held to one form.
+"""The form of the error messages and hints.
 
-`python -m tests.docs.errors` prints them all, to be read. What a client of the API gets over HTTP is in the
-words of that API and so has another form.
+`python -m tests.docs.errors` prints all of them. Messages that a client of the API receives over HTTP use the
+wording of that API and therefore have another form.
 """
 
 import re
@@ -26,11 +26,11 @@ NO_STEP = {
 }
 
 NAMES = ("CONVO_", "EDITOR", "JSON", "OAuth", "OpenAI", "PostgreSQL", "SQLite", "SHA", "{...}", "URL", "UTF", "TOML")
-"""How a sentence may begin with a capital."""
+"""Names in upper case with which a message may start."""
 
 
 def ours() -> list[ErrorMessage]:
-    """What is said in our own words."""
+    """The messages in our own wording."""
     return [one for one in error_messages() if not one.location.startswith((*IN_THE_WORDS_OF_THE_API, *IN_HTTP))]
 
 

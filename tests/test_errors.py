@@ -1,4 +1,4 @@
-"""The tree of errors as its file draws it, and the messages that are made of values."""
+"""The class tree in the docstring of `convo.errors`, and the messages that contain values."""
 
 import re
 

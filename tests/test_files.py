@@ -1,7 +1,7 @@
-"""Each file of the house by itself.
+"""Rules for single files.
 
-Every module has a docstring, no name is a word without a meaning, and only the listed modules catch any
-exception. An exception is a row with its reason. Every rule is also tried on a line that breaks it.
+Every module has a docstring, no name contains a vague word, and only the listed modules catch every
+exception. An exemption is a row with its reason. Each rule is also tested with a line that breaks it.
 """
 
 import ast
@@ -17,12 +17,12 @@ CATCHES = {
     "convo.agent_runner.user_code": "whatever a person's own function raises is what came of it",
     "convo.stores.sqlite.connection": "what a job raises in its thread is raised again where somebody waits for it",
 }
-"""Who may take any error for an answer; everybody else raises it, or ours in its place."""
+"""Modules that may catch every exception without raising; all others re-raise it or raise one of ours."""
 
 ANY_ERROR = {"Exception", "BaseException"}
 
 VAGUE = {"helper", "helpers", "manager", "managers", "misc", "util", "utils"}
-"""Words that name nothing of the field."""
+"""Words without a meaning in the field."""
 
 Rule = Callable[[Module], Iterator[str]]
 
@@ -48,7 +48,7 @@ def takes_any_error(module: Module) -> Iterator[str]:
 
 
 def takes_any(handler: ast.ExceptHandler) -> bool:
-    """Whether it catches whatever is raised and does not end by raising."""
+    """Whether a handler catches every exception and does not end with `raise`."""
     kinds = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else ANY_ERROR
     return bool(kinds & ANY_ERROR) and not isinstance(handler.body[-1], ast.Raise)
 

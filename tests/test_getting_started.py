@@ -1,6 +1,6 @@
-"""What a new user types first, with a key and without one, in a home of its own.
+"""The first commands of a new user, with a key and without one, in a new CONVO_HOME.
 
-The commands run in this process, and in the long variant each as a process, as a person runs them.
+The commands run in this process; in the long variant each command is a separate process.
 """
 
 from pathlib import Path

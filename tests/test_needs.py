@@ -1,4 +1,4 @@
-"""What a run says of the tests that it left out."""
+"""The report of a test run about the tests that it omitted."""
 
 import pytest
 
@@ -38,7 +38,7 @@ WORKERS = pytest.mark.parametrize("workers", ["0", "2"])
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A small suite of its own on a machine without zsh (or anything else on PATH)."""
+    """A small separate test suite in an environment without zsh: PATH is empty."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

@@ -1,4 +1,4 @@
-"""What a user's `pip install convo-state` brings."""
+"""The contents of the wheel that `pip install convo-state` installs."""
 
 import subprocess
 import sys
@@ -13,12 +13,12 @@ from convo.cli.manual import MAN_PAGE_PATH
 from tests.command_runner import ROOT
 
 MAN_PAGE = f"convo_state-{__version__}.data/data/share/man/man1/convo.1"
-"""Where an installer finds what goes beside the packages."""
+"""The path in the wheel of a file that is installed outside the packages."""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree, built by the project's own build backend."""
+    """The wheel of this checkout, built by the build backend of the project."""
     folder = tmp_path_factory.mktemp("wheel")
     build = f"from hatchling.build import build_wheel; print(build_wheel({str(folder)!r}))"
     subprocess.run([sys.executable, "-c", build], cwd=ROOT, capture_output=True, timeout=120, check=True)
@@ -26,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def package_files() -> set[str]:
-    """Everything in `convo/` that is not made by running it: modules, migrations, schemas, `py.typed`."""
+    """All files in `convo/` except bytecode caches: modules, migrations, schemas, `py.typed`."""
     paths = (path for path in (ROOT / "convo").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(ROOT).as_posix() for path in paths}
 

@@ -1,4 +1,4 @@
-"""The pictures show what the program shows; else: python -m tests.docs.pictures"""
+"""The pictures show the output of the program. To update them: python -m tests.docs.pictures"""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,13 +9,13 @@ from tests.command_runner import ROOT
 from tests.docs.pictures import FOLDER, PICTURES, picture_conversations, picture_lines, render_picture
 
 LARGEST = 12_000
-"""Bytes of a picture."""
+"""Maximum size of a picture, in characters."""
 
 CHART = "response owner input cached ~sent context"
 
 
 def compared(name: str, picture: str) -> list[str]:
-    """What does not depend on the time that it took: which columns of a tree say nothing new does."""
+    """The lines to compare. The tree of `inspect` is omitted: its columns depend on measured durations."""
     lines = picture_lines(picture)
     return lines[lines.index(CHART) :] if name == "inspect" else lines
 

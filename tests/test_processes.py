@@ -1,4 +1,4 @@
-"""Which process holds something, and whether it is seen to be gone."""
+"""The identity of a process, and the detection of a dead process."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ SAYS_WHO = "from convo.runtime import process_identity; print(process_identity()
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[str]]:
-    """Another process, which waits for a line."""
+    """Another process, which prints its identity and waits for input."""
     with subprocess.Popen(
         [sys.executable, "-c", SAYS_WHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
@@ -32,7 +32,7 @@ def named(child: "subprocess.Popen[str]") -> str:
 
 
 def kill(child: "subprocess.Popen[str]") -> None:
-    """kill -9, and wait until the kernel has ended it; its parent has not been told yet."""
+    """Kill with SIGKILL and wait until the process has ended, without reaping it."""
     os.kill(child.pid, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 

@@ -1,4 +1,4 @@
-"""Coroutines that are shielded from a cancellation, the clock, ids and notices."""
+"""Shielding coroutines from cancellation, the system clock, random ids and notices."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ Commit: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
 
 
 async def steps_of(run: Callable[[Commit], Awaitable[str]]) -> list[str]:
-    """Run a commit of two steps in a task that is cancelled twice in between; return the steps that were taken."""
+    """Run a commit of two steps in a task that is cancelled twice between them; return the completed steps."""
     steps: list[str] = []
     begun, go_on = asyncio.Event(), asyncio.Event()
 

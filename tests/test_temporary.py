@@ -1,4 +1,4 @@
-"""Temporary files and folders: a killed process leaves them, and the next one in the same place removes them."""
+"""Temporary files and folders: those of a killed process are removed by the next process that uses the folder."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs("linux")
 
 
 def make_and_die(folder: Path) -> None:
-    """Let another process make a file and a folder, and kill it."""
+    """Create a temporary file and folder in another process, which kills itself."""
     child = os.fork()
     if not child:
         open_temporary_file(folder)

@@ -1,4 +1,4 @@
-"""Screens show local times; this fixture sets the time zone to UTC."""
+"""A fixture that sets the time zone to UTC, because screens show local times."""
 
 import time
 from collections.abc import Iterator
