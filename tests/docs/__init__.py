@@ -1,1 +1,1 @@
-"""What is written for people, held to what the program does: transcripts, the reference, the pictures."""
+"""Checks of the documentation against the program: transcripts, the reference and the pictures."""

@@ -1,9 +1,9 @@
-"""Everything that can go wrong, as one text: the classes, and what each place that raises one says.
+"""All errors of the package as one text: the classes, and the message of each place that creates one.
 
-    python -m tests.docs.errors           every message with its next step, class by class, to be read
+    python -m tests.docs.errors           print every message with its hint, by class
 
-A message that is put together shows `{...}` where a value stands. What the classes say of themselves
-stands in the reference; the rules that every sentence keeps are in `tests/test_error_messages.py`.
+In a formatted message `{...}` replaces each value. The reference shows the docstrings of the classes;
+`tests/test_error_messages.py` tests the rules for all messages.
 """
 
 import ast
@@ -20,10 +20,10 @@ VALUE = "(a value)"
 
 
 class ErrorMessage(NamedTuple):
-    """What one place says: its class, its sentence and its next step as far as they stand there as text.
+    """The error that one place in the source creates: its class, message and hint.
 
-    message:  None where it is a value
-    hint:     None where the class's own is taken
+    message:  None if it is not a string literal
+    hint:     None if the place uses the hint of the class
     """
 
     location: str
@@ -37,7 +37,7 @@ class ErrorMessage(NamedTuple):
 
 
 def error_classes() -> list[type[ConvoError]]:
-    """The tree, each class before those below it."""
+    """The class tree; each class precedes its subclasses."""
     return [*_below(ConvoError)]
 
 
@@ -50,7 +50,7 @@ def _below(top: type[ConvoError]) -> Iterator[type[ConvoError]]:
 
 @cache
 def error_messages() -> list[ErrorMessage]:
-    """Every place that makes an error of ours."""
+    """All places in the package that create one of our errors."""
     return [one for module in modules() for one in error_messages_in(module)]
 
 
@@ -74,7 +74,7 @@ def _text(node: ast.expr) -> str | None:
 
 
 def document() -> str:
-    """All of it, to be read in one go."""
+    """All classes and messages as one text."""
     places = defaultdict(list)
     for one in error_messages():
         places[one.error].append(one)

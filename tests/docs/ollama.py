@@ -1,6 +1,7 @@
-"""A server of chat completions where Ollama's would be: it keeps nothing, and counts what it is shown.
+"""A chat completions server in place of Ollama: it stores nothing and counts the words of each request.
 
-It answers every question with the next of its replies, so an answer tells how much history came with it.
+The number of user messages in the request selects the reply, so an answer shows how much history the
+request contained.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ Sent = dict[str, Any]
 
 @contextmanager
 def run_ollama(replies: list[str]) -> Iterator[str]:
-    """The server's address, without a path, while the block runs; `replies` is the JSON of one script."""
+    """Yield the address of the server, without a path; each of `replies` is the JSON of one script."""
     texts = [reply["text"] for script in replies for reply in json.loads(script)] or ["Yes."]
 
     async def application(scope: Sent, receive: Any, send: Any) -> None:

@@ -1,11 +1,11 @@
-"""The pages with commands in them, and what stands around them when they are carried out.
+"""The pages with commands, and the environment in which their commands run.
 
-A page that talks to a model says in a comment what the model answers: `<!-- replies: [...] -->`, in the
-form of `convo.models.scripted`. It is answered by a server on loopback that stands where OpenAI's would,
-and by one where Ollama's would. `<!-- keyless -->` leaves the key away; `<!-- postgresql -->` gives the page a
-database, as $DATABASE_URL.
+A page that uses a model defines the model's answers in a comment, `<!-- replies: [...] -->`, in the form of
+`convo.models.scripted`. A server on loopback in place of OpenAI and another in place of Ollama send these
+answers. `<!-- keyless -->` omits the API key; `<!-- postgresql -->` creates a database for the page, with its
+URL in $DATABASE_URL.
 
-    python -m tests.docs.pages            write into every page what its commands say now
+    python -m tests.docs.pages            update every page with the current output of its commands
 """
 
 import json
@@ -46,7 +46,7 @@ def getting_started() -> list[Path]:
 def run_page(
     page: str, folder: Path, *, in_processes: bool = False
 ) -> Iterator[tuple[list[CommandOutput], LoopbackServer]]:
-    """What the commands of a page said, and the server where OpenAI's would be, which keeps what it was asked."""
+    """Run a page; yield the output of its commands and the server in place of OpenAI, which records requests."""
     (folder / "servers").mkdir()
     (folder / "here").mkdir()
     with ExitStack() as open_:
@@ -67,7 +67,7 @@ def run_page(
 
 
 def updated_page(page: str, outputs: list[CommandOutput]) -> str:
-    """The page with what its commands said; what it shows truly, with a `…` in it perhaps, stays."""
+    """Return the page with new outputs. An output that still matches, perhaps with a `…`, is unchanged."""
     said = iter(outputs)
 
     def block(found: re.Match[str]) -> str:

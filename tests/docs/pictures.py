@@ -1,9 +1,10 @@
-"""The README's pictures, taken of real runs in a terminal.
+"""The pictures of the README, created from real runs in a terminal.
 
-    python -m tests.docs.pictures [NAME ...]       writes .github/pictures/NAME.svg, and page.png for "page"
+    python -m tests.docs.pictures [NAME ...]       write .github/pictures/NAME.svg, and page.png for "page"
 
-A server on loopback answers where OpenAI's would. What differs from run to run (ids, seconds, the day) is left
-as it came; `tests/test_pictures.py` compares the rest. The inspector page's is a PNG that Chromium takes.
+A server on loopback replaces OpenAI. Values that differ from run to run (ids, seconds, dates) are not masked in
+a picture; `tests/test_pictures.py` compares the rest. The picture of the inspector page is a PNG screenshot of
+Chromium.
 """
 
 import os
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 FOLDER = ROOT / ".github" / "pictures"
 PAGE = "page"
 WIDE, HIGH = 1180, 1400
-"""The page's picture, in pixels."""
+"""Width and height of the picture of the inspector page, in pixels."""
 
 REPLIES = (
     {
@@ -50,11 +51,11 @@ $ convo chat -q --from oslo "And with children?"
 """
 
 DIM, GREY = "\x1b[2m", "\x1b[90m"
-"""The emulator knows no dim letters."""
+"""The terminal emulator does not support dim text, so pictures show it in grey."""
 
 
 class Picture(NamedTuple):
-    """One picture: the command line, the terminal's size, and what somebody says at its prompt."""
+    """One picture: the command line, the size of the terminal, and the messages typed at the prompt."""
 
     argv: Sequence[str]
     columns: int
@@ -72,7 +73,7 @@ PICTURES = {
 
 @contextmanager
 def picture_conversations(folder: Path) -> Iterator[LoopbackServer]:
-    """A home in which the conversations of the pictures were held, and the server that answers them."""
+    """Create the conversations of the pictures in a new CONVO_HOME; yield the server that answers them."""
     (folder / "servers").mkdir()
     (folder / "here").mkdir()
     with run_loopback_server(folder / "servers") as server:
@@ -86,7 +87,7 @@ def picture_conversations(folder: Path) -> Iterator[LoopbackServer]:
 
 
 def render_picture(picture: Picture, server: LoopbackServer) -> str:
-    """The picture, as SVG."""
+    """Run the command of a picture and return the picture as SVG."""
     import pyte
 
     drawn = chat_output(picture) if picture.says else command_output(picture)
@@ -99,7 +100,7 @@ def render_picture(picture: Picture, server: LoopbackServer) -> str:
 
 
 def take_screenshot(folder: Path) -> bytes:
-    """The inspector page with one request beside what its model saw, as PNG."""
+    """A PNG of the inspector page, which shows one request next to the context of the model."""
     from tests.server.browser import chromium
 
     place = folder / "page.html"
@@ -114,7 +115,7 @@ def take_screenshot(folder: Path) -> bytes:
 
 
 def command_output(picture: Picture) -> str:
-    """What the command writes into its terminal."""
+    """The output of the command in a terminal."""
     import pexpect
 
     environ = {name: value for name, value in os.environ.items() if name not in TERMINAL}
@@ -127,7 +128,7 @@ def command_output(picture: Picture) -> str:
 
 
 def chat_output(picture: Picture) -> str:
-    """The same for a chat, up to the prompt behind the last that is said."""
+    """The output of a chat in a terminal, up to the prompt after the last message."""
     from tests.terminal.screen import open_screen
 
     with open_screen(*picture.argv, columns=picture.columns) as screen:
@@ -139,7 +140,7 @@ def chat_output(picture: Picture) -> str:
 
 
 def rows_of(screen: "pyte.Screen") -> list[list[Cell]]:
-    """The rows that show something, the last of them and all before it, without blanks at their ends."""
+    """The rows of the screen up to the last row with text, without trailing blanks."""
     rows = []
     for y in range(screen.lines):
         cells = [screen.buffer[y][x] for x in range(screen.columns)]
@@ -153,7 +154,7 @@ def rows_of(screen: "pyte.Screen") -> list[list[Cell]]:
 
 
 def picture_lines(picture: str) -> list[str]:
-    """The lines of a picture as text, without what differs from run to run."""
+    """The lines of a picture as text, with values that differ from run to run masked."""
     lines = re.findall(r'<text y="\d+">(.*?)</text>', picture)
     return [masked(unescape(" ".join(re.findall(r">([^<]*)<", line)))) for line in lines]
 

@@ -1,4 +1,4 @@
-"""A terminal's screen as SVG: text that can be selected and searched, a few kilobytes, no fonts in it."""
+"""A terminal screen as SVG: selectable and searchable text, a few kilobytes, without embedded fonts."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ COLOURS = {
 
 
 RUN = re.compile(r"\S+(?: \S+)*")
-"""Words with no more than a blank between: several would be taken for one."""
+"""Words separated by single blanks: SVG collapses several blanks into one."""
 
 
 class Cell(NamedTuple):
-    """One cell: what stands there, and how."""
+    """One cell: its character and its style."""
 
     data: str
     colour: str = "default"
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
 
 def render_svg(title: str, rows: Sequence[Sequence[Cell]]) -> str:
-    """The picture of a window with this title that shows these rows."""
+    """The SVG of a terminal window with this title and these rows."""
     columns = max((len(row) for row in rows), default=0)
     width, height = columns * CELL_WIDTH + 2 * MARGIN, len(rows) * CELL_HEIGHT + BAR + MARGIN
     return "\n".join(
@@ -62,7 +62,7 @@ def _line(at: int, row: Sequence[Cell]) -> str:
 
 
 def _runs(row: Sequence[Cell]) -> Iterator[str]:
-    """The words that look alike; each run stands where its cells do, whatever the font and however wide its blanks."""
+    """Yield a tspan for each run of words with the same style, at the position and width of its cells in any font."""
     column = 0
     for look, signs in groupby(row, key=lambda sign: sign[1:]):
         words = "".join(sign.data for sign in signs)

@@ -1,15 +1,15 @@
-"""Carries out a page that shows commands and what they said, and compares.
+"""Runs a page that shows commands and their output, and compares the output.
 
-A page is Markdown. Its blocks are taken in order, in a folder of their own:
+A page is Markdown. Its blocks are processed in order, in a separate folder:
 
-    ```toml .convo.toml        a block with a file's name is written down
-    ```python                  one without a name is run here
-    ```console                 `$ command`, and what it said on stdout and stderr
+    ```toml .convo.toml        a block with a file name is written to that file
+    ```python                  a block without a name runs in this process
+    ```console                 `$ command`, followed by its output on stdout and stderr
 
-Nobody can say twice what carries a time, so ids, seconds and dates are alike whatever they are, and so are
-columns however wide. `…` in a line stands for anything, alone on a line for any lines. A command that fails
-must be followed by `$ echo $?`. `convo serve` stays until the page ends; the address that the page
-shows is the one that it got.
+Ids, seconds and dates differ from run to run, so any two of them are equal in a comparison, and so are columns
+of any width. `…` in a line matches any text; alone on a line it matches any lines. `$ echo $?` must follow a
+command that fails. `convo serve` runs until the page ends; commands use its real
+port in place of the port that the page shows.
 """
 
 import os
@@ -32,7 +32,7 @@ BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PORT = re.compile(r"127\.0\.0\.1:(\d+)")
 SERVE, STATUS = "convo serve", "echo $?"
 SHELL = re.compile(r"[|<>$`;&*]")
-"""What makes a command the shell's."""
+"""Characters that require a shell to run the command."""
 
 MASKS = (
     (re.compile(r"\b(resp|conv|ses|msg|run|call|item|try)_[0-9a-f]{8,}\b"), r"\1_0"),
@@ -45,7 +45,7 @@ MASKS = (
 
 
 class Block(NamedTuple):
-    """One block of a page: `name` is the file that it is, or empty."""
+    """One block of a page; `name` is the name of its file, or empty."""
 
     language: str
     name: str
@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
 
 class CommandOutput(NamedTuple):
-    """A command, and the lines that it is shown with."""
+    """A command and the lines of its output."""
 
     command: str
     lines: tuple[str, ...]
@@ -64,21 +64,21 @@ def blocks(page: str) -> list[Block]:
 
 
 def parse_console(console: str) -> Iterator[CommandOutput]:
-    """The commands of a console, each with its lines."""
+    """Yield the commands of a console block, each with the lines of its output."""
     for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
         command, *lines = part.rstrip("\n").split("\n")
         yield CommandOutput(command, tuple(lines))
 
 
 def masked(line: str) -> str:
-    """`line` without what differs from run to run."""
+    """Replace the values in a line that differ from run to run."""
     for pattern, instead in MASKS:
         line = pattern.sub(instead, line)
     return line.strip()
 
 
 def matches(shown: tuple[str, ...], outputs: list[str]) -> bool:
-    """Whether what came is what is shown."""
+    """Whether the output matches the lines that the page shows."""
     lines = ["(?:.*\n)*" if line.strip() == "…" else _pattern(masked(line)) + "\n" for line in shown]
     return re.fullmatch("".join(lines), "".join(masked(line) + "\n" for line in outputs)) is not None
 
@@ -89,12 +89,12 @@ def _pattern(line: str) -> str:
 
 @dataclass
 class TranscriptRunner:
-    """Where a page is carried out.
+    """Runs the blocks of a page.
 
-    folder:   the working folder
-    in_processes:    run every command as a process of its own, as a person does
-    environ:  what is set besides
-    shown:    what of this machine's own is written how
+    folder:        the working folder
+    in_processes:  run each command as a separate process, as in a shell
+    environ:       additional environment variables
+    shown:         replacements for values of this machine in the output
     """
 
     folder: Path
@@ -106,7 +106,7 @@ class TranscriptRunner:
     open: ExitStack = field(default_factory=ExitStack)
 
     def run(self, page: str) -> list[CommandOutput]:
-        """Carry the page out; what each command really said."""
+        """Run the page and return the actual output of each command."""
         outputs: list[CommandOutput] = []
         with self.open, chdir(self.folder), patch.dict(os.environ, self.environ):
             for block in blocks(page):
@@ -126,7 +126,7 @@ class TranscriptRunner:
             yield CommandOutput(command, tuple(lines))
 
     def _lines(self, command: str) -> list[str]:
-        """What one command says, as the page would show it."""
+        """Run a command and return its output in the form that the page shows."""
         if command == STATUS:
             return [str(self.status)]
         text = self._run_command(self._with_ports(command))
@@ -147,7 +147,7 @@ class TranscriptRunner:
         return self._shell(command) if self.in_processes else self._run_in_process(first, rest)
 
     def _run_in_process(self, command: str, rest: str) -> str:
-        """A command in this process; the shell does what stands behind the first pipe."""
+        """Run a command in this process; a shell runs the part after the first pipe."""
         out, err = text_stream(), text_stream()
         with redirect_stdout(out), redirect_stderr(err if rest else out), patch.object(sys, "stdin", text_stream()):
             self.status = run_command_line(shlex.split(command)[1:])
@@ -166,7 +166,7 @@ class TranscriptRunner:
         return done.stdout
 
     def _with_ports(self, text: str) -> str:
-        """`text` with the addresses that the servers of this page really have."""
+        """`text` with the actual ports of the servers of this page."""
         return PORT.sub(lambda found: f"127.0.0.1:{self.ports.get(found[1], found[1])}", text)
 
     def _serve(self, command: str) -> str:
@@ -190,7 +190,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 
 def differences(page: str, outputs: list[CommandOutput]) -> str:
-    """What a page shows otherwise than it came, in words; empty where it is true."""
+    """The commands whose output differs from the page, with their actual output; empty if there are none."""
     shown = [one for block in blocks(page) if block.language == "console" for one in parse_console(block.text)]
     assert len(shown) == len(outputs)
     wrong = [
