@@ -1,1 +1,1 @@
-"""Programs of others that speak to `convo serve`: they know nothing of convo and may not notice it."""
+"""Third-party clients of `convo serve`, which use it like any other Responses API."""

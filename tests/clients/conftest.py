@@ -1,4 +1,4 @@
-"""`convo serve` as a process of its own, in front of an upstream that answers everything."""
+"""`convo serve` as a separate process, in front of an upstream that answers every request."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.clients.upstream import Upstream, run_upstream
 from tests.conftest import LEAKS
 
 ALIAS = "gpt-5-behind-convo"
-"""A name that clients take for a reasoning model's."""
+"""A model name that clients treat as a reasoning model."""
 
 SETTINGS = """
 [providers.upstream]
@@ -27,7 +27,7 @@ base_url = "{url}"
 
 @pytest.fixture(scope="module")
 def running_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Upstream]]:
-    """The base URL of a gateway that keeps state in SQLite, and the upstream that it knows as `ALIAS`."""
+    """The base URL of a gateway that stores state in SQLite, and the upstream behind its alias `ALIAS`."""
     folder = tmp_path_factory.mktemp("gateway")
     settings = folder / "convo.toml"
     with run_upstream() as server:
@@ -43,14 +43,14 @@ def base_url(running_gateway: tuple[str, Upstream]) -> str:
 
 @pytest.fixture
 def upstream(running_gateway: tuple[str, Upstream]) -> Upstream:
-    """The upstream, as if nobody had asked it anything yet."""
+    """The upstream, without recorded requests."""
     running_gateway[1].reset()
     return running_gateway[1]
 
 
 @contextmanager
 def gateway(folder: Path, *argv: str) -> Iterator[str]:
-    """The command with these arguments, in `folder`, while the block runs; gives the address that it tells."""
+    """Run the command with these arguments in `folder` while the block runs; yield the address that it prints."""
     command = [sys.executable, "-m", "convo", *argv]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS)}
     environ = kept | {"CONVO_HOME": str(folder / "home")}

@@ -1,6 +1,6 @@
-"""Two pairs of hands for one story: the Agents SDK and convo, both at one gateway, and what its model was told.
+"""A comparison of the Agents SDK and convo: both run the same story at one gateway, which records model requests.
 
-The agents are the SDK's own, which convo takes by their shape.
+The agents are objects of the SDK, which convo imports with `from_object`.
 """
 
 import json
@@ -91,7 +91,7 @@ FRONT: Agent[Any] = Agent(name="front", instructions="Refund first.", model=ALIA
 
 @dataclass(frozen=True)
 class Story:
-    """Who is asked first, and what the answers call, one after the other; `nests`: a handoff sums up."""
+    """The first agent, and the tool calls of each model response; `nests`: a handoff summarizes the history."""
 
     first: Agent[Any]
     calls: list[list[Call]]
@@ -116,7 +116,8 @@ STORIES = {
     ),
     "agents of one name": Story(FORK, HANDOFF_AND_CALLS),
 }
-"""They pause at calls 2 and 4, then at call 5; at call 2 and, within call 4, at calls 6 and 7; at calls 2 and 4."""
+"""The first pauses at calls 2 and 4, then at call 5; the second at call 2 and, within call 4, at calls 6 and 7; the
+third at calls 2 and 4."""
 
 SUMMARY = Story(
     FRONT,
@@ -127,18 +128,18 @@ SUMMARY = Story(
     ],
     nests=True,
 )
-"""It pauses before the handoff, and again when what was said before it is a summary."""
+"""Pauses before the handoff, and again after the handoff replaced the earlier history by a summary."""
 
 EXPORTED_STORIES = [name for name, story in STORIES.items() if story.first is TRIAGE]
-"""Those that convo writes for the SDK, which alone can number agents of one name."""
+"""The stories that convo can export for the SDK: only the SDK can number agents with the same name."""
 
 
 @dataclass
 class SdkComparison:
-    """The SDK and convo, both at the gateway, with one story for their model.
+    """The SDK and convo at the same gateway, with the same story for the model.
 
-    owner:   who holds the history, in the words of `OWNERS`
-    arguments:   how the SDK is told so
+    owner:      the owner of the history, one of `OWNERS`
+    arguments:  the arguments that select this owner in the SDK
     """
 
     client: AsyncOpenAI
@@ -165,7 +166,7 @@ class SdkComparison:
         )
 
     async def resume_with_sdk(self, words: str) -> Any:
-        """The SDK's result of going on from a state, everything in it decided."""
+        """Decide all pending calls of a state with the SDK, then resume; returns the result of the SDK."""
         state: Any = await RunState.from_string(self.story.first, words)
         for item in state.get_interruptions():
             if VERDICTS[item.call_id]:
@@ -175,7 +176,7 @@ class SdkComparison:
         return await self._resume_with_sdk(state)
 
     async def resume_decided_with_sdk(self, words: str) -> Any:
-        """The SDK's result of going on from a state that convo decided on."""
+        """Decide all pending calls of a state with convo, then resume with the SDK; returns the result of the SDK."""
         return await self._resume_with_sdk(await RunState.from_string(self.story.first, decide_with_convo(words)))
 
     async def _resume_with_sdk(self, state: Any) -> Any:
@@ -198,7 +199,7 @@ class SdkComparison:
         return await self._read_until_pause(running, running.start([user_message("hi")]))
 
     async def import_with_convo(self, words: str) -> tuple[AgentRunner, State]:
-        """Convo's run of a state that the SDK wrote, everything in it decided."""
+        """Import a state of the SDK into convo, decide all pending calls and resume."""
         state = parse_run_state(words.encode())
         found = import_run_state(state, from_object(self.story.first))
         chat = await self._open_chat(found.strategy, found.handle)
@@ -253,7 +254,7 @@ async def owner_arguments(client: AsyncOpenAI, owner: str) -> dict[str, Any]:
 
 
 def decide_with_convo(words: str) -> str:
-    """A state with everything that waits decided by convo."""
+    """Decide all pending calls of a state with convo; returns the new state."""
     state = parse_run_state(words.encode())
     for one in state.pending:
         state = apply_verdict(state, (one,), ApprovalVerdict(VERDICTS[one.id], None if VERDICTS[one.id] else REJECTION))
@@ -261,14 +262,14 @@ def decide_with_convo(words: str) -> str:
 
 
 def start_story(comparison: SdkComparison, story: Story) -> None:
-    """Begin the story anew."""
+    """Start a story from its first response, without recorded requests."""
     comparison.story = story
     comparison.upstream.reset()
     comparison.upstream.calls += story.calls
 
 
 def model_requests(comparison: SdkComparison) -> ModelRequests:
-    """What the model was told in each request; neighbouring outputs in any order, the SDK's come as they end."""
+    """The messages of each request, adjacent tool outputs sorted: the SDK sends them in order of completion."""
     asked = comparison.upstream.requests
     return [[_neighbours(*one) for one in groupby(request["messages"], _is_output)] for request in asked]
 
@@ -283,11 +284,11 @@ def _neighbours(outputs: bool, messages: Iterable[dict[str, Any]]) -> list[str]:
 
 
 SDK_RESULTS: dict[tuple[str, str], tuple[str, ModelRequests]] = {}
-"""What `sdk_alone` found, by owner and story."""
+"""Results of `sdk_alone` by owner and story."""
 
 
 async def sdk_alone(comparison: SdkComparison, name: str) -> tuple[str, ModelRequests]:
-    """How the SDK ends a story by itself, and what its model was told on the way."""
+    """Run a story with the SDK alone; returns the final output and the model requests."""
     if (comparison.owner, name) not in SDK_RESULTS:
         SDK_RESULTS[comparison.owner, name] = await _run_sdk_alone(comparison, STORIES[name])
     return SDK_RESULTS[comparison.owner, name]

@@ -1,4 +1,4 @@
-"""Codex's command line takes the gateway for the real API: one turn, with a command that it runs."""
+"""The Codex command line with the gateway as its API: one turn, in which it runs a command."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""llm-comply, a public test of the Open Responses specification, finds nothing against the gateway."""
+"""The gateway passes llm-comply, a public test suite for the Open Responses specification."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ TESTS = 13
 
 
 def comply(base_url: str) -> Any:
-    """What llm-comply says of the server, as it says it to a program."""
+    """The JSON report of llm-comply about the server."""
     asked = ["--base-url", base_url, "--api-key", "any", "--model", ALIAS, "--json"]
     command = [sys.executable, "-m", "llm_comply.cli", *asked]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""Clients of Node: each aborts a stream, streams a whole answer and goes on, in a chain and in a conversation."""
+"""Node clients: each aborts a stream, streams a complete answer and continues, in a chain and in a conversation."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def upstream() -> Iterator[PacedUpstream]:
 
 @pytest.fixture(scope="module")
 def url(upstream: PacedUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A gateway that keeps state in SQLite, in front of the paced server."""
+    """The base URL of a gateway that stores state in SQLite, in front of the paced upstream."""
     folder = tmp_path_factory.mktemp("node")
     settings = folder / "convo.toml"
     settings.write_text(SETTINGS.format(url=upstream.url), encoding="utf-8")
@@ -45,7 +45,7 @@ def url(upstream: PacedUpstream, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def node(script: str, folder: Path, url: str, state: str) -> dict[str, Any]:
-    """What a script prints; it runs beside the installed packages."""
+    """Run a script in a folder with the installed packages; returns the JSON in the last line that it prints."""
     (folder / "node_modules").symlink_to(NODE_MODULES)
     (folder / script).write_bytes((SCRIPTS / script).read_bytes())
     environ = {"PATH": os.environ["PATH"], "BASE_URL": url, "STATE": state, "HOME": str(folder)}

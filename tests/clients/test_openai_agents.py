@@ -1,7 +1,7 @@
-"""openai-agents as a client: every way in which it lets a server, or a session, hold the state.
+"""openai-agents as a client, with each kind of state that a server or a session can own.
 
-The model is the upstream, which says how many messages it was given; so each answer tells whether
-the history was there, and `asked` tells what was in it.
+The upstream model answers with the number of messages that it received, so each answer shows whether
+the history was sent; `texts` returns the content of these messages.
 """
 
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
 
 @pytest.fixture(params=["http", "websocket"])
 async def run(request: pytest.FixtureRequest, client: AsyncOpenAI) -> AsyncIterator[RunConfig]:
-    """How a run reaches the gateway; both transports keep every promise."""
+    """The configuration of a run that uses the gateway over HTTP or WebSocket."""
     provider = OpenAIProvider(openai_client=client, use_responses_websocket=request.param == "websocket")
     yield RunConfig(model_provider=provider, tracing_disabled=True)
     await provider.aclose()

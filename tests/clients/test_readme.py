@@ -1,4 +1,4 @@
-"""What the README shows a client, done as it stands there."""
+"""The examples for clients in the README, run as they are printed."""
 
 import re
 import shlex
@@ -14,13 +14,13 @@ SHOWN = "http://127.0.0.1:8788/v1"
 
 
 def program(address: str) -> str:
-    """The README's program for a client, with the address of a server that runs."""
+    """The client program in the README, with the address of a running server."""
     (block,) = [block for block in blocks("python") if SHOWN in block]
     return block.replace(SHOWN, address)
 
 
 def blocks(language: str) -> list[str]:
-    """The README's blocks in a language, as they stand there."""
+    """The code blocks of the README in a language, unchanged."""
     found = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     return [str(block) for block in found]
 
@@ -34,7 +34,7 @@ def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: P
 
 
 def test_the_agents_pause_and_resume_as_the_readme_shows(convo: Convo, tmp_path: Path) -> None:
-    """Word for word, but for what differs from run to run: the receipt, and where the state lies."""
+    """The output equals the README exactly, except for the usage line and the path of the saved state."""
     (support,) = [block for block in blocks("python") if block.startswith("# support.py")]
     (tmp_path / "support.py").write_text(support, encoding="utf-8")
     (shown,) = [block for block in blocks("console") if "--agent support.py:triage" in block]

@@ -1,9 +1,8 @@
-"""Runs that change hands between openai-agents and convo, over one gateway, for each owner of the history.
+"""Runs that move between openai-agents and convo, at one gateway, for each owner of the history.
 
-The agents are the SDK's own, which convo takes by their shape. The stories hand over, call tools beside
-each other, have one approved and one rejected with a reason, and ask an agent as a tool in which two
-calls wait, one of them to be rejected. However often a run changes hands, the model is told the same as
-if the SDK had told it alone.
+The agents are objects of the SDK, which convo imports. The stories contain handoffs, parallel tool calls, one
+approved call and one rejected with a reason, and an agent as a tool in which two calls are pending, one of which
+is rejected. However often a run moves, the model receives the same requests as in a run of the SDK alone.
 """
 
 import json
@@ -134,7 +133,8 @@ async def test_the_sdk_continues_from_a_handoff_summary_of_convo(comparison: Sdk
 
 
 def meant(asked: ModelRequests) -> list[list[Any]]:
-    """The same, with a summary's records by what they mean: ids and the order of keys stand in its text."""
+    """Replace the content of assistant messages by digests of its items: the text of a summary contains ids and keys
+    in any order."""
     return [[_meant(json.loads(line)) for part in request for line in part] for request in asked]
 
 

@@ -1,9 +1,9 @@
-"""A model behind the gateway that answers whatever it is asked, and remembers what arrived.
+"""A model behind the gateway that answers every request and records it.
 
-It speaks chat completions. What it says follows from the request alone: while the user spoke last and
-there are tools it calls the first one, with a word for every required argument; after the tool's
-output, and without tools, it says how many messages it was given and what the last one said. So an
-answer shows whether the history arrived. Where calls are laid down for it, it makes those first.
+It implements chat completions. The request alone determines the answer: if the last message is from the user
+and there are tools, the model calls the first one, with a value for every required argument. After a tool
+output, and without tools, it answers with the number of messages and the text of the last one, so an answer
+shows whether the history was sent. If `calls` is set, it makes those calls first.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ SAMPLE: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "arra
 
 @dataclass
 class Upstream:
-    """Answers every request.
+    """The running model, an ASGI application.
 
     requests:  the bodies of the requests, oldest first
-    word:   what stands for every text in the arguments of a call
-    calls:  what the coming answers call, in order: each a list of ids, names and arguments
+    word:      the value of every text argument of a call
+    calls:     the calls of the next answers, in order: each a list of (id, name, arguments)
     """
 
     url: str
@@ -58,7 +58,7 @@ class Upstream:
 
     @property
     def messages(self) -> Sequence[Mapping[str, Any]]:
-        """What the last request held."""
+        """The messages of the last request."""
         messages: Sequence[Mapping[str, Any]] = self.requests[-1]["messages"]
         return messages
 
@@ -84,14 +84,14 @@ def call_chunks(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
 
 
 def function_to_call(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The function that is to be called now."""
+    """The function that the answer calls, or None."""
     functions = [tool["function"] for tool in request.get("tools") or () if tool["type"] == "function"]
     spoken = request["messages"][-1]["role"] == "user" and request.get("tool_choice") != "none"
     return functions[0] if functions and spoken else None
 
 
 def arguments(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
-    """Arguments that `schema` takes; every text is `word`."""
+    """Arguments that are valid for `schema`; every text is `word`."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
     return {name: SAMPLE.get(str(properties[name].get("type")), word) for name in schema.get("required") or ()}
 
@@ -108,7 +108,7 @@ def content_text(content: Any) -> str:
 
 @contextmanager
 def run_upstream() -> Iterator[Upstream]:
-    """The model in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
+    """Run the model in a thread. Its socket listens before the thread starts, so callers need not wait."""
     place, url = listen_on_free_port()
     upstream = Upstream(url)
     with serve_in_thread(upstream, place, asyncio.new_event_loop()):
