@@ -17,7 +17,7 @@ from tests.surface.revisions import surface_of
 
 
 def main() -> int:
-    """Compare, or write one surface; returns the exit code."""
+    """Compare two surfaces or write one; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.surface", description=__doc__)
     parser.add_argument("revisions", nargs="+", metavar="REVISION")
     parser.add_argument("--no-additions", action="store_true", help="refuse additions as well")

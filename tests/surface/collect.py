@@ -2,7 +2,7 @@
 
     python -m tests.surface.collect TREE OUT [PART ...]
 
-It is run by `tests.surface.revisions`, with TREE before everything else on the path, in an empty folder.
+`tests.surface.revisions` runs it in an empty folder, with TREE first on the import path.
 """
 
 import json
@@ -32,11 +32,11 @@ PARTS: dict[str, Part] = {
     "runs": lambda collection, tree, shell: conversations.collect_runs(collection, shell),
     "postgresql": lambda collection, tree, shell: stored.collect_postgresql(collection, shell),
 }
-"""What is collected, each in a home and a folder of its own."""
+"""The parts; each is collected in a separate CONVO_HOME and folder."""
 
 
 def main(tree: Path, out: Path, *parts: str) -> None:
-    """Collect `parts`, or all, and write the surface to `out`."""
+    """Collect `parts`, or all parts, and write the surface to `out`."""
     assert Path(str(convo.__file__)).is_relative_to(tree), f"{convo.__file__} is not of {tree}"
     folder = Path.cwd()
     collection = Collection(Masks({str(folder): "<folder>", str(Path(sys.prefix)): "<environment>"}))

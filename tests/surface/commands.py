@@ -1,6 +1,7 @@
-"""The command line of a revision: its commands and options as `--help` and the completion protocol tell them.
+"""The command line of a revision: its commands and options, from `--help` and the completion protocol.
 
-Help is read for what programs depend on: names of options, the number and choice of their values, defaults and bounds.
+Programs depend on these parts of the help: names of options, the number and choices of their values, defaults and
+bounds.
 """
 
 import os
@@ -38,7 +39,7 @@ SETTINGS = (
     'prices."a/b"',
     'windows."a/b"',
 )
-"""Tables of settings; an unknown name in one is refused with the names that there are."""
+"""Tables of settings; the error for an unknown name in a table lists the valid names."""
 
 
 COMPLETED = (
@@ -46,7 +47,7 @@ COMPLETED = (
     *(("config", "set"), ("config", "list"), ("config", "key", "set")),
     *(("convert", "--to"), ("compact", "--mode"), ("export", "--format"), ("lint", "--format"), ("next", "--count")),
 )
-"""Commands whose next word is one of a list."""
+"""Commands whose next argument is one of a fixed list."""
 
 
 class RevisionShell(NamedTuple):
@@ -54,7 +55,7 @@ class RevisionShell(NamedTuple):
 
     home:    the `CONVO_HOME` of its commands
     folder:  the working folder
-    before:  words in front of every command
+    before:  arguments that precede every command
     """
 
     home: Path
@@ -66,19 +67,19 @@ class RevisionShell(NamedTuple):
         return fork_server.run_convo([*self.before, *argv], stdin=stdin, env=own, cwd=self.folder)
 
     def begin(self, *argv: str, **env: str) -> fork_server.ConvoProcess:
-        """Begin a command; what it prints can be read from its stdout."""
+        """Start a command and return its process, with a pipe for stdout."""
         own, quiet = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.DEVNULL
         command = [*self.before, *argv]
         return fork_server.ConvoProcess(command, env=own, cwd=self.folder, stdout=subprocess.PIPE, stderr=quiet)
 
     def completions(self, *argv: str) -> list[str]:
-        """The candidates for the last of `argv`."""
+        """The completion candidates for the last word of `argv`."""
         lines = self.run(*argv[:-1], f"={argv[-1]}", env={"_CONVO_COMPLETE": "1"}).stdout.splitlines()
         return [line.partition("\t")[0] for line in lines]
 
 
 def collect_commands(collection: Collection, shell: RevisionShell) -> None:
-    """Every command with its arguments and options."""
+    """Collect every command with its arguments and options."""
     for name, text in helps(shell, ()):
         collection.add_value("commands", name, f"arguments: {', '.join(help_arguments(text)) or 'none'}")
         for option, kind in help_options(text):
@@ -88,7 +89,7 @@ def collect_commands(collection: Collection, shell: RevisionShell) -> None:
 
 
 def helps(shell: RevisionShell, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The full name and the help of a command, and of all commands below it."""
+    """Yield the full name and the help of a command and of all its subcommands."""
     text = shell.run(*words, "--help").stdout
     yield " ".join(("convo", *words)), text
     if "COMMAND [ARGS]" not in text:
@@ -98,7 +99,7 @@ def helps(shell: RevisionShell, words: tuple[str, ...]) -> Iterator[tuple[str, s
 
 
 def help_arguments(text: str) -> list[str]:
-    """The arguments in the first line of a help, as what may be given for each."""
+    """The arguments in the usage line of a help text: required or optional, one or several."""
     usage = " ".join(text.partition("\n\n")[0].split())
     names = usage.partition("[OPTIONS]")[2].split()
     if names[:1] == ["COMMAND"]:
@@ -110,7 +111,7 @@ def help_arguments(text: str) -> list[str]:
 
 
 def help_options(text: str) -> Iterator[tuple[str, str]]:
-    """The long name of each option in a help, and what is said of it besides its sentence."""
+    """Yield the long name of each option in a help text, and its names, values, default and bounds."""
     for found, lines in option_lines(text):
         names, value, detail = found["names"], found["value"] or "", " ".join(" ".join(lines).split())
         each = re.split(r", | / ", names)
@@ -120,7 +121,7 @@ def help_options(text: str) -> Iterator[tuple[str, str]]:
 
 
 def option_lines(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
-    """The first line of each option, and the text beside and below it."""
+    """Yield the first line of each option, and the lines of its help."""
     found, lines = None, []
     for line in text.splitlines():
         if begins := OPTION.match(line):
@@ -138,7 +139,7 @@ def option_lines(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
 
 
 def kind_of(value: str) -> str:
-    """A flag, or the values of an option by the words that stand for them."""
+    """The kind of an option: a flag, a choice, or a number of values."""
     if not value:
         return "flag"
     if "|" in value:
@@ -148,7 +149,7 @@ def kind_of(value: str) -> str:
 
 
 def collect_completions(collection: Collection, shell: RevisionShell, tree: Path) -> None:
-    """The scripts of all shells, and what is offered for arguments and for the values of options."""
+    """Collect the completion scripts, and the candidates for arguments and for values of options."""
     for file in sorted((tree / "completions").iterdir()):
         collection.add_names("completion scripts", [file.name])
         if file.suffix != ".1":
@@ -164,7 +165,7 @@ def collect_completions(collection: Collection, shell: RevisionShell, tree: Path
 
 
 def collect_settings(collection: Collection, shell: RevisionShell) -> None:
-    """Every setting with its default, and the words that one may have."""
+    """Collect every setting with its default and the words that it accepts."""
     for setting in loads(shell.run("config", "--json").stdout) or ():
         value = setting["value"]
         shown = collection.masks.masked(value) if isinstance(value, str) else repr(value)
@@ -191,7 +192,7 @@ def collect_settings(collection: Collection, shell: RevisionShell) -> None:
 
 
 def attempts(shell: RevisionShell, pairs: Sequence[tuple[str, str]]) -> list[str | None]:
-    """What `convo config set KEY VALUE` is refused with for each pair, in a home of its own; None: it was accepted."""
+    """Run `convo config set KEY VALUE` for each pair in a separate CONVO_HOME; returns each error, None for success."""
 
     def attempt(numbered: tuple[int, tuple[str, str]]) -> str | None:
         number, (key, value) = numbered
@@ -206,23 +207,23 @@ def attempts(shell: RevisionShell, pairs: Sequence[tuple[str, str]]) -> list[str
 
 
 def _above(table: str) -> str:
-    """The nearest of `SETTINGS` that a table is in; the refusal of an unknown table has the names of that one."""
+    """The nearest table in `SETTINGS` that contains a table; the error for an unknown table lists its names."""
     return max((one for one in SETTINGS if one != table and table.startswith(one)), key=len)
 
 
 def _longest_list(message: str | None) -> list[str]:
-    """The longest list of words in the first line of a refusal."""
+    """The longest list of words in the first line of an error message."""
     lists = LISTED.findall((message or "").partition("\n")[0])
     return max(lists, key=len).split(", ") if lists else []
 
 
 def _listed(key: str, word: str) -> tuple[str, str]:
-    """A word as the value of its setting, one of which is a list."""
+    """A setting and a word as its value, in a list for `extra_fields`."""
     return key, f'["{word}"]' if key.endswith(".extra_fields") else word
 
 
 def collect_schemas(collection: Collection, shell: RevisionShell) -> None:
-    """The JSON Schema of everything that a command prints as JSON."""
+    """Collect the JSON Schemas of the JSON output of all commands."""
     for line in shell.run("schema").stdout.splitlines():
         name, _, identity = line.rpartition(" ")
         collection.add_value("schemas", name.strip(), identity)
@@ -231,7 +232,7 @@ def collect_schemas(collection: Collection, shell: RevisionShell) -> None:
 
 
 def collect_rules(collection: Collection, shell: RevisionShell) -> None:
-    """The rules of lint with their severities and pages."""
+    """Collect the lint rules with their severities, and whether each has a page."""
     for line in shell.run("lint", "--explain", "all").stdout.splitlines():
         code, severity = line.split()[:2]
         page = shell.run("lint", "--explain", code)

@@ -1,4 +1,4 @@
-"""Scripted conversations and runs of agents, and what is printed and stored of them."""
+"""Scripted conversations and agent runs, with their printed and stored data."""
 
 import json
 import signal
@@ -67,12 +67,12 @@ TWO = {
 DONE = {"text": "Done"}
 
 LABELS = [f"1.{minor}" for minor in range(26)]
-"""Labels of RunState, of which some exist."""
+"""Candidate schema versions of RunState; only some of them exist."""
 
 KEY = {"CONVO_SIGNING_KEY": "a-signing-key-that-is-long-enough"}
 
 LONG = "and this continues for a while; " * 20
-"""Long enough to be summarized."""
+"""A text that is long enough for compaction."""
 
 BROKEN = [
     {"type": "message", "role": "user", "content": "one"},
@@ -83,13 +83,13 @@ BROKEN = [
 
 
 class Recorder:
-    """Runs commands, and adds their exit codes and what they print as JSON."""
+    """Runs commands, and adds their exit codes and their JSON output to a collection."""
 
     def __init__(self, collection: Collection, shell: RevisionShell) -> None:
         self._collection, self._shell = collection, shell
 
     def run(self, name: str, *argv: str, **env: str) -> None:
-        """Run a command; `name` stands for it in the surface."""
+        """Run a command and add its exit code and JSON output as `name`."""
         got = self._shell.run(*argv, env=env)
         self._collection.add_value("exit codes", name, got.returncode)
         document = loads(got.stdout)
@@ -106,7 +106,7 @@ class Recorder:
         self._collection.add_document("files", name, document)
 
     def interrupt(self, name: str, *argv: str) -> None:
-        """Begin a command, and interrupt it when it has printed its first line."""
+        """Start a command, and interrupt it after the first line of its output."""
         with self._shell.begin(*argv) as process:
             assert process.stdout
             process.stdout.readline()
@@ -115,7 +115,7 @@ class Recorder:
         self._collection.add_value("exit codes", name, process.returncode)
 
     def script(self, *replies: dict[str, Any], delay_s: float = 0.0) -> str:
-        """The name of a model that answers by these replies."""
+        """The name of a scripted model with these replies."""
         folder = self._shell.folder / "scripts"
         folder.mkdir(exist_ok=True)
         file = folder / f"{len(list(folder.iterdir()))}.json"
@@ -124,7 +124,7 @@ class Recorder:
 
 
 def collect_sessions(collection: Collection, shell: RevisionShell) -> None:
-    """Conversations of each owner, here and at a server, and every command that shows or changes one."""
+    """Collect conversations of each owner, with the embedded endpoint and a remote one, and all commands for them."""
     file = write_settings(shell.folder, "front.toml", scripted_settings(shell.folder))
     with served_revision(shell._replace(home=shell.folder / "front", before=("--config", str(file)))) as url:
         own = write_settings(shell.folder, "own.toml", scripted_settings(shell.folder) + REMOTE.format(url=url))
@@ -141,7 +141,7 @@ def collect_sessions(collection: Collection, shell: RevisionShell) -> None:
 
 
 def talk_under(recorder: Recorder, owner: str, place: str, model: str) -> None:
-    """Two turns, a fork, and what shows them."""
+    """Run two turns and the commands that show them."""
     name, env = f"{owner}-{place}", {"UP_KEY": "key"}
     recorder.run(f"chat {name}", "chat", f"--{owner}", "-n", name, "-m", model, "--json", "one", **env)
     recorder.run(f"chat {name} again", "chat", "--from", name, "--jsonl", "-s", "Short", "two", **env)
@@ -150,7 +150,7 @@ def talk_under(recorder: Recorder, owner: str, place: str, model: str) -> None:
 
 
 def run_reading_commands(recorder: Recorder) -> None:
-    """Commands that change nothing."""
+    """Run single turns, and the commands that read conversations, models and settings."""
     env = {"UP_KEY": "key"}
     for model in ("thinking", "refusing", "breaking", "refused", "sealed", "nobody"):
         recorder.run(f"chat {model}", "chat", "--session", "-n", f"of-{model}", "-m", model, "--json", "one")
@@ -175,7 +175,7 @@ def run_reading_commands(recorder: Recorder) -> None:
 
 
 def run_converting_commands(recorder: Recorder) -> None:
-    """Commands that make another conversation."""
+    """Run the commands that create or replace a conversation."""
     env = {"UP_KEY": "key"}
     for owner in OWNERS:
         name = f"to-{owner}.json" if owner == "replay" else f"to-{owner}"
@@ -199,7 +199,7 @@ def run_converting_commands(recorder: Recorder) -> None:
 
 
 def run_refused_commands(recorder: Recorder) -> None:
-    """Commands that are refused."""
+    """Run commands that fail."""
     recorder.run("unknown session", "inspect", "nobody", "--json")
     recorder.run("unknown command", "zzz")
     recorder.run("unknown option", "chat", "--zzz")
@@ -217,7 +217,7 @@ def run_refused_commands(recorder: Recorder) -> None:
 
 
 def run_store_commands(recorder: Recorder) -> None:
-    """Commands about the database."""
+    """Run the commands for the database."""
     recorder.run("store stats", "store", "stats", "--json")
     recorder.run("store check", "store", "check", "--json")
     recorder.run("store backup", "store", "backup", "copy.db", "--json")
@@ -228,7 +228,7 @@ def run_store_commands(recorder: Recorder) -> None:
 
 
 def collect_files(collection: Collection, name: str, shell: RevisionShell) -> None:
-    """The paths of everything below `CONVO_HOME`, and the JSON of what is a JSON file there."""
+    """Collect the paths and modes of all files in `CONVO_HOME`, and the content of JSON files and keys."""
     for file in sorted(shell.home.rglob("*")):
         path = collection.masks.masked(str(file.relative_to(shell.home)))
         if file.is_file() and not path.endswith(("-wal", "-shm")):
@@ -241,7 +241,7 @@ def collect_files(collection: Collection, name: str, shell: RevisionShell) -> No
 
 
 def collect_runs(collection: Collection, shell: RevisionShell) -> None:
-    """Runs of agents that pause, are decided on and continue, under each owner; their states in every label."""
+    """Collect agent runs that pause and resume after decisions, with each owner, and their states in all versions."""
     recorder = Recorder(collection, shell)
     clerk, boss = recorder.script(REFUND, DONE), recorder.script(ASK, DONE)
     Path("bot.py").write_text(AGENTS, encoding="utf-8")
@@ -273,7 +273,7 @@ def collect_runs(collection: Collection, shell: RevisionShell) -> None:
 
 
 def decide_on_states(recorder: Recorder) -> None:
-    """Decisions on states in files and in the store."""
+    """Decide pending calls of states in files and in the store."""
     words = ("resume", "state-session.json", "--decide-only", "-o")
     for label in LABELS:
         recorder.run(f"state as {label}", *words, "-", "--approve", "c1", "--reject", "c2=no", "--schema", label)

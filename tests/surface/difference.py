@@ -1,4 +1,4 @@
-"""What two surfaces differ in, and how that is printed."""
+"""The differences of two surfaces, and their printed form."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from tests.surface.document import Surface, SurfaceEntry
 
 
 class Difference(NamedTuple):
-    """One difference. `kind` is "removed", "changed" or "added"; `words` are shown behind the name."""
+    """One difference. `kind` is "removed", "changed" or "added"; `words` are printed after the name."""
 
     section: str
     kind: str
@@ -48,7 +48,7 @@ def _words(entry: SurfaceEntry) -> str:
 
 
 def is_refused(found: Sequence[Difference], *, additions: bool = False) -> bool:
-    """Whether one of these breaks the surface; `additions`: whether an addition does."""
+    """Whether one of the differences breaks the surface; with `additions` an addition does too."""
     return any(additions or change.kind != "added" for change in found)
 
 

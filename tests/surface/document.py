@@ -1,7 +1,7 @@
 """A surface: sections of named entries, as one JSON document.
 
-An entry is either one string, which two revisions must share, or a list of words, of which none may go. A JSON
-document or a JSON Schema becomes an entry for each of its paths.
+An entry is either one string, which must not change, or a list of words, of which none may be removed. A JSON
+document or a JSON Schema is converted to one entry per path.
 """
 
 import json
@@ -16,10 +16,10 @@ Surface: TypeAlias = dict[str, dict[str, SurfaceEntry]]
 """Entries by section and name."""
 
 PROSE = frozenset({"description", "title", "summary", "examples", "$comment"})
-"""Keywords of a schema that hold sentences for people."""
+"""Keywords of a schema whose values are texts for people."""
 
 NAMES = frozenset({"properties", "patternProperties", "$defs", "schemas", "paths", "securitySchemes", "responses"})
-"""Keywords of a schema below which the keys are names that somebody chose."""
+"""Keywords of a schema below which the keys are names, not keywords."""
 
 
 class Collection:
@@ -39,17 +39,17 @@ class Collection:
         }
 
     def add_value(self, section: str, name: str, value: object) -> None:
-        """Set an entry that may not change."""
+        """Set an entry that must not change."""
         self._entries.setdefault(section, {})[name] = str(value)
 
     def add_words(self, section: str, name: str, words: Iterable[object]) -> None:
-        """Add words to an entry that may gain some."""
+        """Add words to an entry to which later revisions may add words."""
         entry = self._entries.setdefault(section, {}).setdefault(name, [])
         assert isinstance(entry, list), (section, name)
         entry += [word for word in dict.fromkeys(map(str, words)) if word not in entry]
 
     def add_names(self, section: str, names: Iterable[str]) -> None:
-        """Set entries of which only the name counts."""
+        """Set entries of which only the name is compared."""
         for name in names:
             self.add_value(section, name, "present")
 
@@ -60,7 +60,7 @@ class Collection:
             self.add_words(section, f"{name} {self.masks.masked(path)}", [self.masks.pattern(path, value)])
 
     def add_schema(self, section: str, name: str, schema: object) -> None:
-        """Add the paths of a JSON Schema or OpenAPI document without its sentences."""
+        """Add the paths of a JSON Schema or OpenAPI document without its texts for people."""
         for path, value in schema_paths(schema):
             if isinstance(value, list):
                 self.add_words(section, f"{name} {path}", value)
@@ -69,7 +69,7 @@ class Collection:
 
 
 def paths_of(document: object, path: str = "$") -> Iterator[tuple[str, object]]:
-    """Each leaf of a document with its path. Elements of a list share one; objects with a `type` go by that."""
+    """Yield each leaf of a document with its path. The elements of a list share one path per `type`."""
     if isinstance(document, dict) and document:
         for key, value in document.items():
             yield from paths_of(value, f"{path}.{key}")
@@ -82,7 +82,7 @@ def paths_of(document: object, path: str = "$") -> Iterator[tuple[str, object]]:
 
 
 def schema_paths(schema: object, path: str = "$", *, named: bool = False) -> Iterator[tuple[str, object]]:
-    """Each leaf of a schema with its path; a list of scalars is a leaf. `named`: the keys are no keywords."""
+    """Yield each leaf of a schema with its path; a list of scalars is a leaf. `named`: the keys are not keywords."""
     if isinstance(schema, dict):
         if not schema:
             yield path, "{}"
@@ -101,7 +101,7 @@ def schema_paths(schema: object, path: str = "$", *, named: bool = False) -> Ite
 
 
 def _key(one: object, at: int) -> str:
-    """The name of an alternative or parameter where it has one, else its place."""
+    """The name or reference of an alternative or parameter, or else its index."""
     if isinstance(one, Mapping):
         for key in ("$ref", "name"):
             if isinstance(one.get(key), str):
@@ -110,7 +110,7 @@ def _key(one: object, at: int) -> str:
 
 
 def loads(text: str) -> Any:
-    """The JSON document in `text`; None where it is none."""
+    """Parse JSON; None if `text` is not valid JSON."""
     try:
         return json.loads(text)
     except ValueError:

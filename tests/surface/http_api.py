@@ -1,4 +1,4 @@
-"""`convo serve` of a revision, asked over HTTP, SSE and WebSocket as any client would ask."""
+"""The surface of `convo serve` of a revision, collected with requests over HTTP, SSE and WebSocket."""
 
 import json
 import socket
@@ -38,7 +38,7 @@ SCRIPTS: Mapping[str, list[dict[str, Any]]] = {
         }
     ],
 }
-"""What the models of a server answer; single words, so that they are kept as they are."""
+"""The answers of the models of a server; single words, which masks do not change."""
 
 SETTINGS = """
 [aliases]
@@ -70,7 +70,7 @@ CHUNKS = (
     {"choices": [{"index": 0, "delta": {"content": "Plain"}, "finish_reason": "stop"}]},
     {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}},
 )
-"""What a server of chat completions answers."""
+"""The response of a chat completions server."""
 
 SEAL = "c2VhbC1zZWFsLXNlYWwtc2VhbC1zZWFsLXNlYWwtc2VhbC0="
 
@@ -85,14 +85,14 @@ ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
 def write_settings(folder: Path, name: str, text: str) -> Path:
-    """A settings file for `--config`."""
+    """Write a settings file for `--config`."""
     file = folder / name
     file.write_text(text, encoding="utf-8")
     return file
 
 
 def scripted_settings(folder: Path) -> str:
-    """The settings of a server whose models answer by `SCRIPTS`."""
+    """The settings of a server whose models use `SCRIPTS`."""
     lines = ['"echo" = "scripted/echo"']
     for name, replies in SCRIPTS.items():
         (folder / f"{name}.json").write_text(json.dumps({"replies": replies}), encoding="utf-8")
@@ -102,7 +102,7 @@ def scripted_settings(folder: Path) -> str:
 
 @contextmanager
 def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
-    """The address of `convo serve ARGV` while the block runs."""
+    """Run `convo serve ARGV` while the block runs; yield its address."""
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -116,7 +116,7 @@ def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
 
 
 def wait_for(url: str, process: "subprocess.Popen[str]") -> None:
-    """Wait until a server answers. raises: TimeoutError"""
+    """Wait until a server responds. Raises TimeoutError if it ends or does not respond in `PATIENCE_S`."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end and process.poll() is None:
         try:
@@ -128,9 +128,9 @@ def wait_for(url: str, process: "subprocess.Popen[str]") -> None:
 
 
 class SurfaceClient:
-    """Asks a server, and adds what it answers to a collection.
+    """Sends requests to a server and adds the responses to a collection.
 
-    http:  the connections of this client
+    http:  the underlying HTTP client
     """
 
     def __init__(self, collection: Collection, url: str, key: str = "") -> None:
@@ -139,7 +139,7 @@ class SurfaceClient:
         self.http = httpx2.Client(base_url=url, timeout=60, trust_env=False, headers=headers)
 
     def ask(self, name: str, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        """The answer to one request as JSON; `name` stands for it in the surface."""
+        """Send a request, add the response to the surface as `name`, and return its JSON."""
         answer = self.http.request(method, path, json=body, **more)
         self._add_head(name, answer)
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -153,7 +153,7 @@ class SurfaceClient:
         self._collection.add_words("headers", name, headers_of(answer))
 
     def _add_events(self, name: str, text: str) -> Any:
-        """Add the events of a stream; returns the response in the last one."""
+        """Add the events of a stream; returns the response in the last event."""
         blocks = [
             dict(line.partition(": ")[::2] for line in block.splitlines()) for block in text.split("\n\n") if block
         ]
@@ -165,7 +165,7 @@ class SurfaceClient:
 
 
 def headers_of(answer: httpx2.Response) -> list[str]:
-    """The names of an answer's headers, with the values that do not change from one answer to the next."""
+    """The names of the headers of a response, with the values of those in `FIXED`."""
     return [f"{name}: {value}" if name in FIXED else name for name, value in answer.headers.items()]
 
 
@@ -178,7 +178,7 @@ def add_events(collection: Collection, name: str, events: list[dict[str, Any]]) 
 
 
 def collect_server(collection: Collection, shell: RevisionShell) -> None:
-    """Two servers: one over scripted models, and behind it one with keys that asks the first."""
+    """Collect two servers: one with scripted models, and one with keys that sends requests to the first."""
     file = write_settings(shell.folder, "front.toml", scripted_settings(shell.folder))
     front = shell._replace(before=("--config", str(file)))
     with served_revision(front) as url:
@@ -193,7 +193,7 @@ def collect_server(collection: Collection, shell: RevisionShell) -> None:
 
 
 def ask_everything(client: SurfaceClient) -> None:
-    """Responses, chains, conversations, background runs, compaction, counts, models."""
+    """Send valid requests: responses, chains, conversations, background runs, compaction, token counts, models."""
     for model in SCRIPTS:
         for stream in (False, True):
             tools = {"tools": [TOOL]} if model == "calling" else {}
@@ -246,7 +246,7 @@ def ask_everything(client: SurfaceClient) -> None:
 
 
 def ask_wrongly(client: SurfaceClient) -> None:
-    """Requests that are refused."""
+    """Send requests that the server refuses."""
     json_type = {"content-type": "application/json"}
     client.ask("no body", "POST", "/v1/responses", {})
     client.ask("unknown model", "POST", "/v1/responses", {"model": "nobody", "input": "one"})
@@ -287,7 +287,7 @@ MESSAGES: Sequence[tuple[str, Mapping[str, Any]]] = (
 def talk_over_websocket(
     collection: Collection, url: str, key: str = "", messages: Sequence[tuple[str, Mapping[str, Any]]] = MESSAGES
 ) -> None:
-    """Turns over a WebSocket."""
+    """Send messages over a WebSocket and add the events of each."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
     with connect(f"ws{url.removeprefix('http')}/v1/responses", proxy=None, additional_headers=headers) as connection:
         for name, message in messages:
@@ -299,7 +299,7 @@ def talk_over_websocket(
 
 
 def look_around(collection: Collection, client: SurfaceClient) -> None:
-    """Metrics, the OpenAPI document, and the inspector page."""
+    """Collect the metrics, the OpenAPI document and the headers of the inspector page."""
     document = client.http.get("/openapi.json").json()
     del document["info"]["version"]
     collection.add_schema("openapi", "document", document)
@@ -317,14 +317,14 @@ def look_around(collection: Collection, client: SurfaceClient) -> None:
 
 
 def _labels(labels: str) -> Iterator[str]:
-    """The names of labels, with the values of those whose values are fixed."""
+    """Yield the labels with their values; of `le` and `status` only the names."""
     for pair in filter(None, labels.rstrip("}").split('",')):
         name, _, value = pair.partition("=")
         yield name if name in ("le", "status") else f"{name}={value.replace(QUOTE, '')}"
 
 
 def collect_limited_server(collection: Collection, shell: RevisionShell) -> None:
-    """A server whose limits are reached, where the revision has these settings."""
+    """Collect a server whose limits are exceeded, if the revision has these settings."""
     file = write_settings(shell.folder, "limited.toml", scripted_settings(shell.folder) + LIMITED)
     own = shell._replace(home=shell.folder / "limited", before=("--config", str(file)))
     try:
@@ -341,7 +341,7 @@ def collect_limited_server(collection: Collection, shell: RevisionShell) -> None
 
 @contextmanager
 def chat_completions() -> Iterator[str]:
-    """The address of a server of chat completions, which answers every request alike."""
+    """Run a chat completions server that sends the same response to every request; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -366,7 +366,7 @@ def chat_completions() -> Iterator[str]:
 
 
 def collect_keyed_server(collection: Collection, shell: RevisionShell, url: str) -> None:
-    """A server with keys that passes requests on: seals of a provider, refusals without a key."""
+    """Collect a server with keys that forwards requests: sealed reasoning of a provider, refusals without a key."""
     keys = shell.folder / "keys"
     made = shell.run("serve", "--new-key", "alice", "--keys", str(keys))
     collection.add_value("formats", "a new key", collection.masks.pattern("", made.stdout.strip()))
@@ -378,7 +378,7 @@ def collect_keyed_server(collection: Collection, shell: RevisionShell, url: str)
 
 
 def ask_behind(collection: Collection, shell: RevisionShell, keys: Path, key: str) -> None:
-    """Requests to the server behind: seals, fields that its model is not sent, refused keys."""
+    """Send requests to the forwarding server: sealed reasoning, fields that it does not forward, refused keys."""
     with served_revision(shell, "--keys", str(keys), "--store", "memory") as address:
         client = SurfaceClient(collection, address, key)
         include = {"include": ["reasoning.encrypted_content"]}

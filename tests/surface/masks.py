@@ -1,14 +1,14 @@
-"""How a value becomes a pattern that two runs share.
+"""Conversion of values to patterns that are equal in all runs.
 
-Random and measured parts are replaced: `resp_07c0...` becomes `resp_<hex32>`, a time `<time>`, a figure `number`, a
-sentence `<text>`. Words stay as they are, because programs compare them.
+Random and measured parts are replaced: `resp_07c0...` becomes `resp_<hex32>`, a time `<time>`, a number `number`, a
+sentence `<text>`. Single words are unchanged, because programs compare them.
 """
 
 import re
 from collections.abc import Callable, Mapping
 
 LITERAL = frozenset({"version", "schema", "$schemaVersion", "status", "exit", "sequence_number", "run_format"})
-"""Members whose numbers are kept."""
+"""Members whose numbers are not masked."""
 
 PARTS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![0-9a-f])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![0-9a-f])"), "<uuid>"),
@@ -22,16 +22,16 @@ FIGURES = re.compile(r"[\d.,\[\]-]+")
 
 
 class Masks:
-    """Replaces what differs between two runs.
+    """Replaces the parts of values that differ between two runs.
 
-    known:  strings of this run, and the names that stand for them: its folder
+    known:  strings of this run, such as its folder, and the names that replace them
     """
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self._known = sorted(known.items(), key=lambda pair: -len(pair[0]))
 
     def masked(self, text: str) -> str:
-        """`text` with a name in place of each part that is random."""
+        """Replace each random part of `text` by a name."""
         for known, name in self._known:
             text = text.replace(known, name)
         for part, replacement in PARTS:
@@ -39,7 +39,7 @@ class Masks:
         return text
 
     def pattern(self, path: str, value: object) -> str:
-        """The pattern of a leaf of a JSON document."""
+        """The pattern of the leaf at `path` of a JSON document."""
         if value is None or isinstance(value, bool):
             return {None: "null", True: "true", False: "false"}[value]
         if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""A revision made ready: its files in a folder, and its surface as a process of its own collects it."""
+"""Preparation of a revision: copying its files to a folder and collecting its surface in a separate process."""
 
 import json
 import os
@@ -13,20 +13,21 @@ from pathlib import Path
 from tests.surface.document import Surface
 
 HERE = Path(__file__).parents[2]
-"""The checkout that this file belongs to; its collector reads every revision."""
+"""The checkout that contains this file; its collector is used for all revisions."""
 
 PARTS = ("convo", "completions", ".github", "README.md", "CHANGELOG.md", "pyproject.toml")
-"""What is taken of a revision."""
+"""Files and folders that are copied from a checkout."""
 
 PASSED_ON = ("PATH", "CONVO_TEST_POSTGRES", "TMPDIR")
-"""Variables of this process that a collector gets."""
+"""Environment variables that are passed to a collector."""
 
 
 def surface_of(side: str, sections: Sequence[str] = ()) -> Surface:
-    """The surface of a git revision, of a folder with a checkout, or of a .json file that one was written into.
+    """Return the surface of a git revision or of a folder with a checkout, or load it from a .json file.
 
-    sections:  the parts of `tests.surface.collect` to run; none: all of them
-    raises:    subprocess.CalledProcessError  there is no such revision, or its surface cannot be collected
+    sections:  the parts of `tests.surface.collect` to run; empty: all parts
+
+    Raises subprocess.CalledProcessError if there is no such revision or its surface cannot be collected.
     """
     if side.endswith(".json"):
         written: Surface = json.loads(Path(side).read_text(encoding="utf-8"))
@@ -42,7 +43,7 @@ def surface_of(side: str, sections: Sequence[str] = ()) -> Surface:
 
 
 def copy_checkout(folder: Path, tree: Path) -> None:
-    """Copy the parts of a checkout, as they are there."""
+    """Copy the parts of a checkout, including uncommitted changes."""
     ignored = shutil.ignore_patterns("__pycache__")
     for part in PARTS:
         if (folder / part).is_dir():
@@ -52,7 +53,7 @@ def copy_checkout(folder: Path, tree: Path) -> None:
 
 
 def extract(revision: str, tree: Path) -> None:
-    """Extract a revision of the repository; its tests stay behind."""
+    """Extract a revision of the repository without its tests."""
     archive = tree.parent / "archive.tar"
     command = ["git", "archive", "--output", str(archive), revision, ".", ":(exclude)tests"]
     subprocess.run(command, cwd=HERE, check=True)
@@ -61,7 +62,7 @@ def extract(revision: str, tree: Path) -> None:
 
 
 def collect_in_process(tree: Path, folder: Path, sections: Sequence[str]) -> Surface:
-    """Run the collector with the package of `tree`, the environment's dependencies, and nobody's settings."""
+    """Run the collector with the package in `tree` and the installed dependencies, without the user's settings."""
     out, home = folder / "surface.json", folder / "user"
     home.mkdir()
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {

@@ -1,4 +1,4 @@
-"""What only the text of a revision tells: environment variables, error codes, the project file, documented imports."""
+"""The parts of a surface that are read from source files: variables, error codes, project file, documented imports."""
 
 import ast
 import inspect
@@ -16,21 +16,21 @@ FOREIGN = re.compile(
     r"(?:OPENAI|ANTHROPIC|AZURE|DEEPSEEK|OLLAMA|XDG|PG|LC)_?[A-Z_]*[A-Z]|NO_COLOR|FORCE_COLOR|CLICOLOR_FORCE|TERM|"
     r"COLUMNS|LINES|EDITOR|VISUAL|PAGER|LESS|SHELL|[A-Z]+_PROXY"
 )
-"""Variables of other programs, where one is a string of its own."""
+"""Variables of other programs, if one is a complete string literal."""
 
 ROW = re.compile(r"^\| `(?P<code>\w+)` \| (?P<exit>\d+) \| (?P<status>\d+) \|", re.MULTILINE)
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 DOCUMENTED = (("convo.agents", "Agent"), ("convo.tools", "tool"))
-"""Import paths that stay documented, whatever else a revision documents."""
+"""Import paths that are always collected, in addition to those that a revision documents."""
 
 SHOWN = (str, int, float, bool, tuple, frozenset, type(None))
-"""Types of defaults that are compared by their text."""
+"""Types of defaults that are compared by their `repr`."""
 
 
 def collect_sources(collection: Collection, tree: Path) -> None:
-    """Environment variables, error codes, and what the project file promises."""
+    """Collect environment variables, error codes, and the name, extras and scripts in the project file."""
     files = sorted((tree / "convo").rglob("*.py"))
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -49,7 +49,7 @@ def collect_sources(collection: Collection, tree: Path) -> None:
 
 
 def user_pages(tree: Path) -> list[str]:
-    """The README and the pages for users."""
+    """The text of the README and of the pages for users."""
     files = [tree / "README.md", *sorted((tree / ".github").rglob("*.md"))]
     return [file.read_text(encoding="utf-8") for file in files if file.name != "CONTRIBUTING.md"]
 
@@ -62,7 +62,7 @@ def _variables(node: ast.AST) -> Iterator[str]:
 
 
 def _codes(node: ast.AST) -> Iterator[str]:
-    """The literals that are handed over as `code=...`, or that a class sets as its code."""
+    """Yield the literals that are passed as `code=...` or that a class assigns to `code`."""
     if isinstance(node, ast.keyword) and node.arg == "code":
         yield from _text(node.value)
     elif isinstance(node, ast.ClassDef):
@@ -87,7 +87,7 @@ def _text(value: ast.expr) -> Iterator[str]:
 
 
 def collect_imports(collection: Collection, tree: Path) -> None:
-    """The documented import paths with the signatures of what is there."""
+    """Collect the documented import paths with the signatures of the imported objects."""
     for module, name in sorted({*DOCUMENTED, *documented(tree)}):
         try:
             found = getattr(import_module(module), name)
@@ -103,7 +103,7 @@ def collect_imports(collection: Collection, tree: Path) -> None:
 
 
 def documented(tree: Path) -> Iterator[tuple[str, str]]:
-    """Every `from convo... import ...` in a block of Python of a page."""
+    """Yield every `from convo... import ...` in a Python block of a page."""
     for page in user_pages(tree):
         for block in BLOCK.findall(page):
             for node in ast.walk(ast.parse(block)):
@@ -112,7 +112,7 @@ def documented(tree: Path) -> Iterator[tuple[str, str]]:
 
 
 def signature(found: object) -> str:
-    """The parameters of a function or class: names, kinds, and defaults where they are plain values."""
+    """The parameters of a function or class: names, kinds, and defaults of the types in `SHOWN`."""
     assert callable(found)
     return f"({', '.join(map(_parameter, inspect.signature(found).parameters.values()))})"
 

@@ -1,4 +1,4 @@
-"""Tables of a store, and the patterns of the values in them."""
+"""The tables of a store, and the patterns of their values."""
 
 import re
 import sqlite3
@@ -15,11 +15,11 @@ from tests.surface.document import Collection, loads
 COMMENT = re.compile(r"--[^\n]*")
 
 SHADOW = re.compile(r"words_\w+")
-"""Tables that SQLite keeps for the search index."""
+"""Tables that SQLite creates for the search index."""
 
 
 def collect_sqlite(collection: Collection, name: str, home: Path) -> None:
-    """The schema of the SQLite store in `home`, and the patterns of its values; `name` stands for the store."""
+    """Collect the schema of the SQLite store in `home`, and the patterns of its values in the section of `name`."""
     for file in sorted(path for path in home.rglob("*.db") if path.is_file()):
         with sqlite3.connect(file) as db:
             for pragma in ("application_id", "user_version", "journal_mode", "page_size"):
@@ -36,7 +36,7 @@ def collect_sqlite(collection: Collection, name: str, home: Path) -> None:
 
 
 def add_rows(collection: Collection, section: str, table: str, columns: list[str], rows: Iterable[Any]) -> None:
-    """Add the patterns of the values of a table, those of JSON by their paths."""
+    """Add the patterns of the values of a table; JSON values get one entry per path."""
     for row in rows:
         for column, written in zip(columns, row, strict=True):
             value, form = decoded_bytes(written)
@@ -55,17 +55,17 @@ def add_rows(collection: Collection, section: str, table: str, columns: list[str
 
 
 def decoded_bytes(value: object) -> tuple[object, str]:
-    """The text in a value of bytes, and its form; any other value as it is."""
+    """Decode JSON bytes to text; returns the value and its form, or an unchanged value and an empty form."""
     if isinstance(value, bytes) and value[:1] in (b"{", b"x"):
         form = "JSON" if value[:1] == b"{" else "JSON with zlib"
-        with suppress(zlib.error, UnicodeDecodeError):  # a hash may begin like this, too
+        with suppress(zlib.error, UnicodeDecodeError):  # a hash may start with the same byte
             text = (value if form == "JSON" else zlib.decompress(value)).decode()
             return text, form
     return value, ""
 
 
 def add_keys(collection: Collection, db: sqlite3.Connection) -> None:
-    """The keys of first nodes: the same item has the same key in every release, where it has no random id."""
+    """Add the keys of first nodes: an item without a random id has the same key in every release."""
     for key, body in db.execute(FIRST_NODES):
         if collection.masks.masked(body) == body:
             collection.add_value("formats", f"key of {body}", key)
@@ -78,12 +78,12 @@ JOIN nodes AS parents ON parents.n = nodes.parent WHERE parents.item IS NULL
 
 
 def statement(sql: str) -> str:
-    """A statement without comments and line breaks."""
+    """An SQL statement without comments and line breaks."""
     return " ".join(COMMENT.sub("", sql).split())
 
 
 def collect_postgresql(collection: Collection, shell: RevisionShell) -> None:
-    """The schema of a new PostgreSQL database, and the patterns of what a conversation leaves in it."""
+    """Collect the schema of a new PostgreSQL database, and the patterns of the rows of three conversations."""
     import psycopg
 
     for partitions in ("0", "4"):
@@ -118,6 +118,6 @@ CATALOGUE = (
 
 
 def fill_database(shell: RevisionShell, url: str) -> None:
-    """A turn under each owner, so that the tables have rows."""
+    """Run one turn for each owner except replay, so that the tables have rows."""
     for owner in ("session", "conversation", "chain"):
         shell.run("chat", "-q", f"--{owner}", "-n", owner, "-m", "scripted/echo", "one", env={"CONVO_STORE": url})

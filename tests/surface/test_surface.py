@@ -1,4 +1,4 @@
-"""The frozen-surface script reports what programs, files and other releases would notice, and nothing else."""
+"""The surface comparison reports exactly the changes that affect programs, files or other releases."""
 
 import re
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_version_numbers_are_not_masked() -> None:
     assert Masks({}).pattern("$.version", 1) == "1"
 
 
-# -- what is collected -----------------------------------------------------------------------------
+# -- collected entries -----------------------------------------------------------------------------
 
 
 def collection_of(add: Callable[[Collection], None]) -> Surface:
@@ -227,7 +227,7 @@ def test_rows_are_described_by_the_patterns_of_their_columns() -> None:
 
 
 def altered_checkout(folder: Path, **replaced: tuple[str, str]) -> str:
-    """A copy of this checkout in which texts are replaced wherever they stand in the package."""
+    """Copy this checkout and replace texts in all files of the package; returns the folder."""
     folder.mkdir()
     copy_checkout(ROOT, folder)
     for before, after in replaced.values():
@@ -239,7 +239,7 @@ def altered_checkout(folder: Path, **replaced: tuple[str, str]) -> str:
 
 
 def compared(after: str, *parts: str) -> list[Difference]:
-    """The differences of this checkout and the one in the folder `after`."""
+    """The differences between this checkout and the checkout in the folder `after`."""
     with ThreadPoolExecutor(2) as pool:
         return differences(*pool.map(lambda side: surface_of(side, parts), (str(ROOT), after)))
 
