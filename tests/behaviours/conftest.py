@@ -1,4 +1,4 @@
-"""A bench whose store is in memory: what is shown here is a matter of decisions, not of a disk."""
+"""Fixtures with a store in memory: the tests of this folder do not depend on the kind of store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,14 +1,14 @@
-"""How convo behaves, in 118 sentences, beside the Agents SDK.
+"""Comparison of the behaviour of convo with the Agents SDK in 118 sentences.
 
-`sentences.md` is the table. Each sentence has its number, our short wording of it, and what holds:
+`sentences.md` contains the table. Each sentence has a number, a short text and a verdict:
 
-    same       convo does what the SDK does
-    better     convo does something else instead; the line below says what
-    not ours   convo has no such thing; the line says why
+    same       convo behaves like the SDK
+    better     convo behaves differently; the line below describes its behaviour
+    not ours   convo lacks the feature; the line gives the reason
 
-Behind the first two stand the tests that show it, each as module::function under `tests`. A test that runs
-agents is marked "both ways": it reads the run event by event as a screen does, and then as a whole, as a
-program does. A line without a verdict is a remark that belongs to the ones above it.
+A line with one of the first two verdicts names a test that shows it, as module::function under `tests`. "both
+ways" marks a test that runs agents twice: it reads the run event by event, like a screen, and as a whole, like a
+program. A line without a verdict is a remark about the lines above it.
 """
 
 import re
@@ -25,7 +25,7 @@ NOT_OURS = re.compile(r"not ours: (.+)")
 
 @dataclass(frozen=True)
 class Shown:
-    """One test. module: under `tests`; both: it reads its runs in both ways"""
+    """One test; `module` is relative to `tests`; `both`: the test reads its runs in both ways."""
 
     verdict: str
     module: str
@@ -35,7 +35,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One line of the table. remarks: what we do instead, or why it is not ours"""
+    """One entry of the table; `remarks`: the different behaviour of convo, or the reason for "not ours"."""
 
     number: int
     said: str
@@ -49,12 +49,12 @@ class Sentence:
 
 
 def sentences() -> tuple[Sentence, ...]:
-    """The table. raises: ValueError  a line in it means nothing"""
+    """Parse the table. Raises ValueError if an entry does not start with a numbered sentence."""
     return tuple(_sentence(entry) for entry in _entries(FILE.read_text(encoding="utf-8")))
 
 
 def _entries(text: str) -> Iterator[list[str]]:
-    """The lines of each sentence; titles and empty lines belong to none."""
+    """Yield the lines of each sentence, without titles and empty lines."""
     entry: list[str] = []
     for line in filter(None, text.split("\n")):
         if not line.startswith(" "):

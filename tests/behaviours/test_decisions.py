@@ -1,4 +1,4 @@
-"""Sentences that no run is needed for: what a state holds, which items are the same, when to compact."""
+"""Behaviours that need no run: owners, imported states, equal items, retries and compaction."""
 
 import copy
 import json
@@ -36,7 +36,7 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
 def graph_of(scenario: str) -> Graph:
-    """The agents of the newest release's snapshot."""
+    """The agents of a scenario in the snapshots with schema 1.21."""
     found = next(one for one in snapshots.index() if (one["schema"], one["scenario"]) == ("1.21", scenario))
     return story_graph(snapshots.story(found["file"]))
 
@@ -88,7 +88,7 @@ def test_when_approvals_are_among_the_items_of_a_state_they_are_never_sent() -> 
 
 
 def test_when_items_are_copies_the_same_items_count_as_sent() -> None:
-    """Nothing depends on which object an item is."""
+    """Items are compared by value, not by identity."""
     items = (user_message("hi"), assistant_message("hello"), user_message("more"))
     path = START.append(copy.deepcopy(items[:2]))
     held = ConversationState(Strategy.CONVERSATION, START.append(items), path.head, "conv_1")
@@ -206,7 +206,7 @@ def test_when_a_call_or_an_mcp_approval_request_is_pending_nothing_is_compacted(
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_when_a_compacted_window_replaces_a_history_no_id_of_its_messages_is_sent(strategy: Strategy) -> None:
-    """With reasoning or without: an id means something in a server's own list alone."""
+    """An item id is only valid in the list of the server that created it."""
     path = START.append(TALK)
     window = [{**assistant_message("they counted"), "id": "msg_1", "status": "completed"}]
     held = replace_history(ConversationState(strategy, path, path.head, "h"), path, window)

@@ -1,4 +1,4 @@
-"""One owner a run, and what each request sends to it: everything, or only what it lacks."""
+"""The input of each request by owner: the complete history, or only the items that the server lacks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ OUTPUT = "call_1: look done"
 
 
 async def two_calls(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy) -> None:
-    """The model calls a tool twice, and answers."""
+    """Run an agent whose model calls a tool in two responses and then answers."""
     harness.model = scripted_model(
         harness.folder, tool_calls("look"), tool_calls(("call_2", "look")), {"text": "Done."}
     )
@@ -45,7 +45,7 @@ async def two_calls(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy)
 
 
 def owners(harness: ChatHarness) -> list[dict[str, Any]]:
-    """What each request says of the owner of its history."""
+    """The fields of each request that refer to state at the server."""
     return [
         {name: body[name] for name in ("conversation", "previous_response_id") if name in body}
         for body in harness.bodies
@@ -59,7 +59,7 @@ async def responses(harness: ChatHarness, name: str = "mine") -> list[str]:
 
 
 async def paused(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *then: dict[str, Any]) -> AgentRunner:
-    """One call has run and one waits for a person."""
+    """Start a run that pauses: one call has run, and one needs approval."""
     harness.model = scripted_model(
         harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), *then or ({"text": "Paid."},)
     )
@@ -277,7 +277,7 @@ async def added(one: AgentRunner, *said: str) -> None:
 
 
 def tail(harness: ChatHarness, strategy: Strategy) -> Sequence[str]:
-    """The last request without what the client's own history has before the outputs."""
+    """The input of the last request from the tool outputs on."""
     return request_inputs(harness)[-1][0 if strategy in SERVERS else 3 :]
 
 

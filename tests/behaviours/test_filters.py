@@ -1,4 +1,4 @@
-"""What an input filter may do to a model call, and what it does to nothing else."""
+"""Input filters: errors in a filter, and changes that affect one request but not the history of a client."""
 
 import pytest
 

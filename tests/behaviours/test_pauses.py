@@ -1,4 +1,4 @@
-"""Runs that pause for a person and go on, in another process as a rule."""
+"""Runs that pause for an approval and resume, usually in another runner."""
 
 from contextlib import aclosing
 from typing import Any
@@ -48,7 +48,7 @@ def desk(tool_log: ToolLog, **fields: Any) -> Agent:
 async def paused(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy | None = None, conduct: RunConfig | None = None
 ) -> AgentRunner:
-    """One call has run and one, before it, waits for a person."""
+    """Start a run that pauses: the first call needs approval, and the second has run."""
     harness.model = scripted_model(harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
     one = await open_runner(harness, desk(tool_log), conduct, strategy=strategy)
     await send_message(one, "hello")
@@ -58,7 +58,7 @@ async def paused(
 async def gone_on(
     harness: ChatHarness, tool_log: ToolLog, *decisions: Any, conduct: RunConfig | None = None
 ) -> AgentRunner:
-    """As another process goes on."""
+    """Apply decisions and resume the run with a new runner, as another process does."""
     one = await open_runner(harness, desk(tool_log), conduct)
     await one.apply_decisions(*decisions)
     await read_events(one.resume())
@@ -172,7 +172,7 @@ async def test_when_a_run_on_a_chain_resumes_in_another_process_it_continues_fro
 async def test_when_one_tool_ran_and_one_is_pending_both_outputs_are_sent_in_call_order_after_a_json_round_trip(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    """The state is written, read and taken up in another session, as if it had come from elsewhere."""
+    """The exported state is imported into the same session if it has a handle, else into a new session."""
     one = await paused(harness, tool_log, strategy)
     row, session = one.run_row, await harness.store.session("mine")
     assert row

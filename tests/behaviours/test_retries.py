@@ -1,4 +1,4 @@
-"""What is asked again by itself, and what is not, in runs with tools."""
+"""Automatic retries of requests in runs with tools."""
 
 import asyncio
 from typing import Any
@@ -39,7 +39,7 @@ async def session(harness: ChatHarness) -> Session:
 
 
 async def faulty(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *faults: EndpointFault) -> None:
-    """A run with one call of a tool, whose requests meet `faults`, the first ones first."""
+    """Run an agent with one tool call; each of `faults` affects one request, in order."""
     harness.model = scripted_model(
         harness.folder, tool_calls("look"), {"text": "It is all done, and here is what came of it."}
     )
@@ -115,7 +115,7 @@ async def test_when_a_retry_is_safe_the_same_request_is_sent_and_the_next_turn_s
 async def test_when_a_delta_was_received_nothing_is_retried(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    """The first answer is a call in five events; the second breaks off behind its first words."""
+    """The connection breaks after four events of the first response."""
     with pytest.raises(Unreachable):
         await faulty(harness, tool_log, strategy, EndpointFault(CUT, after=4))
     assert (len(harness.bodies), tool_log.ran) == (1, [])

@@ -1,4 +1,4 @@
-"""What a history that the client owns gives to a model, and what is kept of it."""
+"""A history that the client owns: the input that it produces for a model, and the stored items."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 
 
 async def asked_after(harness: ChatHarness, *items: Item, limit: int | None = None) -> list[str]:
-    """What a model is sent of a history in a file, with "more" behind it; the file keeps all of it."""
+    """Send "more" after a history in a file; return the input of the request. The file still has every item."""
     (harness.folder / "talk.json").write_text(json.dumps(items))
     one = await open_runner(harness, Agent("desk"), RunConfig(session_limit=limit), strategy=Strategy.REPLAY)
     try:
@@ -76,7 +76,7 @@ async def test_when_a_session_has_items_the_input_is_the_history_and_the_new_ite
 async def test_when_a_limit_separates_an_output_from_its_call_it_is_omitted_and_without_a_limit_it_is_sent(
     harness: ChatHarness, limit: int | None
 ) -> None:
-    """Without a limit the endpoint is left to say what it thinks of an output without a call."""
+    """Without a limit the endpoint decides whether to accept an output without a call."""
     items = (
         (output("c1"), assistant_message("done"))
         if limit is None

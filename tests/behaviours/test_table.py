@@ -1,4 +1,4 @@
-"""The table says something of every sentence, and nothing that no test shows."""
+"""The table has a verdict for every sentence, and existing tests show each behaviour."""
 
 import inspect
 from collections import Counter
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 LEFT_OUT = {"full", "skip", "skipif", "xfail"}
-"""Marks of what may not run, or may fail."""
+"""Marks of tests that may be omitted or may fail."""
 
 
 def marked(of: Any) -> list[Any]:
@@ -27,7 +27,7 @@ def marked(of: Any) -> list[Any]:
 
 
 def marks(of: Any) -> set[str]:
-    """The fixtures that a test or a module asks for by a mark."""
+    """The fixtures that a test or a module requests with a mark."""
     return {name for mark in marked(of) for name in mark.args if isinstance(name, str)}
 
 
@@ -37,7 +37,7 @@ def test_the_table_has_118_numbered_sentences() -> None:
 
 @pytest.mark.parametrize("sentence", TABLE, ids=lambda one: str(one.number))
 def test_a_sentence_has_one_verdict_with_its_tests_or_remarks(sentence: Sentence) -> None:
-    """A test for what is same or better, words for what is better or not ours; never two verdicts."""
+    """Only "same" and "better" have tests, only "same" may lack a remark, and no sentence has two verdicts."""
     assert len(sentence.verdicts) == 1
     assert bool(sentence.shown) == sentence.ours
     assert sentence.remarks or sentence.verdicts == {"same"}
@@ -46,7 +46,7 @@ def test_a_sentence_has_one_verdict_with_its_tests_or_remarks(sentence: Sentence
 
 
 def check(shown: Shown) -> None:
-    """Make sure that a test is there, always runs, and reads its runs as the table says."""
+    """Assert that a test exists, always runs, and reads its runs in the ways that the table lists."""
     module = import_module(f"tests.{shown.module}")
     function = getattr(module, shown.function)
     assert not {mark.name for mark in marked(function) + marked(module)} & LEFT_OUT
@@ -76,7 +76,7 @@ def test_a_listed_test_that_is_missing_or_does_not_always_run_is_an_error(shown:
 
 @pytest.mark.full
 def long() -> None:
-    """What a test that is left out by default looks like."""
+    """A function with the mark of a test that a default run omits."""
 
 
 def test_the_table_lists_every_test_of_this_folder() -> None:
