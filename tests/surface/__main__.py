@@ -1,4 +1,4 @@
-"""Print what two revisions differ in.
+"""Print the differences of two revisions.
 
     python -m tests.surface BEFORE AFTER [--no-additions] [--parts PART,...]
     python -m tests.surface REVISION > surface.json
