@@ -364,7 +364,9 @@ def _parse_history_entries(text: str) -> list[str]:
 
 
 def open_prompt_history(path: Path) -> History:
-    """Open the history file at `path` with mode 0600; in memory if the file cannot be opened."""
+    """Open the history file at `path` with mode 0600; in memory if it cannot be opened or is a device."""
+    if path.exists() and not path.is_file():  # a link to /dev/null, whose mode must not change
+        return InMemoryHistory()
     try:
         make_private_folder(path.parent)
         path.touch(mode=0o600, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -117,3 +118,11 @@ def test_a_history_file_that_cannot_be_opened_disables_only_the_history(tmp_path
     history = open_prompt_history(tmp_path / "prompts")
     history.append_string("one")
     assert asyncio.run(loaded(history)) == ["one"]
+
+
+def test_the_history_in_a_pipe_or_device_is_kept_in_memory_and_its_mode_stays(tmp_path: Path) -> None:
+    place = tmp_path / "prompts"
+    os.mkfifo(place, 0o666)
+    place.chmod(0o666)
+    open_prompt_history(place).append_string("mine")
+    assert place.stat().st_mode & 0o777 == 0o666

@@ -345,6 +345,8 @@ class SqliteDatabase:
     def _open(self) -> sqlite3.Connection:
         if self.file.is_dir():
             raise StoreUnavailable(f"{self.file} is a folder, not a database")
+        if self.file.exists() and not self.file.is_file():
+            raise StoreUnavailable(f"{self.file} is a pipe or a device, not a database")
         create_private_file(self.file)
         db = sqlite3.connect(_database_uri(self.file), uri=True, timeout=self._busy_timeout_s, isolation_level=None)
         try:

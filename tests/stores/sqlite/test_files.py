@@ -243,8 +243,15 @@ async def main():
 asyncio.run(main())
 """
 
+
+def pipe(file: File) -> None:
+    file.parent.mkdir()
+    os.mkfifo(file)
+
+
 UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
     "a folder": (folder, StoreUnavailable, "is a folder, not a database"),
+    "a pipe": (pipe, StoreUnavailable, "is a pipe or a device, not a database"),
     "a text": (words, StoreUnavailable, "is not a database"),
     "another program's": (foreign, StoreUnavailable, "is a database of another program"),
     "an empty one of another program": (marked, StoreUnavailable, "is a database of another program"),
