@@ -6,13 +6,14 @@ old history stays available: NAME-before (session), a copy of the file (replay),
 conversation is compacted in place by its endpoint, else a new one is seeded, which needs consent.
 """
 
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from shlex import quote
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from convo.chat.conversation import Chat
@@ -543,15 +544,23 @@ async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
 
 
 def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
-    """Copy the replay file in its folder, and return the path; an earlier copy is reused."""
+    """Copy the replay file in its folder, and return the path.
+
+    An equal copy is reused. A copy with only the first items of the history, which an interrupted compaction left,
+    is replaced.
+    """
     stem, suffix = os.path.splitext(chat.session.handle or "")
-    content = format_replay_file(chat.state.path.items)
+    items = list(chat.state.path.items)
+    size = len(format_replay_file(items))
     for path in iter_numbered_paths(f"{stem}-{BRANCH_SUFFIX}{suffix}"):
         if not os.path.lexists(path):
             break
-        if _has_content(FilePath(path), content):
+        copied = _read_list(FilePath(path), size)
+        if copied and copied == items[: len(copied)]:
+            if len(copied) < len(items):
+                ReplayFile(path).write(items)
             return path, None
-    ReplayFile(path).write(chat.state.path.items)
+    ReplayFile(path).write(items)
 
     async def remove_branch() -> None:
         with suppress(OSError):
@@ -560,12 +569,13 @@ def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
     return path, remove_branch
 
 
-def _has_content(file: FilePath, content: str) -> bool:
-    """Whether a file has exactly this content; False if it cannot be read."""
+def _read_list(file: FilePath, size: int) -> list[Any]:
+    """Return the JSON list in a regular file of at most `size` bytes; an empty one if there is none."""
     try:
-        return file.stat().st_size == len(content) and file.read_bytes() == content.encode()
-    except OSError:
-        return False
+        value = json.loads(file.read_bytes()) if file.is_file() and file.stat().st_size <= size else []
+    except (OSError, ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else []
 
 
 CONTEXT_MANAGEMENT_HOSTS = ("openai.com", "azure.com")

@@ -120,6 +120,33 @@ async def test_compacting_a_replay_file_keeps_a_copy_of_the_file(case: Compactio
     assert len(read_items(case.file)) == 4
 
 
+async def test_a_copy_with_the_first_items_of_the_replay_file_is_replaced(case: CompactionCase) -> None:
+    """An interrupted compaction left the copy; the history has more items since."""
+    chat = await case.start_chat(Strategy.REPLAY)
+    before = read_items(case.file)
+    interrupted = case.folder / "talk-before.json"
+    interrupted.write_text(json.dumps(before[:2]))
+    done = await compact(chat)
+    assert done.old_handle == str(interrupted)
+    assert read_items(interrupted) == before
+    assert sorted(file.name for file in case.folder.glob("talk*")) == ["talk-before.json", "talk.json"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", "not JSON", "[" * 100_000, '[{"role": "user", "content": "other"}]'],
+    ids=lambda text: text[:8],
+)
+async def test_another_file_with_the_name_of_the_copy_stays_unchanged(case: CompactionCase, content: str) -> None:
+    chat = await case.start_chat(Strategy.REPLAY)
+    before = read_items(case.file)
+    other = case.folder / "talk-before.json"
+    other.write_text(content)
+    done = await compact(chat)
+    assert (done.old_handle, other.read_text()) == (str(case.folder / "talk-before-2.json"), content)
+    assert read_items(Path(str(done.old_handle))) == before
+
+
 @pytest.mark.parametrize("strategy", [*CLIENT, Strategy.CHAIN])
 @pytest.mark.parametrize("keep", [1, 2])
 async def test_kept_turns_are_unchanged(case: CompactionCase, strategy: Strategy, keep: int) -> None:
