@@ -234,7 +234,9 @@ def test_after_a_tool_ran_the_state_file_is_written_even_if_the_run_fails(
 ) -> None:
     """The second model call fails. With the state file, no store may run the tool again."""
     convo("chat", *agent_flags(), *scripted_flags(REFUND), "--state", "state.json", "-n", "mine", "pay back")
-    Path("silent.json").write_text(json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]}))
+    Path("silent.json").write_text(
+        json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 500, "retry_after_s": 0}}]})
+    )
     broken = "-m", f"scripted/{Path('silent.json').absolute()}"
     got = convo("resume", "state.json", *agent_flags(), *broken, "--approve", "all", "-o", "state.json")
     assert (got.exit, tool_runs()) == (1, ["refund A1 500"]), got.err
