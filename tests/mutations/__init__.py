@@ -1,8 +1,8 @@
 """Random mutations of the package, and whether a test fails for them.
 
-    uv run --with pytest-cov python -m tests.mutations cover FOLDER      # once: the tests that run each line
-    uv run python -m tests.mutations draw SEED COUNT > sample.json       # independent of the tests
-    uv run --with pytest-cov python -m tests.mutations run FOLDER sample.json
+    uv run --python 3.13 python -m tests.mutations cover FOLDER    # once: the tests that run each line
+    uv run python -m tests.mutations draw SEED COUNT > sample.json   # independent of the tests
+    uv run python -m tests.mutations run FOLDER sample.json
 
 `run` appends a line for each mutation to FOLDER/results.jsonl, and continues there after an interruption.
 A mutation survives if no test failed among those that run its line, the fastest first, until the time

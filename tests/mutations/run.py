@@ -1,9 +1,13 @@
-"""Run the tests that cover each mutated line, each mutation in a fork that has imported the dependencies.
+"""Run the tests that cover each mutated line, each mutation in a fork.
 
-Every job has a copy of the project. A fork imports convo and the tests from it, so a mutation takes one
-second instead of four for importing everything again.
+Every job has a copy of the project. Most mutations are in the body of a function: a process collects all tests once,
+and a fork of it replaces the code of that function and runs its tests. The others (constants, classes, functions
+that run on import) are tried in a fork that imports convo and the tests again; the dependencies are imported before.
+In both, the changed file is in the copy, for the processes that tests start.
 """
 
+import gc
+import inspect
 import json
 import os
 import shutil
@@ -11,12 +15,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from types import CodeType, FunctionType
+from typing import Any, NoReturn
+
+import pytest
 
 from tests.mutations.draw import Mutation
 
@@ -26,8 +34,17 @@ STAGES = ((6.0, 40), (20.0, 150), (60.0, 800))
 FEW = 3
 """If fewer tests cover a line, the tests of the mirrored folder run too."""
 
-TEST_S = 60
-LOT_S = 300.0
+NEW_TEST_S = 0.1
+"""The assumed duration of a test that is newer than the recorded run."""
+
+BATCH_START_S = 60.0
+SLOWER = 5.0
+"""A batch may take this many times its recorded duration, and the time to start beside that."""
+
+PYTEST_OPTIONS = (
+    *("-q", "-n", "0", "--timeout=60", "-p", "no:cacheprovider", "-p", "no:cov"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache")
 
@@ -59,18 +76,16 @@ class Result:
 def cover(folder: Path) -> int:
     """Run the whole suite once and record the lines and the duration of each test. Returns the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = folder / "coverage.ini"
-    settings.write_text(f"[run]\nsource = convo\ndata_file = {folder / 'coverage'}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutations.durations", "-o", "timeout=400"]
-    command += ["--cov=convo", "--cov-context=test", "--cov-report=", f"--cov-config={settings}"]
-    (folder / "durations.jsonl").unlink(missing_ok=True)
-    return subprocess.call(command, env={**os.environ, "DURATIONS": str(folder / "durations.jsonl")})
+    for old in folder.glob("lines-*.jsonl"):
+        old.unlink()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutations.record", "-o", "timeout=400"]
+    return subprocess.call(command, env={**os.environ, "RECORD_LINES": str(folder)})
 
 
 def run(folder: Path, mutations: Sequence[Mutation], *, jobs: int) -> list[Result]:
     """Run every mutation that has no result in `folder` yet; return all results in order."""
     root = Path.cwd()
-    tests = Tests(folder, root)
+    tests = Tests(folder, mutations)
     _import_dependencies()
     drivers = []
     for job in range(jobs):
@@ -79,7 +94,7 @@ def run(folder: Path, mutations: Sequence[Mutation], *, jobs: int) -> list[Resul
         shutil.copytree(root, copy, ignore=LEFT_OUT)
         driver = os.fork()
         if not driver:
-            _drive(folder, copy, tests, list(enumerate(mutations))[job::jobs])
+            Job(folder, copy, tests, list(enumerate(mutations))[job::jobs]).run()
             os._exit(0)
         drivers.append(driver)
     for driver in drivers:
@@ -101,26 +116,50 @@ def _import_dependencies() -> None:
 
 
 class Tests:
-    """The tests that run each line, and the seconds of each test."""
+    """The tests that run each mutation, and the seconds of each test."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
-        from coverage import CoverageData
+    def __init__(self, folder: Path, mutations: Sequence[Mutation]) -> None:
+        self._seconds: dict[str, float] = {}
+        self._new: set[str] = set()
+        self._recorded: dict[Mutation, set[str]] = {mutation: set() for mutation in mutations}
+        self._on_import: set[Mutation] = set()
+        by_file: dict[str, list[tuple[Mutation, int]]] = {}
+        same_file: dict[str, set[str]] = {}
+        for mutation in mutations:
+            bits = sum(1 << line for line in _lines(mutation))
+            by_file.setdefault(mutation.file, []).append((mutation, bits))
+        for record in _records(folder):
+            test = record["test"]
+            if test:
+                self._seconds[test] = record["seconds"]
+            for file in record["lines"].keys() & by_file.keys():
+                ran = int(record["lines"][file], 16)
+                same_file.setdefault(file, set()).add(test)
+                for mutation, bits in by_file[file]:
+                    if ran & bits:
+                        self._recorded[mutation].add(test)
+        for mutation, tests in self._recorded.items():
+            if "" in tests:
+                self._on_import.add(mutation)
+            if not tests - {""}:
+                tests |= same_file.get(mutation.file, set())
+            tests.discard("")
 
-        self._root = root
-        self._data = CoverageData(str(folder / "coverage"))
-        self._data.read()
-        lines = (folder / "durations.jsonl").read_text("utf-8").splitlines()
-        self._seconds: Mapping[str, float] = dict(json.loads(line) for line in lines)
+    def add(self, tests: Iterable[str]) -> None:
+        """Add the tests that the recorded run did not have; they may cover each line of the folder that they mirror."""
+        self._new = set(tests) - self._seconds.keys()
+        self._seconds |= dict.fromkeys(self._new, NEW_TEST_S)
+
+    def runs_on_import(self, mutation: Mutation) -> bool:
+        return mutation in self._on_import
 
     def covering(self, mutation: Mutation) -> list[str]:
         """Return the tests that cover a mutation: first those near the module, then the others, the fastest first."""
-        by_line = self._data.contexts_by_lineno(str(self._root / mutation.file))
-        lines = range(mutation.line, mutation.line + mutation.old.count("\n") + 1)
-        found = _named(context for line in lines for context in by_line.get(line, []))
-        found = found or _named(context for contexts in by_line.values() for context in contexts)
+        found = self._recorded[mutation]
         near = "tests/" + mutation.file.removeprefix("convo/").rpartition("/")[0] + "/"
-        if len(found) < FEW and near != "tests//":
-            found |= {test for test in self._seconds if test.startswith(near)}
+        if near != "tests//":
+            mirrored = self._seconds if len(found) < FEW else self._new
+            found = found | {test for test in mirrored if test.startswith(near)}
         known = found & self._seconds.keys()
         return sorted(known, key=lambda test: (not test.startswith(near), self._seconds[test]))
 
@@ -141,77 +180,202 @@ class Tests:
             if lot:
                 yield lot
 
+    def seconds(self, tests: Sequence[str]) -> float:
+        return sum(self._seconds[test] for test in tests)
 
-def _named(contexts: Iterator[str]) -> set[str]:
-    return {context.partition("|")[0] for context in contexts if "|" in context}
+
+def _lines(mutation: Mutation) -> range:
+    return range(mutation.line, mutation.line + mutation.old.count("\n") + 1)
 
 
-def _drive(folder: Path, copy: Path, tests: Tests, mutations: Sequence[tuple[int, Mutation]]) -> None:
-    done = {result.number for result in _results(folder)}
-    for number, mutation in mutations:
-        if number in done:
-            continue
+def _records(folder: Path) -> Iterator[dict[str, Any]]:
+    for file in sorted(folder.glob("lines-*.jsonl")):
+        with file.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+# -- one job ---------------------------------------------------------------------------------------
+
+
+class Job:
+    """Tries mutations one after the other in one copy of the project, and appends the results to a file."""
+
+    def __init__(self, folder: Path, copy: Path, tests: Tests, mutations: Sequence[tuple[int, Mutation]]) -> None:
+        self._folder, self._copy, self._tests, self._mutations = folder, copy, tests, mutations
+        self._output = copy / ".output"
+
+    def run(self) -> None:
+        collector = os.fork()
+        if not collector:
+            self._begin(self._copy / ".collected")
+            _import_from(self._copy)
+            with suppress(BaseException):
+                pytest.main([*PYTEST_OPTIONS], plugins=[self])
+            os._exit(0)
+        os.waitpid(collector, 0)
+        for number, mutation in self._left():
+            self._try(number, mutation, self._import_and_run)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try the mutations of functions, each in a fork of the process that collected all tests."""
+        self._items = {item.nodeid: item for item in session.items}
+        self._tests.add(self._items)
+        self._functions = _functions_by_file(self._copy)
+        databases = import_module("tests.databases")  # of the copy
+        if databases.available():
+            databases.server()  # one for all forks
+        for number, mutation in self._left():
+            code = None if self._tests.runs_on_import(mutation) else self._changed_functions(mutation)
+            if code:
+                self._try(number, mutation, partial(self._replace_and_run, code))
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """End a fork of the collecting process with the first test that fails."""
+        if report.failed:
+            self._output.write_text(f"FAILED {report.nodeid}\n", "utf-8")
+            os._exit(1)
+
+    def _left(self) -> list[tuple[int, Mutation]]:
+        done = {result.number for result in _results(self._folder)}
+        return [each for each in self._mutations if each[0] not in done]
+
+    def _try(self, number: int, mutation: Mutation, run_tests: Callable[[Sequence[str]], NoReturn]) -> None:
         began = time.monotonic()
-        file = copy / mutation.file
+        file = self._copy / mutation.file
         before = file.read_bytes()
         file.write_bytes(mutation.applied(before))
-        covering = tests.covering(mutation)
-        outcome: tuple[Literal["passed", "failed"], str] = "passed", "no test failed"
-        for lot in tests.lots(covering):
-            outcome = _tried(copy, lot)
-            if outcome[0] == "failed":
+        covering = self._tests.covering(mutation)
+        failure = ""
+        for lot in self._tests.lots(covering):
+            failure = self._failure(lot, run_tests)
+            if failure:
                 break
         file.write_bytes(before)
         took = round(time.monotonic() - began, 1)
-        result = Result(number, outcome[0] == "passed", outcome[1], len(covering), took)
-        with (folder / "results.jsonl").open("a", encoding="utf-8") as results:
+        result = Result(number, not failure, failure or "no test failed", len(covering), took)
+        with (self._folder / "results.jsonl").open("a", encoding="utf-8") as results:
             results.write(json.dumps(asdict(result)) + "\n")
 
+    def _failure(self, lot: Sequence[str], run_tests: Callable[[Sequence[str]], NoReturn]) -> str:
+        """Run these tests in a fork. Returns the failure; "" if all pass."""
+        self._output.unlink(missing_ok=True)
+        child = os.fork()
+        if not child:
+            self._begin(self._output)
+            with suppress(BaseException):
+                run_tests(lot)
+            os._exit(70)
+        until = time.monotonic() + BATCH_START_S + SLOWER * self._tests.seconds(lot)
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+            if time.monotonic() > until:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "the tests did not end"
+            time.sleep(0.02)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # processes that a failed test did not end
+        if os.waitstatus_to_exitcode(status) == 0:
+            return ""
+        lines = self._output.read_text("utf-8", "replace").splitlines()
+        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        return (failed or lines[-1:] or [str(status)])[0][:200]
 
-def _tried(copy: Path, lot: Sequence[str]) -> tuple[Literal["passed", "failed"], str]:
-    """Run these tests in a fork, in the copy."""
-    output = copy / ".output"
-    child = os.fork()
-    if not child:
-        _run_tests(copy, lot, output)
-    until = time.monotonic() + LOT_S
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            break
-        if time.monotonic() > until:
-            os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return "failed", "the tests did not end"
-        time.sleep(0.02)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # processes that a failed test did not end
-    if os.waitstatus_to_exitcode(status) == 0:
-        return "passed", "no test failed"
-    lines = output.read_text("utf-8", "replace").splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return "failed", (failed or lines[-1:] or [str(status)])[0][:200]
+    def _begin(self, output: Path) -> None:
+        """Make a fork the leader of a process group, in the copy, with its output in a file."""
+        os.setsid()
+        os.chdir(self._copy)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+
+    def _import_and_run(self, lot: Sequence[str]) -> NoReturn:
+        code: int = 70
+        _import_from(self._copy)
+        try:
+            code = pytest.main(["-x", *PYTEST_OPTIONS, *lot])
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _replace_and_run(self, code: Mapping[FunctionType, CodeType], lot: Sequence[str]) -> NoReturn:
+        for function, changed in code.items():
+            function.__code__ = changed
+        vars(import_module("tests.databases"))["WORKER"] = f"fork{os.getpid()}"  # each fork has databases of its own
+        items = [self._items[test] for test in lot if test in self._items]
+        for item, following in zip(items, [*items[1:], items[-1]], strict=True):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+        os._exit(0)
+
+    def _changed_functions(self, mutation: Mutation) -> dict[FunctionType, CodeType] | None:
+        """Return the new code of the mutated file's functions; None if the mutation is not in a function's body."""
+        file = self._copy / mutation.file
+        source = file.read_bytes()
+        before = _code_objects(compile(source, str(file), "exec"))
+        after = _code_objects(compile(mutation.applied(source), str(file), "exec"))
+        if [code.co_qualname for code, _ in before] != [code.co_qualname for code, _ in after]:
+            return None
+        changed = [at for at, (code, _) in enumerate(before) if _own_parts(code) != _own_parts(after[at][0])]
+        index = {_span(code): at for at, (code, _) in enumerate(before)}
+        functions = self._functions.get(mutation.file, [])
+        new: dict[FunctionType, CodeType] = {}
+        for function in functions:
+            at = index.get(_span(function.__code__))
+            if at is None or len(after[at][0].co_freevars) != len(function.__code__.co_freevars):
+                return None
+            new[function] = after[at][0]
+        loaded = {index[_span(function.__code__)] for function in functions}
+        for at in changed:
+            code, around = before[at]
+            if not code.co_flags & inspect.CO_OPTIMIZED or not loaded & {at, *around}:
+                return None
+        return new
 
 
-def _run_tests(copy: Path, lot: Sequence[str], output: Path) -> None:
-    import pytest
-
-    os.setsid()
-    os.chdir(copy)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+def _import_from(copy: Path) -> None:
+    """Import convo and the tests from the copy from now on, also in the processes that tests start."""
     for name in [name for name in sys.modules if name.split(".")[0] in ("convo", "tests")]:
         del sys.modules[name]
     sys.path.insert(0, str(copy))
     os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True
-    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider", "-p", "no:cov"]
-    code = 70
-    try:
-        code = pytest.main(["-x", "-q", "-n", "0", f"--timeout={TEST_S}", *quiet, *lot])
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+
+
+def _code_objects(module: CodeType) -> list[tuple[CodeType, tuple[int, ...]]]:
+    """Return the code of a module, its functions and classes, each with the indexes of those around it."""
+    found: list[tuple[CodeType, tuple[int, ...]]] = []
+
+    def add(code: CodeType, around: tuple[int, ...]) -> None:
+        inside = (*around, len(found))
+        found.append((code, around))
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                add(constant, inside)
+
+    add(module, ())
+    return found
+
+
+def _span(code: CodeType) -> tuple[object, ...]:
+    return code.co_qualname, *code.co_positions()
+
+
+def _own_parts(code: CodeType) -> tuple[object, ...]:
+    """Return the parts of a code object that decide its behaviour, without those of the code in it."""
+    constants = tuple((type(each), each) for each in code.co_consts if not isinstance(each, CodeType))
+    return code.co_code, repr(constants), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+
+
+def _functions_by_file(copy: Path) -> dict[str, list[FunctionType]]:
+    package = str(copy / "convo") + os.sep
+    found: dict[str, list[FunctionType]] = {}
+    for value in gc.get_objects():
+        if type(value) is FunctionType and value.__code__.co_filename.startswith(package):
+            found.setdefault(os.path.relpath(value.__code__.co_filename, copy), []).append(value)
+    return found
