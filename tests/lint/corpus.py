@@ -5,12 +5,16 @@ Contains at least one history for each rule, and failures that users reported: s
 
 from dataclasses import dataclass, replace
 
-from convo.history.records import Strategy
 from convo.lint.model import LintView, lint_view_of_file
 from tests.lint.lint_views import (
     ACME,
+    CHAIN,
+    CONVERSATION,
     DAY_S,
+    INSTRUCTED,
     OPENAI,
+    REPLAY,
+    SESSION,
     answer,
     call,
     make_lint_view,
@@ -21,11 +25,9 @@ from tests.lint.lint_views import (
     user,
 )
 
-CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
-
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenHistory:
     """A broken history.
 
     found:    the codes of its findings with item numbers, in the order of the items
@@ -42,69 +44,67 @@ def _compaction(seal: str = "convo1:openai/gpt-5-mini:0:x") -> dict[str, object]
     return {"type": "compaction", "id": "cmp_1", "encrypted_content": seal}
 
 
-TOLD = {"parameters": {"instructions": "Be brief."}}
-
 CORPUS = [
     # -- states -----------------------------------------------------------------------------------
-    Broken(
+    BrokenHistory(
         "a paused run whose context holds the key of a provider",
         replace(lint_view_of_file([user(), answer()]), exposed_secrets=((".context.context.api_key", "an API key"),)),
         (("secret-in-state", None),),
         refused=False,
     ),
     # -- pairs ------------------------------------------------------------------------------------
-    Broken(
+    BrokenHistory(
         "a call stored without its output, so that every later turn is refused",
         lint_view_of_file([user(), call(), user("and now?")]),
         (("call-without-output", 1),),
     ),
-    Broken(
+    BrokenHistory(
         "a tool was interrupted and the session closed",
         make_lint_view(SESSION, turn([user()], [call()])),
         (("call-without-output", 1),),
     ),
-    Broken(
-        "a tool was interrupted on a chain, whose owner holds the call",
+    BrokenHistory(
+        "a tool was interrupted on a chain, whose server has the call",
         make_lint_view(CHAIN, turn([user()], [answer()]), turn([user()], [call("c1"), call("c2")])),
         (("call-without-output", 3), ("call-without-output", 4)),
     ),
-    Broken(
-        "a tool was interrupted in a conversation, and something else was said since",
+    BrokenHistory(
+        "a tool was interrupted in a conversation, and another message followed",
         make_lint_view(CONVERSATION, turn([user()], [call()]), unconfirmed=[user("and now?")]),
         (("call-without-output", 1),),
     ),
-    Broken(
+    BrokenHistory(
         "a fork dropped the output of one of three parallel calls",
         lint_view_of_file([user(), call("c1"), call("c2"), call("c3"), output("c1"), output("c3"), answer()]),
         (("call-without-output", 2),),
     ),
-    Broken(
+    BrokenHistory(
         "a fork dropped one of two parallel calls and kept its output",
         lint_view_of_file([user(), call("c1"), output("c1"), output("c2"), answer()]),
         (("output-without-call", 3),),
     ),
-    Broken(
-        "trimming left the output of a call that went",
+    BrokenHistory(
+        "trimming kept the output of a removed call",
         lint_view_of_file([output("c0"), answer(), user()]),
         (("output-without-call", 0),),
     ),
-    Broken(
-        "an output stands before its call",
+    BrokenHistory(
+        "an output precedes its call",
         lint_view_of_file([user(), output("c1"), call("c1"), answer()]),
         (("output-without-call", 1), ("call-without-output", 2)),
     ),
-    Broken(
-        "an output came to a chain after its call was undone",
+    BrokenHistory(
+        "an output was added to a chain after its call was undone",
         make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=[output("c9")]),
         (("output-without-call", 2),),
     ),
-    Broken(
-        "a screenshot was asked for and never taken",
+    BrokenHistory(
+        "a requested screenshot was never taken",
         lint_view_of_file([user(), {"type": "computer_call", "call_id": "c1", "id": "cu_1", "action": {}}, user()]),
         (("call-without-output", 1),),
     ),
-    Broken(
-        "calls of every other kind that a client answers were interrupted",
+    BrokenHistory(
+        "client-side calls of every other type were interrupted",
         lint_view_of_file(
             [
                 user(),
@@ -117,56 +117,56 @@ CORPUS = [
         tuple(("call-without-output", at) for at in (1, 2, 3, 4)),
     ),
     # -- reasoning --------------------------------------------------------------------------------
-    Broken(
-        "reasoning without its follower, at the end",
+    BrokenHistory(
+        "reasoning without the item after it, at the end",
         lint_view_of_file([user(), sealed_reasoning()]),
         (("reasoning-without-follower", 1),),
     ),
-    Broken(
-        "two thoughts, and the answer to them was trimmed",
+    BrokenHistory(
+        "two reasoning items whose answer was trimmed",
         lint_view_of_file([user(), sealed_reasoning(1), sealed_reasoning(2), user("again"), answer()]),
         (("reasoning-without-follower", 1), ("reasoning-without-follower", 2)),
     ),
-    Broken(
-        "a thought whose follower a session lost",
+    BrokenHistory(
+        "reasoning whose next item a session lost",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning()]), turn([user()], [answer()])),
         (("reasoning-without-follower", 1),),
     ),
-    Broken(
-        "an id of reasoning replayed that no longer exists",
+    BrokenHistory(
+        "a replayed reasoning id that no longer exists",
         lint_view_of_file([user(), unsealed_reasoning(), answer(id="msg_1")]),
         (("reasoning-id-replayed", 1),),
     ),
-    Broken(
-        "an id of reasoning replayed from a response with store=false",
-        make_lint_view(Strategy.REPLAY, turn([user()], [unsealed_reasoning(), answer(id="msg_1")]), scope=OPENAI),
+    BrokenHistory(
+        "a replayed reasoning id of a response with store=false",
+        make_lint_view(REPLAY, turn([user()], [unsealed_reasoning(), answer(id="msg_1")]), scope=OPENAI),
         (("reasoning-id-replayed", 1),),
     ),
-    Broken(
-        "an id of reasoning replayed to another organisation",
+    BrokenHistory(
+        "a reasoning id replayed to another organisation",
         make_lint_view(
-            Strategy.REPLAY, turn([user()], [unsealed_reasoning(), answer()], is_stored=True, scope=OPENAI), scope=ACME
+            REPLAY, turn([user()], [unsealed_reasoning(), answer()], is_stored=True, scope=OPENAI), scope=ACME
         ),
         (("reasoning-id-replayed", 1),),
     ),
-    Broken(
-        "reasoning is only referred to",
+    BrokenHistory(
+        "a reference to reasoning",
         lint_view_of_file([user(), {"type": "item_reference", "id": "rs_1"}, answer()]),
         (("reasoning-id-replayed", 1),),
     ),
-    Broken(
+    BrokenHistory(
         "an empty summary was dropped",
         lint_view_of_file(
             [user(), {key: value for key, value in sealed_reasoning().items() if key != "summary"}, answer()]
         ),
         (("missing-summary", 1),),
     ),
-    Broken(
+    BrokenHistory(
         "a summary is null",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning(summary=None), answer()])),
         (("missing-summary", 1),),
     ),
-    Broken(
+    BrokenHistory(
         "an answer lost its phase",
         lint_view_of_file(
             [user(), answer(phase="commentary"), call(), output(), answer(), user(), answer(phase="final_answer")]
@@ -175,23 +175,23 @@ CORPUS = [
         refused=False,
     ),
     # -- call arguments ---------------------------------------------------------------------------
-    Broken(
-        "half-streamed arguments were saved, and the call was answered",
+    BrokenHistory(
+        "incomplete arguments were saved, and the call has an output",
         lint_view_of_file([user(), call(arguments='{"city": "Bo'), output(), answer()]),
         (("invalid-arguments", 1),),
     ),
-    Broken(
-        "half a call was saved when its stream broke",
+    BrokenHistory(
+        "an incomplete call was saved when its stream broke",
         lint_view_of_file([user(), call(arguments='{"city": "Bonn", "da', status="incomplete")]),
         (("invalid-arguments", 1), ("call-without-output", 1)),
     ),
-    Broken(
+    BrokenHistory(
         "arguments were streamed twice",
         lint_view_of_file([user(), call(arguments='{"city": "Bonn"}{"city": "Bonn"}'), output()]),
         (("invalid-arguments", 1),),
     ),
-    Broken(
-        "arguments were stored as an object, as nothing, and as a list",
+    BrokenHistory(
+        "arguments were stored as an object, as null, and as a list",
         lint_view_of_file(
             [
                 user(),
@@ -206,17 +206,17 @@ CORPUS = [
         tuple(("invalid-arguments", at) for at in (1, 2, 3)),
     ),
     # -- ids and shapes ---------------------------------------------------------------------------
-    Broken(
-        "two owners of one history: an answer came back with its id",
+    BrokenHistory(
+        "two owners of one history: an answer was added again with its id",
         lint_view_of_file([user(), answer(id="msg_1"), user(), answer(id="msg_1")]),
         (("duplicate-item-id", 3),),
     ),
-    Broken(
-        "two answers got one id",
+    BrokenHistory(
+        "two answers have one id",
         lint_view_of_file([user(), answer("one", id="msg_1"), user(), answer("two", id="msg_1")]),
         (("duplicate-item-id", 3),),
     ),
-    Broken(
+    BrokenHistory(
         "a batch was written twice",
         lint_view_of_file(
             [
@@ -228,36 +228,36 @@ CORPUS = [
         ),
         (("duplicate-item-id", 3), ("duplicate-item-id", 4)),
     ),
-    Broken(
-        "a chain is sent what it holds",
+    BrokenHistory(
+        "a chain is sent an item that it has",
         make_lint_view(CHAIN, turn([user()], [answer(id="msg_1")]), unconfirmed=[answer(id="msg_1"), user()]),
         (("duplicate-item-id", 2),),
     ),
-    Broken(
+    BrokenHistory(
         "messages of Chat Completions, and something without a type",
         lint_view_of_file([user(), {"role": "tool", "tool_call_id": "c1", "content": "sunny"}, {"text": "hi"}]),
         (("malformed-item", 1), ("malformed-item", 2)),
     ),
-    Broken(
-        "a call without its id, and so its output",
+    BrokenHistory(
+        "a call and its output without a call id",
         lint_view_of_file([user(), {"type": "function_call", "name": "f", "arguments": "{}"}, output()]),
         (("malformed-item", 1), ("output-without-call", 2)),
     ),
     # -- encrypted content ------------------------------------------------------------------------
-    Broken(
+    BrokenHistory(
         "encrypted content replayed to another model",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], model="openai/o3"), scope=OPENAI),
         (("sealed-elsewhere", 1),),
         refused=False,
     ),
-    Broken(
+    BrokenHistory(
         "encrypted content replayed to another organisation",
         make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer(id="msg_1")], scope=OPENAI), scope=ACME),
         (("sealed-elsewhere", 1),),
         refused=False,
     ),
-    Broken(
-        "encrypted content replayed to another base URL, with the name of its maker in front",
+    BrokenHistory(
+        "encrypted content replayed to another base URL, prefixed with the name of its issuer",
         make_lint_view(
             SESSION, turn([user()], [sealed_reasoning(encrypted_content="convo1:anthropic/claude:0:x"), answer()])
         ),
@@ -265,23 +265,23 @@ CORPUS = [
         refused=False,
     ),
     # -- compaction -------------------------------------------------------------------------------
-    Broken(
+    BrokenHistory(
         "a compaction between a call and its output",
         lint_view_of_file([user(), call(), _compaction(), output(), answer()]),
         (("misplaced-compaction", 2),),
     ),
-    Broken(
-        "a local compaction is sent to an owner that holds the history",
+    BrokenHistory(
+        "a local compaction is sent to an owner that stores the history",
         make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=[_compaction(), user()]),
         (("misplaced-compaction", 2),),
     ),
-    Broken(
-        "a compaction is asked for, and more is said",
+    BrokenHistory(
+        "a compaction trigger before another message",
         lint_view_of_file([user(), {"type": "compaction_trigger"}, user()]),
         (("misplaced-compaction", 1),),
     ),
     # -- chains -----------------------------------------------------------------------------------
-    Broken(
+    BrokenHistory(
         "store=false inside a chain",
         make_lint_view(
             CHAIN,
@@ -292,7 +292,7 @@ CORPUS = [
         (("store-false-in-chain", 3),),
         refused=False,
     ),
-    Broken(
+    BrokenHistory(
         "a chain that was never stored",
         make_lint_view(
             CHAIN, turn([user()], [unsealed_reasoning(), answer(id="msg_1")], is_stored=False), scope=OPENAI
@@ -300,32 +300,32 @@ CORPUS = [
         (("store-false-in-chain", 2),),
         refused=False,
     ),
-    Broken(
-        "an anchor past its thirty days",
+    BrokenHistory(
+        "an anchor older than thirty days",
         make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S),
         (("anchor-expired", 1),),
         refused=False,
     ),
-    Broken(
-        "an anchor that has two days left",
+    BrokenHistory(
+        "an anchor that expires in two days",
         make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=28 * DAY_S),
         (("anchor-expires-soon", 1),),
         refused=False,
     ),
-    Broken(
+    BrokenHistory(
         "instructions lost on a link of a chain",
-        make_lint_view(CHAIN, turn([user()], [answer()], **TOLD), turn([user()], [answer()])),
+        make_lint_view(CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()])),
         (("instructions-absent", 3),),
         refused=False,
     ),
     # -- several faults ---------------------------------------------------------------------------
-    Broken(
-        "an expired chain with an open call and a thought of its own",
+    BrokenHistory(
+        "an expired chain with an open call and reasoning",
         make_lint_view(CHAIN, turn([user()], [unsealed_reasoning(), call()]), scope=OPENAI, age_s=40 * DAY_S),
         (("anchor-expired", 2), ("call-without-output", 2)),
     ),
-    Broken(
-        "nearly everything",
+    BrokenHistory(
+        "nearly every fault",
         lint_view_of_file(
             [
                 {"role": "user", "content": "hi"},

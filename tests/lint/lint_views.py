@@ -17,13 +17,27 @@ GPT = "openai/gpt-5-mini"
 
 DAY_S = 86_400.0
 
+REPLAY, SESSION = Strategy.REPLAY, Strategy.SESSION
+CHAIN, CONVERSATION = Strategy.CHAIN, Strategy.CONVERSATION
 
-def user(words: str = "hi") -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": words}]}
+INSTRUCTED = {"parameters": {"instructions": "Be brief."}}
+COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5-mini:0:x"}
+APPROVAL_REQUEST = {
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "server_label": "x",
+    "name": "pay",
+    "arguments": "{}",
+}
+APPROVAL_RESPONSE = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
 
 
-def answer(words: str = "hello", **more: Any) -> dict[str, Any]:
-    part = {"type": "output_text", "text": words, "annotations": []}
+def user(text: str = "hi") -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def answer(text: str = "hello", **more: Any) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "role": "assistant", "status": "completed", "content": [part], **more}
 
 
@@ -74,13 +88,13 @@ def make_lint_view(
     path, links = Path(root_key("local")), list[Link]()
     paths = [path]
     for number, one in enumerate(turns, 1):
-        saw = path.append(one.input)
-        path = saw.append(one.output)
+        input_path = path.append(one.input)
+        path = input_path.append(one.output)
         paths.append(path)
-        sent = len(one.input) if strategy in (Strategy.CHAIN, Strategy.CONVERSATION) else len(saw)
+        sent = len(one.input) if strategy in (CHAIN, CONVERSATION) else len(input_path)
         link = Link(
             id=f"resp_{number}",
-            input_head=saw.head,
+            input_head=input_path.head,
             head=path.head,
             sent_count=sent,
             model=model,
@@ -89,7 +103,7 @@ def make_lint_view(
             created_at=START_TIME + 60 * number,
             parent_id=links[-1].id if links else None,
             scope=scope,
-            is_stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
+            is_stored=strategy in (CHAIN, CONVERSATION),
         )
         links.append(replace(link, **one.link))
     last, confirmed_head = (links[-1] if links else None), path.head
@@ -105,7 +119,7 @@ def make_lint_view(
         used_at=START_TIME,
         scope=scope,
         link_id=last.id if last else None,
-        handle=last.id if last and strategy is Strategy.CHAIN else None,
+        handle=last.id if last and strategy is CHAIN else None,
     )
     record = replace(record, **session)
     view = ConversationView(

@@ -11,7 +11,7 @@ from convo.lint.model import lint_view_of_file
 from convo.lint.repair import repair_for_file
 from convo.lint.rules import lint_history
 from tests.command_runner import Convo
-from tests.lint.lint_views import answer, call, output, user
+from tests.lint.lint_views import APPROVAL_REQUEST, APPROVAL_RESPONSE, answer, call, output, user
 
 PROGRAM = {"type": "program", "call_id": "p1", "code": "look()", "fingerprint": "f"}
 ENDED = {"type": "program_output", "call_id": "p1", "result": "ok", "status": "completed"}
@@ -21,15 +21,13 @@ SPAWNED = {"type": "multi_agent_call_output", "call_id": "m1", "action": "spawn_
 SEARCH = {"type": "tool_search_call", "call_id": "s1", "arguments": {}, "execution": "server"}
 FOUND = {"type": "tool_search_output", "call_id": "s1", "tools": [], "execution": "server"}
 NAMELESS, NAMELESS_FOUND = {**SEARCH, "call_id": None}, {**FOUND, "call_id": None}
-ASKS = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "x", "name": "pay", "arguments": "{}"}
-SAYS = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
 
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "program": (PROGRAM, ENDED),
     "multi_agent_call": (AGENT, SPAWNED),
     "tool_search": (SEARCH, FOUND),
     "tool_search without an id": (NAMELESS, NAMELESS_FOUND),
-    "approval": (ASKS, SAYS),
+    "approval": (APPROVAL_REQUEST, APPROVAL_RESPONSE),
 }
 
 
@@ -49,30 +47,30 @@ def test_half_of_a_pair_is_found_and_repaired(first: dict[str, Any], second: dic
 def test_a_search_is_removed_and_an_approval_request_rejected() -> None:
     searched = repair_for_file(lint_view_of_file([user(), SEARCH, answer("x"), user()])).view
     assert [one["type"] for one in searched.items] == ["message", "message", "message"]
-    asked = repair_for_file(lint_view_of_file([user(), ASKS, answer("x"), user()])).view
+    repaired_request = repair_for_file(lint_view_of_file([user(), APPROVAL_REQUEST, answer("x"), user()])).view
     declined = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False}
-    assert asked.items[2] == {**declined, "reason": INTERRUPTED_MESSAGE}
+    assert repaired_request.items[2] == {**declined, "reason": INTERRUPTED_MESSAGE}
 
 
 def test_an_approval_request_may_be_pending_at_the_end() -> None:
-    assert codes(user(), ASKS) == []
-    assert codes(user(), ASKS, {**ASKS, "id": "mcpr_2"}) == []
-    assert codes(user(), ASKS, user("well?")) == [("call-without-output", 1)]
+    assert codes(user(), APPROVAL_REQUEST) == []
+    assert codes(user(), APPROVAL_REQUEST, {**APPROVAL_REQUEST, "id": "mcpr_2"}) == []
+    assert codes(user(), APPROVAL_REQUEST, user("well?")) == [("call-without-output", 1)]
 
 
 def test_a_program_is_removed_with_its_calls() -> None:
     assert codes(user(), PROGRAM, *CALLED, ENDED, answer()) == []
     assert codes(user(), PROGRAM, *CALLED, answer()) == [("call-without-output", 1)]
-    left = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLED, answer(), user()])).view
-    assert [one["type"] for one in left.items] == ["message", "message", "message"]
+    repaired = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLED, answer(), user()])).view
+    assert [one["type"] for one in repaired.items] == ["message", "message", "message"]
 
 
 def test_of_several_calls_with_one_id_an_output_answers_the_last() -> None:
     three = [user(), call("a"), call("a"), call("a"), output("a"), answer()]
     assert codes(*three) == [("call-without-output", 1), ("call-without-output", 2)]
-    mended = repair_for_file(lint_view_of_file(three)).view
-    assert [one["type"] for one in mended.items[1:3]] == ["function_call", "function_call_output"]
-    assert lint_history(mended) == ()
+    repaired = repair_for_file(lint_view_of_file(three)).view
+    assert [one["type"] for one in repaired.items[1:3]] == ["function_call", "function_call_output"]
+    assert lint_history(repaired) == ()
     again = [user(), call("a"), answer(), user(), call("a"), output("a"), answer()]
     assert codes(*again) == [("call-without-output", 1)]
     closed = repair_for_file(lint_view_of_file(again)).view
@@ -91,13 +89,13 @@ def test_the_command_names_the_item(convo: Convo, tmp_path: Path) -> None:
 def test_of_several_outputs_of_one_call_the_last_stays() -> None:
     twice = [user(), call("a"), output("a"), output("a"), answer()]
     assert codes(*twice) == [("output-without-call", 2)]
-    mended = repair_for_file(lint_view_of_file(twice)).view
-    assert mended.items == (*twice[:2], *twice[3:])
-    assert lint_history(mended) == ()
+    repaired = repair_for_file(lint_view_of_file(twice)).view
+    assert repaired.items == (*twice[:2], *twice[3:])
+    assert lint_history(repaired) == ()
 
     three = [user(), *[call("a")] * 3, *[output("a")] * 3, answer()]
-    mended = repair_for_file(lint_view_of_file(three)).view
-    assert [one["type"] for one in mended.items] == ["message", "function_call", "function_call_output", "message"]
+    repaired = repair_for_file(lint_view_of_file(three)).view
+    assert [one["type"] for one in repaired.items] == ["message", "function_call", "function_call_output", "message"]
 
 
 def test_a_call_id_may_be_reused_once_its_call_has_an_output() -> None:

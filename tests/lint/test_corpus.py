@@ -19,85 +19,85 @@ from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.clock import FixedClock
 from tests.embedded_endpoint import make_embedded_endpoint
-from tests.lint.corpus import CORPUS, Broken
+from tests.lint.corpus import CORPUS, BrokenHistory
 
 MODEL = "scripted/echo"
 
 ALL = pytest.mark.parametrize("broken", CORPUS, ids=lambda broken: broken.title)
 
 
-async def ask(view: LintView) -> str:
+async def send_next_message(view: LintView) -> str:
     """Send one more message to a strict endpoint; return the type of the last event. Raises RequestRefused."""
     store = MemoryStore()
-    items, state = await sent(view, store)
+    items, state = await build_next_request(view, store)
     endpoint = make_embedded_endpoint(store, FixedClock(), options=EndpointOptions(strict=True))
     async with aclosing(endpoint.create({"model": MODEL, "input": [*items, user_message("go on")], **state})) as events:
         return str([event async for event in events][-1]["type"])
 
 
-async def sent(view: LintView, store: Store) -> tuple[tuple[Item, ...], dict[str, Any]]:
+async def build_next_request(view: LintView, store: Store) -> tuple[tuple[Item, ...], dict[str, Any]]:
     """Return the items and state fields of the next request; commit the server-side part to `store`."""
     if view.strategy is Strategy.REPLAY:  # the client sends the whole history
         return view.items, {"store": False}
     path = Path(root_key(store.tenant)).append(view.items)
-    mark = path.first(view.server_count)
+    confirmed_path = path.first(view.server_count)
     handle = None
-    growth = (AppendItems(path.root, mark.items),)
+    changes = (AppendItems(path.root, confirmed_path.items),)
     if view.strategy is Strategy.CHAIN:
         assert view.anchor
         link = replace(
             view.anchor,
             input_head=path.root,
-            head=mark.head,
+            head=confirmed_path.head,
             scope=EMBEDDED_SCOPE,
             parent_id=None,
             session_id=None,
             is_stored=True,
         )
         handle = link.id
-        await store.commit(Transaction(growth, (link,)))
+        await store.commit(Transaction(changes, (link,)))
     elif view.strategy is Strategy.CONVERSATION:
-        handle, ids = "conv_1", tuple(f"item_{at}" for at in range(view.server_count))
-        await store.commit(Transaction(growth, conversation=Conversation(handle, mark.head, 0, ids)))
-    state = ConversationState(view.strategy, path, mark.head, handle)
+        handle, ids = "conv_1", tuple(f"item_{depth}" for depth in range(view.server_count))
+        await store.commit(Transaction(changes, conversation=Conversation(handle, confirmed_path.head, 0, ids)))
+    state = ConversationState(view.strategy, path, confirmed_path.head, handle)
     turn = state.owner.build_input(state)
     return tuple(turn.items), dict(turn.state_fields)
 
 
 @ALL
-def test_a_broken_history_is_found_with_exactly_these_codes(broken: Broken) -> None:
+def test_a_broken_history_is_found_with_exactly_these_codes(broken: BrokenHistory) -> None:
     assert tuple((one.code, one.issue.item_index) for one in lint_history(broken.view)) == broken.found
 
 
 @ALL
-async def test_the_corpus_marks_histories_that_a_strict_server_refuses(broken: Broken) -> None:
+async def test_the_corpus_marks_histories_that_a_strict_server_refuses(broken: BrokenHistory) -> None:
     if broken.refused:
         with pytest.raises(RequestRefused):
-            await ask(broken.view)
+            await send_next_message(broken.view)
     else:
-        assert await ask(broken.view) == "response.completed"
+        assert await send_next_message(broken.view) == "response.completed"
 
 
 @ALL
-async def test_a_repaired_history_is_clean_and_a_strict_server_accepts_it(broken: Broken) -> None:
+async def test_a_repaired_history_is_clean_and_a_strict_server_accepts_it(broken: BrokenHistory) -> None:
     before = broken.view.items
-    mended = repair_for_session(broken.view)
-    assert lint_history(mended.view) == ()
-    assert await ask(mended.view) == "response.completed"
+    repaired = repair_for_session(broken.view)
+    assert lint_history(repaired.view) == ()
+    assert await send_next_message(repaired.view) == "response.completed"
     assert broken.view.items == before
-    assert {one.code for one in mended.changes} - {""} <= {code for code, _ in broken.found} | LEFT_BEHIND
+    assert {one.code for one in repaired.changes} - {""} <= {code for code, _ in broken.found} | CAUSED_BY_REPAIR
 
 
 @ALL
-async def test_a_history_repaired_into_a_file_can_be_sent_to_any_server(broken: Broken) -> None:
-    mended = repair_for_file(broken.view)
-    assert lint_history(mended.view) == ()
-    assert mended.view.strategy is Strategy.REPLAY
-    assert await ask(mended.view) == "response.completed"
+async def test_a_history_repaired_into_a_file_can_be_sent_to_any_server(broken: BrokenHistory) -> None:
+    repaired = repair_for_file(broken.view)
+    assert lint_history(repaired.view) == ()
+    assert repaired.view.strategy is Strategy.REPLAY
+    assert await send_next_message(repaired.view) == "response.completed"
 
 
 @ALL
-def test_repairing_twice_gives_the_same(broken: Broken) -> None:
+def test_repairing_twice_gives_the_same(broken: BrokenHistory) -> None:
     assert repair_for_session(broken.view) == repair_for_session(broken.view)
     assert repair_for_file(broken.view) == repair_for_file(broken.view)
 
@@ -106,5 +106,5 @@ def test_every_rule_is_in_the_corpus() -> None:
     assert {code for broken in CORPUS for code, _ in broken.found} == {rule.code for rule in LINT_RULES}
 
 
-LEFT_BEHIND = {"call-without-output", "output-without-call"}
+CAUSED_BY_REPAIR = {"call-without-output", "output-without-call"}
 """Codes that another repair may cause: it removes one item of a pair, and the other one is repaired too."""

@@ -7,14 +7,22 @@ from typing import Any
 import pytest
 
 from convo.history.items import Item
-from convo.history.records import Scope, Strategy
+from convo.history.records import Scope
 from convo.lint.model import LintView, lint_view_of_file
 from convo.lint.repair import repair_for_file, repair_for_session
 from convo.lint.rules import lint_history, list_unchecked_rules
 from tests.lint.lint_views import (
+    APPROVAL_REQUEST,
+    APPROVAL_RESPONSE,
+    CHAIN,
+    COMPACTION,
+    CONVERSATION,
     DAY_S,
     GPT,
+    INSTRUCTED,
     OPENAI,
+    REPLAY,
+    SESSION,
     answer,
     call,
     make_lint_view,
@@ -25,18 +33,13 @@ from tests.lint.lint_views import (
     user,
 )
 
-CHAIN, CONVERSATION, SESSION, REPLAY = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION, Strategy.REPLAY
-INSTRUCTED = {"parameters": {"instructions": "Be brief."}}
-COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5-mini:0:x"}
-ASKS = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "x", "name": "pay", "arguments": "{}"}
-SAYS = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
 SEARCH, FOUND = {"type": "tool_search_call", "call_id": None}, {"type": "tool_search_output", "call_id": None}
 DEEP = '{"a": ' + "[" * 500_000
 
 Finding = tuple[str, int | None, str, str | None, tuple[int, ...]]
 
 
-def file(*items: Item) -> LintView:
+def view_with_items(*items: Item) -> LintView:
     return lint_view_of_file([user(), *items, answer(id="msg_9")])
 
 
@@ -93,11 +96,11 @@ def test_a_finding_about_a_response_names_it(view: LintView, found: list[tuple[s
 def test_an_anchor_without_items_has_no_index() -> None:
     """A chain can begin with the response of another session."""
     view = make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S)
-    for age_s, words in [(31 * DAY_S, "is 31 days old"), (28 * DAY_S, "may be deleted in 2.0 days")]:
+    for age_s, text in [(31 * DAY_S, "is 31 days old"), (28 * DAY_S, "may be deleted in 2.0 days")]:
         assert view.anchor
         empty = replace(view, items=(), server_count=0, source_indexes=(), output_spans=())
         (found,) = lint_history(replace(empty, now=view.anchor.created_at + age_s))
-        assert (found.issue.item_index, words in found.issue.message) == (None, True)
+        assert (found.issue.item_index, text in found.issue.message) == (None, True)
 
 
 ITEMS: list[tuple[Sequence[Item], list[tuple[str, int, str]]]] = [
@@ -162,18 +165,21 @@ ITEMS: list[tuple[Sequence[Item], list[tuple[str, int, str]]]] = [
     ([call(arguments="{} x"), output()], [("the arguments of weather are not JSON: extra data", 1, ".arguments")]),
     ([call(arguments=DEEP), output()], [("the arguments of weather cannot be parsed as JSON", 1, ".arguments")]),
     ([call()], [("function call c1 has no output", 1, ".call_id")]),
-    ([ASKS], [("mcp approval request mcpr_1 has no response", 1, ".id")]),
+    ([APPROVAL_REQUEST], [("mcp approval request mcpr_1 has no response", 1, ".id")]),
     ([SEARCH], [("tool search call has no output", 1, ".call_id")]),
     ([{"type": "program", "call_id": "p1", "code": ""}], [("program p1 has no output", 1, ".call_id")]),
     ([output()], [("this function call output has no earlier call c1", 1, ".call_id")]),
-    ([SAYS], [("this mcp approval response has no earlier request mcpr_1", 1, ".approval_request_id")]),
+    ([APPROVAL_RESPONSE], [("this mcp approval response has no earlier request mcpr_1", 1, ".approval_request_id")]),
     ([FOUND], [("this tool search output has no earlier call", 1, ".call_id")]),
     (
         [SEARCH, FOUND, FOUND, SEARCH, FOUND],
         [("this tool search output has no earlier call", 3, ".call_id")],
     ),
     ([call(), output(), output()], [("call c1 also has a later output", 2, ".call_id")]),
-    ([ASKS, SAYS, SAYS], [("request mcpr_1 also has a later response", 2, ".approval_request_id")]),
+    (
+        [APPROVAL_REQUEST, APPROVAL_RESPONSE, APPROVAL_RESPONSE],
+        [("request mcpr_1 also has a later response", 2, ".approval_request_id")],
+    ),
     ([sealed_reasoning(), user()], [("reasoning rs_1 is not followed by an item of the model", 1, "")]),
     (
         [{"type": "reasoning", "summary": [], "encrypted_content": "x"}, user()],
@@ -201,7 +207,7 @@ ITEMS: list[tuple[Sequence[Item], list[tuple[str, int, str]]]] = [
 
 @pytest.mark.parametrize(("items", "found"), ITEMS)
 def test_a_finding_about_an_item_names_its_field(items: list[Item], found: list[tuple[str, int, str]]) -> None:
-    assert findings(file(*items)) == [(message, index, field, None, ()) for message, index, field in found]
+    assert findings(view_with_items(*items)) == [(message, index, field, None, ()) for message, index, field in found]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def test_a_finding_about_an_item_names_its_field(items: list[Item], found: list[
 def test_a_finding_about_several_items_names_them(
     items: list[Item], message: str, index: int, field: str, related: tuple[int, ...]
 ) -> None:
-    assert findings(file(*items)) == [(message, index, field, None, related)]
+    assert findings(view_with_items(*items)) == [(message, index, field, None, related)]
 
 
 ELSEWHERE = Scope("https://elsewhere")
@@ -276,9 +282,12 @@ def test_a_finding_names_the_server_and_the_model(view: LintView, message: str) 
 @pytest.mark.parametrize(
     ("view", "sentences"),
     [
-        (file(sealed_reasoning()), ["1 encrypted item not checked: its origin or the next model is unknown"]),
         (
-            file(sealed_reasoning(1), sealed_reasoning(2)),
+            view_with_items(sealed_reasoning()),
+            ["1 encrypted item not checked: its origin or the next model is unknown"],
+        ),
+        (
+            view_with_items(sealed_reasoning(1), sealed_reasoning(2)),
             ["2 encrypted items not checked: their origin or the next model is unknown"],
         ),
         (
@@ -373,7 +382,7 @@ REPAIRED: list[tuple[list[Any], list[tuple[str, str, int | None]]]] = [
 
 @pytest.mark.parametrize(("items", "changes"), REPAIRED)
 def test_a_change_of_a_file_has_its_reason(items: list[Item], changes: list[tuple[str, str, int | None]]) -> None:
-    repaired = repair_for_file(file(*items))
+    repaired = repair_for_file(view_with_items(*items))
     assert [(change.action, change.reason, change.source_index) for change in repaired.changes] == changes
     assert len({change.code for change in repaired.changes}) == 1
 

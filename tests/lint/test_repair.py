@@ -19,8 +19,11 @@ from convo.lint.rules import LINT_RULES, lint_history
 from tests.inspect.conversation_builder import build_chain
 from tests.lint.lint_views import (
     ACME,
+    CHAIN,
+    CONVERSATION,
     DAY_S,
     OPENAI,
+    SESSION,
     answer,
     call,
     make_lint_view,
@@ -31,8 +34,6 @@ from tests.lint.lint_views import (
     user,
 )
 
-CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
-
 COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/o3:0:x"}
 
 
@@ -41,19 +42,19 @@ def shape(items: tuple[Item, ...]) -> list[str]:
     return [" ".join(filter(None, (item_type(item), item.get("call_id")))) for item in items]
 
 
-def done(mended: RepairResult) -> list[tuple[str, str, int | None]]:
-    return [(one.code, one.action, one.source_index) for one in mended.changes]
+def list_changes(repair: RepairResult) -> list[tuple[str, str, int | None]]:
+    return [(one.code, one.action, one.source_index) for one in repair.changes]
 
 
 def test_interrupted_outputs_come_after_the_batch_in_the_order_of_the_calls() -> None:
     view = lint_view_of_file([user(), call("a"), call("b"), call("c"), output("b"), answer(), user()])
-    mended = repair_for_file(view)
-    assert shape(mended.view.items)[1:7] == [
+    repaired = repair_for_file(view)
+    assert shape(repaired.view.items)[1:7] == [
         *("function_call a", "function_call b", "function_call c", "function_call_output b"),
         *("function_call_output a", "function_call_output c"),
     ]
-    assert mended.view.items[5] == {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
-    assert done(mended) == [("call-without-output", "added", 1), ("call-without-output", "added", 3)]
+    assert repaired.view.items[5] == {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
+    assert list_changes(repaired) == [("call-without-output", "added", 1), ("call-without-output", "added", 3)]
 
 
 CLOSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -84,19 +85,19 @@ CLOSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "closed"), CLOSED, ids=[made["type"] for made, _ in CLOSED])
+@pytest.mark.parametrize(("made_call", "closed"), CLOSED, ids=[made_call["type"] for made_call, _ in CLOSED])
 def test_an_interrupted_call_is_closed_by_an_output_of_its_own_type(
-    made: dict[str, Any], closed: dict[str, Any]
+    made_call: dict[str, Any], closed: dict[str, Any]
 ) -> None:
-    mended = repair_for_file(lint_view_of_file([user(), made, user("and now?")]))
-    assert mended.view.items[2] == closed
+    repaired = repair_for_file(lint_view_of_file([user(), made_call, user("and now?")]))
+    assert repaired.view.items[2] == closed
 
 
 def test_an_open_call_of_a_chain_is_closed_by_new_input() -> None:
     view = make_lint_view(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), unconfirmed=[user("and now?")])
-    mended = repair_for_session(view).view
-    assert (mended.strategy, mended.server_count, mended.anchor) == (CHAIN, 4, view.anchor)
-    assert shape(mended.items) == [
+    repaired = repair_for_session(view).view
+    assert (repaired.strategy, repaired.server_count, repaired.anchor) == (CHAIN, 4, view.anchor)
+    assert shape(repaired.items) == [
         *("message", "message", "message", "function_call c1"),
         *("function_call_output c1", "message"),
     ]
@@ -110,21 +111,21 @@ def test_a_chain_moves_back_to_the_last_valid_response_and_keeps_unconfirmed_ite
         turn([user("3")], [answer("three")]),
         unconfirmed=[user("4")],
     )
-    mended = repair_for_session(view)
-    assert mended.view.anchor
-    assert mended.view.anchor.id == "resp_1"
-    assert (mended.view.items, mended.view.server_count) == ((user("1"), answer("one"), user("4")), 2)
-    assert done(mended) == [
+    repaired = repair_for_session(view)
+    assert repaired.view.anchor
+    assert repaired.view.anchor.id == "resp_1"
+    assert (repaired.view.items, repaired.view.server_count) == ((user("1"), answer("one"), user("4")), 2)
+    assert list_changes(repaired) == [
         ("store-false-in-chain", "anchor", None),
-        *(("store-false-in-chain", "dropped", at) for at in (2, 3, 4, 5)),
+        *(("store-false-in-chain", "dropped", number) for number in (2, 3, 4, 5)),
     ]
 
 
 def test_a_chain_without_a_valid_response_becomes_local_and_its_items_are_repaired_too() -> None:
     view = make_lint_view(CHAIN, turn([user()], [sealed_reasoning(), call()]), scope=OPENAI, age_s=31 * DAY_S)
-    mended = repair_for_session(view)
-    assert (mended.view.strategy, mended.view.server_count, mended.view.anchor) == (SESSION, 0, None)
-    assert done(mended) == [("anchor-expired", "owner", None), ("call-without-output", "added", 2)]
+    repaired = repair_for_session(view)
+    assert (repaired.view.strategy, repaired.view.server_count, repaired.view.anchor) == (SESSION, 0, None)
+    assert list_changes(repaired) == [("anchor-expired", "owner", None), ("call-without-output", "added", 2)]
 
 
 def test_a_chain_does_not_move_back_to_an_expiring_response() -> None:
@@ -132,87 +133,87 @@ def test_a_chain_does_not_move_back_to_an_expiring_response() -> None:
     view = make_lint_view(
         CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], is_stored=False), scope=OPENAI
     )
-    mended = repair_for_session(view)
-    assert (mended.view.strategy, len(mended.view.items)) == (SESSION, 4)
-    assert done(mended) == [("store-false-in-chain", "owner", None)]
+    repaired = repair_for_session(view)
+    assert (repaired.view.strategy, len(repaired.view.items)) == (SESSION, 4)
+    assert list_changes(repaired) == [("store-false-in-chain", "owner", None)]
 
 
 def test_a_response_without_an_answer_is_skipped() -> None:
-    talk = build_chain(1)
-    talk.turn("resp_2", "again", None, after="resp_1")
-    known = talk.view("resp_2")
-    view = lint_view_of_conversation(replace(known, confirmed_head=talk.paths["resp_1"].head), 0.0)
+    builder = build_chain(1)
+    builder.turn("resp_2", "again", None, after="resp_1")
+    chain_view = builder.view("resp_2")
+    view = lint_view_of_conversation(replace(chain_view, confirmed_head=builder.paths["resp_1"].head), 0.0)
     assert (view.handle, view.anchor and view.anchor.id, view.server_count) == ("resp_1", "resp_1", 2)
 
 
 def test_a_conversation_is_left_to_its_endpoint_and_repaired_in_the_local_store() -> None:
     view = make_lint_view(CONVERSATION, turn([user()], [sealed_reasoning(), call()]))
-    mended = repair_for_session(view)
-    assert (mended.view.strategy, mended.view.server_count) == (SESSION, 0)
-    assert done(mended) == [("", "owner", None), ("call-without-output", "added", 2)]
+    repaired = repair_for_session(view)
+    assert (repaired.view.strategy, repaired.view.server_count) == (SESSION, 0)
+    assert list_changes(repaired) == [("", "owner", None), ("call-without-output", "added", 2)]
 
 
 def test_lost_instructions_are_added_to_the_record() -> None:
     lost = turn([user()], [answer()], parameters={"instructions": "Be brief."})
-    mended = repair_for_session(make_lint_view(CHAIN, lost, turn([user()], [answer()])))
-    assert (mended.view.instructions, mended.view.strategy) == ("Be brief.", CHAIN)
+    repaired = repair_for_session(make_lint_view(CHAIN, lost, turn([user()], [answer()])))
+    assert (repaired.view.instructions, repaired.view.strategy) == ("Be brief.", CHAIN)
 
 
 def test_a_pending_approval_is_closed_in_a_copy() -> None:
-    waits = replace(
+    view = replace(
         make_lint_view(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), pending_call_ids=frozenset("ab")
     )
-    assert [one.code for one in lint_history(waits)] == ["invalid-arguments"]
-    assert shape(repair_for_session(waits).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
+    assert [one.code for one in lint_history(view)] == ["invalid-arguments"]
+    assert shape(repair_for_session(view).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
 
 
 def test_items_after_removed_reasoning_lose_the_ids_that_require_it() -> None:
     view = lint_view_of_file(
         [user(), unsealed_reasoning(), call(id="fc_1"), answer(id="msg_1"), output(), answer(id="msg_2")]
     )
-    mended = repair_for_file(view).view
-    assert [item.get("id") for item in mended.items] == [None, None, None, None, "msg_2"]
+    repaired = repair_for_file(view).view
+    assert [item.get("id") for item in repaired.items] == [None, None, None, None, "msg_2"]
 
 
 def test_foreign_reasoning_is_removed_and_a_foreign_encrypted_history_is_not() -> None:
-    thoughts = make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), scope=ACME)
-    sealed = make_lint_view(
+    view = make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), scope=ACME)
+    encrypted_view = make_lint_view(
         SESSION, turn([user()], [sealed_reasoning(), answer()], scope=OPENAI), unconfirmed=[COMPACTION], scope=ACME
     )
-    assert shape(repair_for_session(thoughts).view.items) == ["message", "message"]
-    with pytest.raises(Unrepairable) as caught:
-        repair_for_session(sealed)
-    assert [code for code, _ in caught.value.findings] == ["sealed-elsewhere"]
+    assert shape(repair_for_session(view).view.items) == ["message", "message"]
+    with pytest.raises(Unrepairable) as error:
+        repair_for_session(encrypted_view)
+    assert [code for code, _ in error.value.findings] == ["sealed-elsewhere"]
 
 
 def test_a_pair_that_a_compaction_splits_is_removed_completely() -> None:
-    mended = repair_for_file(lint_view_of_file([user(), call("a"), COMPACTION, output("a"), call("b"), output("b")]))
-    assert shape(mended.view.items) == ["message", "compaction", "function_call b", "function_call_output b"]
+    repaired = repair_for_file(lint_view_of_file([user(), call("a"), COMPACTION, output("a"), call("b"), output("b")]))
+    assert shape(repaired.view.items) == ["message", "compaction", "function_call b", "function_call_output b"]
 
 
 def test_of_two_items_with_one_id_a_copy_is_removed_and_a_different_one_loses_the_id() -> None:
     view = lint_view_of_file(
         [user(), answer("one", id="msg_1"), user(), answer("one", id="msg_1"), answer("two", id="msg_1")]
     )
-    mended = repair_for_file(view)
-    assert mended.view.items == (user(), answer("one", id="msg_1"), user(), answer("two"))
-    assert done(mended) == [("duplicate-item-id", "dropped", 3), ("duplicate-item-id", "replaced", 4)]
+    repaired = repair_for_file(view)
+    assert repaired.view.items == (user(), answer("one", id="msg_1"), user(), answer("two"))
+    assert list_changes(repaired) == [("duplicate-item-id", "dropped", 3), ("duplicate-item-id", "replaced", 4)]
 
 
 def test_phases_follow_from_the_position_in_the_turn() -> None:
-    mended = repair_for_file(
+    repaired = repair_for_file(
         lint_view_of_file([answer(phase="final_answer"), user(), answer(), call(), output(), answer()])
     )
-    assert [item.get("phase") for item in mended.view.items] == [
+    assert [item.get("phase") for item in repaired.view.items] == [
         *("final_answer", None, "commentary", None, None, "final_answer")
     ]
 
 
 def test_a_request_stays_a_request_and_server_side_items_are_unchanged() -> None:
     view = lint_view_of_file([output("held"), call("new"), user()], {"previous_response_id": "resp_1"})
-    mended = repair_for_file(view)
-    assert (mended.view.strategy, mended.view.has_unread_items) == (CHAIN, True)
-    assert shape(mended.view.items) == [
+    repaired = repair_for_file(view)
+    assert (repaired.view.strategy, repaired.view.has_unread_items) == (CHAIN, True)
+    assert shape(repaired.view.items) == [
         *("function_call_output held", "function_call new", "function_call_output new", "message")
     ]
 
@@ -224,7 +225,7 @@ def repaired_arguments(arguments: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("broken", "whole"),
+    ("broken", "complete"),
     [
         ('{"a": 1, "b": ', '{"a": 1}'),
         ('{"a": 1, "b', '{"a": 1}'),
@@ -243,8 +244,8 @@ def repaired_arguments(arguments: Any) -> str:
         ({"a": 1}, '{"a": 1}'),
     ],
 )
-def test_truncated_arguments_are_closed_after_their_last_complete_value(broken: Any, whole: str) -> None:
-    assert repaired_arguments(broken) == whole
+def test_truncated_arguments_are_closed_after_their_last_complete_value(broken: Any, complete: str) -> None:
+    assert repaired_arguments(broken) == complete
 
 
 @given(
@@ -305,6 +306,6 @@ def test_any_broken_history_is_clean_after_repair(
     asked: list[Item], answered: list[Item], waiting: list[Item], strategy: Strategy
 ) -> None:
     view: LintView = make_lint_view(strategy, turn([user()], [answer()]), turn(asked, answered), unconfirmed=waiting)
-    for mended in (repair_for_session(view), repair_for_file(view)):
-        assert lint_history(mended.view) == ()
-        assert len(mended.view.source_indexes) == len(mended.view.items)
+    for repaired in (repair_for_session(view), repair_for_file(view)):
+        assert lint_history(repaired.view) == ()
+        assert len(repaired.view.source_indexes) == len(repaired.view.items)

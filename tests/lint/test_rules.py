@@ -5,14 +5,20 @@ from typing import Any
 
 import pytest
 
-from convo.history.records import Scope, Strategy
+from convo.history.records import Scope
 from convo.lint.model import LintView, Severity, lint_view_of_file
 from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES, lint_history, list_unchecked_rules
 from tests.lint.lint_views import (
     ACME,
+    CHAIN,
+    COMPACTION,
+    CONVERSATION,
     DAY_S,
     GPT,
+    INSTRUCTED,
     OPENAI,
+    REPLAY,
+    SESSION,
     answer,
     call,
     make_lint_view,
@@ -23,118 +29,114 @@ from tests.lint.lint_views import (
     user,
 )
 
-CHAIN, CONVERSATION, SESSION, REPLAY = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION, Strategy.REPLAY
-
-COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5-mini:0:x"}
 LOCAL_SHELL = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c1", "action": {}, "status": "completed"}
-INSTRUCTED = {"parameters": {"instructions": "Be brief."}}
 
-RIGHT: dict[str, LintView] = {
-    "nothing was said": lint_view_of_file([]),
-    "easy messages": lint_view_of_file([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]),
-    "a pair with words between": lint_view_of_file([user(), call(), user("wait"), output(), answer()]),
+VALID: dict[str, LintView] = {
+    "an empty history": lint_view_of_file([]),
+    "messages in the short form": lint_view_of_file(
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    ),
+    "a pair with a message between": lint_view_of_file([user(), call(), user("wait"), output(), answer()]),
     "parallel calls and their outputs in another order": lint_view_of_file(
         [call("a"), call("b"), output("b"), output("a")]
     ),
-    "an output for a call that the owner of a request's chain has": lint_view_of_file(
+    "an output for a call of the request's previous response": lint_view_of_file(
         [output()], {"previous_response_id": "resp_1"}
     ),
-    "an output for a call in a request's conversation": lint_view_of_file([output()], {"conversation": "conv_1"}),
-    "an output for a call that a chain holds": make_lint_view(CHAIN, turn([user()], [call()]), unconfirmed=[output()]),
+    "an output for a call in the request's conversation": lint_view_of_file([output()], {"conversation": "conv_1"}),
+    "an output for a call in a chain": make_lint_view(CHAIN, turn([user()], [call()]), unconfirmed=[output()]),
     "an output for a call in a conversation": make_lint_view(
         CONVERSATION, turn([user()], [call()]), unconfirmed=[output()]
     ),
-    "half a call that a session does not send": make_lint_view(
+    "an incomplete call that a session does not send": make_lint_view(
         SESSION, turn([user()], [answer()]), unconfirmed=[call(arguments='{"c', status="incomplete")]
     ),
-    "half a call that a chain's response ended with": make_lint_view(
+    "an incomplete call at the end of a chain's response": make_lint_view(
         CHAIN, turn([user()], [call(arguments='{"c', status="incomplete")])
     ),
-    "a call that the server answers itself": lint_view_of_file(
-        [user(), {"type": "web_search_call", "id": "ws_1"}, answer()]
-    ),
-    "a local shell's output, named after its call": lint_view_of_file(
+    "a call of a hosted tool": lint_view_of_file([user(), {"type": "web_search_call", "id": "ws_1"}, answer()]),
+    "a local shell output with the id of its call": lint_view_of_file(
         [LOCAL_SHELL, {"type": "local_shell_call_output", "id": "c1", "output": "{}"}, answer(id="c1")]
     ),
-    "thoughts in a row with one follower": lint_view_of_file(
+    "consecutive reasoning items before one answer": lint_view_of_file(
         [user(), sealed_reasoning(1), sealed_reasoning(2), answer()]
     ),
-    "a thought before a search": lint_view_of_file(
+    "reasoning before a search": lint_view_of_file(
         [user(), sealed_reasoning(), {"type": "web_search_call", "id": "ws_1"}, answer()]
     ),
-    "a thought at the end of what an owner holds": make_lint_view(
+    "reasoning at the end of a conversation": make_lint_view(
         CONVERSATION, turn([user()], [sealed_reasoning(summary=None)])
     ),
-    "an id of reasoning that a session leaves behind": make_lint_view(
+    "a reasoning id that a session does not send": make_lint_view(
         SESSION, turn([user()], [unsealed_reasoning(), answer()])
     ),
-    "an id of reasoning at the server that keeps it": make_lint_view(
+    "a reasoning id at the server that stores it": make_lint_view(
         REPLAY, turn([user()], [unsealed_reasoning(), answer()], is_stored=True), scope=OPENAI
     ),
-    "an id of reasoning in a request to whoever made it": lint_view_of_file(
+    "a reasoning id in a request to its issuer": lint_view_of_file(
         [unsealed_reasoning(), answer()], {"conversation": "conv_1"}
     ),
-    "reasoning in words": lint_view_of_file(
+    "reasoning as text": lint_view_of_file(
         [user(), unsealed_reasoning(content=[{"type": "reasoning_text", "text": "hm"}]), answer()]
     ),
-    "an answer that is only referred to": lint_view_of_file(
-        [user(), {"id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}]
-    ),
-    "no phases at all": lint_view_of_file([user(), answer(), user(), answer()]),
-    "no phase of a model that has none, beside one that has": make_lint_view(
+    "a reference to an answer": lint_view_of_file([user(), {"id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}]),
+    "no phases": lint_view_of_file([user(), answer(), user(), answer()]),
+    "a phase beside an answer of a model without phases": make_lint_view(
         SESSION,
         turn([user()], [answer()], model="openai/gpt-4.1"),
         turn([user()], [answer(phase="final_answer")]),
     ),
-    "half an answer without a phase": lint_view_of_file(
+    "an incomplete answer without a phase": lint_view_of_file(
         [answer("half", status="incomplete"), user(), answer(phase="final_answer")]
     ),
-    "arguments with space around": lint_view_of_file([call(arguments=' {"a": {"b": [1, null]}}\n'), output()]),
-    "arguments of a call that the owner holds": make_lint_view(
+    "arguments with surrounding whitespace": lint_view_of_file(
+        [call(arguments=' {"a": {"b": [1, null]}}\n'), output()]
+    ),
+    "arguments of a call that the server stores": make_lint_view(
         CHAIN, turn([user()], [call(arguments="{")]), unconfirmed=[output()]
     ),
-    "an id that the owner has twice": make_lint_view(
+    "an id that the server has twice": make_lint_view(
         CHAIN, turn([user()], [answer(id="m")]), turn([user()], [answer(id="m")])
     ),
-    "an item of a kind that nobody knows": lint_view_of_file([{"type": "moon_call", "phase_of": "moon"}]),
-    "a seal of the same model, asked for by its snapshot": make_lint_view(
+    "an item of an unknown type": lint_view_of_file([{"type": "moon_call", "phase_of": "moon"}]),
+    "encrypted content of the same model under its snapshot name": make_lint_view(
         SESSION, turn([user()], [sealed_reasoning(), answer()], model=f"{GPT}-2025-08-07"), scope=OPENAI
     ),
-    "a seal with its maker's name": make_lint_view(
+    "encrypted content with the name of its model": make_lint_view(
         SESSION, turn([user()], [sealed_reasoning(encrypted_content="convo1:openai/gpt-5-mini:0:x"), answer()])
     ),
-    "a seal of the gateway that is asked, whatever the model": make_lint_view(
+    "encrypted content of the same gateway, for any model": make_lint_view(
         SESSION, turn([user()], [{**COMPACTION, "encrypted_content": "convoseal1:x"}, answer()], model="local/a")
     ),
-    "a seal that the owner holds": make_lint_view(
+    "encrypted content that the server stores": make_lint_view(
         CHAIN, turn([user()], [sealed_reasoning(), answer()], model="openai/o3"), scope=OPENAI
     ),
-    "a compaction at the beginning, and one behind whole pairs": lint_view_of_file(
+    "a compaction at the beginning, and one after complete pairs": lint_view_of_file(
         [COMPACTION, user(), call(), output(), answer(), {**COMPACTION, "id": "cmp_2"}, user()]
     ),
-    "a compaction that the owner made": make_lint_view(CONVERSATION, turn([user()], [COMPACTION, answer()])),
-    "a compaction asked for at the end": lint_view_of_file([user(), {"type": "compaction_trigger"}]),
+    "a compaction of the server": make_lint_view(CONVERSATION, turn([user()], [COMPACTION, answer()])),
+    "a compaction trigger at the end": lint_view_of_file([user(), {"type": "compaction_trigger"}]),
     "store=false where the client owns the history": make_lint_view(
         SESSION, turn([user()], [answer()], is_stored=False)
     ),
     "an old chain of our own endpoint": make_lint_view(CHAIN, turn([user()], [answer()]), age_s=400 * DAY_S),
     "an old conversation": make_lint_view(CONVERSATION, turn([user()], [answer()]), scope=OPENAI, age_s=400 * DAY_S),
     "a chain in its fourth week": make_lint_view(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=26.9 * DAY_S),
-    "a young chain on an old response": make_lint_view(
+    "a recent chain from an old response": make_lint_view(
         CHAIN, turn([user()], [answer()], created_at=0.0), turn([user()], [answer()]), scope=OPENAI
     ),
-    "instructions lost and sent again by the record": make_lint_view(
+    "instructions of the session that are sent again": make_lint_view(
         CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()]), instructions="Be brief."
     ),
-    "instructions that came later": make_lint_view(
+    "instructions that were added later": make_lint_view(
         CHAIN, turn([user()], [answer()]), turn([user()], [answer()], **INSTRUCTED)
     ),
 }
 
 
-@pytest.mark.parametrize("title", RIGHT)
+@pytest.mark.parametrize("title", VALID)
 def test_a_valid_history_has_no_findings(title: str) -> None:
-    assert lint_history(RIGHT[title]) == ()
+    assert lint_history(VALID[title]) == ()
 
 
 @pytest.mark.parametrize(
@@ -162,11 +164,11 @@ def test_reasoning_of_an_unknown_maker_is_a_warning_and_of_another_maker_an_erro
 
 
 def test_the_maker_of_encrypted_items_in_a_file_is_not_checked_and_that_is_reported() -> None:
-    ((code, why),) = list_unchecked_rules(
+    ((code, reason),) = list_unchecked_rules(
         lint_view_of_file([user(), sealed_reasoning(), answer(), {**COMPACTION, "id": "cmp_1"}])
     )
     assert code == "sealed-elsewhere"
-    assert why.startswith("2 encrypted items not checked: their origin")
+    assert reason.startswith("2 encrypted items not checked: their origin")
     assert list_unchecked_rules(lint_view_of_file([user(), answer()])) == ()
     assert (
         list_unchecked_rules(make_lint_view(SESSION, turn([user()], [sealed_reasoning(), answer()]), scope=OPENAI))
@@ -175,22 +177,22 @@ def test_the_maker_of_encrypted_items_in_a_file_is_not_checked_and_that_is_repor
 
 
 def test_the_age_of_the_previous_response_of_a_request_is_not_checked_and_that_is_reported() -> None:
-    ((code, why),) = list_unchecked_rules(lint_view_of_file([user()], {"previous_response_id": "resp_1"}))
-    assert (code, why.endswith("its creation time is unknown")) == ("anchor-expired", True)
+    ((code, reason),) = list_unchecked_rules(lint_view_of_file([user()], {"previous_response_id": "resp_1"}))
+    assert (code, reason.endswith("its creation time is unknown")) == ("anchor-expired", True)
 
 
 @pytest.mark.parametrize(
-    ("scope", "model", "words"),
+    ("scope", "model", "text"),
     [
         (ACME, GPT, f"https://api.openai.com/v1, but the next request goes to {ACME}"),
         (Scope("https://eu"), GPT, "https://api.openai.com/v1, but the next request goes to https://eu"),
         (OPENAI, "openai/o3", f"{GPT}, but the next request goes to openai/o3"),
     ],
 )
-def test_foreign_encrypted_content_names_its_maker_and_the_current_model(scope: Scope, model: str, words: str) -> None:
+def test_foreign_encrypted_content_names_its_maker_and_the_current_model(scope: Scope, model: str, text: str) -> None:
     turns: Any = turn([user()], [sealed_reasoning(), answer()], scope=OPENAI, model=GPT)
     (one,) = lint_history(make_lint_view(SESSION, turns, scope=scope, model=model))
-    assert one.issue.message == f"the reasoning was encrypted by {words}"
+    assert one.issue.message == f"the reasoning was encrypted by {text}"
 
 
 @pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)

@@ -47,21 +47,21 @@ LOG: dict[str, Any] = {
 OPTIONAL = {"physicalLocation", "region"}
 
 
-def fits(value: Any, shape: Any, where: str = "$") -> None:
+def fits(value: Any, shape: Any, path: str = "$") -> None:
     match shape:
         case dict():
-            assert set(value) | OPTIONAL >= set(shape), where
-            assert set(value) <= set(shape), where
+            assert set(value) | OPTIONAL >= set(shape), path
+            assert set(value) <= set(shape), path
             for name in value:
-                fits(value[name], shape[name], f"{where}.{name}")
+                fits(value[name], shape[name], f"{path}.{name}")
         case tuple():
-            assert value in shape, where
+            assert value in shape, path
         case [one]:
-            assert isinstance(value, list), where
-            for at, inner in enumerate(value):
-                fits(inner, one, f"{where}[{at}]")
+            assert isinstance(value, list), path
+            for index, inner in enumerate(value):
+                fits(inner, one, f"{path}[{index}]")
         case _:
-            assert type(value) is shape, where
+            assert type(value) is shape, path
 
 
 def test_findings_of_a_file_have_its_name_line_and_json_path() -> None:
@@ -74,9 +74,9 @@ def test_findings_of_a_file_have_its_name_line_and_json_path() -> None:
         ("call-without-output", "error"),
         ("malformed-item", "error"),
     ]
-    (place,) = run["results"][1]["locations"]
-    assert place["physicalLocation"] == {"artifactLocation": {"uri": "a%20file.json"}, "region": {"startLine": 9}}
-    assert place["logicalLocations"] == [{"fullyQualifiedName": "a file.json[4].content"}]
+    (location,) = run["results"][1]["locations"]
+    assert location["physicalLocation"] == {"artifactLocation": {"uri": "a%20file.json"}, "region": {"startLine": 9}}
+    assert location["logicalLocations"] == [{"fullyQualifiedName": "a file.json[4].content"}]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert note["associatedRule"]["id"] == "sealed-elsewhere"
 
