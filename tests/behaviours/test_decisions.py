@@ -29,7 +29,7 @@ from convo.strategies.requests import decide_retry, reconcile
 from convo.strategies.selection import select_owner
 from convo.strategies.strategy import ConversationState, RetryAction
 from tests.runstate import snapshots
-from tests.runstate.story_runs import story_graph
+from tests.runstate.scenario_runs import scenario_graph
 
 START = Path(root_key("local"))
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
@@ -38,7 +38,7 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 def graph_of(scenario: str) -> Graph:
     """The agents of a scenario in the snapshots with schema 1.21."""
     found = next(one for one in snapshots.index() if (one["schema"], one["scenario"]) == ("1.21", scenario))
-    return story_graph(snapshots.story(found["file"]))
+    return scenario_graph(snapshots.load_scenario(found["file"]))
 
 
 def taken_from(scenario: str, document: Any, among: Graph | None = None, **given: Any) -> Any:

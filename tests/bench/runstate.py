@@ -28,7 +28,7 @@ from convo.runstate.identity import parse_state_call
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Script, graph
-from tests.runstate.snapshots import document, entries_of_label, story
+from tests.runstate.snapshots import document, entries_of_label, load_scenario
 
 SCENARIO = "single_approval"
 ROUNDS = 5
@@ -88,41 +88,52 @@ def pair(state: dict[str, Any], number: int) -> list[dict[str, Any]]:
     ]
 
 
-def best(work: Callable[[], Any]) -> tuple[float, Any]:
+def best(function: Callable[[], Any]) -> tuple[float, Any]:
     """Return the milliseconds of the fastest of several rounds, and the result of the last one."""
-    found, done = float("inf"), None
+    found, result = float("inf"), None
     for _ in range(ROUNDS):
-        began = time.perf_counter()
-        done = work()
-        found = min(found, (time.perf_counter() - began) * 1e3)
-    return found, done
+        started_at = time.perf_counter()
+        result = function()
+        found = min(found, (time.perf_counter() - started_at) * 1e3)
+    return found, result
 
 
-def ours(words: str) -> tuple[float, float, float]:
-    data = words.encode()
-    reading, state = best(lambda: parse_run_state(data))
-    deciding, after = best(lambda: apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
-    writing, _ = best(lambda: serialize_run_state(after))
-    return reading, deciding, writing
+def measure_convo(text: str) -> tuple[float, float, float]:
+    data = text.encode()
+    read_ms, state = best(lambda: parse_run_state(data))
+    decide_ms, after = best(lambda: apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
+    write_ms, _ = best(lambda: serialize_run_state(after))
+    return read_ms, decide_ms, write_ms
 
 
-def theirs(words: str, told: dict[str, Any]) -> tuple[float, float, float]:
-    root = graph(told, Script(told["spec"]["script"], 1))
-    reading, state = best(lambda: asyncio.run(RunState.from_string(root, words)))
-    (waits,) = state.get_interruptions()
-    deciding, _ = best(lambda: state.approve(waits))
-    writing, _ = best(state.to_string)
-    return reading, deciding, writing
+def measure_sdk(text: str, scenario: dict[str, Any]) -> tuple[float, float, float]:
+    root = graph(scenario, Script(scenario["spec"]["script"], 1))
+    read_ms, state = best(lambda: asyncio.run(RunState.from_string(root, text)))
+    (interruption,) = state.get_interruptions()
+    decide_ms, _ = best(lambda: state.approve(interruption))
+    write_ms, _ = best(state.to_string)
+    return read_ms, decide_ms, write_ms
 
 
-def commands(words: str, told: dict[str, Any], folder: Path) -> tuple[float, float]:
+def commands(text: str, scenario: dict[str, Any], folder: Path) -> tuple[float, float]:
     """Return the milliseconds of the two whole commands."""
-    here, there = folder / "state.json", folder / "out.json"
-    here.write_text(words)
-    agent = told["spec"]["agents"]["a"]
+    input_file, output_file = folder / "state.json", folder / "out.json"
+    input_file.write_text(text)
+    agent = scenario["spec"]["agents"]["a"]
     code = SCRIPT.format(tool=agent["tools"][0]["name"], agent=agent["name"])
-    convo = [sys.executable, "-m", "convo", "resume", str(here), "--decide-only", "-o", str(there), "--approve", "all"]
-    sdk = [sys.executable, "-c", code, str(here), str(there)]
+    convo = [
+        sys.executable,
+        "-m",
+        "convo",
+        "resume",
+        str(input_file),
+        "--decide-only",
+        "-o",
+        str(output_file),
+        "--approve",
+        "all",
+    ]
+    sdk = [sys.executable, "-c", code, str(input_file), str(output_file)]
     return best(lambda: process(convo))[0], best(lambda: process(sdk))[0]
 
 
@@ -133,21 +144,21 @@ def process(argv: list[str]) -> None:
 def main(*lengths: int) -> int:
     logging.disable(logging.CRITICAL)
     slow = 0
-    told = story(next(entry["file"] for entry in entries_of_label("1.21") if entry["scenario"] == SCENARIO))
+    scenario = load_scenario(next(entry["file"] for entry in entries_of_label("1.21") if entry["scenario"] == SCENARIO))
     print(HEAD)
     for items in lengths:
-        words = json.dumps(long_state(items), indent=2)
-        floor, _ = best(lambda words=words: json.dumps(json.loads(words)))  # type: ignore[misc]
-        mine, others = ours(words), theirs(words, told)
+        text = json.dumps(long_state(items), indent=2)
+        floor, _ = best(lambda text=text: json.dumps(json.loads(text)))  # type: ignore[misc]
+        convo_times, sdk_times = measure_convo(text), measure_sdk(text, scenario)
         with TemporaryDirectory() as folder:
-            command, script = commands(words, told, Path(folder))
-        library, whole = sum(others) / sum(mine), script / command
-        slow += library < LIBRARY or whole < COMMAND
+            command, script = commands(text, scenario, Path(folder))
+        library, command_ratio = sum(sdk_times) / sum(convo_times), script / command
+        slow += library < LIBRARY or command_ratio < COMMAND
         print(
-            f"{items:>5}{len(words) / 1e6:>8.1f}{floor:>10.1f}"
-            f"{mine[0]:>7.1f}{mine[1]:>8.1f}{mine[2]:>7.1f}{sum(mine):>10.1f}"
-            f"{others[0]:>7.0f}{others[1]:>8.1f}{others[2]:>7.0f}{sum(others):>10.0f}{library:>5.1f}"
-            f"{command:>12.0f}{script:>9.0f}{whole:>5.1f}",
+            f"{items:>5}{len(text) / 1e6:>8.1f}{floor:>10.1f}"
+            f"{convo_times[0]:>7.1f}{convo_times[1]:>8.1f}{convo_times[2]:>7.1f}{sum(convo_times):>10.1f}"
+            f"{sdk_times[0]:>7.0f}{sdk_times[1]:>8.1f}{sdk_times[2]:>7.0f}{sum(sdk_times):>10.0f}{library:>5.1f}"
+            f"{command:>12.0f}{script:>9.0f}{command_ratio:>5.1f}",
             flush=True,
         )
     return 1 if slow else 0

@@ -14,9 +14,9 @@ from tests.cli.agent_files import AGENTS, PAID_BACK, REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo
 from tests.runstate.sdk import Script
-from tests.runstate.test_sdk_decisions import quiet
+from tests.runstate.test_sdk_decisions import no_logging
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
 WHO = {"call": {"name": "who", "call_id": "w1"}}
 

@@ -36,42 +36,42 @@ from tests.runstate.sdk import final_message, function_output
 ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
-def story_graph(story: dict[str, Any]) -> Graph:
+def scenario_graph(story: dict[str, Any]) -> Graph:
     """Return the graph of a story; its start is the agent that starts the run."""
-    return graph(_made(story)[story["spec"]["root"]])
+    return graph(_make_agents(story)[story["spec"]["root"]])
 
 
-def _made(story: dict[str, Any]) -> dict[str, Agent]:
+def _make_agents(story: dict[str, Any]) -> dict[str, Agent]:
     spec = story["spec"]
-    made: dict[str, Agent] = {}
+    agents: dict[str, Agent] = {}
     for name in spec["order"]:
-        agent = _agent(spec["agents"][name], made)
+        agent = _agent(spec["agents"][name], agents)
         late = (replace(one, deferred=one.title == spec.get("deferred")) for one in agent.functions)
-        made[name] = replace(agent, tools=(*late, *(one for one in agent.tools if not isinstance(one, Tool))))
-    return made
+        agents[name] = replace(agent, tools=(*late, *(one for one in agent.tools if not isinstance(one, Tool))))
+    return agents
 
 
-def _agent(spec: dict[str, Any], made: dict[str, Agent]) -> Agent:
-    passes = (Guardrail("_passes", lambda context, said: None),)
+def _agent(spec: dict[str, Any], agents: dict[str, Agent]) -> Agent:
+    passes = (Guardrail("_passes", lambda context, value: None),)
     behaviour = spec.get("tool_use_behavior")
     return Agent(
         spec["name"],
         spec["instructions"],
-        tools=tuple(one for tool in spec.get("tools", []) for one in _tools(tool, made)),
-        handoffs=tuple(_handoff(one, made) for one in spec.get("handoffs", [])),
+        tools=tuple(one for tool in spec.get("tools", []) for one in _tools(tool, agents)),
+        handoffs=tuple(_handoff(one, agents) for one in spec.get("handoffs", [])),
         input_guardrails=passes if spec.get("input_guardrail") else (),
         output_guardrails=passes if spec.get("output_guardrail") else (),
         after_tools="first output" if behaviour == "stop_on_first_tool" else "ask again",
     )
 
 
-def _handoff(spec: Any, made: dict[str, Agent]) -> Handoff:
+def _handoff(spec: Any, agents: dict[str, Agent]) -> Handoff:
     if isinstance(spec, str):
-        return Handoff(made[spec])
-    return Handoff(made[spec["agent"]], tool_name=spec["tool_name"])
+        return Handoff(agents[spec])
+    return Handoff(agents[spec["agent"]], tool_name=spec["tool_name"])
 
 
-def _tools(spec: dict[str, Any], made: dict[str, Agent]) -> list[Tool | Hosted]:
+def _tools(spec: dict[str, Any], agents: dict[str, Agent]) -> list[Tool | Hosted]:
     match spec["kind"]:
         case "function":
             return [_function(spec, spec["name"])]
@@ -79,7 +79,7 @@ def _tools(spec: dict[str, Any], made: dict[str, Agent]) -> list[Tool | Hosted]:
             return [_function(spec, name, {"type": "object", "properties": {}}) for name in spec["tools"]]
         case "agent_tool":
             needs = spec.get("needs_approval", False)
-            return [agent_tool(made[spec["agent"]], spec["name"], f"{spec['name']} tool", needs_approval=needs)]
+            return [agent_tool(agents[spec["agent"]], spec["name"], f"{spec['name']} tool", needs_approval=needs)]
         case "hosted_mcp":
             return [{"type": "mcp", "server_label": spec["server_label"]}]
     return []
@@ -91,7 +91,7 @@ def _function(spec: dict[str, Any], name: str, parameters: dict[str, Any] = ANYT
         name,
         f"{name} tool",
         parameters,
-        lambda context, written: function_output({**spec, "name": name}, written),
+        lambda context, value: function_output({**spec, "name": name}, value),
         strict=False,
         takes_context=True,
         needs_approval=spec.get("needs_approval", False),
@@ -99,7 +99,7 @@ def _function(spec: dict[str, Any], name: str, parameters: dict[str, Any] = ANYT
     )
 
 
-def resume_story(run: Run) -> tuple[Run, list[Item]]:
+def resume_scenario(run: Run) -> tuple[Run, list[Item]]:
     """Approve everything and run up to the next model call or the end; return the run and the appended items."""
     for call in run.pending:
         run, _ = step_run(run, ApprovalDecided(call.id, approve=True))
@@ -112,33 +112,33 @@ def perform_effects(run: Run, effects: Iterable[RunEffect], model: "Model | None
     model:  responds to the agents that are used as tools
     """
     added: list[Item] = []
-    todo = list(effects)
-    while todo:
-        match todo.pop(0):
+    remaining = list(effects)
+    while remaining:
+        match remaining.pop(0):
             case RunTool(call):
-                run, more = step_run(run, _called(call, model))
-                todo += more
+                run, more = step_run(run, _call_tool(call, model))
+                remaining += more
             case PrepareHandoff():
                 run, more = step_run(run, HandoffCompleted())
-                todo += more
+                remaining += more
             case AppendToHistory(items):
                 added += items
     return run, added
 
 
-def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPaused:
+def _call_tool(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPaused:
     tool = call.tool
     assert tool
     if not isinstance(tool, AgentTool) or model is None:
-        given = function_output({"name": tool.name}, call.arguments) if isinstance(tool, AgentTool) else None
-        given = given or tool.run(None, call.arguments)
-        return ToolReturned(call.id, given if isinstance(given, str) else json.dumps(given))
+        output = function_output({"name": tool.name}, call.arguments) if isinstance(tool, AgentTool) else None
+        output = output or tool.run(None, call.arguments)
+        return ToolReturned(call.id, output if isinstance(output, str) else json.dumps(output))
     if call.nested_run:
-        nested = StoryRun(call.nested_run.run, list(call.nested_run.items), model)
+        nested = ScenarioRun(call.nested_run.run, list(call.nested_run.items), model)
         nested.resume()
     else:
-        asked: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
-        nested = StoryRun(create_run(tool.graph), asked, model)
+        input_items: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
+        nested = ScenarioRun(create_run(tool.graph), input_items, model)
         nested.start()
     if nested.run.phase is Phase.PAUSED:
         return NestedRunPaused(call.id, NestedRun(nested.run, tuple(nested.items)))
@@ -146,7 +146,7 @@ def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPa
 
 
 @dataclass
-class StoryRun:
+class ScenarioRun:
     """A story that convo runs: the run, its model calls and its items.
 
     items:  the input and the output of the model
@@ -173,11 +173,14 @@ class StoryRun:
 
     def _run_until_stopped(self) -> None:
         while self.run.phase is Phase.CALLING_MODEL:
-            number = self.model.asked
+            number = self.model.request_count
             output = self.model.answer(
                 str(self.run.current_agent.instructions), self.items[self.confirmed_count or 0 :]
             )
-            handoffs = {offer.name: offer.target for offer in build_handoff_tools(self.run.graph, self.run.agent)}
+            handoffs = {
+                handoff_tool.name: handoff_tool.target
+                for handoff_tool in build_handoff_tools(self.run.graph, self.run.agent)
+            }
             event = ModelResponded(tuple(output), toolbox(self.run.current_agent.functions), handoffs)
             agent = self.run.agent
             self.run, added = perform_effects(*step_run(self.run, event), self.model)
@@ -192,12 +195,12 @@ class Model:
     """A model that returns the responses of a script, then all tool outputs of a request; it keeps the requests."""
 
     script: list[list[Item]]
-    asked: int = 0
+    request_count: int = 0
     requests: list[list[Item]] = field(default_factory=list)
 
     def answer(self, instructions: str, items: list[Item]) -> list[Item]:
         self.requests.append(items)
-        number, self.asked = self.asked, self.asked + 1
+        number, self.request_count = self.request_count, self.request_count + 1
         if number < len(self.script):
             return self.script[number]
         return [final_message(number, instructions, [dict(item) for item in items])]
@@ -208,10 +211,10 @@ def tokens(number: int) -> dict[str, int]:
     return {"input_tokens": 10 + number, "output_tokens": 3 + number, "total_tokens": 13 + 2 * number}
 
 
-def story_owner(spec: dict[str, Any], asked: int) -> tuple[Strategy, str | None]:
+def scenario_owner(spec: dict[str, Any], request_count: int) -> tuple[Strategy, str | None]:
     """Return the owner of a story's history and its handle after this many model calls."""
     if spec["run"].get("conversation_id"):
         return Strategy.CONVERSATION, spec["run"]["conversation_id"]
     if spec["run"].get("auto_previous_response_id"):
-        return Strategy.CHAIN, f"resp_{asked - 1:03}"
+        return Strategy.CHAIN, f"resp_{request_count - 1:03}"
     return Strategy.SESSION, None

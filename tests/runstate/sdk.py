@@ -24,7 +24,7 @@ from mcp.types import Tool as McpTool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItem
 from pydantic import TypeAdapter
 
-Story = dict[str, Any]
+Scenario = dict[str, Any]
 Decide = Callable[[str], str]
 
 MAX_OUTPUT_CHARACTERS = 400
@@ -76,9 +76,9 @@ class Script(Model):
                 "handoffs": [handoff.tool_name for handoff in handoffs],
             }
         )
-        said = self.turns[index] if index < len(self.turns) else [final_message(index, system_instructions, items)]
+        output = self.turns[index] if index < len(self.turns) else [final_message(index, system_instructions, items)]
         return ModelResponse(
-            output=[ITEM.validate_python(item) for item in said],
+            output=[ITEM.validate_python(item) for item in output],
             usage=self._usage(index),
             response_id=f"resp_{index:03}",
         )
@@ -103,8 +103,8 @@ class Script(Model):
         yield ResponseCompletedEvent(type="response.completed", response=response, sequence_number=0)
 
     def _usage(self, index: int) -> Usage:
-        told = self.usages[index] if index < len(self.usages) else {}
-        sent, got = told.get("input_tokens", 10 + index), told.get("output_tokens", 3 + index)
+        usage = self.usages[index] if index < len(self.usages) else {}
+        sent, got = usage.get("input_tokens", 10 + index), usage.get("output_tokens", 3 + index)
         return Usage(requests=1, input_tokens=sent, output_tokens=got, total_tokens=sent + got)
 
 
@@ -120,11 +120,11 @@ def _response_usage(usage: Usage) -> Any:
     )
 
 
-def input_items(said: str | list[TResponseInputItem]) -> list[dict[str, Any]]:
+def input_items(input_: str | list[TResponseInputItem]) -> list[dict[str, Any]]:
     """Return the input of a request as plain JSON."""
-    if isinstance(said, str):
-        return [{"content": said, "role": "user"}]
-    found: list[dict[str, Any]] = json.loads(json.dumps(said, default=_plain))
+    if isinstance(input_, str):
+        return [{"content": input_, "role": "user"}]
+    found: list[dict[str, Any]] = json.loads(json.dumps(input_, default=_plain))
     return found
 
 
@@ -139,40 +139,40 @@ def final_message(index: int, instructions: str | None, items: list[dict[str, An
         for item in items
         if str(item.get("type")).endswith(("_output", "mcp_approval_response"))
     ]
-    told = json.dumps(outputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    if len(told) > MAX_OUTPUT_CHARACTERS:
-        told = "sha256:" + hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
-    content = [{"type": "output_text", "text": f"FINAL<{instructions}>{told}", "annotations": []}]
+    text = json.dumps(outputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if len(text) > MAX_OUTPUT_CHARACTERS:
+        text = "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    content = [{"type": "output_text", "text": f"FINAL<{instructions}>{text}", "annotations": []}]
     return {"type": "message", "id": f"msg_{index:03}", "role": "assistant", "status": "completed", "content": content}
 
 
 # -- the agents of a story -----------------------------------------------------------------------------
 
 
-def graph(story: Story, model: Model) -> Agent[Any]:
+def graph(story: Scenario, model: Model) -> Agent[Any]:
     """Create the agents of a story in its order; return the agent that starts the run."""
     spec = story["spec"]
-    made: dict[str, Agent[Any]] = {}
+    made_agents: dict[str, Agent[Any]] = {}
     for name in spec["order"]:
-        made[name] = _agent(spec["agents"][name], made, model)
-    return made[spec["root"]]
+        made_agents[name] = _agent(spec["agents"][name], made_agents, model)
+    return made_agents[spec["root"]]
 
 
-def _agent(spec: dict[str, Any], made: dict[str, Agent[Any]], model: Model) -> Agent[Any]:
+def _agent(spec: dict[str, Any], made_agents: dict[str, Agent[Any]], model: Model) -> Agent[Any]:
     tools: list[Any] = []
     servers: list[Any] = []
     for tool in spec.get("tools", []):
         if tool["kind"] == "local_mcp":
             servers.append(LocalServer(tool))
         else:
-            tools += TOOLS[tool["kind"]](tool, made)
+            tools += TOOLS[tool["kind"]](tool, made_agents)
     return Agent(
         name=spec["name"],
         instructions=spec["instructions"],
         model=model,
         tools=tools,
         mcp_servers=servers,
-        handoffs=[_handoff(one, made) for one in spec.get("handoffs", [])],
+        handoffs=[_handoff(one, made_agents) for one in spec.get("handoffs", [])],
         tool_use_behavior=spec.get("tool_use_behavior", "run_llm_again"),
         input_guardrails=[agents.InputGuardrail(guardrail_function=_passes)] if spec.get("input_guardrail") else [],
         output_guardrails=[agents.OutputGuardrail(guardrail_function=_passes)] if spec.get("output_guardrail") else [],
@@ -183,13 +183,13 @@ async def _passes(*args: Any) -> agents.GuardrailFunctionOutput:
     return agents.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
 
-def _handoff(spec: Any, made: dict[str, Agent[Any]]) -> Any:
+def _handoff(spec: Any, made_agents: dict[str, Agent[Any]]) -> Any:
     if isinstance(spec, str):
-        return made[spec]
-    return agents.handoff(made[spec["agent"]], tool_name_override=spec["tool_name"])
+        return made_agents[spec]
+    return agents.handoff(made_agents[spec["agent"]], tool_name_override=spec["tool_name"])
 
 
-def _function(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+def _function(spec: dict[str, Any], made_agents: dict[str, Agent[Any]]) -> list[Any]:
     name = spec["name"]
 
     async def invoke(context: Any, arguments: str) -> Any:
@@ -209,10 +209,10 @@ def _function(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
 
 def function_output(spec: dict[str, Any], arguments: str) -> Any:
     """Return the output of a function tool of a story."""
-    given = json.loads(arguments) if arguments else {}
+    values = json.loads(arguments) if arguments else {}
     match spec.get("output"):
         case "dict":
-            return {"tool": spec["name"], "args": given, "n": 3, "ok": True, "none": None, "pi": 3.25}
+            return {"tool": spec["name"], "args": values, "n": 3, "ok": True, "none": None, "pi": 3.25}
         case "empty":
             return ""
         case "structured":
@@ -220,26 +220,26 @@ def function_output(spec: dict[str, Any], arguments: str) -> Any:
                 agents.ToolOutputText(text=f"{spec['name']} text"),
                 agents.ToolOutputImage(image_url="https://example.invalid/a.png", detail="low"),
             ]
-    return echo(spec["name"], given)
+    return echo(spec["name"], values)
 
 
-def echo(name: str, given: Any) -> str:
-    return f"{name}=>" + json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def echo(name: str, arguments: Any) -> str:
+    return f"{name}=>" + json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _agent_tool(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+def _agent_tool(spec: dict[str, Any], agents: dict[str, Agent[Any]]) -> list[Any]:
     needs = spec.get("needs_approval", False)
     return [
-        made[spec["agent"]].as_tool(
+        agents[spec["agent"]].as_tool(
             tool_name=spec["name"], tool_description=f"{spec['name']} tool", needs_approval=needs
         )
     ]
 
 
-def _shell(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+def _shell(spec: dict[str, Any], made_agents: dict[str, Agent[Any]]) -> list[Any]:
     def run(request: Any) -> ShellResult:
-        done = ShellCallOutcome(type="exit", exit_code=0)
-        return ShellResult(output=[ShellCommandOutput(stdout="shell ok", stderr="", outcome=done)])
+        outcome = ShellCallOutcome(type="exit", exit_code=0)
+        return ShellResult(output=[ShellCommandOutput(stdout="shell ok", stderr="", outcome=outcome)])
 
     return [agents.ShellTool(executor=run, needs_approval=spec["needs_approval"])]
 
@@ -257,13 +257,13 @@ class Editor:
         return ApplyPatchResult(output=f"deleted {operation.path}")
 
 
-def _apply_patch(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+def _apply_patch(spec: dict[str, Any], made_agents: dict[str, Agent[Any]]) -> list[Any]:
     return [agents.ApplyPatchTool(editor=Editor(), needs_approval=spec["needs_approval"])]
 
 
-def _custom(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
-    async def invoke(context: Any, given: str) -> str:
-        return f"{spec['name']}=>{given}"
+def _custom(spec: dict[str, Any], agents: dict[str, Agent[Any]]) -> list[Any]:
+    async def invoke(context: Any, arguments: str) -> str:
+        return f"{spec['name']}=>{arguments}"
 
     return [
         CustomTool(
@@ -275,7 +275,7 @@ def _custom(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
     ]
 
 
-def _hosted(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+def _hosted(spec: dict[str, Any], made_agents: dict[str, Agent[Any]]) -> list[Any]:
     config: Any = {
         "type": "mcp",
         "server_label": spec["server_label"],
@@ -332,7 +332,7 @@ MAX_ROUNDS = 6
 """A run that pauses again after this many rounds of approvals is not resumed."""
 
 
-async def resume_in_sdk(story: Story, text: str, decide: Decide | None = None) -> RunResult:
+async def resume_in_sdk(story: Scenario, text: str, decide: Decide | None = None) -> RunResult:
     """Resume the decided state `text` until the run ends.
 
     decide:  returns the text of a later pause with decisions; without it the SDK approves the
@@ -347,13 +347,13 @@ async def resume_in_sdk(story: Story, text: str, decide: Decide | None = None) -
     try:
         state: Any = await RunState.from_string(root, text)
         while True:
-            result = await _resumed(root, state, settings, session, streamed=spec["run"].get("stream", False))
+            result = await _resume(root, state, settings, session, streamed=spec["run"].get("stream", False))
             if not result.interruptions or len(rounds) == MAX_ROUNDS:
                 break
             rounds.append(len(result.interruptions))
-            state = await _decided(root, result, decide)
-    except agents.AgentsException as failure:
-        return RunResult(None, (type(failure).__name__, str(failure)), model.requests, None, rounds)
+            state = await _decide(root, result, decide)
+    except agents.AgentsException as error:
+        return RunResult(None, (type(error).__name__, str(error)), model.requests, None, rounds)
     output = None if result.final_output is None else str(result.final_output)
     return RunResult(output, None, model.requests, result.context_wrapper.usage.total_tokens, rounds)
 
@@ -364,7 +364,7 @@ def pending_count(text: str) -> int:
     return len(step.get("data", {}).get("interruptions", []))
 
 
-async def _decided(root: Agent[Any], result: Any, decide: Decide | None) -> Any:
+async def _decide(root: Agent[Any], result: Any, decide: Decide | None) -> Any:
     state = result.to_state()
     if decide:
         return await RunState.from_string(root, decide(state.to_string()))
@@ -373,7 +373,7 @@ async def _decided(root: Agent[Any], result: Any, decide: Decide | None) -> Any:
     return state
 
 
-async def _resumed(root: Agent[Any], state: Any, settings: RunConfig, session: Any, *, streamed: bool) -> Any:
+async def _resume(root: Agent[Any], state: Any, settings: RunConfig, session: Any, *, streamed: bool) -> Any:
     if not streamed:
         return await Runner.run(root, state, run_config=settings, session=session)
     result = Runner.run_streamed(root, state, run_config=settings, session=session)
@@ -382,7 +382,7 @@ async def _resumed(root: Agent[Any], state: Any, settings: RunConfig, session: A
     return result
 
 
-async def _session(story: Story) -> SQLiteSession | None:
+async def _session(story: Scenario) -> SQLiteSession | None:
     spec = story["spec"].get("session")
     if spec is None:
         return None

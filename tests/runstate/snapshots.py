@@ -18,9 +18,9 @@ HERE = Path(__file__).parent
 
 @cache
 def _files(archive: str) -> dict[str, bytes]:
-    with tarfile.open(HERE / archive, "r:xz") as packed:
-        held = {member.name: packed.extractfile(member) for member in packed if member.isfile()}
-        return {name.partition("/")[2]: file.read() for name, file in held.items() if file}
+    with tarfile.open(HERE / archive, "r:xz") as archive_file:
+        files = {member.name: archive_file.extractfile(member) for member in archive_file if member.isfile()}
+        return {name.partition("/")[2]: file.read() for name, file in files.items() if file}
 
 
 @cache
@@ -34,10 +34,10 @@ def snapshot(name: str) -> bytes:
     return _files("corpus.tar.xz")[name]
 
 
-def story(name: str) -> dict[str, Any]:
+def load_scenario(name: str) -> dict[str, Any]:
     """Return the story of a snapshot: its agents, its scripted responses and the result of resuming it."""
-    told: dict[str, Any] = json.loads(_files("corpus.tar.xz")[f"expect/{name}"])
-    return told
+    content: dict[str, Any] = json.loads(_files("corpus.tar.xz")[f"expect/{name}"])
+    return content
 
 
 def malformed() -> dict[str, bytes]:

@@ -89,7 +89,7 @@ def test_a_hosted_tool_has_its_own_record_and_one_by_name() -> None:
     call = one(before).call
     after = apply_verdict(before, before.pending, YES)
     label, tool = call.raw["server_label"], call.tool_name
-    assert [kept["identity"] for kept in after.document["context"]["hosted_mcp_approvals"]] == [
+    assert [record["identity"] for record in after.document["context"]["hosted_mcp_approvals"]] == [
         {"type": "server_tool", "server_label": label, "tool_name": tool},
         {"type": "query", "tool_name": tool, "request_id": one(before).id},
     ]
@@ -101,32 +101,32 @@ def test_a_namespaced_tool_is_named_with_its_namespace() -> None:
     assert owned(after)[0]["tool_key"] == "crm4.refund_card7"
 
 
-@pytest.mark.parametrize(("label", "holders"), [("1.13", 2), ("1.21", 1)])
-def test_a_call_of_an_agent_tool_is_decided_where_its_readers_look(label: str, holders: int) -> None:
+@pytest.mark.parametrize(("label", "count"), [("1.13", 2), ("1.21", 1)])
+def test_a_call_of_an_agent_tool_is_decided_where_its_readers_look(label: str, count: int) -> None:
     """Before 1.15, old releases read the outer state and new ones the inner state; from 1.15 on, all read the inner."""
     after = apply_verdict(
         state("nested_agent_tool_approval", label), state("nested_agent_tool_approval", label).pending, YES
     )
-    assert len(after.records) == holders
+    assert len(after.records) == count
     assert {(found.approve, found.agent) for found in after.decisions} == {(True, "Inner")}
     assert after.list_undecided() == ()
 
 
 def test_every_ledger_entry_of_every_release_is_reproduced_exactly() -> None:
     """The entries of pending calls are computed again and compared with those of the document."""
-    compared = 0
+    compared_count = 0
     for entry in index():
         found = parse_run_state(snapshot(entry["file"]))
         if found.is_bound and found.pending:
-            compared += sum(_same(found, call) for call in found.pending)
-    assert compared == 208
+            compared_count += sum(_same(found, call) for call in found.pending)
+    assert compared_count == 208
 
 
 def _same(found: RunState, call: PendingCall) -> bool:
-    held = found.document
+    document = found.document
     for step in call.state_path:
-        held = held[step]
-    ledger = held["context"]["tool_invocations"]
+        document = document[step]
+    ledger = document["context"]["tool_invocations"]
     binding = call.call.binding()
     assert binding is not None
     entry = ledger[call.id]
@@ -147,9 +147,9 @@ def test_a_rejection_replaces_an_approval_and_the_other_way_round() -> None:
 
 def test_a_reason_is_stored_by_call_and_removed_with_a_new_decision() -> None:
     before = state()
-    why = apply_verdict(before, before.pending, ApprovalVerdict(approve=False, message="not today"))
-    assert owned(why)[0]["decision"]["rejection_messages"] == {one(before).id: "not today"}
-    assert "rejection_messages" not in owned(apply_verdict(why, before.pending, YES))[0]["decision"]
+    reason = apply_verdict(before, before.pending, ApprovalVerdict(approve=False, message="not today"))
+    assert owned(reason)[0]["decision"]["rejection_messages"] == {one(before).id: "not today"}
+    assert "rejection_messages" not in owned(apply_verdict(reason, before.pending, YES))[0]["decision"]
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.5"])
@@ -176,11 +176,11 @@ def test_a_sticky_rejection_keeps_its_reason_for_later_calls() -> None:
 
 
 def test_a_sticky_rejection_that_releases_before_0_21_1_would_ignore_is_reported() -> None:
-    never = ApprovalVerdict(approve=False, always=True)
-    for label, refused in (("1.13", True), ("1.15", True), ("1.16", False), ("1.21", False)):
+    verdict = ApprovalVerdict(approve=False, always=True)
+    for label, is_refused in (("1.13", True), ("1.15", True), ("1.16", False), ("1.21", False)):
         before = state(label=label)
-        against = apply_verdict(before, before.pending, never)
-        if refused:
+        against = apply_verdict(before, before.pending, verdict)
+        if is_refused:
             with pytest.raises(InvalidUsage, match="is rejected always"):
                 apply_verdict(against, before.pending, YES)
         else:
@@ -191,18 +191,18 @@ def test_decisions_are_read_back_unchanged() -> None:
     for entry in index():
         found = parse_run_state(snapshot(entry["file"]))
         after = parse_run_state(serialize_run_state(apply_verdict(found, found.pending, YES)).encode())
-        told = run_state_summary_to_json(after)["decisions"]
-        assert {call["call_id"] for call in told} >= {call.id for call in found.pending}, entry["file"]
-        assert all(call["decision"] == "approve" for call in told if call["call_id"]), entry["file"]
+        decisions = run_state_summary_to_json(after)["decisions"]
+        assert {call["call_id"] for call in decisions} >= {call.id for call in found.pending}, entry["file"]
+        assert all(call["decision"] == "approve" for call in decisions if call["call_id"]), entry["file"]
         assert after.label == found.label
 
 
 def test_only_decisions_and_the_ledger_change() -> None:
-    kept = ("approvals", "tool_invocations", "hosted_mcp_approvals", "function_tool_approvals")
+    keys = ("approvals", "tool_invocations", "hosted_mcp_approvals", "function_tool_approvals")
     for entry in entries_of_label("1.17"):
         found = parse_run_state(snapshot(entry["file"]))
         after = apply_verdict(found, found.pending, NO)
-        assert all(any(f".context.{key}" in path for key in kept) for path in changes_deep(found, after)), entry["file"]
+        assert all(any(f".context.{key}" in path for key in keys) for path in changes_deep(found, after)), entry["file"]
 
 
 def changes_deep(before: RunState, after: RunState) -> list[str]:
@@ -213,7 +213,7 @@ def changes_deep(before: RunState, after: RunState) -> list[str]:
 
 def _objects(value: Any) -> Any:
     if isinstance(value, list):
-        return {str(at): _objects(one) for at, one in enumerate(value)}
+        return {str(index): _objects(one) for index, one in enumerate(value)}
     return {key: _objects(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
@@ -225,19 +225,19 @@ def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
     first, second = found.pending
     assert (select_pending_calls(found, second.id), select_pending_calls(found, first.id)) == ((second,), (first,))
     assert (select_pending_calls(found, "all"), select_pending_calls(found, first.call.tool_name)) == ((), ())
-    (only,) = state().pending
+    (pending_call,) = state().pending
     assert (
         select_pending_calls(state(), "all")
-        == select_pending_calls(state(), only.id)
-        == select_pending_calls(state(), only.call.tool_name)
-        == (only,)
+        == select_pending_calls(state(), pending_call.id)
+        == select_pending_calls(state(), pending_call.call.tool_name)
+        == (pending_call,)
     )
 
 
 def test_an_unknown_call_is_not_found() -> None:
-    with pytest.raises(NotFound, match="no pending call 'nope'") as missing:
+    with pytest.raises(NotFound, match="no pending call 'nope'") as error:
         select_pending_calls(state(), "nope")
-    assert missing.value.hint == f"choose one of {one(state()).id}"
+    assert error.value.hint == f"choose one of {one(state()).id}"
 
 
 def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
@@ -250,9 +250,9 @@ def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
     ):
         place["arguments"] = b'{"a": "\\ud800"}'.decode("unicode_escape")
     found = run_state_from_json(broken)
-    with pytest.raises(InvalidRunState, match="lone surrogate") as refused:
+    with pytest.raises(InvalidRunState, match="lone surrogate") as error:
         apply_verdict(found, found.pending, YES)
-    assert refused.value.path == "$.current_step.data.interruptions[0].raw_item"
+    assert error.value.path == "$.current_step.data.interruptions[0].raw_item"
 
 
 def test_a_handwritten_state_of_ten_keys_is_read_and_decided() -> None:

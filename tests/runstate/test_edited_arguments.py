@@ -11,10 +11,10 @@ from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import resume_in_sdk
-from tests.runstate.snapshots import entries_of_label, story
-from tests.runstate.test_sdk_decisions import quiet
+from tests.runstate.snapshots import entries_of_label, load_scenario
+from tests.runstate.test_sdk_decisions import no_logging
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
 CHANGED = '{"city": "Ghent", "id": 1}'
 
@@ -29,19 +29,19 @@ def changed(state: RunState, arguments: str = CHANGED) -> RunState:
 
 @pytest.mark.parametrize("label", LABELS)
 async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
-    chosen = [
+    entries = [
         entry
         for entry in entries_of_label(label)
         if entry["scenario"] in ("single_approval", "second_pause", "many_items")
     ]
-    for entry in chosen:
+    for entry in entries:
         state = parse_run_state(snapshots.snapshot(entry["file"]))
         if not state.document["conversation_id"] and not state.document["previous_response_id"]:
-            end = await resume_in_sdk(story(entry["file"]), serialize_run_state(changed(state)))
-            ran = [one for one in end.requests[0]["input"] if one.get("call_id") == state.pending[0].id]
-            assert [one["type"] for one in ran] == ["function_call", "function_call_output"], entry["file"]
-            assert (ran[0]["arguments"], end.error) == (CHANGED, None), entry["file"]
-            assert ran[1]["output"].endswith('=>{"city":"Ghent","id":1}'), entry["file"]
+            end = await resume_in_sdk(load_scenario(entry["file"]), serialize_run_state(changed(state)))
+            outputs = [one for one in end.requests[0]["input"] if one.get("call_id") == state.pending[0].id]
+            assert [one["type"] for one in outputs] == ["function_call", "function_call_output"], entry["file"]
+            assert (outputs[0]["arguments"], end.error) == (CHANGED, None), entry["file"]
+            assert outputs[1]["output"].endswith('=>{"city":"Ghent","id":1}'), entry["file"]
 
 
 async def test_a_call_in_an_agent_tool_is_edited_in_every_state_that_contains_it() -> None:
@@ -49,7 +49,7 @@ async def test_a_call_in_an_agent_tool_is_edited_in_every_state_that_contains_it
         entry = next(one for one in entries_of_label(label) if one["scenario"] == "nested_agent_tool_approval")
         state = changed(parse_run_state(snapshots.snapshot(entry["file"])))
         assert state.pending[0].call.arguments == CHANGED
-        end = await resume_in_sdk(story(entry["file"]), serialize_run_state(state))
+        end = await resume_in_sdk(load_scenario(entry["file"]), serialize_run_state(state))
         assert "Ghent" in str(end.output)
 
 
@@ -60,20 +60,26 @@ def test_a_custom_tool_takes_any_text() -> None:
 
 def test_arguments_of_a_function_must_be_a_json_object() -> None:
     state = snapshots.newest_state("single_approval", "1.21")
-    for words, why in (("", "JSON"), ("[]", "a JSON object"), ("nope", "JSON"), ("{", "JSON"), ("[" * 99_999, "JSON")):
+    for text, reason in (
+        ("", "JSON"),
+        ("[]", "a JSON object"),
+        ("nope", "JSON"),
+        ("{", "JSON"),
+        ("[" * 99_999, "JSON"),
+    ):
         with pytest.raises(
-            InvalidRunState, match=f"is the start of the edited arguments, which are not {why}$"
-        ) as refused:
-            edit_arguments(state, state.pending[0], words)
-        assert (refused.value.path, refused.value.hint) == ("$", "pass a JSON object; nothing was changed")
+            InvalidRunState, match=f"is the start of the edited arguments, which are not {reason}$"
+        ) as error:
+            edit_arguments(state, state.pending[0], text)
+        assert (error.value.path, error.value.hint) == ("$", "pass a JSON object; nothing was changed")
 
 
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
 def test_a_call_that_a_server_stores_cannot_be_edited(scenario: str) -> None:
     state = snapshots.newest_state(scenario, "1.13")
-    with pytest.raises(InvalidUsage, match="a server stores the original call") as refused:
+    with pytest.raises(InvalidUsage, match="a server stores the original call") as error:
         edit_arguments(state, state.pending[0], CHANGED)
-    assert refused.value.hint == "reject the call, and give the arguments to use in the reason"
+    assert error.value.hint == "reject the call, and give the arguments to use in the reason"
 
 
 @pytest.mark.parametrize("scenario", ["shell_approval", "apply_patch_approval", "hosted_mcp_approval"])
@@ -82,6 +88,6 @@ def test_calls_without_text_arguments_or_run_elsewhere_cannot_be_edited(scenario
     (call,) = state.pending
     with pytest.raises(
         InvalidUsage, match=f"^the arguments of {call.id}, a {call.call.type}, cannot be edited$"
-    ) as refused:
+    ) as error:
         edit_arguments(state, call, CHANGED)
-    assert refused.value.hint == "approve or reject it"
+    assert error.value.hint == "approve or reject it"

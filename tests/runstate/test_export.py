@@ -23,41 +23,45 @@ from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
 from tests.runs.run_steps import GUARDED, apply_events, call, make_run, model_response
 from tests.runs.run_steps import make_tool as tool_made
-from tests.runstate import snapshots, story_runs
-from tests.runstate.story_runs import Model, StoryRun
-from tests.runstate.test_sdk_decisions import quiet
-from tests.runstate.test_sdk_exchange import Sdk, account, by_convo, paused
-from tests.runstate.test_sdk_pause_and_finish import STORIES, VERDICTS, Run
+from tests.runstate import scenario_runs, snapshots
+from tests.runstate.scenario_runs import Model, ScenarioRun
+from tests.runstate.test_sdk_decisions import no_logging
+from tests.runstate.test_sdk_exchange import Sdk, decide_in_convo, pause_in_convo, run_transcript
+from tests.runstate.test_sdk_pause_and_finish import SCENARIOS, VERDICTS, Run
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
-STORY = "a handoff under replay"
-UNSAID = ("context.tool_invocations", "generated_session_item_indexes")
+SCENARIO = "a handoff under replay"
+NEWER_MEMBERS = ("context.tool_invocations", "generated_session_item_indexes")
 """Members that older labels do not have; resuming gives the same result without them."""
 
 
 @pytest.mark.parametrize("label", LABELS)
 async def test_an_exported_state_is_read_under_every_label_and_ends_the_same(label: str) -> None:
-    spec, said = STORIES[STORY], VERDICTS["approved"]
-    mine = paused(spec)
-    older, losses = relabel_state(export_run_state(by_convo(mine.run, said), account(spec, mine)), label)
-    end, _ = await Sdk(spec, mine.model.asked).finish(serialize_run_state(older), said)
-    output, _, _ = await Run(spec).tell(said, convo=False)
+    spec, decision = SCENARIOS[SCENARIO], VERDICTS["approved"]
+    scenario_run = pause_in_convo(spec)
+    older, losses = relabel_state(
+        export_run_state(decide_in_convo(scenario_run.run, decision), run_transcript(spec, scenario_run)), label
+    )
+    end, _ = await Sdk(spec, scenario_run.model.request_count).finish(serialize_run_state(older), decision)
+    output, _, _ = await Run(spec).finish(decision, convo=False)
     assert end == output
-    assert {loss.path for loss in losses} <= {f"$.{place}" for place in UNSAID}
+    assert {loss.path for loss in losses} <= {f"$.{key}" for key in NEWER_MEMBERS}
 
 
 async def test_input_added_at_a_pause_is_sent_at_the_same_place_under_every_label() -> None:
-    spec = STORIES["the same tool twice, then again"]
-    mine = paused(spec)
+    spec = SCENARIOS["the same tool twice, then again"]
+    scenario_run = pause_in_convo(spec)
     late = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and quickly"}]}
-    run, _ = step_run(mine.run, InputAdded((late,)))
-    mine.run = by_convo(run, VERDICTS["approved"])
-    mine.resume()
-    state = export_run_state(by_convo(mine.run, VERDICTS["approved"]), account(spec, mine))
+    run, _ = step_run(scenario_run.run, InputAdded((late,)))
+    scenario_run.run = decide_in_convo(run, VERDICTS["approved"])
+    scenario_run.resume()
+    state = export_run_state(
+        decide_in_convo(scenario_run.run, VERDICTS["approved"]), run_transcript(spec, scenario_run)
+    )
     sent = []
     for label in ("1.21", "1.15", "1.13", "1.0"):
-        _, requests = await Sdk(spec, mine.model.asked).finish(
+        _, requests = await Sdk(spec, scenario_run.model.request_count).finish(
             serialize_run_state(relabel_state(state, label)[0]), VERDICTS["approved"]
         )
         sent.append(requests[0]["input"])
@@ -66,15 +70,17 @@ async def test_input_added_at_a_pause_is_sent_at_the_same_place_under_every_labe
 
 
 async def test_edited_arguments_are_those_that_the_sdk_runs() -> None:
-    spec = STORIES["the same tool twice, then again"]
-    mine = paused(spec)
-    run, _ = step_run(mine.run, ApprovalDecided("call_0", approve=True, arguments='{"id": 9}'))
-    words = serialize_run_state(export_run_state(by_convo(run, VERDICTS["approved"]), account(spec, mine)))
-    _, requests = await Sdk(spec, mine.model.asked).finish(words, VERDICTS["approved"])
+    spec = SCENARIOS["the same tool twice, then again"]
+    scenario_run = pause_in_convo(spec)
+    run, _ = step_run(scenario_run.run, ApprovalDecided("call_0", approve=True, arguments='{"id": 9}'))
+    text = serialize_run_state(
+        export_run_state(decide_in_convo(run, VERDICTS["approved"]), run_transcript(spec, scenario_run))
+    )
+    _, requests = await Sdk(spec, scenario_run.model.request_count).finish(text, VERDICTS["approved"])
     outputs = [item["output"] for item in requests[0]["input"] if "output" in item]
     assert outputs == ['drop=>{"id":9}', 'drop=>{"id":2}']
     with pytest.raises(InvalidUsage, match="a server stores the original call"):
-        export_run_state(run, replace(account(spec, mine), strategy=Strategy.CHAIN, handle="resp_000"))
+        export_run_state(run, replace(run_transcript(spec, scenario_run), strategy=Strategy.CHAIN, handle="resp_000"))
 
 
 def test_unmodelled_members_stay_in_a_state_that_is_resumed() -> None:
@@ -83,9 +89,9 @@ def test_unmodelled_members_stay_in_a_state_that_is_resumed() -> None:
     document["context"]["x_of_somebody"] = {"a": 1}
     base = parse_run_state(json.dumps(document).encode())
     entry = next(one for one in snapshots.entries_of_label("1.21") if one["scenario"] == "custom_data")
-    found = import_run_state(base, story_runs.story_graph(snapshots.story(entry["file"])))
+    found = import_run_state(base, scenario_runs.scenario_graph(snapshots.load_scenario(entry["file"])))
     (*_, last) = document["model_responses"]
-    story = StoryRun(by_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
+    story = ScenarioRun(decide_in_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
     story.turns.append(ModelCall(found.run.agent, last["output"]))
     story.resume()
     after = export_run_state(
@@ -94,21 +100,25 @@ def test_unmodelled_members_stay_in_a_state_that_is_resumed() -> None:
     for key in ("sandbox", "x_of_somebody", "trace", "original_input", "input_guardrail_results"):
         assert after[key] == document[key]
     assert after["context"]["x_of_somebody"] == {"a": 1}
-    said = [item for item in document["generated_items"] if item["type"] != "tool_approval_item"]
-    assert after["generated_items"][: len(said)] == said
-    assert any("custom_data" in item for item in said)
+    items = [item for item in document["generated_items"] if item["type"] != "tool_approval_item"]
+    assert after["generated_items"][: len(items)] == items
+    assert any("custom_data" in item for item in items)
     assert after["model_responses"][: len(document["model_responses"])] == document["model_responses"]
 
 
 def test_context_values_round_trip_or_are_refused() -> None:
-    mine = paused(STORIES[STORY])
+    scenario_run = pause_in_convo(SCENARIOS[SCENARIO])
     values = {"user": "kim", "ünï": [1, 2.5, None, {"a": True}]}
     state = parse_run_state(
-        serialize_run_state(export_run_state(mine.run, account(STORIES[STORY], mine, context_values=values))).encode()
+        serialize_run_state(
+            export_run_state(scenario_run.run, run_transcript(SCENARIOS[SCENARIO], scenario_run, context_values=values))
+        ).encode()
     )
-    assert import_run_state(state, mine.run.graph).context_values == values
+    assert import_run_state(state, scenario_run.run.graph).context_values == values
     with pytest.raises(InputFault, match="the context's 'who' is not JSON"):
-        export_run_state(mine.run, account(STORIES[STORY], mine, context_values={"who": object()}))
+        export_run_state(
+            scenario_run.run, run_transcript(SCENARIOS[SCENARIO], scenario_run, context_values={"who": object()})
+        )
 
 
 # -- runs that cannot be exported -----------------------------------------------------------------------
@@ -117,9 +127,9 @@ def test_context_values_round_trip_or_are_refused() -> None:
 def test_a_graph_with_duplicate_agent_names_is_not_exported() -> None:
     twin = Agent("b", "Otherwise.")
     run = create_run(graph(Agent("a", handoffs=(twin, Agent("b")))))
-    with pytest.raises(InputFault, match="several agents are named 'b'") as refused:
+    with pytest.raises(InputFault, match="several agents are named 'b'") as error:
         export_run_state(run, RunTranscript(()))
-    assert refused.value.hint == "give each agent a unique name"
+    assert error.value.hint == "give each agent a unique name"
 
 
 def test_a_call_with_an_unknown_outcome_is_not_exported() -> None:
@@ -138,11 +148,12 @@ def test_runs_between_two_turns_and_finished_runs_are_exported_as_such() -> None
     state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}]))
     assert state.document["current_step"] == {"type": "next_step_run_again"}
     assert (state.document["current_turn"], state.document["max_turns"]) == (0, 3)
-    back = import_run_state(state, run.graph).run
-    assert (back.calls, back.limits) == ((), RunLimits(max_turns=3))
-    done, _ = apply_events(run, model_response(run, assistant_message("bye")))
+    restored = import_run_state(state, run.graph).run
+    assert (restored.calls, restored.limits) == ((), RunLimits(max_turns=3))
+    finished_run, _ = apply_events(run, model_response(run, assistant_message("bye")))
     state = export_run_state(
-        done, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", [assistant_message("bye")])])
+        finished_run,
+        RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", [assistant_message("bye")])]),
     )
     assert import_run_state(state, run.graph).run.output == "bye"
 

@@ -28,54 +28,56 @@ from convo.runstate.writer import serialize_run_state
 from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Tool
 from tests.runstate import snapshots
-from tests.runstate.snapshots import index, snapshot, story
-from tests.runstate.story_runs import resume_story, story_graph
+from tests.runstate.scenario_runs import resume_scenario, scenario_graph
+from tests.runstate.snapshots import index, load_scenario, snapshot
 
 PARTS = 3
 FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
 """Every third snapshot, including the newest label's; the marker `full` adds the others."""
 
-NOT_OURS = {
+UNSUPPORTED_CALLS = {
     "shell_approval": "shell_call",
     "apply_patch_approval": "apply_patch_call",
     "custom_tool_approval": "custom_tool_call",
 }
 """Scenarios with pending calls that convo cannot run: it decides on them, and the SDK resumes them."""
 
-UNKEPT = ("nested_agent_tool_approval", "nested_decided")
+WITHOUT_NESTED_STATE = ("nested_agent_tool_approval", "nested_decided")
 """Scenarios whose nested state is missing under 1.0, which does not store the state of an agent used as a tool."""
 
-ANOTHERS = ("local_mcp_approval", "agent_tool_itself_needs_approval")
+EXTERNAL_OUTPUT = ("local_mcp_approval", "agent_tool_itself_needs_approval")
 """Scenarios whose output comes from another server or another agent, so that the requests differ in it."""
 
-SHOWN = ("pending", "conversation_id", "previous_response_id", "auto_previous_response_id", "usage", "max_turns")
-SAME = (*SHOWN, "current_agent", "current_turn", "model_responses")
+SUMMARY_KEYS = ("pending", "conversation_id", "previous_response_id", "auto_previous_response_id", "usage", "max_turns")
+STABLE_KEYS = (*SUMMARY_KEYS, "current_agent", "current_turn", "model_responses")
 
 
 def entries(part: int) -> list[dict[str, Any]]:
-    return [entry for entry in index()[part::PARTS] if not refused(entry)]
+    return [entry for entry in index()[part::PARTS] if not is_refused(entry)]
 
 
-def refused(entry: dict[str, Any]) -> bool:
-    return entry["scenario"] in NOT_OURS or (entry["scenario"] in UNKEPT and entry["schema"] == "1.0")
+def is_refused(entry: dict[str, Any]) -> bool:
+    return entry["scenario"] in UNSUPPORTED_CALLS or (
+        entry["scenario"] in WITHOUT_NESTED_STATE and entry["schema"] == "1.0"
+    )
 
 
-def of_story(entry: dict[str, Any], state: RunState) -> ImportedRun:
-    return import_run_state(state, story_graph(story(entry["file"])), values(entry))
+def import_entry(entry: dict[str, Any], state: RunState) -> ImportedRun:
+    return import_run_state(state, scenario_graph(load_scenario(entry["file"])), context_values(entry))
 
 
 def innermost(run: Run, items: Sequence[Item]) -> tuple[Run, Sequence[Item]]:
     """Return the run that resumes first and its history: a nested run, if there is one."""
-    inside = [call.nested_run for call in run.calls if call.nested_run]
-    return innermost(inside[0].run, inside[0].items) if inside else (run, items)
+    nested = [call.nested_run for call in run.calls if call.nested_run]
+    return innermost(nested[0].run, nested[0].items) if nested else (run, items)
 
 
-def values(entry: dict[str, Any]) -> dict[str, Any] | None:
+def context_values(entry: dict[str, Any]) -> dict[str, Any] | None:
     """Return new context values for a story whose context was not a mapping."""
     return {} if entry["scenario"].startswith("context_") else None
 
 
-def meant(items: Iterable[Item]) -> list[list[str]]:
+def item_digests(items: Iterable[Item]) -> list[list[str]]:
     """Return digests of items; adjacent outputs are sorted, because the SDK sends them in order of completion."""
     pairs = [(is_client_output(item) or item_type(item) == "mcp_approval_response", digest(item)) for item in items]
     return [
@@ -84,7 +86,7 @@ def meant(items: Iterable[Item]) -> list[list[str]]:
     ]
 
 
-def unknown(found: ImportedRun) -> Sequence[Item]:
+def unsent_items(found: ImportedRun) -> Sequence[Item]:
     """Return the items that the next request sends: all, or those that the server does not have."""
     return found.items[found.confirmed_count if STRATEGIES[found.strategy].is_server_side else 0 :]
 
@@ -93,127 +95,126 @@ def unknown(found: ImportedRun) -> Sequence[Item]:
 def test_once_everything_is_approved_the_next_request_equals_that_of_the_sdk(part: int) -> None:
     """Covers every snapshot; where the SDK fails or calls no model again, convo does the same."""
     for entry in entries(part):
-        told = story(entry["file"])
+        expected = load_scenario(entry["file"])
         state = parse_run_state(snapshot(entry["file"]))
         state = apply_verdict(state, state.pending, ApprovalVerdict(approve=True))
-        found = of_story(entry, state)
-        first, known = innermost(found.run, unknown(found))
-        if first.phase is Phase.DONE:
+        found = import_entry(entry, state)
+        resumed_run, unsent = innermost(found.run, unsent_items(found))
+        if resumed_run.phase is Phase.DONE:
             assert entry["scenario"] in ("completed_terminal", "run_again_cancelled"), entry["file"]
             continue
-        run, added = resume_story(first)
-        wanted = told["resume_0_24_0"].get("requests")
-        if wanted and entry["scenario"] not in ANOTHERS:
-            assert meant([*known, *added]) == meant(wanted[0]["input"]), entry["file"]
+        run, added = resume_scenario(resumed_run)
+        requests = expected["resume_0_24_0"].get("requests")
+        if requests and entry["scenario"] not in EXTERNAL_OUTPUT:
+            assert item_digests([*unsent, *added]) == item_digests(requests[0]["input"]), entry["file"]
         elif entry["scenario"] == "max_turns_reached_on_resume":
             assert run.failure is not None
             assert run.failure.code == "max_turns"
         elif entry["scenario"] == "stop_on_first_tool":
-            assert str(run.output) == told["resume_0_24_0"]["final_output"]
+            assert str(run.output) == expected["resume_0_24_0"]["final_output"]
 
 
 @pytest.mark.parametrize("part", FULL)
 def test_an_imported_state_is_exported_with_the_same_meaning(part: int) -> None:
     for entry in entries(part):
         state = parse_run_state(snapshot(entry["file"]))
-        found = of_story(entry, state)
+        found = import_entry(entry, state)
         if found.run.graph.duplicates:
             with pytest.raises(InputFault, match="only the Agents SDK can number them"):
-                written(found, state)
+                export_state(found, state)
             continue
-        again = parse_run_state(serialize_run_state(written(found, state)).encode())
-        assert {key: run_state_summary_to_json(again)[key] for key in SAME} == {
-            key: run_state_summary_to_json(state)[key] for key in SAME
+        again = parse_run_state(serialize_run_state(export_state(found, state)).encode())
+        assert {key: run_state_summary_to_json(again)[key] for key in STABLE_KEYS} == {
+            key: run_state_summary_to_json(state)[key] for key in STABLE_KEYS
         }, entry["file"]
-        assert said(again) == said(state), entry["file"]
-        back = import_run_state(again, found.run.graph, values(entry))
-        assert replace(back, source_hash=found.source_hash) == found, entry["file"]
+        assert model_items(again) == model_items(state), entry["file"]
+        restored = import_run_state(again, found.run.graph, context_values(entry))
+        assert replace(restored, source_hash=found.source_hash) == found, entry["file"]
 
 
-def written(found: ImportedRun, state: RunState) -> RunState:
+def export_state(found: ImportedRun, state: RunState) -> RunState:
     """Export an imported state, with the original state as its base."""
-    kept = state.document["context"].get("context") or {}
+    context = state.document["context"].get("context") or {}
     return export_run_state(
-        found.run, RunTranscript((), (), found.strategy, found.handle, context_values=kept, base=state)
+        found.run, RunTranscript((), (), found.strategy, found.handle, context_values=context, base=state)
     )
 
 
-def said(state: Any) -> list[Any]:
+def model_items(state: Any) -> list[Any]:
     decisions = run_state_summary_to_json(state)["decisions"]
     return [{key: value for key, value in one.items() if key != "authenticated"} for one in decisions]
 
 
-@pytest.mark.parametrize("scenario", NOT_OURS)
+@pytest.mark.parametrize("scenario", UNSUPPORTED_CALLS)
 def test_unsupported_state_is_refused_by_name(scenario: str) -> None:
-    words = (
-        f"convo does not support the pending calls of this state: calls of type {NOT_OURS[scenario]} are not supported"
-    )
+    kind = UNSUPPORTED_CALLS[scenario]
+    text = f"convo does not support the pending calls of this state: calls of type {kind} are not supported"
     for entry in index():
         if entry["scenario"] == scenario:
-            with pytest.raises(Unsupported) as refused:
-                of_story(entry, parse_run_state(snapshot(entry["file"])))
-            assert (refused.value.message, refused.value.hint) == (words, SDK_RESUME_HINT)
+            with pytest.raises(Unsupported) as error:
+                import_entry(entry, parse_run_state(snapshot(entry["file"])))
+            assert (error.value.message, error.value.hint) == (text, SDK_RESUME_HINT)
 
 
 def test_pending_calls_in_an_agent_tool_need_that_agent() -> None:
-    state, among = of_newest("nested_agent_tool_approval")
-    tools = tuple(Tool(one.name, one.description, one.parameters, one.run) for one in among["Outer"].functions)
+    state, agents = import_newest("nested_agent_tool_approval")
+    tools = tuple(Tool(one.name, one.description, one.parameters, one.run) for one in agents["Outer"].functions)
     with pytest.raises(Unsupported, match="a pending call of the nested agent of tool 'ask_inner'"):
-        import_run_state(state, graph(replace(among["Outer"], tools=tools)))
+        import_run_state(state, graph(replace(agents["Outer"], tools=tools)))
     for entry in snapshots.entries_of_label("1.0"):
-        if entry["scenario"] in UNKEPT:
+        if entry["scenario"] in WITHOUT_NESTED_STATE:
             with pytest.raises(
                 InvalidRunState, match=r"is a pending call of a nested agent, whose state label 1\.0 does not store"
             ):
-                of_story(entry, parse_run_state(snapshot(entry["file"])))
+                import_entry(entry, parse_run_state(snapshot(entry["file"])))
 
 
 # -- one state with a graph of other agents or tools ------------------------------------------------
 
 
-def of_newest(scenario: str) -> tuple[Any, Graph]:
+def import_newest(scenario: str) -> tuple[Any, Graph]:
     state = snapshots.newest_state(scenario, "1.21")
     entry = next(one for one in index() if (one["schema"], one["scenario"]) == ("1.21", scenario))
-    return state, story_graph(story(entry["file"]))
+    return state, scenario_graph(load_scenario(entry["file"]))
 
 
-def changed(among: Graph, **fields: Any) -> Graph:
+def changed(graph: Graph, **fields: Any) -> Graph:
     """Return the graph with these fields of every tool replaced."""
     return Graph(
-        among.start,
+        graph.start,
         {
             identity: replace(agent, tools=tuple(replace(tool, **fields) for tool in agent.functions))
-            for identity, agent in among.agents.items()
+            for identity, agent in graph.agents.items()
         },
     )
 
 
 def test_an_unknown_agent_is_refused() -> None:
-    state, _ = of_newest("single_approval")
-    with pytest.raises(NotFound, match="no agent") as refused:
+    state, _ = import_newest("single_approval")
+    with pytest.raises(NotFound, match="no agent") as error:
         import_run_state(state, graph(Agent("somebody else")))
-    assert refused.value.hint == "add this agent, which the state needs; known agents: somebody else"
+    assert error.value.hint == "add this agent, which the state needs; known agents: somebody else"
 
 
 def test_an_unknown_tool_is_refused() -> None:
-    state, among = of_newest("single_approval")
+    state, agents = import_newest("single_approval")
     with pytest.raises(NotFound, match="no tool"):
         import_run_state(state, graph(Agent(state.agent)))
     with pytest.raises(NotFound, match="no tool"):
-        import_run_state(state, changed(among, name="else"))
+        import_run_state(state, changed(agents, name="else"))
 
 
 def test_a_tool_with_changed_parameters_is_refused_and_a_changed_description_is_not() -> None:
-    state, among = of_newest("single_approval")
+    state, graph = import_newest("single_approval")
     other = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
     with pytest.raises(InvalidRunState, match=r"functions\[0\].tool.paramsJsonSchema differs from the schema of tool"):
-        import_run_state(state, changed(among, parameters=other))
+        import_run_state(state, changed(graph, parameters=other))
     same = {"type": "object", "title": "Args", "properties": {}, "required": [], "additionalProperties": True}
-    assert import_run_state(state, changed(among, parameters=same, description="Other words.")).run.pending
+    assert import_run_state(state, changed(graph, parameters=same, description="Other words.")).run.pending
 
 
 def test_existing_outputs_wait_for_the_others_of_their_batch() -> None:
-    found = import_run_state(*of_newest("server_parallel_partial"))
+    found = import_run_state(*import_newest("server_parallel_partial"))
     assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
     assert not any(is_client_output(item) for item in found.items)
     assert (found.strategy, found.confirmed_count) == (Strategy.CONVERSATION, len(found.items))
@@ -221,12 +222,12 @@ def test_existing_outputs_wait_for_the_others_of_their_batch() -> None:
 
 def test_a_chain_continues_from_the_last_response_that_has_an_id() -> None:
     for scenario in ("auto_previous_response_id", "previous_response_id"):
-        found = import_run_state(*of_newest(scenario))
+        found = import_run_state(*import_newest(scenario))
         assert (found.strategy, found.handle) == (Strategy.CHAIN, found.response_ids[-1])
 
 
 def test_decisions_in_the_state_are_imported() -> None:
-    found = import_run_state(*of_newest("parallel_mixed_decided"))
+    found = import_run_state(*import_newest("parallel_mixed_decided"))
     assert [call.stage for call in found.run.calls] == [Stage.READY, Stage.DONE]
     rejected = found.run.calls[1].output
     assert rejected is not None
@@ -234,69 +235,69 @@ def test_decisions_in_the_state_are_imported() -> None:
 
 
 def test_a_sticky_decision_applies_to_the_agent_and_its_tool() -> None:
-    found = import_run_state(*of_newest("sticky_approve"))
+    found = import_run_state(*import_newest("sticky_approve"))
     (call,) = found.run.calls
     assert (call.stage, dict(found.run.sticky_decisions)) == (Stage.READY, {(found.run.agent, call.lookup): True})
 
 
 def test_a_sticky_decision_bound_to_another_tool_is_refused() -> None:
-    _, among = of_newest("sticky_approve")
+    _, graph = import_newest("sticky_approve")
     document = snapshots.document("sticky_approve", "1.21")
     document["context"]["function_tool_approvals"][0]["decision"]["sticky_scope"] = "0" * 64
     with pytest.raises(InvalidRunState, match="is not the digest of tool"):
-        import_run_state(run_state_from_json(document), among)
+        import_run_state(run_state_from_json(document), graph)
 
 
 def test_a_planned_call_asks_for_approval_if_its_tool_needs_it() -> None:
     """Without its interruption, the state would run the call without approval."""
-    _, among = of_newest("parallel_mixed_decided")
+    _, graph = import_newest("parallel_mixed_decided")
     document = snapshots.document("parallel_mixed_decided", "1.21")
     document["current_step"]["data"]["interruptions"].pop()
     document["context"]["function_tool_approvals"] = []
-    found = import_run_state(run_state_from_json(document), among)
+    found = import_run_state(run_state_from_json(document), graph)
     assert [call.stage for call in found.run.calls] == [Stage.PENDING, Stage.PENDING]
 
 
 def test_a_planned_call_that_the_model_never_made_is_refused() -> None:
-    _, among = of_newest("parallel_mixed_decided")
+    _, graph = import_newest("parallel_mixed_decided")
     document = snapshots.document("parallel_mixed_decided", "1.21")
-    said = document["model_responses"][-1]["output"]
-    gone = next(at for at, item in enumerate(said) if item["type"] == "function_call")
-    del said[gone]
+    output = document["model_responses"][-1]["output"]
+    call_index = next(index for index, item in enumerate(output) if item["type"] == "function_call")
+    del output[call_index]
     with pytest.raises(InvalidRunState, match=r"functions\[\d\]\.tool_call is not a call of the last response"):
-        import_run_state(run_state_from_json(document), among)
+        import_run_state(run_state_from_json(document), graph)
 
 
 def test_staged_input_follows_the_outputs() -> None:
-    found = import_run_state(*of_newest("pending_input"))
+    found = import_run_state(*import_newest("pending_input"))
     assert [item["role"] for item in found.run.staged_items] == ["user", "user"]
-    _, added = resume_story(found.run)
+    _, added = resume_scenario(found.run)
     assert [is_client_output(item) for item in added] == [True, False, False]
 
 
 def test_a_run_without_pending_calls_calls_its_model_next() -> None:
-    found = import_run_state(*of_newest("run_again_cancelled"))
+    found = import_run_state(*import_newest("run_again_cancelled"))
     assert (found.run.phase, found.run.calls) == (Phase.PAUSED, ())
     assert is_client_output(found.items[-1])
-    run, _ = resume_story(found.run)
+    run, _ = resume_scenario(found.run)
     assert (run.phase, run.turn) == (Phase.CALLING_MODEL, found.run.turn + 1)
 
 
 def test_a_finished_run_stays_finished() -> None:
-    state, among = of_newest("completed_terminal")
-    run = import_run_state(state, among).run
+    state, graph = import_newest("completed_terminal")
+    run = import_run_state(state, graph).run
     assert (run.phase, str(run.output)[:6]) == (Phase.DONE, "FINAL<")
     document = {**snapshots.document("completed_terminal", "1.21"), "terminal_unrecoverable": True}
     with pytest.raises(StateFault, match="cannot be resumed"):
-        import_run_state(run_state_from_json(document), among)
+        import_run_state(run_state_from_json(document), graph)
 
 
 def test_context_values_that_were_no_mapping_must_be_given_again() -> None:
-    assert import_run_state(*of_newest("context_dict")).context_values["user_id"] == 224
+    assert import_run_state(*import_newest("context_dict")).context_values["user_id"] == 224
     for scenario in ("context_dataclass", "context_object_omitted"):
         with pytest.raises(InputFault, match="which cannot be restored from a state"):
-            import_run_state(*of_newest(scenario))
-        assert import_run_state(*of_newest(scenario), {"user": "kim"}).context_values == {"user": "kim"}
+            import_run_state(*import_newest(scenario))
+        assert import_run_state(*import_newest(scenario), {"user": "kim"}).context_values == {"user": "kim"}
 
 
 # -- agents with the same name ----------------------------------------------------------------------
@@ -306,18 +307,18 @@ def test_of_agents_of_one_name_the_handoff_decides_which_one_resumes() -> None:
     """The number in the SDK's identity is not used: the state says whether Root called `to_x` or `to_y`."""
     for entry in index():
         if entry["scenario"] == "duplicate_agent_names":
-            told = story(entry["file"])
-            found = import_run_state(parse_run_state(snapshot(entry["file"])), story_graph(told))
-            assert found.run.current_agent.instructions == f"You are {told['spec']['picked']}.", entry["file"]
+            expected = load_scenario(entry["file"])
+            found = import_run_state(parse_run_state(snapshot(entry["file"])), scenario_graph(expected))
+            assert found.run.current_agent.instructions == f"You are {expected['spec']['picked']}.", entry["file"]
 
 
 def test_an_ambiguous_agent_is_refused() -> None:
-    tool = of_newest("single_approval")[1].agents
-    state, _ = of_newest("single_approval")
-    (one,) = (agent for agent in tool.values() if agent.name == state.agent)
-    twins = Graph(one.name, {one.name: one, f"{one.name}#2": replace(one, instructions="Otherwise.")})
+    agents = import_newest("single_approval")[1].agents
+    state, _ = import_newest("single_approval")
+    (one,) = (agent for agent in agents.values() if agent.name == state.agent)
+    duplicates = Graph(one.name, {one.name: one, f"{one.name}#2": replace(one, instructions="Otherwise.")})
     with pytest.raises(InputFault, match="does not identify the one that continues"):
-        import_run_state(state, twins)
+        import_run_state(state, duplicates)
     other = replace(one, tools=())
     assert (
         import_run_state(state, Graph(one.name, {one.name: other, f"{one.name}#2": one})).run.agent == f"{one.name}#2"
@@ -330,13 +331,13 @@ BROKEN: tuple[Any, ...] = (None, [], {}, "x", 7)
 def test_every_refusal_is_an_error_of_convo() -> None:
     """Each member of the state is replaced by broken values; any error is a ConvoError."""
     document = snapshots.document("parallel_mixed_decided", "1.21")
-    _, among = of_newest("parallel_mixed_decided")
-    refused = 0
+    _, graph = import_newest("parallel_mixed_decided")
+    refused_count = 0
     for key in sorted(document):
         for broken in BROKEN:
             try:
-                import_run_state(run_state_from_json(json.loads(json.dumps({**document, key: broken}))), among)
+                import_run_state(run_state_from_json(json.loads(json.dumps({**document, key: broken}))), graph)
             except ConvoError:
-                refused += 1
-    assert refused > 20
-    assert all(isinstance(tool, Tool) for agent in among.agents.values() for tool in agent.tools)
+                refused_count += 1
+    assert refused_count > 20
+    assert all(isinstance(tool, Tool) for agent in graph.agents.values() for tool in agent.tools)

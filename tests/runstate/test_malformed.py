@@ -26,7 +26,7 @@ STEP = "$.current_step.data.interruptions"
 PLAN = "$.last_processed_response"
 LEDGER = "$.context.tool_invocations"
 
-READ = {
+VALID = {
     "21_missing_session_items.json": "every reader makes them again from the generated items",
     "51_ledger_dropped.json": "no decision leans on it, and deciding writes the entry that is needed",
     "55_unknown_item_type.json": "an item that nobody knows travels on untouched",
@@ -36,7 +36,7 @@ READ = {
 }
 """The files that are parsed, and the reasons."""
 
-REFUSED = {
+INVALID = {
     "01_truncated_half.json": ("$.session_items[2]", "has a JSON syntax error"),
     "02_empty_file.json": ("$", "is empty"),
     "03_bom_prefix.json": ("$", "begins with a UTF-8 byte order mark"),
@@ -112,36 +112,36 @@ REFUSED = {
 
 
 def refusal(data: bytes) -> InvalidRunState:
-    with pytest.raises(InvalidRunState) as refused:
+    with pytest.raises(InvalidRunState) as error:
         parse_run_state(data)
-    return refused.value
+    return error.value
 
 
-def packed(broken: Any) -> bytes:
+def encode_document(broken: Any) -> bytes:
     return json.dumps(broken).encode()
 
 
 def test_the_tables_cover_every_file() -> None:
-    assert {*READ, *REFUSED} == set(malformed())
+    assert {*VALID, *INVALID} == set(malformed())
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", VALID)
 def test_valid_files_are_read(name: str) -> None:
     assert len(parse_run_state(malformed()[name]).pending) == 1
 
 
-@pytest.mark.parametrize(("name", "path", "words"), [(name, *why) for name, why in REFUSED.items()])
-def test_invalid_files_are_refused_with_one_sentence_and_the_path(name: str, path: str, words: str) -> None:
-    wrong = refusal(malformed()[name])
-    assert (wrong.path, wrong.message.count("\n")) == (path, 0)
-    assert wrong.message.startswith(f"{path} ")
-    assert words in wrong.message
+@pytest.mark.parametrize(("name", "path", "text"), [(name, *reason) for name, reason in INVALID.items()])
+def test_invalid_files_are_refused_with_one_sentence_and_the_path(name: str, path: str, text: str) -> None:
+    error = refusal(malformed()[name])
+    assert (error.path, error.message.count("\n")) == (path, 0)
+    assert error.message.startswith(f"{path} ")
+    assert text in error.message
 
 
 def test_an_unknown_label_is_a_compatibility_error_that_lists_the_readable_ones() -> None:
-    wrong = refusal(malformed()["09_version_9_9.json"])
-    assert isinstance(wrong, UnknownSchema)
-    assert (wrong.known_labels, wrong.hint) == (LABELS, "upgrade convo-state if a newer release wrote it")
+    error = refusal(malformed()["09_version_9_9.json"])
+    assert isinstance(error, UnknownSchema)
+    assert (error.known_labels, error.hint) == (LABELS, "upgrade convo-state if a newer release wrote it")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_unknown_label_is_a_compatibility_error_that_lists_the_readable_ones(
 )
 def test_only_labels_that_a_release_wrote_are_read(label: str) -> None:
     broken = document("single_approval", "1.21") | {"$schemaVersion": label}
-    assert isinstance(refusal(packed(broken)), UnknownSchema)
+    assert isinstance(refusal(encode_document(broken)), UnknownSchema)
 
 
 # -- a newer state under an older label ---------------------------------------------------------------
@@ -158,17 +158,17 @@ def test_only_labels_that_a_release_wrote_are_read(label: str) -> None:
 @pytest.mark.parametrize("newer", [label for label in LABELS[1:] if label != "1.12"])
 def test_a_state_relabelled_as_older_is_refused_or_means_the_same(newer: str) -> None:
     """A relabelled state is parsed only if its release wrote nothing that the older label does not have."""
-    refused = set()
+    refused_labels = set()
     for older in LABELS[: LABELS.index(newer)]:
         try:
-            parse_run_state(packed(document("single_approval", newer) | {"$schemaVersion": older}))
+            parse_run_state(encode_document(document("single_approval", newer) | {"$schemaVersion": older}))
         except InvalidRunState:
-            refused.add(older)
-    expected = {older for older in LABELS[: LABELS.index(newer)] if SAYS.get(older) != SAYS[newer]}
-    assert refused == expected
+            refused_labels.add(older)
+    expected = {older for older in LABELS[: LABELS.index(newer)] if FORMS.get(older) != FORMS[newer]}
+    assert refused_labels == expected
 
 
-SAYS = {
+FORMS = {
     **dict.fromkeys(("1.0", "1.1"), 0),
     "1.2": 2,
     "1.4": 4,
@@ -187,16 +187,16 @@ def test_an_approval_injected_under_an_older_label_is_refused() -> None:
     call = broken["current_step"]["data"]["interruptions"][0]["raw_item"]
     del broken["context"]["tool_invocations"]
     broken["context"]["approvals"] = {call["name"]: {"approved": [call["call_id"]], "rejected": []}}
-    assert "bypass the approval checks" in refusal(packed(broken)).message
+    assert "bypass the approval checks" in refusal(encode_document(broken)).message
 
 
 def test_a_call_by_a_program_is_refused_under_a_label_without_programs() -> None:
     """Older readers would treat it as a call of the model."""
     older = document("single_approval", "1.11")
     older["generated_items"][0]["raw_item"]["caller"] = {"type": "program", "caller_id": "call_1"}
-    wrong = refusal(packed(older))
-    assert wrong.path == "$.generated_items[0].raw_item"
-    assert "needs label 1.13 or later, but the label is 1.11" in wrong.message
+    error = refusal(encode_document(older))
+    assert error.path == "$.generated_items[0].raw_item"
+    assert "needs label 1.13 or later, but the label is 1.11" in error.message
 
 
 @pytest.mark.parametrize("label", ["1.1", "1.21"])
@@ -204,27 +204,27 @@ def test_a_pending_call_that_nothing_would_run_is_refused_from_1_1_on(label: str
     """1.0 does not store the state of an agent used as a tool, and only that state plans its calls."""
     broken = document("single_approval", label)
     broken["last_processed_response"]["functions"] = []
-    wrong = refusal(packed(broken))
-    assert "is pending, but is not a call in last_processed_response" in wrong.message
+    error = refusal(encode_document(broken))
+    assert "is pending, but is not a call in last_processed_response" in error.message
 
 
 def test_a_state_of_an_older_label_inside_a_newer_one_is_refused() -> None:
     broken = document("nested_agent_tool_approval", "1.21")
     inner = broken["last_processed_response"]["functions"][0]
     inner["agent_run_state"] = document("single_approval", "1.0")
-    assert "bypass the approval checks" in refusal(packed(broken)).message
+    assert "bypass the approval checks" in refusal(encode_document(broken)).message
 
 
 def test_a_decision_without_its_ledger_entry_is_refused_from_1_15_on() -> None:
     broken = document("parallel_mixed_decided", "1.21")
     broken["context"]["tool_invocations"] = {}
-    wrong = refusal(packed(broken))
-    assert wrong.path == "$.context.function_tool_approvals[0].decision.approved"
-    assert "without its entry in tool_invocations" in wrong.message
+    error = refusal(encode_document(broken))
+    assert error.path == "$.context.function_tool_approvals[0].decision.approved"
+    assert "without its entry in tool_invocations" in error.message
 
 
 @pytest.mark.parametrize(
-    ("where", "broken", "path"),
+    ("member", "broken", "path"),
     [
         (("context", "context_meta"), [1], "$.context.context_meta"),
         (("context", "context_meta"), "x", "$.context.context_meta"),
@@ -239,10 +239,10 @@ def test_a_decision_without_its_ledger_entry_is_refused_from_1_15_on() -> None:
         ),
     ],
 )
-def test_members_that_resuming_needs_are_validated(where: tuple[str | int, ...], broken: Any, path: str) -> None:
+def test_members_that_resuming_needs_are_validated(member: tuple[str | int, ...], broken: Any, path: str) -> None:
     """These are the agent of an item, the name and arguments of a call, and how the context was serialized."""
-    wrong = refusal(packed(replace_path(document("single_approval", "1.21"), where, broken)))
-    assert (wrong.path, wrong.message.count("\n")) == (path, 0)
+    error = refusal(encode_document(replace_path(document("single_approval", "1.21"), member, broken)))
+    assert (error.path, error.message.count("\n")) == (path, 0)
 
 
 # -- hostile bytes -------------------------------------------------------------------------------------
@@ -267,10 +267,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_invalid_bytes_are_refused_with_their_position(what: str) -> None:
-    data, path, words = HOSTILE[what]
-    wrong = refusal(data)
-    assert wrong.path == path
-    assert words in wrong.message
+    data, path, text = HOSTILE[what]
+    error = refusal(data)
+    assert error.path == path
+    assert text in error.message
 
 
 def test_a_truncated_state_is_refused() -> None:
@@ -283,7 +283,7 @@ def test_the_contents_of_strings_are_ignored(shift: int) -> None:
     """A tool may return a table with many commas and brackets and with escaped quotes."""
     large = document("single_approval", "1.21")
     large["context"]["context"] = {"table": "a" * shift + '[\\",' * MAX_MEMBERS}
-    assert len(parse_run_state(packed(large)).pending) == 1
+    assert len(parse_run_state(encode_document(large)).pending) == 1
 
 
 LIMITED = """
@@ -313,22 +313,22 @@ def test_a_refusal_takes_less_than_a_second_and_200_megabytes(what: str) -> None
         "numbers": b'{"a": [' + b"0, " * 15_000_000 + b"0]}",
         "records": b'{"a": [' + b'{"approved": ["c"], "rejected": ["d"]}, ' * 500_000 + b"{}]}",
     }[what]
-    done = subprocess.run([sys.executable, "-c", LIMITED], input=data, capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"$")
+    result = subprocess.run([sys.executable, "-c", LIMITED], input=data, capture_output=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.startswith(b"$")
 
 
 @pytest.mark.parametrize("label", ["1.3", "1.14", "1.20"])
 def test_a_label_that_no_release_wrote_is_named_as_one(label: str) -> None:
-    with pytest.raises(UnknownSchema) as refused:
+    with pytest.raises(UnknownSchema) as error:
         parse_run_state(json.dumps({"$schemaVersion": label}).encode())
-    assert "no release of openai-agents wrote it" in refused.value.message
-    assert "openai-agents" in refused.value.hint
+    assert "no release of openai-agents wrote it" in error.value.message
+    assert "openai-agents" in error.value.hint
 
 
 @pytest.mark.parametrize("command", ["resume", "export"])
 def test_help_lists_the_labels_that_no_release_wrote(command: str, convo: Convo) -> None:
     numbers = [f"1.{minor}" for minor in range(22)]
-    holes = [label for label in numbers if label not in LABELS]
-    said = " ".join(convo(command, "--help").out.split())
-    assert f"except {', '.join(holes)}." in said
+    missing_labels = [label for label in numbers if label not in LABELS]
+    help_text = " ".join(convo(command, "--help").out.split())
+    assert f"except {', '.join(missing_labels)}." in help_text

@@ -24,27 +24,27 @@ FEW, MANY = 50, 200
 PAY = tool_made("pay", needs_approval=True)
 
 
-def paused(calls: int) -> Run:
+def pause_run(calls: int) -> Run:
     """Return a paused run with this many pending calls of one response."""
-    among = graph(Agent("till", tools=(PAY,)))
-    run, _ = step_run(create_run(among), RunStarted())
+    agents = graph(Agent("till", tools=(PAY,)))
+    run, _ = step_run(create_run(agents), RunStarted())
     return step_run(
-        run, ModelResponded(tuple(said(number) for number in range(calls)), toolbox(among["till"].functions))
+        run, ModelResponded(tuple(call_fields(number) for number in range(calls)), toolbox(agents["till"].functions))
     )[0]
 
 
-def said(number: int) -> dict[str, str]:
-    named = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": "pay"}
-    return {"type": "function_call", **named, "arguments": json.dumps({"text": str(number)})}
+def call_fields(number: int) -> dict[str, str]:
+    fields = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": "pay"}
+    return {"type": "function_call", **fields, "arguments": json.dumps({"text": str(number)})}
 
 
-def written(run: Run) -> RunState:
+def export_run(run: Run) -> RunState:
     return export_run_state(
         run, RunTranscript([{"role": "user", "content": "pay"}], [ModelCall("till", [call.item for call in run.calls])])
     )
 
 
-def judged(run: Run) -> Run:
+def decide_alternately(run: Run) -> Run:
     """Approve every other pending call and reject the others."""
     for number, call in enumerate(run.pending):
         run, _ = step_run(run, ApprovalDecided(call.id, approve=number % 2 == 0))
@@ -53,21 +53,23 @@ def judged(run: Run) -> Run:
 
 def rewritten(run: Run) -> RunState:
     """Export the run again, with its own exported state as the base."""
-    return export_run_state(run, RunTranscript([], base=written(run)))
+    return export_run_state(run, RunTranscript([], base=export_run(run)))
 
 
-def steps(work: Callable[[Any], object], of: object) -> int:
-    with CallCount() as counted:
-        work(of)
-    return counted.total
+def steps(function: Callable[[Any], object], argument: object) -> int:
+    with CallCount() as counter:
+        function(argument)
+    return counter.total
 
 
-@pytest.mark.parametrize("write", [written, rewritten])
-@pytest.mark.parametrize("stands", [paused, lambda calls: judged(paused(calls))], ids=["undecided", "decided"])
+@pytest.mark.parametrize("write", [export_run, rewritten])
+@pytest.mark.parametrize(
+    "make_run", [pause_run, lambda calls: decide_alternately(pause_run(calls))], ids=["undecided", "decided"]
+)
 def test_writing_a_pause_takes_linear_time_in_its_calls(
-    stands: Callable[[int], Run], write: Callable[[Run], RunState]
+    make_run: Callable[[int], Run], write: Callable[[Run], RunState]
 ) -> None:
-    few, many = (steps(write, stands(calls)) for calls in (FEW, MANY))
+    few, many = (steps(write, make_run(calls)) for calls in (FEW, MANY))
     assert many < 1.1 * few * MANY / FEW
 
 
@@ -76,7 +78,7 @@ def test_writing_a_pause_takes_linear_time_in_its_calls(
 )
 def test_deciding_on_all_calls_takes_linear_time(verdict: ApprovalVerdict) -> None:
     few, many = (
-        steps(lambda state: apply_verdict(state, state.pending, verdict), written(paused(calls)))
+        steps(lambda state: apply_verdict(state, state.pending, verdict), export_run(pause_run(calls)))
         for calls in (FEW, MANY)
     )
     assert many < 1.1 * few * MANY / FEW
@@ -86,7 +88,7 @@ def test_deciding_on_all_calls_takes_linear_time(verdict: ApprovalVerdict) -> No
     "verdict", [ApprovalVerdict(approve=True), ApprovalVerdict(False, "no"), ApprovalVerdict(False, always=True)]
 )
 def test_deciding_all_at_once_equals_deciding_one_by_one(verdict: ApprovalVerdict) -> None:
-    state = written(judged(paused(6)))
+    state = export_run(decide_alternately(pause_run(6)))
     single = state
     for one in state.pending:
         single = apply_verdict(single, (one,), verdict)

@@ -15,24 +15,24 @@ from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import resume_in_sdk
-from tests.runstate.snapshots import entries_of_label, index, snapshot, story
-from tests.runstate.test_sdk_decisions import ends, quiet, wanted
+from tests.runstate.snapshots import entries_of_label, index, load_scenario, snapshot
+from tests.runstate.test_sdk_decisions import expected_outcome, no_logging, run_outcome
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
 YES = ApprovalVerdict(approve=True)
-UNKEPT = ("nested_agent_tool_approval", "nested_decided")
+WITHOUT_NESTED_STATE = ("nested_agent_tool_approval", "nested_decided")
 """Scenarios with pending calls in an agent used as a tool: 1.0 cannot store them and no reader can resume them."""
 
 
-def moved(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
+def relabeled(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
     return relabel_state(snapshots.newest_state(scenario, start), end)
 
 
 def unwritable(entry: dict[str, Any], label: str) -> bool:
     """Return whether a label cannot store the pending calls of a snapshot, or its own label did not."""
     number = LABELS.index(label)
-    if entry["scenario"] in UNKEPT:
+    if entry["scenario"] in WITHOUT_NESTED_STATE:
         return "1.0" in (label, entry["schema"])
     return entry["scenario"] == "custom_tool_approval" and number < LABELS.index("1.9")
 
@@ -43,11 +43,11 @@ def paths(losses: tuple[RelabelLoss, ...]) -> set[str]:
 
 def test_a_label_that_no_release_wrote_is_refused() -> None:
     for label in ("1.3", "9.9", ""):
-        with pytest.raises(InvalidUsage, match=f"^no release wrote the label '{label}'$") as refused:
-            moved("single_approval", "1.21", label)
-        assert refused.value.hint == f"use one of {', '.join(LABELS)}"
+        with pytest.raises(InvalidUsage, match=f"^no release wrote the label '{label}'$") as error:
+            relabeled("single_approval", "1.21", label)
+        assert error.value.hint == f"use one of {', '.join(LABELS)}"
     with pytest.raises(InvalidUsage, match=f"^no release wrote the label '{'9' * 20}'$"):
-        moved("single_approval", "1.21", "9" * 21)
+        relabeled("single_approval", "1.21", "9" * 21)
 
 
 def test_the_same_label_changes_nothing() -> None:
@@ -58,7 +58,7 @@ def test_the_same_label_changes_nothing() -> None:
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(label: str) -> None:
-    said = ("pending", "current_agent", "usage", "current_turn", "conversation_id", "previous_response_id")
+    keys = ("pending", "current_agent", "usage", "current_turn", "conversation_id", "previous_response_id")
     for entry in [*index()[::13], *entries_of_label("1.21")[::2]]:
         if unwritable(entry, label):
             continue
@@ -66,8 +66,8 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
         after, _ = relabel_state(before, label)
         again = parse_run_state(serialize_run_state(after).encode())
         assert (again.label, again.document) == (label, after.document), entry["file"]
-        assert {key: run_state_summary_to_json(again)[key] for key in said} == {
-            key: run_state_summary_to_json(before)[key] for key in said
+        assert {key: run_state_summary_to_json(again)[key] for key in keys} == {
+            key: run_state_summary_to_json(before)[key] for key in keys
         }, entry["file"]
 
 
@@ -85,7 +85,7 @@ def test_decisions_are_moved_to_the_location_of_the_label_and_back() -> None:
 
 
 def test_a_decision_in_an_agent_tool_moves_outside_below_1_15_and_back_inside() -> None:
-    older, _ = moved("nested_decided", "1.21", "1.13")
+    older, _ = relabeled("nested_decided", "1.21", "1.13")
     call = older.pending[0].id
     assert older.document["context"]["approvals"]["refund_funds"]["rejected"] == [call]
     newer, _ = relabel_state(older, "1.21")
@@ -104,13 +104,13 @@ def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
 
 
 def test_a_sticky_decision_names_its_new_agent() -> None:
-    _, losses = moved("sticky_approve", "1.21", "1.17")
+    _, losses = relabeled("sticky_approve", "1.21", "1.17")
     assert [loss.reason for loss in losses if "function_tool_approvals" in loss.path] == [
         "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
     ]
-    newer, gained = moved("sticky_approve", "1.13", "1.21")
+    newer, changes = relabeled("sticky_approve", "1.13", "1.21")
     assert newer.decisions[0].always
-    assert any("applies to one agent" in loss.reason for loss in gained)
+    assert any("applies to one agent" in loss.reason for loss in changes)
 
 
 def test_a_sticky_decision_on_a_tool_without_a_pending_call_is_reported_as_lost() -> None:
@@ -128,7 +128,7 @@ def test_a_sticky_decision_on_a_tool_without_a_pending_call_is_reported_as_lost(
 
 # -- losses --------------------------------------------------------------------------------------------
 
-LOST = [
+LOSSES = [
     ("pending_input", "1.21", "1.13", "$.pending_input"),
     ("parallel_mixed_decided", "1.21", "1.5", "$.context.approvals.restart_order.rejection_messages"),
     ("custom_data", "1.21", "1.10", "$.generated_items[1].custom_data"),
@@ -146,16 +146,16 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize(("scenario", "start", "end", "path"), LOST)
+@pytest.mark.parametrize(("scenario", "start", "end", "path"), LOSSES)
 def test_a_member_that_an_older_label_lacks_is_reported_with_its_path(
     scenario: str, start: str, end: str, path: str
 ) -> None:
-    assert path in paths(moved(scenario, start, end)[1])
+    assert path in paths(relabeled(scenario, start, end)[1])
 
 
 def test_a_newer_label_loses_only_decisions_that_cannot_be_bound() -> None:
     for entry in index():
-        if entry["scenario"] in UNKEPT and entry["schema"] == "1.0":
+        if entry["scenario"] in WITHOUT_NESTED_STATE and entry["schema"] == "1.0":
             continue
         _, losses = relabel_state(parse_run_state(snapshot(entry["file"])), NEWEST_VERSION.label)
         assert all(loss.path.startswith("$.context.approvals.") for loss in losses), entry["file"]
@@ -163,16 +163,16 @@ def test_a_newer_label_loses_only_decisions_that_cannot_be_bound() -> None:
 
 def test_a_pause_that_1_0_did_not_store_cannot_be_relabelled() -> None:
     with pytest.raises(InvalidUsage, match="not the agent of a nested state"):
-        moved("nested_agent_tool_approval", "1.0", "1.21")
+        relabeled("nested_agent_tool_approval", "1.0", "1.21")
 
 
 def test_a_call_that_older_readers_would_drop_is_refused_for_them() -> None:
     """Custom tools exist since 1.9."""
     with pytest.raises(
         InvalidUsage, match=r"^the pending calls of this 1\.9 state cannot be written as 1\.6: "
-    ) as refused:
-        moved("custom_tool_approval", "1.9", "1.6")
-    assert refused.value.hint == "choose a label closer to 1.9"
+    ) as error:
+        relabeled("custom_tool_approval", "1.9", "1.6")
+    assert error.value.hint == "choose a label closer to 1.9"
 
 
 def test_a_pending_write_is_not_released_by_an_older_label() -> None:
@@ -198,10 +198,12 @@ EXPLAINED = {
 async def check(entry: dict[str, Any], label: str) -> None:
     """Check that the SDK ends as it does from the original state, or that a loss explains the difference."""
     state, losses = relabel_state(parse_run_state(snapshot(entry["file"])), label)
-    end = await resume_in_sdk(story(entry["file"]), serialize_run_state(apply_verdict(state, state.pending, YES)))
-    same = ends(end) == wanted(entry)
-    told = EXPLAINED.get(entry["scenario"], "nothing")
-    assert same or any(told in loss.path for loss in losses), entry["file"]
+    end = await resume_in_sdk(
+        load_scenario(entry["file"]), serialize_run_state(apply_verdict(state, state.pending, YES))
+    )
+    is_same = run_outcome(end) == expected_outcome(entry)
+    explanation = EXPLAINED.get(entry["scenario"], "nothing")
+    assert is_same or any(explanation in loss.path for loss in losses), entry["file"]
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.13", "1.17"])

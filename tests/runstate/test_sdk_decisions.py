@@ -12,62 +12,62 @@ from convo.runstate.reader import parse_run_state
 from convo.runstate.versions import LABELS, NEWEST_VERSION
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Decide, RunResult, resume_in_sdk
-from tests.runstate.snapshots import entries_of_label, snapshot, story
+from tests.runstate.snapshots import entries_of_label, load_scenario, snapshot
 
 STICKY = "sticky_approve"
 """A scenario with sticky decisions; from 0.23.1 on, the SDK asks again for those written before 1.18."""
 
-LOST = ("nested_agent_tool_approval", "nested_decided")
+NOT_RESUMABLE = ("nested_agent_tool_approval", "nested_decided")
 """Scenarios that cannot be resumed under 1.0, which does not store the state of an agent used as a tool."""
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
+def no_logging() -> Iterator[None]:
     """Turn off logging: the SDK logs the values that it cannot restore, which the stories expect."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
-def approved(words: str) -> str:
+def approve_all(text: str) -> str:
     """Approve all pending calls of a serialized state with convo; return its text."""
-    state = parse_run_state(words.encode())
+    state = parse_run_state(text.encode())
     return serialize_run_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
 
 
-async def resumed(entry: dict[str, Any], words: str, decide: Decide | None = None) -> RunResult:
-    return await resume_in_sdk(story(entry["file"]), words, decide)
+async def resume_state(entry: dict[str, Any], text: str, decide: Decide | None = None) -> RunResult:
+    return await resume_in_sdk(load_scenario(entry["file"]), text, decide)
 
 
-def ends(end: RunResult) -> tuple[Any, ...]:
+def run_outcome(end: RunResult) -> tuple[Any, ...]:
     return end.output, end.error, end.requests, end.tokens
 
 
-def wanted(entry: dict[str, Any]) -> tuple[Any, ...]:
-    told = story(entry["file"])["resume_0_24_0"]
-    error = (told["error"]["type"], told["error"]["message"]) if told["error"] else None
-    return told["final_output"], error, told.get("requests") or [], told["usage_total"]
+def expected_outcome(entry: dict[str, Any]) -> tuple[Any, ...]:
+    expected = load_scenario(entry["file"])["resume_0_24_0"]
+    error = (expected["error"]["type"], expected["error"]["message"]) if expected["error"] else None
+    return expected["final_output"], error, expected.get("requests") or [], expected["usage_total"]
 
 
 async def check(entry: dict[str, Any]) -> None:
-    end = await resumed(entry, approved(snapshot(entry["file"]).decode()))
-    assert ends(end) == wanted(entry), entry["file"]
+    end = await resume_state(entry, approve_all(snapshot(entry["file"]).decode()))
+    assert run_outcome(end) == expected_outcome(entry), entry["file"]
     again = entry["scenario"] == STICKY and LABELS.index(entry["schema"]) < LABELS.index("1.18")
-    rounds = story(entry["file"])["resume_0_24_0"]["approval_rounds"]
+    rounds = load_scenario(entry["file"])["resume_0_24_0"]["approval_rounds"]
     assert rounds is None or end.rounds == ([1, *rounds] if again else rounds), entry["file"]
 
 
-SOME = [
+SAMPLE = [
     *entries_of_label("1.21"),
     *(entry for label in LABELS[:-1] for entry in entries_of_label(label)[::17]),
-    *(entry for label in LABELS for entry in entries_of_label(label) if entry["scenario"] in (*LOST, STICKY)),
+    *(entry for label in LABELS for entry in entries_of_label(label) if entry["scenario"] in (*NOT_RESUMABLE, STICKY)),
 ]
 
 
 @pytest.mark.parametrize("part", range(4))
 async def test_the_sdk_ends_as_if_it_had_approved_everything_itself(part: int) -> None:
     """All snapshots of the newest label and some of every other; the next test covers all of them."""
-    for entry in SOME[part::4]:
+    for entry in SAMPLE[part::4]:
         await check(entry)
 
 
@@ -82,5 +82,5 @@ async def test_every_later_pause_can_be_decided_by_convo_too() -> None:
     """The SDK writes a new state at each pause, and convo decides on each."""
     for entry in entries_of_label(NEWEST_VERSION.label):
         if len(entry["resume_0_24_0"]["approval_rounds"] or []) > 1:
-            end = await resumed(entry, approved(snapshot(entry["file"]).decode()), approved)
-            assert ends(end) == wanted(entry), entry["file"]
+            end = await resume_state(entry, approve_all(snapshot(entry["file"]).decode()), approve_all)
+            assert run_outcome(end) == expected_outcome(entry), entry["file"]

@@ -22,20 +22,20 @@ from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.writer import serialize_run_state
 from tests.combinations import rotated_combinations
-from tests.runstate import story_runs
+from tests.runstate import scenario_runs
+from tests.runstate.scenario_runs import Model, ScenarioRun, scenario_owner
 from tests.runstate.sdk import Script, graph
-from tests.runstate.story_runs import Model, StoryRun, story_owner
-from tests.runstate.test_import import meant
-from tests.runstate.test_sdk_decisions import quiet
-from tests.runstate.test_sdk_pause_and_finish import STORIES as TOLD
+from tests.runstate.test_import import item_digests
+from tests.runstate.test_sdk_decisions import no_logging
+from tests.runstate.test_sdk_pause_and_finish import SCENARIOS as BASE_SCENARIOS
 from tests.runstate.test_sdk_pause_and_finish import VERDICTS, call, spec, tool
 from tests.runstate.test_sdk_pause_and_finish import Run as SdkRun
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
 Spec = dict[str, Any]
 
-OVER: Spec = spec(
+HANDOFF_BESIDE_CALL: Spec = spec(
     "ba",
     {"a": {"handoffs": ["b"], "tools": [tool("drop"), tool("auto", asks=False)]}, "b": {"tools": [tool("drop")]}},
     [
@@ -43,7 +43,7 @@ OVER: Spec = spec(
         [call(3, "drop", {"id": 2})],
     ],
 )
-THOUGHTFUL: Spec = spec(
+REASONING_BESIDE_CALLS: Spec = spec(
     "a",
     {"a": {"tools": [tool("drop"), tool("auto", asks=False)]}},
     [
@@ -64,47 +64,54 @@ THOUGHTFUL: Spec = spec(
         ],
     ],
 )
-STORIES = {**TOLD, "a handoff beside a call that waits": OVER, "thoughts and words beside calls": THOUGHTFUL}
+SCENARIOS = {
+    **BASE_SCENARIOS,
+    "a handoff beside a pending call": HANDOFF_BESIDE_CALL,
+    "reasoning and text beside calls": REASONING_BESIDE_CALLS,
+}
 
-ASKED = "an approved agent that pauses inside"
-INSIDE = {
-    ASKED,
+APPROVED_AGENT_TOOL = "an approved agent tool that pauses"
+WITH_AGENT_TOOLS = {
+    APPROVED_AGENT_TOOL,
     "agents used as tools in one another",
-    "two agents used as tools beside calls of one's own",
+    "two agents used as tools beside other calls",
 }
 """Stories whose pending calls are in an agent used as a tool."""
 
-OURS = [name for name in STORIES if name not in INSIDE]
+WITHOUT_AGENT_TOOLS = [name for name in SCENARIOS if name not in WITH_AGENT_TOOLS]
 
 
-def by_convo(run: Run, verdict: ApprovalVerdict) -> Run:
+def decide_in_convo(run: Run, verdict: ApprovalVerdict) -> Run:
     for one in run.pending:
         if one in run.pending:
             run, _ = step_run(run, ApprovalDecided(one.id, verdict.approve, verdict.message, verdict.always))
     return run
 
 
-def paused(spec: Spec) -> StoryRun:
+def pause_in_convo(spec: Spec) -> ScenarioRun:
     """Run a story with convo up to its first pause."""
     server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
-    begun: list[Item] = [{"role": "user", "content": spec["input"]}]
-    story = StoryRun(
-        create_run(story_runs.story_graph({"spec": spec})), begun, Model(spec["script"]), 0 if server else None
+    input_items: list[Item] = [{"role": "user", "content": spec["input"]}]
+    scenario_run = ScenarioRun(
+        create_run(scenario_runs.scenario_graph({"spec": spec})),
+        input_items,
+        Model(spec["script"]),
+        0 if server else None,
     )
-    story.start()
-    return story
+    scenario_run.start()
+    return scenario_run
 
 
-def account(spec: Spec, story: StoryRun, **more: Any) -> RunTranscript:
-    strategy, handle = story_owner(spec, story.model.asked)
-    return RunTranscript([{"role": "user", "content": spec["input"]}], story.turns, strategy, handle, **more)
+def run_transcript(spec: Spec, scenario_run: ScenarioRun, **more: Any) -> RunTranscript:
+    strategy, handle = scenario_owner(spec, scenario_run.model.request_count)
+    return RunTranscript([{"role": "user", "content": spec["input"]}], scenario_run.turns, strategy, handle, **more)
 
 
 class Sdk:
     """The SDK with the agents, tools and script of a story."""
 
-    def __init__(self, spec: Spec, asked: int = 0) -> None:
-        self.spec, self.model = spec, Script(spec["script"], asked)
+    def __init__(self, spec: Spec, request_count: int = 0) -> None:
+        self.spec, self.model = spec, Script(spec["script"], request_count)
         self.root = graph({"spec": spec}, self.model)
         self.settings = RunConfig(tracing_disabled=True)
         if spec.get("deferred"):
@@ -119,11 +126,9 @@ class Sdk:
         assert result.interruptions
         return str(result.to_state().to_string())
 
-    async def finish(self, words: str, verdict: ApprovalVerdict) -> tuple[Any, ...]:
+    async def finish(self, text: str, verdict: ApprovalVerdict) -> tuple[Any, ...]:
         """Resume the serialized state to the end with one verdict at every pause; return output and requests."""
-        result: Any = await Runner.run(
-            self.root, await RunState.from_string(self.root, words), run_config=self.settings
-        )
+        result: Any = await Runner.run(self.root, await RunState.from_string(self.root, text), run_config=self.settings)
         while result.interruptions:
             state = result.to_state()
             for item in result.interruptions:
@@ -135,113 +140,138 @@ class Sdk:
         return result.final_output, self.model.requests
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(OURS, VERDICTS))
-async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(story: str, verdict: str) -> None:
-    spec, said = STORIES[story], VERDICTS[verdict]
-    mine = paused(spec)
-    words = serialize_run_state(export_run_state(by_convo(mine.run, said), account(spec, mine)))
-    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    assert await Sdk(spec, mine.model.asked).finish(words, said) == (output, requests[mine.model.asked :])
+@pytest.mark.parametrize(("scenario", "verdict"), rotated_combinations(WITHOUT_AGENT_TOOLS, VERDICTS))
+async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(scenario: str, verdict: str) -> None:
+    spec, decision = SCENARIOS[scenario], VERDICTS[verdict]
+    scenario_run = pause_in_convo(spec)
+    text = serialize_run_state(
+        export_run_state(decide_in_convo(scenario_run.run, decision), run_transcript(spec, scenario_run))
+    )
+    output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
+    assert await Sdk(spec, scenario_run.model.request_count).finish(text, decision) == (
+        output,
+        requests[scenario_run.model.request_count :],
+    )
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(OURS, VERDICTS))
-async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_resumed_it(story: str, verdict: str) -> None:
+@pytest.mark.parametrize(("scenario", "verdict"), rotated_combinations(WITHOUT_AGENT_TOOLS, VERDICTS))
+async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_resumed_it(scenario: str, verdict: str) -> None:
     """Every request has the items of the SDK's request, with the outputs in the order of their calls."""
-    spec, said = STORIES[story], VERDICTS[verdict]
-    mine, _ = await resumed(spec)
-    while mine.run.pending:
-        mine.run = by_convo(mine.run, said)
-        mine.resume()
-    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    theirs = requests[len(requests) - len(mine.model.requests) :]
-    assert [meant(one) for one in mine.model.requests] == [meant(one["input"]) for one in theirs]
-    assert sorted(str(mine.run.output)) == sorted(output)
+    spec, decision = SCENARIOS[scenario], VERDICTS[verdict]
+    scenario_run, _ = await pause_in_sdk(spec)
+    while scenario_run.run.pending:
+        scenario_run.run = decide_in_convo(scenario_run.run, decision)
+        scenario_run.resume()
+    output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
+    sdk_requests = requests[len(requests) - len(scenario_run.model.requests) :]
+    assert [item_digests(one) for one in scenario_run.model.requests] == [
+        item_digests(one["input"]) for one in sdk_requests
+    ]
+    assert sorted(str(scenario_run.run.output)) == sorted(output)
 
 
-@pytest.mark.parametrize("story", OURS)
-async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(story: str) -> None:
+@pytest.mark.parametrize("scenario", WITHOUT_AGENT_TOOLS)
+async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(scenario: str) -> None:
     """The SDK pauses; convo resumes, and pauses again or ends; the SDK parses that state and resumes it."""
-    spec, said = STORIES[story], VERDICTS["approved"]
-    mine, base = await resumed(spec)
-    mine.run = by_convo(mine.run, said)
-    mine.resume()
-    written = export_run_state(mine.run, account(spec, mine, base=base))
-    again = parse_run_state(serialize_run_state(written).encode())
-    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    calls, tokens = len(requests), sum(13 + 2 * number for number in range(mine.model.asked))
-    assert (run_state_summary_to_json(again)["current_turn"], again.usage["total_tokens"]) == (mine.model.asked, tokens)
-    if mine.run.pending:
-        finished = serialize_run_state(export_run_state(by_convo(mine.run, said), account(spec, mine, base=base)))
-        end, later = await Sdk(spec, mine.model.asked).finish(finished, said)
+    spec, decision = SCENARIOS[scenario], VERDICTS["approved"]
+    scenario_run, base = await pause_in_sdk(spec)
+    scenario_run.run = decide_in_convo(scenario_run.run, decision)
+    scenario_run.resume()
+    exported = export_run_state(scenario_run.run, run_transcript(spec, scenario_run, base=base))
+    again = parse_run_state(serialize_run_state(exported).encode())
+    output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
+    calls, tokens = len(requests), sum(13 + 2 * number for number in range(scenario_run.model.request_count))
+    assert (run_state_summary_to_json(again)["current_turn"], again.usage["total_tokens"]) == (
+        scenario_run.model.request_count,
+        tokens,
+    )
+    if scenario_run.run.pending:
+        finished = serialize_run_state(
+            export_run_state(decide_in_convo(scenario_run.run, decision), run_transcript(spec, scenario_run, base=base))
+        )
+        end, later = await Sdk(spec, scenario_run.model.request_count).finish(finished, decision)
         assert sorted(end) == sorted(output)
-        assert len(later) == calls - mine.model.asked
+        assert len(later) == calls - scenario_run.model.request_count
     else:
-        assert (again.document["current_step"], mine.model.asked) == (None, calls)
-        assert await RunState.from_string(Sdk(spec).root, serialize_run_state(written))
+        assert (again.document["current_step"], scenario_run.model.request_count) == (None, calls)
+        assert await RunState.from_string(Sdk(spec).root, serialize_run_state(exported))
 
 
-async def resumed(spec: Spec) -> tuple[StoryRun, Any]:
+async def pause_in_sdk(spec: Spec) -> tuple[ScenarioRun, Any]:
     """Pause a story with the SDK and import the state; return the story in convo and the original state."""
     base = parse_run_state((await Sdk(spec).pause()).encode())
-    found = import_run_state(base, story_runs.story_graph({"spec": spec}))
+    imported = import_run_state(base, scenario_runs.scenario_graph({"spec": spec}))
     (*_, last) = base.document["model_responses"]
-    known = found.confirmed_count if found.handle else None
-    story = StoryRun(found.run, list(found.items), Model(spec["script"], len(found.response_ids)), known)
-    story.turns.append(ModelCall(found.run.agent, last["output"]))
-    return story, base
+    confirmed = imported.confirmed_count if imported.handle else None
+    scenario_run = ScenarioRun(
+        imported.run, list(imported.items), Model(spec["script"], len(imported.response_ids)), confirmed
+    )
+    scenario_run.turns.append(ModelCall(imported.run.agent, last["output"]))
+    return scenario_run, base
 
 
 # -- agents used as tools ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(sorted(INSIDE), VERDICTS))
-async def test_convo_finishes_agent_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
-    spec, said = STORIES[story], VERDICTS[verdict]
-    mine, base = await resumed(spec)
-    asked = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
-    mine.model = Model(spec["script"], asked)
-    while mine.run.pending:
-        mine.run = by_convo(mine.run, said)
-        mine.resume()
-    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    assert sorted(map(meant, mine.model.requests)) == sorted(meant(one["input"]) for one in requests[asked:])
-    assert sorted(str(mine.run.output)) == sorted(output)
+@pytest.mark.parametrize(("scenario", "verdict"), rotated_combinations(sorted(WITH_AGENT_TOOLS), VERDICTS))
+async def test_convo_finishes_agent_tools_that_the_sdk_paused(scenario: str, verdict: str) -> None:
+    spec, decision = SCENARIOS[scenario], VERDICTS[verdict]
+    scenario_run, base = await pause_in_sdk(spec)
+    request_count = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
+    scenario_run.model = Model(spec["script"], request_count)
+    while scenario_run.run.pending:
+        scenario_run.run = decide_in_convo(scenario_run.run, decision)
+        scenario_run.resume()
+    output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
+    assert sorted(map(item_digests, scenario_run.model.requests)) == sorted(
+        item_digests(one["input"]) for one in requests[request_count:]
+    )
+    assert sorted(str(scenario_run.run.output)) == sorted(output)
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(sorted(INSIDE - {ASKED}), VERDICTS))
-async def test_the_sdk_finishes_agent_tools_that_convo_paused(story: str, verdict: str) -> None:
-    spec, said = STORIES[story], VERDICTS[verdict]
-    mine = paused(spec)
-    state = export_run_state(by_convo(mine.run, said), account(spec, mine))
+@pytest.mark.parametrize(
+    ("scenario", "verdict"), rotated_combinations(sorted(WITH_AGENT_TOOLS - {APPROVED_AGENT_TOOL}), VERDICTS)
+)
+async def test_the_sdk_finishes_agent_tools_that_convo_paused(scenario: str, verdict: str) -> None:
+    spec, decision = SCENARIOS[scenario], VERDICTS[verdict]
+    scenario_run = pause_in_convo(spec)
+    state = export_run_state(decide_in_convo(scenario_run.run, decision), run_transcript(spec, scenario_run))
     assert len(list(iter_states(state.document))) > 1
-    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    end, later = await Sdk(spec, mine.model.asked).finish(serialize_run_state(state), said)
+    output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
+    end, later = await Sdk(spec, scenario_run.model.request_count).finish(serialize_run_state(state), decision)
     assert end == output
-    theirs = sorted(meant(one["input"]) for one in requests[mine.model.asked :])
-    assert sorted(meant(one["input"]) for one in later) == theirs
+    sdk_inputs = sorted(item_digests(one["input"]) for one in requests[scenario_run.model.request_count :])
+    assert sorted(item_digests(one["input"]) for one in later) == sdk_inputs
 
 
-@pytest.mark.parametrize("story", sorted(INSIDE))
-async def test_undecided_agent_tools_round_trip_between_the_sdk_and_convo(story: str) -> None:
+@pytest.mark.parametrize("scenario", sorted(WITH_AGENT_TOOLS))
+async def test_undecided_agent_tools_round_trip_between_the_sdk_and_convo(scenario: str) -> None:
     """Convo decides and exports over the SDK's state; the SDK resumes it like the original."""
-    spec, said = STORIES[story], VERDICTS["approved"]
-    mine, base = await resumed(spec)
-    asked = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
-    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    written = export_run_state(by_convo(mine.run, said), account(spec, mine, base=base))
-    assert await Sdk(spec, asked).finish(serialize_run_state(written), said) == (output, requests[asked:])
+    spec, decision = SCENARIOS[scenario], VERDICTS["approved"]
+    scenario_run, base = await pause_in_sdk(spec)
+    request_count = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
+    output, requests, _ = await SdkRun(spec).finish(decision, convo=False)
+    exported = export_run_state(
+        decide_in_convo(scenario_run.run, decision), run_transcript(spec, scenario_run, base=base)
+    )
+    assert await Sdk(spec, request_count).finish(serialize_run_state(exported), decision) == (
+        output,
+        requests[request_count:],
+    )
 
 
 @pytest.mark.parametrize("label", ["1.15", "1.18", "1.21"])
 def test_a_sticky_decision_in_an_agent_tool_does_not_apply_to_the_outer_agent(label: str) -> None:
     """Both agents have a tool of that name."""
-    spec = STORIES[ASKED]
-    mine = paused(spec)
-    mine.run = by_convo(mine.run, VERDICTS["approved"])
-    mine.resume()
-    state, _ = relabel_state(export_run_state(mine.run, account(spec, mine)), label)
-    (waits,) = state.list_undecided()
-    run = import_run_state(apply_verdict(state, (waits,), VERDICTS["approved for good"]), mine.run.graph).run
+    spec = SCENARIOS[APPROVED_AGENT_TOOL]
+    scenario_run = pause_in_convo(spec)
+    scenario_run.run = decide_in_convo(scenario_run.run, VERDICTS["approved"])
+    scenario_run.resume()
+    state, _ = relabel_state(export_run_state(scenario_run.run, run_transcript(spec, scenario_run)), label)
+    (pending_call,) = state.list_undecided()
+    run = import_run_state(
+        apply_verdict(state, (pending_call,), VERDICTS["always approved"]), scenario_run.run.graph
+    ).run
     (call,) = run.calls
     assert call.nested_run
     assert (run.sticky_decisions, call.nested_run.run.sticky_decisions) == ({}, {("B", ("bare", "drop")): True})

@@ -17,63 +17,71 @@ from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.combinations import rotated_combinations
 from tests.runstate.sdk import Script, graph
-from tests.runstate.test_sdk_decisions import quiet
+from tests.runstate.test_sdk_decisions import no_logging
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
 Spec = dict[str, Any]
 
-MOST = 6
+MAX_ROUNDS = 6
 
 
 def call(number: int, name: str, arguments: Any, **more: Any) -> dict[str, Any]:
-    told = {"name": name, "arguments": json.dumps(arguments), "status": "completed"}
-    return {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", **told, **more}
+    fields = {"name": name, "arguments": json.dumps(arguments), "status": "completed"}
+    return {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", **fields, **more}
 
 
-def tool(name: str, *, asks: bool = True, **more: Any) -> dict[str, Any]:
-    return {"kind": "function", "name": name, "needs_approval": asks, **more}
+def tool(name: str, *, needs_approval: bool = True, **more: Any) -> dict[str, Any]:
+    return {"kind": "function", "name": name, "needs_approval": needs_approval, **more}
 
 
-def inner(agent: str, *, asks: bool = False) -> dict[str, Any]:
-    return {"kind": "agent_tool", "agent": agent, "name": f"ask_{agent}", "needs_approval": asks}
+def agent_tool(agent: str, *, needs_approval: bool = False) -> dict[str, Any]:
+    return {"kind": "agent_tool", "agent": agent, "name": f"ask_{agent}", "needs_approval": needs_approval}
 
 
 def spec(order: str, agents_: dict[str, Any], script: list[Any], **more: Any) -> Spec:
     """Return a story whose agents are named by their keys in upper case; the last one of `order` starts."""
-    named = {key: {"name": key.upper(), "instructions": key, **rest} for key, rest in agents_.items()}
-    return {"order": list(order), "root": order[-1], "agents": named, "script": script, "input": "x", "run": {}, **more}
+    agents = {key: {"name": key.upper(), "instructions": key, **rest} for key, rest in agents_.items()}
+    return {
+        "order": list(order),
+        "root": order[-1],
+        "agents": agents,
+        "script": script,
+        "input": "x",
+        "run": {},
+        **more,
+    }
 
 
-ALONE = {"a": {"tools": [tool("drop")]}}
-HANDED: dict[str, Any] = {
-    "a": {"handoffs": ["b"], "tools": [tool("auto", asks=False)]},
-    "b": {"tools": [tool("drop"), tool("more", asks=False)]},
+ONE_AGENT = {"a": {"tools": [tool("drop")]}}
+HANDOFF_AGENTS: dict[str, Any] = {
+    "a": {"handoffs": ["b"], "tools": [tool("auto", needs_approval=False)]},
+    "b": {"tools": [tool("drop"), tool("more", needs_approval=False)]},
 }
-HANDS = [
+HANDOFF_SCRIPT = [
     [call(0, "auto", {"a": 1})],
     [call(1, "transfer_to_b", {})],
     [call(2, "drop", {"id": 1}), call(3, "more", {})],
     [call(4, "drop", {"id": 5})],
 ]
 
-STORIES = {
+SCENARIOS = {
     "the same tool twice, then again": spec(
-        "a", ALONE, [[call(0, "drop", {"id": 1}), call(1, "drop", {"id": 2})], [call(2, "drop", {"id": 3})]]
+        "a", ONE_AGENT, [[call(0, "drop", {"id": 1}), call(1, "drop", {"id": 2})], [call(2, "drop", {"id": 3})]]
     ),
-    "a handoff under replay": spec("ba", HANDED, HANDS),
-    "a handoff under a session": spec("ba", HANDED, HANDS, session={"id": "s", "history": []}),
-    "a handoff under a conversation": spec("ba", HANDED, HANDS, run={"conversation_id": "conv_1"}),
-    "a handoff under a chain": spec("ba", HANDED, HANDS, run={"auto_previous_response_id": True}),
+    "a handoff under replay": spec("ba", HANDOFF_AGENTS, HANDOFF_SCRIPT),
+    "a handoff under a session": spec("ba", HANDOFF_AGENTS, HANDOFF_SCRIPT, session={"id": "s", "history": []}),
+    "a handoff under a conversation": spec("ba", HANDOFF_AGENTS, HANDOFF_SCRIPT, run={"conversation_id": "conv_1"}),
+    "a handoff under a chain": spec("ba", HANDOFF_AGENTS, HANDOFF_SCRIPT, run={"auto_previous_response_id": True}),
     "agents used as tools in one another": spec(
         "cba",
-        {"a": {"tools": [inner("b")]}, "b": {"tools": [inner("c")]}, "c": {"tools": [tool("drop")]}},
+        {"a": {"tools": [agent_tool("b")]}, "b": {"tools": [agent_tool("c")]}, "c": {"tools": [tool("drop")]}},
         [[call(0, "ask_b", {"input": "1"})], [call(1, "ask_c", {"input": "2"})], [call(2, "drop", {"id": 1})]],
     ),
-    "two agents used as tools beside calls of one's own": spec(
+    "two agents used as tools beside other calls": spec(
         "cba",
         {
-            "a": {"tools": [inner("b"), inner("c"), tool("own"), tool("auto", asks=False)]},
+            "a": {"tools": [agent_tool("b"), agent_tool("c"), tool("own"), tool("auto", needs_approval=False)]},
             "b": {"tools": [tool("drop_b")]},
             "c": {"tools": [tool("drop_c")]},
         },
@@ -88,9 +96,9 @@ STORIES = {
             [call(5, "drop_c", {"id": 1})],
         ],
     ),
-    "an approved agent that pauses inside": spec(
+    "an approved agent tool that pauses": spec(
         "ba",
-        {"a": {"tools": [inner("b", asks=True), tool("drop")]}, "b": {"tools": [tool("drop")]}},
+        {"a": {"tools": [agent_tool("b", needs_approval=True), tool("drop")]}, "b": {"tools": [tool("drop")]}},
         [[call(0, "ask_b", {"input": "1"})], [call(1, "drop", {"id": 1})]],
     ),
     "tools in a namespace and deferred ones": spec(
@@ -104,7 +112,7 @@ STORIES = {
     ),
     "arguments that are hard to repeat": spec(
         "a",
-        ALONE,
+        ONE_AGENT,
         [[call(0, "drop", {"n": 1e22, "f": 1.0, "big": 2**70, "u": "é\u2028😀", "none": {"a": [None]}})]],
     ),
     "hosted tools": spec(
@@ -128,18 +136,18 @@ STORIES = {
 
 VERDICTS = {
     "approved": ApprovalVerdict(approve=True),
-    "approved for good": ApprovalVerdict(approve=True, always=True),
+    "always approved": ApprovalVerdict(approve=True, always=True),
     "rejected with a reason": ApprovalVerdict(approve=False, message="no way"),
-    "rejected for good": ApprovalVerdict(approve=False, always=True),
+    "always rejected": ApprovalVerdict(approve=False, always=True),
 }
 
 
-def by_convo(words: str, verdict: ApprovalVerdict) -> str:
-    state = parse_run_state(words.encode())
+def decide_in_convo(text: str, verdict: ApprovalVerdict) -> str:
+    state = parse_run_state(text.encode())
     return serialize_run_state(apply_verdict(state, state.pending, verdict))
 
 
-def by_sdk(state: Any, verdict: ApprovalVerdict) -> str:
+def decide_with_sdk(state: Any, verdict: ApprovalVerdict) -> str:
     for item in state.get_interruptions():
         if verdict.approve:
             state.approve(item, always_approve=verdict.always)
@@ -148,50 +156,50 @@ def by_sdk(state: Any, verdict: ApprovalVerdict) -> str:
     return str(state.to_string())
 
 
-def kept(words: str) -> Any:
+def decisions_of(text: str) -> Any:
     """Return the decisions of a state and of its nested states; the records are sorted, as their order may differ."""
-    document = json.loads(words)
+    document = json.loads(text)
     context, steps = document["context"], document["last_processed_response"]["functions"]
     lists = [context.get("hosted_mcp_approvals", []), context.get("function_tool_approvals", [])]
     return {
         "by tool": context["approvals"],
         "ledger": context["tool_invocations"],
         "lists": [sorted(map(json.dumps, one)) for one in lists],
-        "inside": [kept(json.dumps(one["agent_run_state"])) for one in steps if "agent_run_state" in one],
+        "inside": [decisions_of(json.dumps(one["agent_run_state"])) for one in steps if "agent_run_state" in one],
     }
 
 
 class Run:
     """One story run to its end; the SDK or convo decides at each pause."""
 
-    def __init__(self, told: Spec) -> None:
-        self.told, self.model = told, Script(told["script"], 0)
-        self.root: Agent[Any] = graph({"spec": told}, self.model)
-        if told.get("deferred"):
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.model = spec, Script(spec["script"], 0)
+        self.root: Agent[Any] = graph({"spec": spec}, self.model)
+        if spec.get("deferred"):
             self.root.tools[0].defer_loading = True  # type: ignore[union-attr]
             self.root.tools.append(agents.ToolSearchTool())
         self.rounds = 0
 
-    async def tell(self, verdict: ApprovalVerdict, *, convo: bool) -> tuple[Any, ...]:
-        session = SQLiteSession("s") if self.told.get("session") else None
+    async def finish(self, verdict: ApprovalVerdict, *, convo: bool) -> tuple[Any, ...]:
+        session = SQLiteSession("s") if self.spec.get("session") else None
         settings = RunConfig(tracing_disabled=True)
         result: Any = await Runner.run(
-            self.root, self.told["input"], run_config=settings, session=session, **self.told["run"]
+            self.root, self.spec["input"], run_config=settings, session=session, **self.spec["run"]
         )
-        while result.interruptions and self.rounds < MOST:
+        while result.interruptions and self.rounds < MAX_ROUNDS:
             self.rounds += 1
-            words = result.to_state().to_string()
-            theirs = by_sdk(await RunState.from_string(self.root, words), verdict)
-            mine = by_convo(words, verdict)
-            assert kept(mine) == kept(theirs)
-            state: Any = await RunState.from_string(self.root, mine if convo else theirs)
+            text = result.to_state().to_string()
+            sdk_state = decide_with_sdk(await RunState.from_string(self.root, text), verdict)
+            convo_state = decide_in_convo(text, verdict)
+            assert decisions_of(convo_state) == decisions_of(sdk_state)
+            state: Any = await RunState.from_string(self.root, convo_state if convo else sdk_state)
             result = await Runner.run(self.root, state, run_config=settings, session=session)
         return result.final_output, self.model.requests, self.rounds
 
 
-@pytest.mark.parametrize(("story", "verdict"), rotated_combinations(STORIES, VERDICTS))
-async def test_the_sdk_finishes_as_if_it_had_decided_itself(story: str, verdict: str) -> None:
+@pytest.mark.parametrize(("scenario", "verdict"), rotated_combinations(SCENARIOS, VERDICTS))
+async def test_the_sdk_finishes_as_if_it_had_decided_itself(scenario: str, verdict: str) -> None:
     """At each pause both write the same decisions, and both runs have the same result."""
-    mine = await Run(STORIES[story]).tell(VERDICTS[verdict], convo=True)
-    assert mine == await Run(STORIES[story]).tell(VERDICTS[verdict], convo=False)
-    assert mine[2] > 0
+    result = await Run(SCENARIOS[scenario]).finish(VERDICTS[verdict], convo=True)
+    assert result == await Run(SCENARIOS[scenario]).finish(VERDICTS[verdict], convo=False)
+    assert result[2] > 0

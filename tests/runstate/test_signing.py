@@ -12,10 +12,10 @@ from convo.runstate.signature import SIGNATURE_KEY, remove_signature, sign_state
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import resume_in_sdk
-from tests.runstate.snapshots import entries_of_label, story
-from tests.runstate.test_sdk_decisions import ends, quiet, wanted
+from tests.runstate.snapshots import entries_of_label, load_scenario
+from tests.runstate.test_sdk_decisions import expected_outcome, no_logging, run_outcome
 
-__all__ = ["quiet"]
+__all__ = ["no_logging"]
 
 KEY = b"sixteen bytes or more"
 STATE = snapshots.newest_state("single_approval", "1.21")
@@ -29,16 +29,16 @@ def test_a_signed_state_is_verified_with_its_key_and_no_other() -> None:
 
 
 def test_whitespace_and_key_order_do_not_change_the_signature() -> None:
-    turned = dict(reversed(sign_state(STATE, KEY).document.items()))
-    verify_signature(parse_run_state(json.dumps(turned, indent=3).encode()), KEY)
+    reordered = dict(reversed(sign_state(STATE, KEY).document.items()))
+    verify_signature(parse_run_state(json.dumps(reordered, indent=3).encode()), KEY)
 
 
 def test_any_change_after_signing_is_detected() -> None:
-    whole = sign_state(STATE, KEY)
+    signed = sign_state(STATE, KEY)
     changed = [
-        {**whole.document, "max_turns": 11},
-        {**whole.document, "unknown": None},
-        apply_verdict(whole, whole.pending, ApprovalVerdict(approve=True)).document,
+        {**signed.document, "max_turns": 11},
+        {**signed.document, "unknown": None},
+        apply_verdict(signed, signed.pending, ApprovalVerdict(approve=True)).document,
     ]
     for document in changed:
         with pytest.raises(NotSigned, match="changed since it was signed"):
@@ -47,8 +47,8 @@ def test_any_change_after_signing_is_detected() -> None:
 
 @pytest.mark.parametrize("mark", [None, "x", {}, {"algorithm": "none", "value": ""}, {"algorithm": "hmac-sha256"}])
 def test_an_invalid_signature_is_refused(mark: object) -> None:
-    why = "is from another key, or the state was changed" if isinstance(mark, dict) else "the state has no convo sig"
-    with pytest.raises(NotSigned, match=why):
+    reason = "is from another key, or the state was changed" if isinstance(mark, dict) else "the state has no convo sig"
+    with pytest.raises(NotSigned, match=reason):
         verify_signature(run_state_from_json({**STATE.document, SIGNATURE_KEY: mark}), KEY)
 
 
@@ -68,10 +68,10 @@ def test_signing_again_replaces_the_signature() -> None:
 
 
 def test_a_short_key_is_refused() -> None:
-    for act in (sign_state, verify_signature):
-        with pytest.raises(InvalidUsage, match=r"^the key has 15 bytes; it needs at least 16$") as refused:
-            act(sign_state(STATE, KEY), b"k" * 15)
-        assert refused.value.hint == "create one with openssl rand -hex 32"
+    for function in (sign_state, verify_signature):
+        with pytest.raises(InvalidUsage, match=r"^the key has 15 bytes; it needs at least 16$") as error:
+            function(sign_state(STATE, KEY), b"k" * 15)
+        assert error.value.hint == "create one with openssl rand -hex 32"
     verify_signature(sign_state(STATE, b"k" * 16), b"k" * 16)
 
 
@@ -90,5 +90,7 @@ def test_a_signature_of_an_older_release_is_verified() -> None:
 async def test_the_sdk_resumes_a_signed_state() -> None:
     for entry in entries_of_label("1.21")[::8]:
         state = parse_run_state(snapshots.snapshot(entry["file"]))
-        whole = sign_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)), KEY)
-        assert ends(await resume_in_sdk(story(entry["file"]), serialize_run_state(whole))) == wanted(entry)
+        signed = sign_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)), KEY)
+        assert run_outcome(
+            await resume_in_sdk(load_scenario(entry["file"]), serialize_run_state(signed))
+        ) == expected_outcome(entry)

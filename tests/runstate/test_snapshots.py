@@ -10,20 +10,20 @@ from convo.runstate.versions import LABELS, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.snapshots import entries_of_label, index, newest_state, snapshot
 
-SAID = (
+INDEX_KEYS = (
     *("pending", "conversation_id", "previous_response_id", "auto_previous_response_id"),
     *("model_responses", "usage", "current_turn", "max_turns"),
 )
 
 
-def meant(entry: dict[str, Any]) -> dict[str, Any]:
+def expected_summary(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the index entry of a snapshot in the terms of `convo inspect --json`."""
-    said = {key: entry[key] for key in SAID}
-    said["pending"] = [{key: one[key] for key in one if key != "raw_type"} for one in entry["pending"]]
-    return {**said, "schema_version": entry["schema"], "current_agent": entry["current_agent"]["name"]}
+    summary = {key: entry[key] for key in INDEX_KEYS}
+    summary["pending"] = [{key: one[key] for key in one if key != "raw_type"} for one in entry["pending"]]
+    return {**summary, "schema_version": entry["schema"], "current_agent": entry["current_agent"]["name"]}
 
 
-def judged(entry: dict[str, Any]) -> list[dict[str, Any]]:
+def expected_decisions(entry: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the decisions of a snapshot; a message that its label cannot store is None."""
     return [
         {
@@ -43,20 +43,22 @@ def test_there_are_831_snapshots_of_16_labels() -> None:
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_of_a_label_means_the_same_as_its_index_entry(label: str) -> None:
     for entry in entries_of_label(label):
-        said = run_state_summary_to_json(parse_run_state(snapshot(entry["file"])))
-        told = [{key: one[key] for key in ("call_id", "decision", "always", "message")} for one in said["decisions"]]
-        assert {key: said[key] for key in meant(entry)} == meant(entry), entry["file"]
-        assert told == judged(entry), entry["file"]
+        summary = run_state_summary_to_json(parse_run_state(snapshot(entry["file"])))
+        decisions = [
+            {key: one[key] for key in ("call_id", "decision", "always", "message")} for one in summary["decisions"]
+        ]
+        assert {key: summary[key] for key in expected_summary(entry)} == expected_summary(entry), entry["file"]
+        assert decisions == expected_decisions(entry), entry["file"]
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_of_a_label_round_trips(label: str) -> None:
     for entry in entries_of_label(label):
         data = snapshot(entry["file"])
-        written = serialize_run_state(parse_run_state(data)).encode()
-        again = serialize_run_state(parse_run_state(written)).encode()
-        assert json.loads(written) == json.loads(data), entry["file"]
-        assert again == written, entry["file"]
+        serialized = serialize_run_state(parse_run_state(data)).encode()
+        again = serialize_run_state(parse_run_state(serialized)).encode()
+        assert json.loads(serialized) == json.loads(data), entry["file"]
+        assert again == serialized, entry["file"]
 
 
 @pytest.mark.parametrize(
@@ -64,13 +66,13 @@ def test_every_snapshot_of_a_label_round_trips(label: str) -> None:
     [("1.0", False), ("1.6", False), ("1.13", False), ("1.15", True), ("1.18", True), ("1.21", True)],
 )
 def test_decisions_are_authenticated_from_1_15_on_and_not_before(label: str, authenticated: bool) -> None:
-    said = run_state_summary_to_json(newest_state("sticky_approve", label))
-    assert [one["authenticated"] for one in said["decisions"]] == [authenticated]
+    summary = run_state_summary_to_json(newest_state("sticky_approve", label))
+    assert [one["authenticated"] for one in summary["decisions"]] == [authenticated]
 
 
 def test_a_decision_on_a_finished_call_is_a_past_one() -> None:
-    said = run_state_summary_to_json(newest_state("second_pause", "1.6"))
-    assert (said["decisions"], [one["decision"] for one in said["past_decisions"]]) == ([], ["approve"])
+    summary = run_state_summary_to_json(newest_state("second_pause", "1.6"))
+    assert (summary["decisions"], [one["decision"] for one in summary["past_decisions"]]) == ([], ["approve"])
 
 
 def test_every_label_has_one_line_of_description() -> None:
@@ -80,8 +82,8 @@ def test_every_label_has_one_line_of_description() -> None:
 
 def test_no_snapshot_has_a_key_that_is_newer_than_its_label() -> None:
     """The members that each version lists as new agree with the files of the releases."""
-    first = {label: at for at, label in enumerate(LABELS)}
+    first = {label: position for position, label in enumerate(LABELS)}
     for entry in index():
         document = json.loads(snapshot(entry["file"]))
-        early = [v.label for v in VERSIONS[first[entry["schema"]] + 1 :] if any(v.iter_own_members(document))]
-        assert early == [], entry["file"]
+        early_keys = [v.label for v in VERSIONS[first[entry["schema"]] + 1 :] if any(v.iter_own_members(document))]
+        assert early_keys == [], entry["file"]
