@@ -9,7 +9,7 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from tests.models.chat_server import run_chat_server
-from tests.models.messages_events import text, thinking, tool, whole_answer
+from tests.models.messages_events import message_events, text, thinking, tool
 
 CLAUDE = "anthropic/claude-opus-5"
 
@@ -38,8 +38,8 @@ async def test_a_chain_with_a_call_continues_with_its_thinking_blocks(store: Sto
         models = OneModel(AnthropicModel("anthropic", server.url, random_id, key=Secret("sk-ant-1")))
         endpoint = EmbeddedEndpoint(store, models, SystemClock(), random_id)
         blocks = thinking(0, "Hm.", signature="S+/="), tool(1, "toolu_1", "add", "{}")
-        server.stream(*whole_answer(*blocks, reason="tool_use"), end=b"")
-        server.stream(*whole_answer(text(0, "Four.")), end=b"")
+        server.stream(*message_events(*blocks, reason="tool_use"), end=b"")
+        server.stream(*message_events(text(0, "Four.")), end=b"")
 
         first = await answer(endpoint, input="2+2?")
         second = await answer(endpoint, previous_response_id=first["id"], input=[output])

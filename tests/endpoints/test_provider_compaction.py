@@ -13,7 +13,7 @@ from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from tests.endpoints.endpoint_calls import ask, refusal, user_item
 from tests.models.chat_server import ChatServer, run_chat_server
-from tests.models.test_responses import end, words
+from tests.models.test_responses import end, message_item
 
 LONG = " ".join(["word"] * 60)
 THEIRS = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAA-theirs"}
@@ -57,8 +57,8 @@ async def test_above_a_threshold_the_provider_compacts_and_continues_from_its_co
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
-    server.stream(end(words("Well.")))
-    server.stream(end(words("Good.")))
+    server.stream(end(message_item("Well.")))
+    server.stream(end(message_item("Good.")))
 
     first = await ask(endpoint, [*HISTORY, user_item("Two.")], model="gpt-5", context_management=AT_FIFTY)
     await ask(endpoint, [user_item("Three.")], model="gpt-5", previous_response_id=first["id"])
@@ -77,7 +77,7 @@ async def test_the_compacted_history_of_the_provider_is_the_next_input(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuse(200, {"object": "response.compaction", "output": [user_item("One.", id="msg_1"), THEIRS]})
-    server.stream(end(words("Well.")))
+    server.stream(end(message_item("Well.")))
 
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
     await ask(endpoint, [*window["output"], user_item("Two.")], model="gpt-5")
@@ -104,7 +104,7 @@ async def test_a_provider_without_compaction_is_asked_for_a_summary(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuse(404, {"error": {"message": "no such route"}})
-    server.stream(end(words("They said words.")))
+    server.stream(end(message_item("They said words.")))
 
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
 

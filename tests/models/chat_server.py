@@ -108,8 +108,8 @@ def event(chunk: Any) -> bytes:
 
 async def send_head(send: Send, status: int, form: str, more: Mapping[str, str] | None = None) -> None:
     headers = {"content-type": form, **(more or {})}
-    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": listed})
+    header_list = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": header_list})
 
 
 async def send_piece(send: Send, body: bytes, *, more: bool = True) -> None:
@@ -119,9 +119,9 @@ async def send_piece(send: Send, body: bytes, *, more: bool = True) -> None:
 @contextmanager
 def run_chat_server() -> Iterator[ChatServer]:
     """Run a server in a thread. Its socket listens before the thread starts, so no client has to wait for it."""
-    place, url = listen_on_free_port()
+    listener, url = listen_on_free_port()
     server = ChatServer(url)
-    with serve_in_thread(server, place, asyncio.new_event_loop()):
+    with serve_in_thread(server, listener, asyncio.new_event_loop()):
         yield server
 
 
@@ -132,11 +132,11 @@ def delta(**fields: Any) -> dict[str, Any]:
     return {"model": "m-2026", "choices": [{"index": 0, "delta": fields, "finish_reason": None}]}
 
 
-def finish(reason: str, used: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return {"model": "m-2026", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": used}
+def finish(reason: str, usage: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {"model": "m-2026", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}
 
 
-def used(**fields: Any) -> dict[str, Any]:
+def usage_fields(**fields: Any) -> dict[str, Any]:
     return {"model": "m-2026", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, **fields}}
 
 

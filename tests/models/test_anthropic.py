@@ -11,7 +11,7 @@ from convo.models.anthropic import AnthropicModel
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import redacted, start, stop, text, thinking, tool, whole_answer
+from tests.models.messages_events import message_events, redacted, start, stop, text, thinking, tool
 from tests.models.model_calls import deltas, final_response, make_request, output_text, read_events
 
 KEY = "sk-ant-abcdefghijklmnop"
@@ -31,8 +31,8 @@ def turn(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
 
 
-def words(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def output(call_id: str, value: Any, **more: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def output(call_id: str, value: Any, **more: Any) -> dict[str, Any]:
 async def test_an_answer_is_streamed_and_ends_with_a_complete_response(
     server: ChatServer, model: AnthropicModel
 ) -> None:
-    server.stream(*whole_answer(text(0, "Hel", "lo.")), end=b"")
+    server.stream(*message_events(text(0, "Hel", "lo.")), end=b"")
 
     events = await read_events(model, HI)
 
@@ -56,7 +56,7 @@ async def test_an_answer_is_streamed_and_ends_with_a_complete_response(
 
 
 async def test_the_request_has_exactly_the_asked_fields(server: ChatServer, model: AnthropicModel) -> None:
-    server.stream(*whole_answer(text(0, "Hi")), end=b"")
+    server.stream(*message_events(text(0, "Hi")), end=b"")
 
     await read_events(
         model, make_request(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=50)
@@ -67,17 +67,17 @@ async def test_the_request_has_exactly_the_asked_fields(server: ChatServer, mode
     assert server.requests[0].json == {
         "model": OPUS,
         "max_tokens": 50,
-        "system": [words("be brief")],
-        "messages": [turn("user", words("hi"))],
+        "system": [text_block("be brief")],
+        "messages": [turn("user", text_block("hi"))],
         "cache_control": {"type": "ephemeral"},
         "stream": True,
     }
 
 
 async def test_input_tokens_include_cached_tokens(server: ChatServer, model: AnthropicModel) -> None:
-    told = start(input_tokens=10, cache_read_input_tokens=200, cache_creation_input_tokens=30)
+    start_event = start(input_tokens=10, cache_read_input_tokens=200, cache_creation_input_tokens=30)
     details = {"thinking_tokens": 5}
-    server.stream(told, *text(0, "Hi"), *stop(output_tokens_details=details), end=b"")
+    server.stream(start_event, *text(0, "Hi"), *stop(output_tokens_details=details), end=b"")
 
     response = await final_response(model, HI)
 
@@ -88,7 +88,7 @@ async def test_input_tokens_include_cached_tokens(server: ChatServer, model: Ant
 async def test_an_answer_with_a_normal_stop_reason_is_completed(
     server: ChatServer, model: AnthropicModel, reason: str
 ) -> None:
-    server.stream(*whole_answer(text(0, "Hi"), reason=reason), end=b"")
+    server.stream(*message_events(text(0, "Hi"), reason=reason), end=b"")
 
     assert (await final_response(model, HI))["status"] == "completed"
 
@@ -97,7 +97,7 @@ async def test_an_answer_with_a_normal_stop_reason_is_completed(
 async def test_a_truncated_answer_is_incomplete_with_its_reason(
     server: ChatServer, model: AnthropicModel, reason: str
 ) -> None:
-    server.stream(*whole_answer(text(0, "Hel"), reason=reason), end=b"")
+    server.stream(*message_events(text(0, "Hel"), reason=reason), end=b"")
 
     response = await final_response(model, HI)
 
@@ -106,8 +106,8 @@ async def test_a_truncated_answer_is_incomplete_with_its_reason(
 
 
 async def test_a_refusal_becomes_a_refusal_with_its_explanation(server: ChatServer, model: AnthropicModel) -> None:
-    why = {"type": "refusal", "category": "cyber", "explanation": "That could do harm."}
-    server.stream(start(), *stop("refusal", why), end=b"")
+    details = {"type": "refusal", "category": "cyber", "explanation": "That could do harm."}
+    server.stream(start(), *stop("refusal", details), end=b"")
 
     response = await final_response(model, HI)
 
@@ -116,7 +116,7 @@ async def test_a_refusal_becomes_a_refusal_with_its_explanation(server: ChatServ
 
 
 async def test_an_unknown_stop_reason_is_a_failure(server: ChatServer, model: AnthropicModel) -> None:
-    server.stream(*whole_answer(text(0, "Hi"), reason="sunset"), end=b"")
+    server.stream(*message_events(text(0, "Hi"), reason="sunset"), end=b"")
 
     response = await final_response(model, HI)
 
@@ -130,7 +130,7 @@ async def test_parallel_calls_and_their_outputs_round_trip_in_one_turn(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     server.stream(
-        *whole_answer(
+        *message_events(
             text(0, "Let me see."),
             tool(1, "toolu_1", "weather", '{"city":', '"Oslo"}'),
             tool(2, "toolu_2", "time", ""),
@@ -138,7 +138,7 @@ async def test_parallel_calls_and_their_outputs_round_trip_in_one_turn(
         ),
         end=b"",
     )
-    server.stream(*whole_answer(text(0, "Cold, at noon.")), end=b"")
+    server.stream(*message_events(text(0, "Cold, at noon.")), end=b"")
 
     first = await final_response(model, make_request(user_message("?"), model=OPUS, tools=[WEATHER]))
     outputs = [output("toolu_2", "noon"), output("toolu_1", [{"type": "input_text", "text": "-3"}])]
@@ -152,17 +152,17 @@ async def test_parallel_calls_and_their_outputs_round_trip_in_one_turn(
         ("toolu_2", "time", "{}"),
     ]
     assert server.requests[1].json["messages"] == [
-        turn("user", words("?")),
+        turn("user", text_block("?")),
         turn(
             "assistant",
-            words("Let me see."),
+            text_block("Let me see."),
             {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}},
             {"type": "tool_use", "id": "toolu_2", "name": "time", "input": {}},
         ),
         turn(
             "user",
-            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [words("-3")]},
-            {"type": "tool_result", "tool_use_id": "toolu_2", "content": [words("noon")]},
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [text_block("-3")]},
+            {"type": "tool_result", "tool_use_id": "toolu_2", "content": [text_block("noon")]},
         ),
     ]
     assert output_text(answer) == "Cold, at noon."
@@ -175,7 +175,7 @@ async def test_thinking_blocks_are_sent_back_unchanged_to_their_model(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     server.stream(
-        *whole_answer(
+        *message_events(
             thinking(0, "Oslo… ", "is cold.", signature="EqRkA/+=="),
             redacted(1, "EmwKAhgB"),
             tool(2, "toolu_1", "weather", "{}"),
@@ -183,7 +183,7 @@ async def test_thinking_blocks_are_sent_back_unchanged_to_their_model(
         ),
         end=b"",
     )
-    server.stream(*whole_answer(text(0, "Cold.")), end=b"")
+    server.stream(*message_events(text(0, "Cold.")), end=b"")
 
     events = await read_events(model, HI)
     first = events[-1]["response"]["output"]
@@ -198,8 +198,8 @@ async def test_thinking_blocks_are_sent_back_unchanged_to_their_model(
 
 
 async def test_thinking_without_text_is_stored_too(server: ChatServer, model: AnthropicModel) -> None:
-    server.stream(*whole_answer(thinking(0, signature="Sig"), text(1, "Hi")), end=b"")
-    server.stream(*whole_answer(text(0, "Yes")), end=b"")
+    server.stream(*message_events(thinking(0, signature="Sig"), text(1, "Hi")), end=b"")
+    server.stream(*message_events(text(0, "Yes")), end=b"")
 
     first = await final_response(model, HI)
     await read_events(model, make_request(user_message("hi"), *first["output"], user_message("sure?"), model=OPUS))
@@ -207,7 +207,7 @@ async def test_thinking_without_text_is_stored_too(server: ChatServer, model: An
     assert first["output"][0]["content"] == []
     assert server.requests[1].json["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "", "signature": "Sig"},
-        words("Hi"),
+        text_block("Hi"),
     ]
 
 
@@ -215,10 +215,10 @@ async def test_another_model_gets_the_calls_without_the_thinking_blocks(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     server.stream(
-        *whole_answer(thinking(0, "Hm.", signature="Sig"), tool(1, "toolu_1", "weather", "{}"), reason="tool_use"),
+        *message_events(thinking(0, "Hm.", signature="Sig"), tool(1, "toolu_1", "weather", "{}"), reason="tool_use"),
         end=b"",
     )
-    server.stream(*whole_answer(text(0, "Cold.")), end=b"")
+    server.stream(*message_events(text(0, "Cold.")), end=b"")
 
     first = await final_response(model, HI)
     history = [user_message("hi"), *first["output"], output("toolu_1", "-3")]
@@ -232,28 +232,28 @@ async def test_another_model_gets_the_calls_without_the_thinking_blocks(
 async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_claude_accepts(
     server: ChatServer, model: AnthropicModel
 ) -> None:
-    server.stream(*whole_answer(text(0, "Four.")), end=b"")
+    server.stream(*message_events(text(0, "Four.")), end=b"")
     call = {"type": "function_call", "call_id": "call|1:é", "name": "add", "arguments": '{"a":2}'}
 
     await read_events(model, make_request(user_message("2+2?"), call, output("call|1:é", "4"), model=OPUS))
 
-    asked, answered = (message["content"][0] for message in server.requests[0].json["messages"][1:])
-    assert asked["id"] == answered["tool_use_id"]
-    assert asked["id"].replace("_", "").isalnum()
-    assert asked["id"].isascii()
+    tool_use, tool_result = (message["content"][0] for message in server.requests[0].json["messages"][1:])
+    assert tool_use["id"] == tool_result["tool_use_id"]
+    assert tool_use["id"].replace("_", "").isalnum()
+    assert tool_use["id"].isascii()
 
 
 async def test_a_truncated_answer_is_sent_back_as_its_text(server: ChatServer, model: AnthropicModel) -> None:
-    server.stream(*whole_answer(text(0, "Hel"), reason="max_tokens"), end=b"")
-    server.stream(*whole_answer(text(0, "lo")), end=b"")
+    server.stream(*message_events(text(0, "Hel"), reason="max_tokens"), end=b"")
+    server.stream(*message_events(text(0, "lo")), end=b"")
 
     first = await final_response(model, HI)
     await read_events(model, make_request(user_message("hi"), *first["output"], user_message("go on"), model=OPUS))
 
     assert server.requests[1].json["messages"] == [
-        turn("user", words("hi")),
-        turn("assistant", words("Hel")),
-        turn("user", words("go on")),
+        turn("user", text_block("hi")),
+        turn("assistant", text_block("Hel")),
+        turn("user", text_block("go on")),
     ]
 
 
@@ -263,11 +263,11 @@ async def test_a_truncated_answer_is_sent_back_as_its_text(server: ChatServer, m
 async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: AnthropicModel) -> None:
     server.refuse(200, {"input_tokens": 41})
 
-    counted = await model.count(
+    count = await model.count(
         make_request(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=5)
     )
 
-    assert counted == 41
+    assert count == 41
     assert server.requests[0].path == "/v1/messages/count_tokens"
     assert sorted(server.requests[0].json) == ["cache_control", "messages", "model", "system"]
 

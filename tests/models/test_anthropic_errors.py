@@ -10,7 +10,7 @@ from convo.history.items import StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import error, start, text, whole_answer
+from tests.models.messages_events import error, message_events, start, text
 from tests.models.model_calls import collect_events, deltas, make_request, read_events
 
 KEY = "sk-ant-abcdefghijklmnop"
@@ -26,7 +26,7 @@ async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "ours"),
+    ("status", "kind", "expected"),
     [
         (401, "authentication_error", KeyRefused),
         (403, "permission_error", KeyRefused),
@@ -39,26 +39,26 @@ async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
     ],
 )
 async def test_an_error_status_becomes_an_error_of_this_package(
-    server: ChatServer, model: AnthropicModel, status: int, kind: str, ours: type[Exception]
+    server: ChatServer, model: AnthropicModel, status: int, kind: str, expected: type[Exception]
 ) -> None:
     server.refuse(status, {"type": "error", "error": {"type": kind, "message": "No."}}, {"retry-after": "3"})
 
-    with pytest.raises(ours) as refused:
+    with pytest.raises(expected) as error:
         await read_events(model, HI)
 
     assert len(server.requests) == 1
-    assert getattr(refused.value, "status", None) == status
-    assert getattr(refused.value, "code", None) == kind
+    assert getattr(error.value, "status", None) == status
+    assert getattr(error.value, "code", None) == kind
 
 
 async def test_an_input_that_is_too_long_has_its_own_code(server: ChatServer, model: AnthropicModel) -> None:
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     server.refuse(400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
 
-    with pytest.raises(RequestRefused, match="210000 tokens > 200000") as refused:
+    with pytest.raises(RequestRefused, match="210000 tokens > 200000") as error:
         await read_events(model, HI)
 
-    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
+    assert (error.value.code, error.value.param) == ("context_length_exceeded", "input")
 
 
 async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: AnthropicModel) -> None:
@@ -71,31 +71,31 @@ async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: A
 async def test_a_key_is_never_quoted(server: ChatServer, model: AnthropicModel) -> None:
     server.refuse(401, {"type": "error", "error": {"type": "authentication_error", "message": f"bad key {KEY}"}})
 
-    with pytest.raises(KeyRefused) as refused:
+    with pytest.raises(KeyRefused) as error:
         await read_events(model, HI)
 
-    assert KEY not in refused.value.message
+    assert KEY not in error.value.message
 
 
 async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(error("overloaded_error", "Overloaded."), end=b"")
 
-    with pytest.raises(TryLater, match=r"^Overloaded$") as later:
+    with pytest.raises(TryLater, match=r"^Overloaded$") as try_later:
         await read_events(model, HI)
 
-    assert later.value.status == 529
+    assert try_later.value.status == 529
 
 
 async def test_an_error_event_within_the_answer_breaks_the_stream_after_the_received_text(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     server.stream(start(), *text(0, "Hel"), error("overloaded_error", "Overloaded."), end=b"")
-    came: list[StreamEvent] = []
+    events: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match=r"^Overloaded$"):
-        await collect_events(came, model, HI)
+        await collect_events(events, model, HI)
 
-    assert deltas(came) == ["Hel"]
+    assert deltas(events) == ["Hel"]
 
 
 async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, model: AnthropicModel) -> None:
@@ -113,7 +113,7 @@ async def test_a_dropped_connection_breaks_the_stream(server: ChatServer, model:
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "body",
     [
         b"event: content_block_start\ndata: {not json\n\n",
         b'event: message_start\ndata: {"type": "message_start", "message": []}\n\n',
@@ -122,9 +122,9 @@ async def test_a_dropped_connection_breaks_the_stream(server: ChatServer, model:
     ],
 )
 async def test_a_body_that_is_no_message_stream_breaks_the_answer(
-    server: ChatServer, model: AnthropicModel, odd: bytes
+    server: ChatServer, model: AnthropicModel, body: bytes
 ) -> None:
-    server.stream(odd, end=b"")
+    server.stream(body, end=b"")
 
     with pytest.raises(StreamBroken):
         await read_events(model, HI)
@@ -154,7 +154,7 @@ async def test_another_server_never_gets_the_anthropic_environment_variables(
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token_other")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1/other")
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Team: team_other\nX-Api-Key: header_other")
-    server.stream(*whole_answer(text(0, "Hi")), end=b"")
+    server.stream(*message_events(text(0, "Hi")), end=b"")
     model = AnthropicModel("proxy", server.url, counting_ids(), key=Secret(KEY))
 
     await read_events(model, HI)

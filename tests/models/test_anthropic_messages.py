@@ -10,26 +10,26 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks, encode_thinking_block
 from convo.models.base import make_issuer_tag
 
-BY = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
-WHO = "anthropic/claude-opus-5"
+ISSUER_TAG = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
+MODEL_NAME = "anthropic/claude-opus-5"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 
 
-def told(*items: Item) -> list[Any]:
-    return build_anthropic_messages(items, WHO, BY)
+def anthropic_messages(*items: Item) -> list[Any]:
+    return build_anthropic_messages(items, MODEL_NAME, ISSUER_TAG)
 
 
-def one(part: dict[str, Any]) -> Any:
+def content_block(part: dict[str, Any]) -> Any:
     """Return the content block of one part of a user message."""
-    return told({"type": "message", "role": "user", "content": [part]})[0]["content"][0]
+    return anthropic_messages({"type": "message", "role": "user", "content": [part]})[0]["content"][0]
 
 
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def encoded(words: bytes) -> str:
-    return base64.b64encode(words).decode()
+def encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def test_system_prompts_have_the_instructions_first_and_keep_the_order() -> None:
@@ -39,21 +39,25 @@ def test_system_prompts_have_the_instructions_first_and_keep_the_order() -> None
         {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "it is noon"}]},
     ]
 
-    assert build_system_blocks(history, WHO, "be brief") == [text("be brief"), text("never shout"), text("it is noon")]
-    assert told(*history) == [{"role": "user", "content": [text("hi")]}]
+    assert build_system_blocks(history, MODEL_NAME, "be brief") == [
+        text_block("be brief"),
+        text_block("never shout"),
+        text_block("it is noon"),
+    ]
+    assert anthropic_messages(*history) == [{"role": "user", "content": [text_block("hi")]}]
 
 
 def test_consecutive_items_of_one_role_are_one_message() -> None:
-    assert told(
+    assert anthropic_messages(
         user_message("a"),
         user_message("b"),
         assistant_message("c"),
         assistant_message("d"),
         {"role": "user", "content": "e"},
     ) == [
-        {"role": "user", "content": [text("a"), text("b")]},
-        {"role": "assistant", "content": [text("c"), text("d")]},
-        {"role": "user", "content": [text("e")]},
+        {"role": "user", "content": [text_block("a"), text_block("b")]},
+        {"role": "assistant", "content": [text_block("c"), text_block("d")]},
+        {"role": "user", "content": [text_block("e")]},
     ]
 
 
@@ -78,15 +82,15 @@ def test_consecutive_items_of_one_role_are_one_message() -> None:
             {"type": "document", "source": {"type": "url", "url": "https://a.example/a.pdf"}},
         ),
         (
-            {"type": "input_file", "file_data": f"data:text/plain;charset=utf-8;base64,{encoded('né'.encode())}"},
+            {"type": "input_file", "file_data": f"data:text/plain;charset=utf-8;base64,{encode('né'.encode())}"},
             {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "né"}},
         ),
-        ({"type": "refusal", "refusal": "No."}, text("No.")),
+        ({"type": "refusal", "refusal": "No."}, text_block("No.")),
     ],
     ids=["image", "image url", "pdf", "pdf url", "text file", "refusal"],
 )
 def test_content_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]) -> None:
-    assert one(part) == block
+    assert content_block(part) == block
 
 
 @pytest.mark.parametrize(
@@ -101,15 +105,15 @@ def test_content_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]
     ],
 )
 def test_a_part_that_claude_does_not_support_is_refused_with_its_type(part: dict[str, Any]) -> None:
-    with pytest.raises(Unsupported, match=f"{part['type']} parts of this form") as refused:
-        one(part)
+    with pytest.raises(Unsupported, match=f"{part['type']} parts of this form") as error:
+        content_block(part)
 
-    assert refused.value.param == "input"
+    assert error.value.param == "input"
 
 
 def test_empty_text_is_omitted() -> None:
-    assert told(user_message(""), user_message("hi"), assistant_message("")) == [
-        {"role": "user", "content": [text("hi")]}
+    assert anthropic_messages(user_message(""), user_message("hi"), assistant_message("")) == [
+        {"role": "user", "content": [text_block("hi")]}
     ]
 
 
@@ -118,9 +122,9 @@ def test_an_output_may_contain_images_and_its_failed_status() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "shot", "arguments": ""}
     output = {"type": "function_call_output", "call_id": "c", "output": parts, "status": "incomplete"}
 
-    assert told(user_message("?"), call, output)[-1] == {
+    assert anthropic_messages(user_message("?"), call, output)[-1] == {
         "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "c", "content": [text("see"), PNG], "is_error": True}],
+        "content": [{"type": "tool_result", "tool_use_id": "c", "content": [text_block("see"), PNG], "is_error": True}],
     }
 
 
@@ -128,31 +132,33 @@ def test_an_empty_output_is_sent() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": ""}
 
-    assert told(call, output)[-1]["content"] == [{"type": "tool_result", "tool_use_id": "c"}]
+    assert anthropic_messages(call, output)[-1]["content"] == [{"type": "tool_result", "tool_use_id": "c"}]
 
 
-@pytest.mark.parametrize("written", ['{"city": "Os', "[1]", "7"])
-def test_arguments_that_are_no_json_object_are_sent_as_text(written: str) -> None:
-    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": written}
+@pytest.mark.parametrize("arguments", ['{"city": "Os', "[1]", "7"])
+def test_arguments_that_are_no_json_object_are_sent_as_text(arguments: str) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
 
-    assert told(call)[0]["content"][0]["input"] == {"arguments": written}
+    assert anthropic_messages(call)[0]["content"][0]["input"] == {"arguments": arguments}
 
 
 def test_reasoning_without_an_answer_is_omitted() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    sealed = {"type": "reasoning", "summary": [], "encrypted_content": BY + encode_thinking_block(block)}
+    encrypted = {"type": "reasoning", "summary": [], "encrypted_content": ISSUER_TAG + encode_thinking_block(block)}
 
-    assert told(user_message("hi"), sealed, user_message("go on")) == [
-        {"role": "user", "content": [text("hi"), text("go on")]}
+    assert anthropic_messages(user_message("hi"), encrypted, user_message("go on")) == [
+        {"role": "user", "content": [text_block("hi"), text_block("go on")]}
     ]
-    assert told(sealed, assistant_message("a"), sealed)[0]["content"] == [block, text("a")]
+    assert anthropic_messages(encrypted, assistant_message("a"), encrypted)[0]["content"] == [block, text_block("a")]
 
 
-@pytest.mark.parametrize("seal", [f"{BY}not base64", f"{BY}AAAA", f"{BY}{encoded(b'[1]')}", "gAAAA", None])
+@pytest.mark.parametrize(
+    "seal", [f"{ISSUER_TAG}not base64", f"{ISSUER_TAG}AAAA", f"{ISSUER_TAG}{encode(b'[1]')}", "gAAAA", None]
+)
 def test_encrypted_content_without_an_anthropic_thinking_block_is_omitted(seal: str | None) -> None:
     history = [{"type": "reasoning", "summary": [], "encrypted_content": seal}, assistant_message("a")]
 
-    assert told(*history)[0]["content"] == [text("a")]
+    assert anthropic_messages(*history)[0]["content"] == [text_block("a")]
 
 
 @pytest.mark.parametrize(
@@ -169,11 +175,11 @@ def test_encrypted_content_without_an_anthropic_thinking_block_is_omitted(seal: 
 )
 def test_an_item_that_claude_does_not_support_is_refused(item: dict[str, Any], fault: type[ConvoError]) -> None:
     with pytest.raises(fault):
-        told(item)
+        anthropic_messages(item)
 
 
 def test_an_image_in_a_system_message_is_refused() -> None:
     part = {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}
 
     with pytest.raises(Unsupported, match="image parts in a system message"):
-        build_system_blocks([{"role": "system", "content": [part]}], WHO)
+        build_system_blocks([{"role": "system", "content": [part]}], MODEL_NAME)

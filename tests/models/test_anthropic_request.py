@@ -10,20 +10,22 @@ from convo.models.anthropic import build_anthropic_body
 from convo.models.base import make_issuer_tag
 from tests.models.model_calls import make_request
 
-BY = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
+ISSUER_TAG = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
 TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
 OTHER = {"type": "function", "name": "g", "parameters": None}
 
 
 def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
     """Return the request body of these parameters without the fields that every request has."""
-    asked = build_anthropic_body(make_request(user_message("hi"), model=model, **parameters), BY, f"anthropic/{model}")
-    plain = {"model": model, "messages": asked["messages"], "cache_control": {"type": "ephemeral"}}
-    return {name: value for name, value in asked.items() if plain.get(name) != value}
+    request_body = build_anthropic_body(
+        make_request(user_message("hi"), model=model, **parameters), ISSUER_TAG, f"anthropic/{model}"
+    )
+    plain = {"model": model, "messages": request_body["messages"], "cache_control": {"type": "ephemeral"}}
+    return {name: value for name, value in request_body.items() if plain.get(name) != value}
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "bound"),
+    ("model", "requested", "limit"),
     [
         ("claude-opus-5", None, 128_000),
         ("claude-haiku-4-5-20251001", None, 64_000),
@@ -31,12 +33,12 @@ def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
         ("claude-opus-5", 5, 5),
     ],
 )
-def test_max_tokens_is_always_sent(model: str, asked: int | None, bound: int) -> None:
-    assert body(model, max_output_tokens=asked) == {"max_tokens": bound}
+def test_max_tokens_is_always_sent(model: str, requested: int | None, limit: int) -> None:
+    assert body(model, max_output_tokens=requested) == {"max_tokens": limit}
 
 
 @pytest.mark.parametrize(
-    ("asked", "sent"),
+    ("parameters", "sent"),
     [
         ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
         ({"temperature": 1.0, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0.0}, {}),
@@ -49,20 +51,20 @@ def test_max_tokens_is_always_sent(model: str, asked: int | None, bound: int) ->
         ({"text": {"format": {"type": "text"}, "verbosity": "medium"}}, {}),
     ],
 )
-def test_parameters_are_renamed_or_omitted(asked: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert body(max_output_tokens=9, **asked) == {"max_tokens": 9, **sent}
+def test_parameters_are_renamed_or_omitted(parameters: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert body(max_output_tokens=9, **parameters) == {"max_tokens": 9, **sent}
 
 
 def test_cache_control_is_omitted_with_explicit_caching() -> None:
-    asked = build_anthropic_body(
-        make_request(user_message("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m"
+    request_body = build_anthropic_body(
+        make_request(user_message("hi"), prompt_cache_options={"mode": "explicit"}), ISSUER_TAG, "anthropic/m"
     )
 
-    assert "cache_control" not in asked
+    assert "cache_control" not in request_body
 
 
 @pytest.mark.parametrize(
-    ("asked", "param"),
+    ("parameters", "param"),
     [
         ({"temperature": 1.5}, "temperature"),
         ({"top_p": 1.01}, "top_p"),
@@ -79,11 +81,13 @@ def test_cache_control_is_omitted_with_explicit_caching() -> None:
         ({"a_field_of_tomorrow": 1}, "a_field_of_tomorrow"),
     ],
 )
-def test_a_parameter_that_claude_does_not_support_is_refused_with_its_name(asked: dict[str, Any], param: str) -> None:
-    with pytest.raises(Unsupported) as refused:
-        body(**asked)
+def test_a_parameter_that_claude_does_not_support_is_refused_with_its_name(
+    parameters: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(Unsupported) as error:
+        body(**parameters)
 
-    assert refused.value.param == param
+    assert error.value.param == param
 
 
 def test_a_refusal_of_logprobs_names_them() -> None:
@@ -115,9 +119,9 @@ def test_tools_keep_their_schemas_and_their_strictness() -> None:
     ],
 )
 def test_a_tool_choice_is_translated(choice: Any, parallel: bool | None, sent: Any) -> None:
-    asked = body(tools=[TOOL], tool_choice=choice, parallel_tool_calls=parallel)
+    fields = body(tools=[TOOL], tool_choice=choice, parallel_tool_calls=parallel)
 
-    assert asked.get("tool_choice") == sent
+    assert fields.get("tool_choice") == sent
 
 
 def test_tools_that_are_not_allowed_are_omitted() -> None:
@@ -135,12 +139,12 @@ def test_a_tool_choice_without_tools_is_omitted() -> None:
 
 def test_a_schema_and_an_effort_are_sent_together() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
-    wish = {"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": True}}
+    text_format = {"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": True}}
 
-    asked = body(text=wish, reasoning={"effort": "high", "summary": "auto"})
+    fields = body(text=text_format, reasoning={"effort": "high", "summary": "auto"})
 
-    assert asked["output_config"] == {"format": {"type": "json_schema", "schema": schema}, "effort": "high"}
-    assert asked["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert fields["output_config"] == {"format": {"type": "json_schema", "schema": schema}, "effort": "high"}
+    assert fields["thinking"] == {"type": "adaptive", "display": "summarized"}
 
 
 @pytest.mark.parametrize(
@@ -195,44 +199,44 @@ def test_a_schema_and_an_effort_are_sent_together() -> None:
 def test_an_effort_is_sent_in_the_form_of_the_models_generation(
     model: str, reasoning: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    asked = body(model, reasoning=reasoning)
-    del asked["max_tokens"]
+    fields = body(model, reasoning=reasoning)
+    del fields["max_tokens"]
 
-    assert asked == sent
+    assert fields == sent
 
 
 def test_a_thinking_budget_leaves_tokens_for_text() -> None:
-    asked = body("claude-haiku-4-5", reasoning={"effort": "high"}, max_output_tokens=2000)
+    fields = body("claude-haiku-4-5", reasoning={"effort": "high"}, max_output_tokens=2000)
 
-    assert asked["thinking"]["budget_tokens"] == 1500
+    assert fields["thinking"]["budget_tokens"] == 1500
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "param"),
+    ("model", "parameters", "param"),
     [
         ("claude-3-5-haiku-20241022", {"reasoning": {"effort": "low"}}, "reasoning.effort"),
         ("claude-opus-5-5", {"reasoning": {"effort": "none"}}, "reasoning.effort"),
         ("claude-haiku-4-5", {"reasoning": {"effort": "low"}, "max_output_tokens": 500}, "max_output_tokens"),
     ],
 )
-def test_an_effort_that_a_model_does_not_support_is_refused(model: str, asked: dict[str, Any], param: str) -> None:
-    with pytest.raises(Unsupported) as wrong:
-        body(model, **asked)
-    assert wrong.value.param == param
+def test_an_effort_that_a_model_does_not_support_is_refused(model: str, parameters: dict[str, Any], param: str) -> None:
+    with pytest.raises(Unsupported) as error:
+        body(model, **parameters)
+    assert error.value.param == param
 
 
 def test_thinking_by_budget_does_not_start_after_a_call_of_another_model() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "4"}
-    begun = [user_message("2+2?"), call, output]
+    history = [user_message("2+2?"), call, output]
 
     def thinks(*items: Any, model: str) -> bool:
         return "thinking" in build_anthropic_body(
-            make_request(*items, model=model, reasoning={"effort": "low"}), BY, "anthropic/m"
+            make_request(*items, model=model, reasoning={"effort": "low"}), ISSUER_TAG, "anthropic/m"
         )
 
-    assert not thinks(*begun, model="claude-haiku-4-5")
-    assert thinks(*begun, user_message("and 3+3?"), model="claude-opus-5")
+    assert not thinks(*history, model="claude-haiku-4-5")
+    assert thinks(*history, user_message("and 3+3?"), model="claude-opus-5")
     assert thinks(user_message("2+2?"), model="claude-haiku-4-5")
 
 
@@ -261,12 +265,12 @@ def test_a_thinking_budget_is_three_quarters_of_the_output_but_at_least_the_mini
         with pytest.raises(Unsupported, match=f"a reasoning effort within {max_tokens} output tokens$"):
             body("claude-haiku-4-5", reasoning={"effort": "max"}, max_output_tokens=max_tokens)
     else:
-        asked = body("claude-haiku-4-5", reasoning={"effort": "max"}, max_output_tokens=max_tokens)
-        assert asked["thinking"]["budget_tokens"] == budget
+        fields = body("claude-haiku-4-5", reasoning={"effort": "max"}, max_output_tokens=max_tokens)
+        assert fields["thinking"]["budget_tokens"] == budget
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "message", "hint"),
+    ("model", "parameters", "message", "hint"),
     [
         ("claude-opus-5", {"temperature": 1.5}, "a temperature of 1.5", None),
         ("claude-opus-5", {"tools": [{"type": "web_search"}]}, "web_search tools", None),
@@ -284,13 +288,13 @@ def test_a_thinking_budget_is_three_quarters_of_the_output_but_at_least_the_mini
     ],
 )
 def test_a_refusal_names_the_value_and_an_alternative(
-    model: str, asked: dict[str, Any], message: str, hint: str | None
+    model: str, parameters: dict[str, Any], message: str, hint: str | None
 ) -> None:
-    with pytest.raises(Unsupported) as refused:
-        body(model, **asked)
+    with pytest.raises(Unsupported) as error:
+        body(model, **parameters)
 
-    assert refused.value.message == f"anthropic/{model} does not support {message}"
-    assert refused.value.hint == (Unsupported.hint if hint is None else hint)
+    assert error.value.message == f"anthropic/{model} does not support {message}"
+    assert error.value.hint == (Unsupported.hint if hint is None else hint)
 
 
 def test_models_before_3_7_do_not_think() -> None:

@@ -33,10 +33,10 @@ from tests.hostile_server import (
     run_hostile_server,
 )
 
-ASK = ModelRequest("m", [user_message("hi")])
+REQUEST = ModelRequest("m", [user_message("hi")])
 BODY = {"model": "m", "input": "hi"}
 KEY = Secret("sk-test")
-SENT_AT_MOST = 16 * 2**20
+MAX_SENT_BYTES = 16 * 2**20
 """Bytes that the socket buffers of both sides may hold before the server notices that the client closed."""
 
 
@@ -46,9 +46,9 @@ def server() -> Iterator[HostileServer]:
         yield server
 
 
-async def told(way: str, url: str, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> None:
+async def call_model(way: str, url: str, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> None:
     """Send one kind of request to the server at `url` and close the client."""
-    make, call = ASKED[way]
+    make, call = CALLS[way]
     server = make(url, limits)
     try:
         found = call(server)
@@ -87,11 +87,11 @@ def azure(url: str, limits: ResponseLimits) -> RemoteEndpoint:
     )
 
 
-ASKED: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any]]] = {
-    "chat completions": (chat, lambda model: model.respond(ASK)),
-    "chat completions, without aiohttp": (plain_chat, lambda model: model.respond(ASK)),
-    "responses": (responses, lambda model: model.respond(ASK)),
-    "anthropic": (claude, lambda model: model.respond(ASK)),
+CALLS: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any]]] = {
+    "chat completions": (chat, lambda model: model.respond(REQUEST)),
+    "chat completions, without aiohttp": (plain_chat, lambda model: model.respond(REQUEST)),
+    "responses": (responses, lambda model: model.respond(REQUEST)),
+    "anthropic": (claude, lambda model: model.respond(REQUEST)),
     "azure": (azure, lambda there: there.create(BODY)),
     "create": (remote, lambda there: there.create(BODY)),
     "follow": (remote, lambda there: there.follow("resp_1")),
@@ -106,44 +106,44 @@ ASKED: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any
 }
 
 
-async def refused(asked: Any) -> ConvoError:
-    with pytest.raises(ConvoError) as wrong:
-        await asked
-    return wrong.value
+async def raised_error(call: Any) -> ConvoError:
+    with pytest.raises(ConvoError) as error:
+        await call
+    return error.value
 
 
-@pytest.mark.parametrize("way", ASKED)
+@pytest.mark.parametrize("way", CALLS)
 async def test_an_error_body_is_read_up_to_a_limit_and_the_connection_closed(server: HostileServer, way: str) -> None:
     server.answers = lambda _: endless_error(400, b"endless ")
 
-    wrong = await refused(told(way, server.url))
+    error = await raised_error(call_model(way, server.url))
 
-    assert isinstance(wrong, RequestRefused)
-    assert wrong.status == 400
+    assert isinstance(error, RequestRefused)
+    assert error.status == 400
     assert await asyncio.to_thread(server.closed.wait, 2)
-    assert server.sent[0] < SENT_AT_MOST
+    assert server.sent[0] < MAX_SENT_BYTES
 
 
-@pytest.mark.parametrize("way", ASKED)
+@pytest.mark.parametrize("way", CALLS)
 async def test_an_error_body_is_not_decompressed_beyond_the_limit(
     server: HostileServer, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unzipped = []
     read = http.Decompressor.decompress
 
-    def counted(self: http.Decompressor, piece: bytes) -> Iterator[bytes]:
+    def counted_decompress(self: http.Decompressor, piece: bytes) -> Iterator[bytes]:
         for out in read(self, piece):
             unzipped.append(len(out))
             yield out
 
-    monkeypatch.setattr(http.Decompressor, "decompress", counted)
+    monkeypatch.setattr(http.Decompressor, "decompress", counted_decompress)
     bomb = gzip_of_size(64)
     server.answers = lambda _: endless_error(503, bomb, b"content-encoding: gzip")
 
-    wrong = await refused(told(way, server.url))
+    error = await raised_error(call_model(way, server.url))
 
-    assert isinstance(wrong, TryLater)
-    assert wrong.status == 503
+    assert isinstance(error, TryLater)
+    assert error.status == 503
     assert sum(unzipped) <= MAX_ERROR_BYTES + PIECE
 
 
@@ -157,19 +157,19 @@ async def test_an_unstreamed_answer_has_a_size_limit(server: HostileServer, way:
     else:
         server.answers = lambda _: repeat_piece(b'"endless" ', head=JSON)
 
-    wrong = await refused(told(way, server.url))
+    error = await raised_error(call_model(way, server.url))
 
-    assert isinstance(wrong, LimitReached)
-    assert wrong.limit == "limits.body_bytes"
-    assert "limits.body_bytes" in wrong.hint
+    assert isinstance(error, LimitReached)
+    assert error.limit == "limits.body_bytes"
+    assert "limits.body_bytes" in error.hint
 
 
 async def test_a_body_with_too_many_small_values_is_not_parsed(server: HostileServer) -> None:
     server.answers = lambda _: repeat_piece(b"[],", head=JSON + b"[")
 
-    wrong = await refused(told("models", server.url, ResponseLimits(body_bytes=2**20)))
+    error = await raised_error(call_model("models", server.url, ResponseLimits(body_bytes=2**20)))
 
-    assert isinstance(wrong, LimitReached)
+    assert isinstance(error, LimitReached)
     assert await asyncio.to_thread(server.closed.wait, 2)
 
 
@@ -182,10 +182,10 @@ async def test_a_slow_unstreamed_answer_times_out(server: HostileServer) -> None
 
     server.answers = dripping
 
-    wrong = await refused(told("retrieve", server.url, ResponseLimits(idle_s=0.1)))
+    error = await raised_error(call_model("retrieve", server.url, ResponseLimits(idle_s=0.1)))
 
-    assert isinstance(wrong, LimitReached)
-    assert wrong.limit == "limits.idle_s"
+    assert isinstance(error, LimitReached)
+    assert error.limit == "limits.idle_s"
 
 
 async def test_an_error_with_a_slow_body_is_raised_with_the_received_part(
@@ -199,40 +199,42 @@ async def test_an_error_with_a_slow_body_is_raised_with_the_received_part(
 
     monkeypatch.setattr(http, "ERROR_TIMEOUT_S", 0.1)
     server.answers = dripping
-    began = monotonic()
+    started_at = monotonic()
 
-    wrong = await refused(told("retrieve", server.url))
+    error = await raised_error(call_model("retrieve", server.url))
 
-    assert isinstance(wrong, TryLater)
-    assert wrong.retry_after_s == 3
-    assert monotonic() - began < 5
+    assert isinstance(error, TryLater)
+    assert error.retry_after_s == 3
+    assert monotonic() - started_at < 5
 
 
 async def test_an_answer_in_an_unrequested_compression_is_refused_with_its_name(server: HostileServer) -> None:
     server.answers = lambda _: repeat_piece(b"x", head=OK + b"content-encoding: br\r\n\r\n", times=1)
 
-    wrong = await refused(told("retrieve", server.url))
+    error = await raised_error(call_model("retrieve", server.url))
 
-    assert isinstance(wrong, StreamBroken)
-    assert "'br'" in wrong.message
+    assert isinstance(error, StreamBroken)
+    assert "'br'" in error.message
 
 
 @pytest.mark.parametrize("form", ["gzip", "zlib", "deflate"])
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_compressed_bodies_are_read_in_chunks_of_any_size(form: str, size: int) -> None:
-    whole = b"".join(b"%d," % number for number in range(50_000))
+    body = b"".join(b"%d," % number for number in range(50_000))
     wbits = {"gzip": 31, "zlib": 15, "deflate": -15}[form]
     packer = zlib.compressobj(wbits=wbits)
-    packed = packer.compress(whole) + packer.flush()
+    compressed = packer.compress(body) + packer.flush()
     unzip = http.Decompressor()
 
-    pieces = [out for at in range(0, len(packed), size) for out in unzip.decompress(packed[at : at + size])]
+    pieces = [
+        out for index in range(0, len(compressed), size) for out in unzip.decompress(compressed[index : index + size])
+    ]
 
-    assert b"".join(pieces) == whole
+    assert b"".join(pieces) == body
     assert max(map(len, pieces)) <= http.DECOMPRESS_CHUNK_BYTES
 
 
-LONG_WORDS = {
+LONG_MESSAGES = {
     "one word": "x" * MAX_ERROR_BYTES,
     "stars": "*" * MAX_ERROR_BYTES,
     "models": "model " * (MAX_ERROR_BYTES // 6),
@@ -241,13 +243,13 @@ LONG_WORDS = {
 }
 
 
-@pytest.mark.parametrize("words", LONG_WORDS.values(), ids=LONG_WORDS)
-def test_long_error_messages_are_searched_quickly(words: str) -> None:
-    began = perf_counter()
+@pytest.mark.parametrize("text", LONG_MESSAGES.values(), ids=LONG_MESSAGES)
+def test_long_error_messages_are_searched_quickly(text: str) -> None:
+    started_at = perf_counter()
 
-    fault_from_status(400, {"error": {"message": words, "code": words, "type": words}}, ErrorContext("mine", model="m"))
+    fault_from_status(400, {"error": {"message": text, "code": text, "type": text}}, ErrorContext("mine", model="m"))
 
-    assert perf_counter() - began < 0.5
+    assert perf_counter() - started_at < 0.5
 
 
 def test_deeply_nested_error_objects_are_read_up_to_a_limit() -> None:
@@ -262,7 +264,7 @@ async def test_an_error_body_of_nested_brackets_is_an_ordinary_error(server: Hos
     server.answers = lambda _: endless_error(400, b"[")
 
     for way in ("chat completions", "retrieve"):
-        assert isinstance(await refused(told(way, server.url)), RequestRefused)
+        assert isinstance(await raised_error(call_model(way, server.url)), RequestRefused)
 
 
 def body_of(content: bytes) -> Callable[[str], Iterator[bytes]]:
@@ -272,14 +274,16 @@ def body_of(content: bytes) -> Callable[[str], Iterator[bytes]]:
 async def test_a_body_may_be_as_long_as_the_limit_and_have_a_value_for_every_32_bytes(server: HostileServer) -> None:
     server.answers = body_of(b'{"id":"resp_1","pad":"%s"}' % (b"x" * 200))
     length = len(b'{"id":"resp_1","pad":""}') + 200
-    await told("retrieve", server.url, ResponseLimits(body_bytes=length))
-    assert isinstance(await refused(told("retrieve", server.url, ResponseLimits(body_bytes=length - 1))), LimitReached)
+    await call_model("retrieve", server.url, ResponseLimits(body_bytes=length))
+    assert isinstance(
+        await raised_error(call_model("retrieve", server.url, ResponseLimits(body_bytes=length - 1))), LimitReached
+    )
 
     server.answers = body_of(b'{"id":"resp_1","x":[1,{}]}')  # five values: an object, a list, an object, two commas
-    await told("retrieve", server.url, ResponseLimits(body_bytes=160))
-    wrong = await refused(told("retrieve", server.url, ResponseLimits(body_bytes=159)))
-    assert isinstance(wrong, LimitReached)
-    assert (wrong.limit, wrong.maximum) == ("limits.body_bytes", 159)
+    await call_model("retrieve", server.url, ResponseLimits(body_bytes=160))
+    error = await raised_error(call_model("retrieve", server.url, ResponseLimits(body_bytes=159)))
+    assert isinstance(error, LimitReached)
+    assert (error.limit, error.maximum) == ("limits.body_bytes", 159)
 
 
 @pytest.mark.parametrize(("length", "message"), [(65_536, "No"), (65_537, '{"error": {"message": "No"')])
@@ -288,7 +292,7 @@ async def test_an_error_is_read_up_to_64_kibibytes(server: HostileServer, length
     head = b"HTTP/1.1 400 Wrong\r\nconnection: close\r\n\r\n"
     server.answers = lambda _: repeat_piece(start + b"x" * (length - len(start + end)) + end, head=head, times=1)
 
-    assert (await refused(told("retrieve", server.url))).message.startswith(message)
+    assert (await raised_error(call_model("retrieve", server.url))).message.startswith(message)
 
 
 @pytest.mark.parametrize("coding", [b"GZIP ", b"x-gzip", b"deflate", b"identity", b""])
@@ -296,34 +300,34 @@ async def test_a_body_is_decompressed_whatever_its_coding_is_called(server: Host
     body = b'{"id": "resp_1"}'
     wbits = {b"deflate": 15}.get(coding, 31)
     packer = zlib.compressobj(wbits=wbits)
-    packed = packer.compress(body) + packer.flush() if coding not in (b"identity", b"") else body
-    server.answers = lambda _: repeat_piece(packed, head=OK + b"content-encoding: " + coding + b"\r\n\r\n", times=1)
+    compressed = packer.compress(body) + packer.flush() if coding not in (b"identity", b"") else body
+    server.answers = lambda _: repeat_piece(compressed, head=OK + b"content-encoding: " + coding + b"\r\n\r\n", times=1)
 
-    await told("retrieve", server.url)
+    await call_model("retrieve", server.url)
 
 
 async def test_a_compressed_body_that_is_damaged_is_refused(server: HostileServer) -> None:
     server.answers = lambda _: repeat_piece(b"no gzip", head=OK + b"content-encoding: gzip\r\n\r\n", times=1)
 
-    wrong = await refused(told("retrieve", server.url))
+    error = await raised_error(call_model("retrieve", server.url))
 
-    assert isinstance(wrong, StreamBroken)
-    assert wrong.message == "the server's compressed response cannot be decompressed"
+    assert isinstance(error, StreamBroken)
+    assert error.message == "the server's compressed response cannot be decompressed"
 
 
 async def test_an_error_in_an_unknown_compression_is_described_by_its_status(server: HostileServer) -> None:
     head = b"HTTP/1.1 503 Wrong\r\nconnection: close\r\ncontent-encoding: br\r\n\r\n"
     server.answers = lambda _: repeat_piece(b"x", head=head, times=1)
 
-    assert (await refused(told("retrieve", server.url))).message == "mine returned HTTP 503"
+    assert (await raised_error(call_model("retrieve", server.url))).message == "mine returned HTTP 503"
 
 
 async def test_a_stream_may_be_as_long_as_the_limit_and_no_longer(server: HostileServer) -> None:
     body = b'data: {"choices": [{"finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
     server.answers = lambda _: repeat_piece(body, head=OK + b"content-type: text/event-stream\r\n\r\n", times=1)
 
-    await told("chat completions", server.url, ResponseLimits(answer_bytes=len(body)))
-    wrong = await refused(told("chat completions", server.url, ResponseLimits(answer_bytes=len(body) - 1)))
+    await call_model("chat completions", server.url, ResponseLimits(answer_bytes=len(body)))
+    error = await raised_error(call_model("chat completions", server.url, ResponseLimits(answer_bytes=len(body) - 1)))
 
-    assert isinstance(wrong, LimitReached)
-    assert (wrong.limit, wrong.maximum) == ("limits.answer_bytes", len(body) - 1)
+    assert isinstance(error, LimitReached)
+    assert (error.limit, error.maximum) == ("limits.answer_bytes", len(body) - 1)

@@ -15,7 +15,7 @@ from convo.models.responses import ResponsesModel
 from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish
 from tests.models.chat_server import tool as chat_tool
-from tests.models.messages_events import thinking, tool, whole_answer
+from tests.models.messages_events import message_events, thinking, tool
 from tests.models.model_calls import final_response, make_request
 
 KEY = Secret("sk-abcdefghijklmnop")
@@ -31,19 +31,19 @@ class Three:
         self.gpt = ResponsesModel(OpenAIClientOptions(base_url=server.url, key=KEY), self.new_id)
 
     async def ask_deepseek(self, *history: Item) -> list[Item]:
-        thought = delta(reasoning_content="D thinks.")
-        self.server.stream(thought, chat_tool(0, call_id="d1", name="f", arguments="{}"), finish("tool_calls"))
+        reasoning_item = delta(reasoning_content="D thinks.")
+        self.server.stream(reasoning_item, chat_tool(0, call_id="d1", name="f", arguments="{}"), finish("tool_calls"))
         return list((await final_response(self.deepseek, make_request(*history, model="v4")))["output"])
 
     async def ask_claude(self, *history: Item) -> list[Item]:
         blocks = thinking(0, "C thinks.", signature="Sig"), tool(1, "toolu_1", "f", "{}")
-        self.server.stream(*whole_answer(*blocks, reason="tool_use"), end=b"")
+        self.server.stream(*message_events(*blocks, reason="tool_use"), end=b"")
         return list((await final_response(self.claude, make_request(*history, model="claude-opus-5")))["output"])
 
     async def ask_gpt(self, *history: Item) -> list[Item]:
-        thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "G thinks."}
+        reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "G thinks."}
         call = {"type": "function_call", "id": "fc_1", "call_id": "g1", "name": "f", "arguments": "{}"}
-        self.server.stream({"type": "response.completed", "response": {"output": [thought, call]}})
+        self.server.stream({"type": "response.completed", "response": {"output": [reasoning_item, call]}})
         return list((await final_response(self.gpt, make_request(*history, model="gpt-5")))["output"])
 
     @property
@@ -79,9 +79,9 @@ async def test_deepseek_gets_all_calls_and_its_own_reasoning(three: Three) -> No
 
     await three.ask_deepseek(*history)
 
-    asked = [message for message in three.sent["messages"] if message["role"] == "assistant"]
-    assert [message["reasoning_content"] for message in asked] == ["D thinks.", "", ""]
-    assert [message["tool_calls"][0]["id"] for message in asked] == ["d1", "toolu_1", "g1"]
+    assistant_messages = [message for message in three.sent["messages"] if message["role"] == "assistant"]
+    assert [message["reasoning_content"] for message in assistant_messages] == ["D thinks.", "", ""]
+    assert [message["tool_calls"][0]["id"] for message in assistant_messages] == ["d1", "toolu_1", "g1"]
     outputs = [message["content"] for message in three.sent["messages"] if message["role"] == "tool"]
     assert outputs == ["out of d1", "out of toolu_1", "out of g1"]
 

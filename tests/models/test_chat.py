@@ -14,7 +14,7 @@ from convo.history.items import Json, StreamEvent, user_message
 from convo.models.chat_completions import ChatModel
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
-from tests.models.chat_server import ChatServer, delta, finish, tool, used
+from tests.models.chat_server import ChatServer, delta, finish, tool, usage_fields
 from tests.models.model_calls import collect_events, deltas, final_response, make_request, output_text, read_events
 
 KEY = "sk-abcdefghijklmnop"
@@ -29,7 +29,7 @@ async def model(server: ChatServer) -> AsyncIterator[ChatModel]:
 
 
 async def test_an_answer_is_streamed_and_ends_with_a_complete_response(server: ChatServer, model: ChatModel) -> None:
-    server.stream(delta(role="assistant"), delta(content="Hel"), delta(content="lo."), finish("stop"), used())
+    server.stream(delta(role="assistant"), delta(content="Hel"), delta(content="lo."), finish("stop"), usage_fields())
 
     events = await read_events(model, HI)
 
@@ -95,7 +95,7 @@ async def test_tool_calls_become_items(server: ChatServer, model: ChatModel) -> 
         tool(0, arguments='"Oslo"}'),
         tool(1, call_id="c2", name="time", arguments="{}"),
         finish("tool_calls"),
-        used(),
+        usage_fields(),
     )
     tools: Json = [{"type": "function", "name": name, "parameters": {}} for name in ("weather", "time")]
 
@@ -114,7 +114,9 @@ async def test_reasoning_before_a_call_is_sent_back_to_deepseek(server: ChatServ
         delta(reasoning_content="then."),
         tool(0, call_id="c1", name="weather", arguments="{}"),
         finish("tool_calls"),
-        used(prompt_cache_hit_tokens=8, prompt_cache_miss_tokens=4, completion_tokens_details={"reasoning_tokens": 2}),
+        usage_fields(
+            prompt_cache_hit_tokens=8, prompt_cache_miss_tokens=4, completion_tokens_details={"reasoning_tokens": 2}
+        ),
     )
     server.stream(delta(reasoning_content="Cold."), delta(content="-3"), finish("stop"))
 
@@ -163,12 +165,12 @@ async def test_a_dropped_connection_breaks_the_stream_after_the_received_text(
     server: ChatServer, model: ChatModel
 ) -> None:
     server.stream(delta(content="Hel"), cut=True)
-    came: list[StreamEvent] = []
+    events: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match="connection to deepseek broke"):
-        await collect_events(came, model, HI)
+        await collect_events(events, model, HI)
 
-    assert deltas(came) == ["Hel"]
+    assert deltas(events) == ["Hel"]
 
 
 async def test_bytes_that_are_no_json_break_the_stream(server: ChatServer, model: ChatModel) -> None:
@@ -181,10 +183,10 @@ async def test_bytes_that_are_no_json_break_the_stream(server: ChatServer, model
 async def test_a_body_that_is_no_event_stream_is_a_broken_stream(server: ChatServer, model: ChatModel) -> None:
     server.refuse(200, {"choices": [{"message": {"content": "Hello."}}]})
 
-    with pytest.raises(StreamBroken, match="no chat completions event") as broken:
+    with pytest.raises(StreamBroken, match="no chat completions event") as error:
         await read_events(model, HI)
 
-    assert "base_url" in broken.value.hint
+    assert "base_url" in error.value.hint
 
 
 async def test_an_error_event_within_the_answer_breaks_the_stream(server: ChatServer, model: ChatModel) -> None:
@@ -204,10 +206,10 @@ async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer,
 async def test_a_rejected_key_is_reported_without_the_key(server: ChatServer, model: ChatModel) -> None:
     server.refuse(401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}})
 
-    with pytest.raises(KeyRefused) as refused:
+    with pytest.raises(KeyRefused) as error:
         await read_events(model, HI)
 
-    assert refused.value.message == "deepseek refused the key: Incorrect API key provided: ***"
+    assert error.value.message == "deepseek refused the key: Incorrect API key provided: ***"
 
 
 async def test_a_rate_limited_request_is_not_repeated_and_its_error_has_retry_after(
@@ -215,10 +217,10 @@ async def test_a_rate_limited_request_is_not_repeated_and_its_error_has_retry_af
 ) -> None:
     server.refuse(429, {"error": {"message": "Slow down."}}, {"retry-after": "7"})
 
-    with pytest.raises(TryLater) as later:
+    with pytest.raises(TryLater) as error:
         await read_events(model, HI)
 
-    assert (later.value.retry_after_s, len(server.requests)) == (7.0, 1)
+    assert (error.value.retry_after_s, len(server.requests)) == (7.0, 1)
 
 
 async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: ChatModel) -> None:
@@ -228,17 +230,17 @@ async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: C
         await read_events(model, HI)
 
 
-@pytest.mark.parametrize("said", ["<html>not here</html>", "Not Found", {"detail": "Not Found"}])
-async def test_a_wrong_base_url_is_named(server: ChatServer, said: Any) -> None:
-    server.refuse(404, said)
+@pytest.mark.parametrize("body", ["<html>not here</html>", "Not Found", {"detail": "Not Found"}])
+async def test_a_wrong_base_url_is_named(server: ChatServer, body: Any) -> None:
+    server.refuse(404, body)
     model = ChatModel("groq", server.url, counting_ids())
 
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRefused) as error:
         await read_events(model, HI)
     await model.aclose()
 
-    assert refused.value.message == f"groq returned HTTP 404 at {server.url}"
-    assert refused.value.hint == "check its base_url"
+    assert error.value.message == f"groq returned HTTP 404 at {server.url}"
+    assert error.value.hint == "check its base_url"
 
 
 async def test_a_connection_closed_before_the_response_is_not_reported_as_no_connection(
@@ -246,10 +248,10 @@ async def test_a_connection_closed_before_the_response_is_not_reported_as_no_con
 ) -> None:
     server.hang_up()
 
-    with pytest.raises(Unreachable, match="broke before it responded") as gone:
+    with pytest.raises(Unreachable, match="broke before it responded") as error:
         await read_events(model, HI)
 
-    assert gone.value.code != NO_CONNECTION
+    assert error.value.code != NO_CONNECTION
 
 
 async def test_a_server_that_does_not_speak_http_is_unreachable(server: ChatServer, model: ChatModel) -> None:
@@ -270,10 +272,10 @@ async def test_json_that_is_nested_too_deeply_breaks_the_stream(server: ChatServ
 async def test_an_unreachable_server_is_named(url: str) -> None:
     model = ChatModel("ollama", url, counting_ids())
 
-    with pytest.raises(Unreachable, match=url) as nobody:
+    with pytest.raises(Unreachable, match=url) as error:
         await read_events(model, HI)
 
-    assert nobody.value.code == NO_CONNECTION
+    assert error.value.code == NO_CONNECTION
     await model.aclose()
 
 
@@ -299,19 +301,19 @@ async def test_closing_the_stream_closes_the_connection(server: ChatServer, mode
             if event["type"] == "response.output_text.delta":
                 break
 
-    assert await left(server.client_left)
+    assert await client_disconnected(server.client_left)
 
 
 async def test_cancelling_before_the_first_chunk_closes_the_connection(server: ChatServer, model: ChatModel) -> None:
     server.stall()
-    waiting = asyncio.create_task(read_events(model, HI))
+    task = asyncio.create_task(read_events(model, HI))
     await asyncio.to_thread(server.request_received.wait, 20)
 
-    waiting.cancel()
+    task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert await left(server.client_left)
+        await task
+    assert await client_disconnected(server.client_left)
 
 
 async def test_one_model_serves_concurrent_requests(server: ChatServer, model: ChatModel) -> None:
@@ -323,6 +325,6 @@ async def test_one_model_serves_concurrent_requests(server: ChatServer, model: C
     assert sorted(output_text(response) for response in responses) == ["one", "three", "two"]
 
 
-async def left(hung_up: threading.Event) -> bool:
+async def client_disconnected(disconnected: threading.Event) -> bool:
     """Return whether the server noticed that the client disconnected; the timeout applies only if the test fails."""
-    return await asyncio.to_thread(hung_up.wait, 20)
+    return await asyncio.to_thread(disconnected.wait, 20)

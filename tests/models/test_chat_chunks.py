@@ -23,7 +23,7 @@ def output(*chunks: Any) -> Any:
     return read(*chunks, finish("stop"))[-1]["response"]["output"]
 
 
-def called(*chunks: Any) -> list[tuple[str, str, str]]:
+def tool_calls(*chunks: Any) -> list[tuple[str, str, str]]:
     return [(item["call_id"], item["name"], item["arguments"]) for item in output(*chunks)]
 
 
@@ -55,7 +55,7 @@ def test_a_refusal_becomes_a_refusal_part() -> None:
 
 
 def test_parallel_calls_are_separated_by_their_index() -> None:
-    assert called(
+    assert tool_calls(
         tool(0, call_id="c1", name="a"),
         tool(0, arguments="{}"),
         tool(1, call_id="c2", name="b"),
@@ -64,28 +64,30 @@ def test_parallel_calls_are_separated_by_their_index() -> None:
 
 
 def test_calls_without_an_index_are_separated_by_their_id() -> None:
-    assert called(tool(0, call_id="c1", name="a", arguments="{}"), tool(0, call_id="c2", name="b", arguments="[]")) == [
+    assert tool_calls(
+        tool(0, call_id="c1", name="a", arguments="{}"), tool(0, call_id="c2", name="b", arguments="[]")
+    ) == [
         ("c1", "a", "{}"),
         ("c2", "b", "[]"),
     ]
 
 
 def test_calls_with_the_same_id_get_unique_ids() -> None:
-    three = [tool(at, call_id="c1", name="look", arguments=f'{{"n":{at}}}') for at in range(3)]
-    found = called(*three)
+    three = [tool(index, call_id="c1", name="look", arguments=f'{{"n":{index}}}') for index in range(3)]
+    found = tool_calls(*three)
     assert [arguments for _, _, arguments in found] == ['{"n":0}', '{"n":1}', '{"n":2}']
     assert found[0][0] == "c1"
     assert len({call_id for call_id, _, _ in found}) == 3
 
 
 def test_a_call_that_repeats_its_id_and_name_is_one_call() -> None:
-    assert called(tool(0, call_id="c1", name="a", arguments="{"), tool(0, call_id="c1", name="a", arguments="}")) == [
-        ("c1", "a", "{}")
-    ]
+    assert tool_calls(
+        tool(0, call_id="c1", name="a", arguments="{"), tool(0, call_id="c1", name="a", arguments="}")
+    ) == [("c1", "a", "{}")]
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    assert called(tool(0, name="a", arguments="{}")) == [("call_1", "a", "{}")]
+    assert tool_calls(tool(0, name="a", arguments="{}")) == [("call_1", "a", "{}")]
 
 
 def test_interleaved_deltas_of_calls_break_the_stream() -> None:
@@ -98,12 +100,14 @@ def test_an_answer_with_a_normal_finish_reason_is_completed(reason: str) -> None
     assert read(delta(content="Yes."), finish(reason))[-1]["type"] == "response.completed"
 
 
-@pytest.mark.parametrize(("reason", "named"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
-def test_a_truncated_answer_is_incomplete_with_its_reason(reason: str, named: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("length", "max_output_tokens"), ("content_filter", "content_filter")]
+)
+def test_a_truncated_answer_is_incomplete_with_its_reason(reason: str, expected: str) -> None:
     end = read(delta(content="Ye"), finish(reason))[-1]
 
     assert end["type"] == "response.incomplete"
-    assert end["response"]["incomplete_details"] == {"reason": named}
+    assert end["response"]["incomplete_details"] == {"reason": expected}
     assert end["response"]["output"][0]["status"] == "incomplete"
 
 
@@ -152,13 +156,13 @@ def test_usage_is_read_in_every_form(raw: dict[str, Any], read_as: Any) -> None:
 
 
 def test_a_call_without_arguments_gets_an_empty_object() -> None:
-    behind_it = output(tool(0, call_id="c1", name="a"), delta(content="So."))
+    items = output(tool(0, call_id="c1", name="a"), delta(content="So."))
 
-    assert called(tool(0, call_id="c1", name="a"), tool(1, call_id="c2", name="b")) == [
+    assert tool_calls(tool(0, call_id="c1", name="a"), tool(1, call_id="c2", name="b")) == [
         ("c1", "a", "{}"),
         ("c2", "b", "{}"),
     ]
-    assert behind_it[0]["arguments"] == "{}"
+    assert items[0]["arguments"] == "{}"
 
 
 def test_a_delta_of_a_call_after_text_breaks_the_stream() -> None:
@@ -167,16 +171,16 @@ def test_a_delta_of_a_call_after_text_breaks_the_stream() -> None:
 
 
 def test_usage_outside_of_the_standard_field_is_read_too() -> None:
-    said = read({**finish("stop"), "x_groq": {"usage": {"prompt_tokens": 4, "completion_tokens": 2}}})
+    events = read({**finish("stop"), "x_groq": {"usage": {"prompt_tokens": 4, "completion_tokens": 2}}})
 
-    assert said[-1]["response"]["usage"] == make_usage(4, 2)
+    assert events[-1]["response"]["usage"] == make_usage(4, 2)
 
 
 def test_each_reasoning_item_has_encrypted_content_if_the_server_needs_it_back() -> None:
     new_id = counting_ids()
     chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
-    told = [delta(reasoning="A"), delta(reasoning="B", content="one"), delta(reasoning="C"), finish("stop")]
-    events = [*(event for chunk in told for event in chunks.translate_chunk(chunk)), *chunks.finish()]
+    deltas = [delta(reasoning="A"), delta(reasoning="B", content="one"), delta(reasoning="C"), finish("stop")]
+    events = [*(event for chunk in deltas for event in chunks.translate_chunk(chunk)), *chunks.finish()]
 
     items = events[-1]["response"]["output"]
     assert [(item["type"], item.get("encrypted_content")) for item in items] == [

@@ -12,22 +12,22 @@ def call(call_id: str, name: str = "weather", arguments: str = "{}") -> Item:
     return {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": arguments}
 
 
-def output(call_id: str, said: Json = "12 degrees") -> Item:
-    return {"type": "function_call_output", "call_id": call_id, "output": said}
+def output(call_id: str, content: Json = "12 degrees") -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": content}
 
 
-def asked(call_id: str, name: str = "weather", arguments: str = "{}") -> Json:
+def chat_tool_call(call_id: str, name: str = "weather", arguments: str = "{}") -> Json:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def of_user(*parts: Json) -> Item:
+def user_chat_message(*parts: Json) -> Item:
     return {"role": "user", "content": list(parts)}
 
 
 ONE_MESSAGE = {
     "an easy message": ({"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}),
     "parts of text": (
-        of_user({"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}),
+        user_chat_message({"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}),
         {"role": "user", "content": "a\nb"},
     ),
     "a message without content": ({"role": "user", "content": []}, {"role": "user", "content": ""}),
@@ -49,7 +49,7 @@ ONE_MESSAGE = {
         {"role": "assistant", "content": "I will not"},
     ),
     "an image": (
-        of_user(
+        user_chat_message(
             {"type": "input_text", "text": "what?"}, {"type": "input_image", "image_url": "data:x", "detail": "low"}
         ),
         {
@@ -61,11 +61,11 @@ ONE_MESSAGE = {
         },
     ),
     "a file in the request": (
-        of_user({"type": "input_file", "filename": "a.pdf", "file_data": "data:y"}),
+        user_chat_message({"type": "input_file", "filename": "a.pdf", "file_data": "data:y"}),
         {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:y"}}]},
     ),
     "a sound": (
-        of_user({"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}),
+        user_chat_message({"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}),
         {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}]},
     ),
     "a tool's output in parts": (
@@ -81,37 +81,41 @@ def test_each_item_type_becomes_one_message(item: Item, message: Json) -> None:
 
 
 def test_instructions_come_first_as_a_system_message() -> None:
-    said = build_chat_messages([user_message("hi")], "m", "be brief")
+    messages = build_chat_messages([user_message("hi")], "m", "be brief")
 
-    assert said == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    assert messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 
 
 def test_parallel_calls_of_one_answer_are_one_message_with_its_text() -> None:
-    said = build_chat_messages(
+    messages = build_chat_messages(
         [user_message("?"), assistant_message("I look."), call("c1"), call("c2"), output("c1"), output("c2")], "m"
     )
 
-    assert said[1:] == [
-        {"role": "assistant", "content": "I look.", "tool_calls": [asked("c1"), asked("c2")]},
+    assert messages[1:] == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [chat_tool_call("c1"), chat_tool_call("c2")]},
         {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"},
         {"role": "tool", "tool_call_id": "c2", "content": "12 degrees"},
     ]
 
 
 def test_text_between_calls_does_not_separate_a_call_from_its_output() -> None:
-    said = build_chat_messages(
+    messages = build_chat_messages(
         [call("c1"), assistant_message("And another."), call("c2"), output("c1"), output("c2")], "m"
     )
 
-    assert [message["role"] for message in said] == ["assistant", "tool", "tool"]
-    assert said[0] == {"role": "assistant", "content": "And another.", "tool_calls": [asked("c1"), asked("c2")]}
+    assert [message["role"] for message in messages] == ["assistant", "tool", "tool"]
+    assert messages[0] == {
+        "role": "assistant",
+        "content": "And another.",
+        "tool_calls": [chat_tool_call("c1"), chat_tool_call("c2")],
+    }
 
 
 def test_calls_of_two_answers_are_two_messages() -> None:
-    said = build_chat_messages([call("c1"), output("c1"), call("c2"), output("c2")], "m")
+    messages = build_chat_messages([call("c1"), output("c1"), call("c2"), output("c2")], "m")
 
-    assert [message["role"] for message in said] == ["assistant", "tool", "assistant", "tool"]
-    assert said[0]["content"] is None
+    assert [message["role"] for message in messages] == ["assistant", "tool", "assistant", "tool"]
+    assert messages[0]["content"] is None
 
 
 def test_two_answers_without_calls_are_two_messages() -> None:
@@ -122,10 +126,15 @@ def test_two_answers_without_calls_are_two_messages() -> None:
 
 
 def test_reasoning_is_omitted_and_does_not_separate_an_answer_from_its_calls() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    reasoning_item = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "hm"}],
+    }
 
-    assert build_chat_messages([thought, assistant_message("I look."), thought, call("c1")], "m") == [
-        {"role": "assistant", "content": "I look.", "tool_calls": [asked("c1")]}
+    assert build_chat_messages([reasoning_item, assistant_message("I look."), reasoning_item, call("c1")], "m") == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [chat_tool_call("c1")]}
     ]
 
 
@@ -133,11 +142,11 @@ def test_images_of_outputs_are_sent_after_the_last_output() -> None:
     image = {"type": "input_image", "image_url": "data:x"}
     shot = output("c1", [{"type": "input_text", "text": "done"}, image])
 
-    said = build_chat_messages([call("c1"), call("c2"), shot, output("c2", [image]), user_message("so?")], "m")
+    messages = build_chat_messages([call("c1"), call("c2"), shot, output("c2", [image]), user_message("so?")], "m")
 
-    assert [message["role"] for message in said] == ["assistant", "tool", "tool", "user", "user"]
-    assert [message["content"] for message in said[1:3]] == ["done", "(shown in the next message)"]
-    assert said[3]["content"] == [
+    assert [message["role"] for message in messages] == ["assistant", "tool", "tool", "user", "user"]
+    assert [message["content"] for message in messages[1:3]] == ["done", "(shown in the next message)"]
+    assert messages[3]["content"] == [
         {"type": "text", "text": "Shown by the tool call c1:"},
         {"type": "image_url", "image_url": {"url": "data:x"}},
         {"type": "text", "text": "Shown by the tool call c2:"},
@@ -146,73 +155,75 @@ def test_images_of_outputs_are_sent_after_the_last_output() -> None:
 
 
 def test_a_late_output_is_sent_directly_after_its_call() -> None:
-    said = build_chat_messages([call("c1"), user_message("hurry"), output("c1")], "m")
+    messages = build_chat_messages([call("c1"), user_message("hurry"), output("c1")], "m")
 
-    assert [message["role"] for message in said] == ["assistant", "tool", "user"]
+    assert [message["role"] for message in messages] == ["assistant", "tool", "user"]
 
 
 DEEPSEEK = make_issuer_tag("deepseek", "v4", "https://api.deepseek.com")
 
 
-def thought(words: str, by: str = DEEPSEEK) -> Item:
-    content = [{"type": "reasoning_text", "text": words}]
+def reasoning(text: str, by: str = DEEPSEEK) -> Item:
+    content = [{"type": "reasoning_text", "text": text}]
     return {
         "type": "reasoning",
         "summary": [],
         "content": content,
-        "encrypted_content": by + encode_reasoning_text(words),
+        "encrypted_content": by + encode_reasoning_text(text),
     }
 
 
 def test_a_server_that_needs_its_reasoning_back_gets_it_only_in_turns_with_calls() -> None:
     history = [
-        *(user_message("hi"), thought("A greeting."), assistant_message("Hello.")),
+        *(user_message("hi"), reasoning("A greeting."), assistant_message("Hello.")),
         *(
             user_message("?"),
-            thought("Né, "),
-            thought("look."),
+            reasoning("Né, "),
+            reasoning("look."),
             call("c1"),
             output("c1"),
-            thought("I see."),
+            reasoning("I see."),
             assistant_message("12."),
         ),
         user_message("thanks"),
     ]
 
-    said = build_chat_messages(history, "m", reasoning_issuer=DEEPSEEK)
+    messages = build_chat_messages(history, "m", reasoning_issuer=DEEPSEEK)
 
-    thoughts = [message.get("reasoning_content") for message in said if message["role"] == "assistant"]
-    assert thoughts == [None, "Né, look.", "I see."]
+    reasoning_texts = [message.get("reasoning_content") for message in messages if message["role"] == "assistant"]
+    assert reasoning_texts == [None, "Né, look.", "I see."]
 
 
 @pytest.mark.parametrize(
-    "left_out",
+    "omitted",
     [
-        thought("Hm.", make_issuer_tag("deepseek", "v3", "https://api.deepseek.com")),
-        {**thought(""), "encrypted_content": "x"},
+        reasoning("Hm.", make_issuer_tag("deepseek", "v3", "https://api.deepseek.com")),
+        {**reasoning(""), "encrypted_content": "x"},
     ],
     ids=["another model's", "nobody's"],
 )
-def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(left_out: Item) -> None:
-    said = build_chat_messages([user_message("?"), left_out, call("c1"), output("c1")], "m", reasoning_issuer=DEEPSEEK)
+def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(omitted: Item) -> None:
+    messages = build_chat_messages(
+        [user_message("?"), omitted, call("c1"), output("c1")], "m", reasoning_issuer=DEEPSEEK
+    )
 
-    assert said[1]["reasoning_content"] == ""
+    assert messages[1]["reasoning_content"] == ""
 
 
 @pytest.mark.parametrize(
-    ("item", "named"),
+    ("item", "expected"),
     [
         ({"type": "computer_call", "call_id": "c1"}, "computer_call items"),
         ({"type": "compaction", "encrypted_content": "xx"}, "compaction items"),
         ({"type": "item_reference", "id": "msg_1"}, "item_reference items"),
         ({"type": "tomorrows_kind"}, "tomorrows_kind items"),
         ({"role": "critic", "content": "bad"}, "messages with the role 'critic'"),
-        (of_user({"type": "tomorrows_part"}), "tomorrows_part parts"),
-        (of_user({"type": "input_image", "file_id": "file_1"}), "input_image parts"),
-        (of_user({"type": "input_file", "file_url": "https://example.org/a.pdf"}), "input_file parts"),
+        (user_chat_message({"type": "tomorrows_part"}), "tomorrows_part parts"),
+        (user_chat_message({"type": "input_image", "file_id": "file_1"}), "input_image parts"),
+        (user_chat_message({"type": "input_file", "file_url": "https://example.org/a.pdf"}), "input_file parts"),
         ({"type": "computer_call_output", "call_id": "c1", "output": {}}, "computer_call_output items"),
     ],
 )
-def test_an_item_that_chat_completions_does_not_support_is_refused_with_its_type(item: Item, named: str) -> None:
-    with pytest.raises(Unsupported, match=named):
+def test_an_item_that_chat_completions_does_not_support_is_refused_with_its_type(item: Item, expected: str) -> None:
+    with pytest.raises(Unsupported, match=expected):
         build_chat_messages([user_message("hi"), item], "deepseek/m")

@@ -88,7 +88,7 @@ def test_each_parameter_is_sent_in_its_field(parameters: dict[str, Json], fields
 
 
 @pytest.mark.parametrize(
-    ("parameters", "named", "param"),
+    ("parameters", "expected", "param"),
     [
         ({"tools": [WEATHER, {"type": "web_search"}]}, "web_search tools", "tools"),
         ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "the tool choice 'mcp'", "tool_choice"),
@@ -99,12 +99,12 @@ def test_each_parameter_is_sent_in_its_field(parameters: dict[str, Json], fields
     ],
 )
 def test_a_parameter_that_the_server_does_not_support_is_refused_with_its_name(
-    parameters: dict[str, Any], named: str, param: str
+    parameters: dict[str, Any], expected: str, param: str
 ) -> None:
-    with pytest.raises(Unsupported, match=named) as refused:
+    with pytest.raises(Unsupported, match=expected) as error:
         build_chat_body(make_request(user_message("hi"), **parameters), "deepseek/m")
 
-    assert refused.value.param == param
+    assert error.value.param == param
 
 
 @pytest.mark.parametrize(
@@ -119,32 +119,32 @@ def test_a_parameter_that_the_server_does_not_support_is_refused_with_its_name(
     ],
 )
 def test_the_token_limit_is_sent_under_the_name_that_the_server_supports(url: str, field: str) -> None:
-    spoken = detect_chat_dialect("mine", url)
+    dialect = detect_chat_dialect("mine", url)
 
-    assert build_chat_body(make_request(user_message("hi"), max_output_tokens=7), "m", spoken)[field] == 7
+    assert build_chat_body(make_request(user_message("hi"), max_output_tokens=7), "m", dialect)[field] == 7
 
 
 @pytest.mark.parametrize(
-    ("spoken", "fields"),
+    ("dialect", "fields"),
     [
         (ChatDialect(has_thinking=True), {"thinking": {"type": "disabled"}}),
         (ChatDialect(), {"reasoning_effort": "none"}),
     ],
     ids=["DeepSeek", "others"],
 )
-def test_disabled_reasoning_is_sent_in_the_form_of_the_server(spoken: ChatDialect, fields: dict[str, Json]) -> None:
-    body = build_chat_body(make_request(user_message("hi"), reasoning={"effort": "none"}), "m", spoken)
+def test_disabled_reasoning_is_sent_in_the_form_of_the_server(dialect: ChatDialect, fields: dict[str, Json]) -> None:
+    body = build_chat_body(make_request(user_message("hi"), reasoning={"effort": "none"}), "m", dialect)
 
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
 
 
 @pytest.mark.parametrize(
-    ("provider", "url", "thinks"),
+    ("provider", "url", "has_reasoning"),
     [
         ("deepseek", "http://127.0.0.1:1/v1", True),
         ("mine", "https://api.deepseek.com/v1", True),
         ("groq", "https://api.groq.com/openai/v1", False),
     ],
 )
-def test_deepseek_is_recognized_by_its_name_and_by_its_base_url(provider: str, url: str, thinks: bool) -> None:
-    assert detect_chat_dialect(provider, url).has_thinking is thinks
+def test_deepseek_is_recognized_by_its_name_and_by_its_base_url(provider: str, url: str, has_reasoning: bool) -> None:
+    assert detect_chat_dialect(provider, url).has_thinking is has_reasoning

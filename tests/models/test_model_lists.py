@@ -28,8 +28,8 @@ def catalogue(request: pytest.FixtureRequest, server: ChatServer) -> ModelLister
     return RemoteEndpoint(OpenAIClientOptions("mine", server.url, key))
 
 
-async def asked(catalogue: ModelLister, within_s: float = 30) -> Sequence[str]:
-    return await fetch_model_names(catalogue, "mine", timeout_s=within_s)
+async def fetch_models(catalogue: ModelLister, timeout_s: float = 30) -> Sequence[str]:
+    return await fetch_model_names(catalogue, "mine", timeout_s=timeout_s)
 
 
 async def test_models_are_listed_under_the_names_that_the_server_accepts(
@@ -37,13 +37,13 @@ async def test_models_are_listed_under_the_names_that_the_server_accepts(
 ) -> None:
     server.refuse(200, TWO)
 
-    assert await asked(catalogue) == ["llama3.2:3b", "org/qwen"]
+    assert await fetch_models(catalogue) == ["llama3.2:3b", "org/qwen"]
     (request,) = server.requests
     assert (request.path, request.headers["authorization"]) == ("/v1/models", "Bearer sk-key")
 
 
 @pytest.mark.parametrize(
-    ("listed", "found"),
+    ("body", "found"),
     [
         ({"data": []}, []),
         ({"object": "list", "data": None}, []),
@@ -51,14 +51,14 @@ async def test_models_are_listed_under_the_names_that_the_server_accepts(
     ],
     ids=["none", "null for none", "a bare list"],
 )
-def test_model_lists_are_read_in_several_forms(listed: Any, found: list[str]) -> None:
-    assert parse_model_names(listed, "mine") == found
+def test_model_lists_are_read_in_several_forms(body: Any, found: list[str]) -> None:
+    assert parse_model_names(body, "mine") == found
 
 
-@pytest.mark.parametrize("listed", [{}, {"models": []}, {"data": [{"name": "x"}]}, {"data": {"id": "x"}}, "<html>", 7])
-def test_a_body_that_is_no_model_list_is_an_error_that_names_the_server(listed: Any) -> None:
+@pytest.mark.parametrize("body", [{}, {"models": []}, {"data": [{"name": "x"}]}, {"data": {"id": "x"}}, "<html>", 7])
+def test_a_body_that_is_no_model_list_is_an_error_that_names_the_server(body: Any) -> None:
     with pytest.raises(StreamBroken, match="mine sent a response that is not a list of models"):
-        parse_model_names(listed, "mine")
+        parse_model_names(body, "mine")
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, KeyRefused), (404, RequestRefused)])
@@ -67,24 +67,24 @@ async def test_an_error_status_becomes_an_error_of_this_package(
 ) -> None:
     server.refuse(status, {"error": {"message": "No: sk-key is wrong.", "type": "x"}})
 
-    with pytest.raises(kind) as refused:
-        await asked(catalogue)
+    with pytest.raises(kind) as error:
+        await fetch_models(catalogue)
 
-    assert "sk-key" not in str(refused.value)
+    assert "sk-key" not in str(error.value)
 
 
 async def test_a_server_that_does_not_respond_is_skipped(catalogue: ModelLister, server: ChatServer) -> None:
     server.stall()
 
     with pytest.raises(Unreachable, match=r"mine did not respond in 0[.]1 seconds"):
-        await asked(catalogue, within_s=0.1)
+        await fetch_models(catalogue, timeout_s=0.1)
 
 
 async def test_an_empty_model_list_is_reported_with_the_setting_to_check() -> None:
-    with pytest.raises(StreamBroken) as caught:
+    with pytest.raises(StreamBroken) as error:
         parse_model_names({}, "mine")
 
-    assert caught.value.hint == "check its base_url"
+    assert error.value.hint == "check its base_url"
 
 
 class Listing:
@@ -120,19 +120,19 @@ class Listing:
     ],
 )
 async def test_a_server_that_responds_is_reachable(error: Exception | None) -> None:
-    listing = Listing(error)
+    lister = Listing(error)
 
-    await check_provider_reachable(listing, "mine")
+    await check_provider_reachable(lister, "mine")
 
-    assert listing.calls == ["warm ''", "list"]
+    assert lister.calls == ["warm ''", "list"]
 
 
 @pytest.mark.parametrize("error", [KeyRefused("wrong"), Unreachable("no route")])
 async def test_a_rejected_key_and_an_unreachable_server_are_errors(error: ConvoError) -> None:
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(type(error)) as raised:
         await check_provider_reachable(Listing(error), "mine")
 
-    assert caught.value is error
+    assert raised.value is error
 
 
 async def test_a_server_that_is_silent_is_unreachable_and_preparation_is_not_counted() -> None:
@@ -145,9 +145,9 @@ async def test_a_server_that_is_silent_is_unreachable_and_preparation_is_not_cou
 
 @pytest.mark.parametrize("error", [None, RequestRefused("no")])
 async def test_a_server_is_closed_when_its_models_are_listed(error: Exception | None) -> None:
-    listing = Listing(error)
+    lister = Listing(error)
 
     with nullcontext() if error is None else pytest.raises(RequestRefused):
-        await asked(listing)
+        await fetch_models(lister)
 
-    assert listing.calls == ["warm ''", "list", "close"]
+    assert lister.calls == ["warm ''", "list", "close"]

@@ -63,10 +63,10 @@ ITEM = st.fixed_dictionaries(
 @given(st.lists(CHUNK, max_size=3))
 def test_invalid_chunks_are_read_or_break_the_stream(chunks: list[Any]) -> None:
     new_id = counting_ids()
-    reading = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
+    translator = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
     try:
-        events = [event for chunk in chunks for event in reading.translate_chunk(chunk)]
-        events += reading.finish()
+        events = [event for chunk in chunks for event in translator.translate_chunk(chunk)]
+        events += translator.finish()
     except StreamBroken:
         return
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
@@ -74,10 +74,10 @@ def test_invalid_chunks_are_read_or_break_the_stream(chunks: list[Any]) -> None:
 
 @given(st.lists(MESSAGE, max_size=4))
 def test_invalid_messages_are_read_or_break_the_stream(told: list[Any]) -> None:
-    reading = AnthropicEventTranslator(ResponseEventWriter(counting_ids(), "m"), "me:")
+    translator = AnthropicEventTranslator(ResponseEventWriter(counting_ids(), "m"), "me:")
     try:
-        events = [event for one in told for event in reading.translate_event(one)]
-        events += reading.finish()
+        events = [event for one in told for event in translator.translate_event(one)]
+        events += translator.finish()
     except StreamBroken:
         return
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
@@ -85,10 +85,10 @@ def test_invalid_messages_are_read_or_break_the_stream(told: list[Any]) -> None:
 
 @given(st.integers(400, 599), ERROR, st.booleans())
 def test_invalid_error_objects_become_errors_with_a_message(status: int, body: Any, answering: bool) -> None:
-    asked = ErrorContext("deepseek", "http://x", model="m")
+    context = ErrorContext("deepseek", "http://x", model="m")
 
-    assert fault_from_status(status, body, asked).message
-    assert isinstance(fault_from_stream_error(body, asked, is_streaming=answering), EndpointFault)
+    assert fault_from_status(status, body, context).message
+    assert isinstance(fault_from_stream_error(body, context, is_streaming=answering), EndpointFault)
 
 
 @given(st.lists(ITEM, max_size=4))

@@ -19,7 +19,7 @@ from tests.clock import counting_ids
 URL = "http://127.0.0.1:1/v1"
 
 
-def opened(provider: Provider, key: str | None = None) -> Model:
+def open_provider(provider: Provider, key: str | None = None) -> Model:
     secret = None if key is None else Secret(key)
     return open_model(provider, key=secret, weights_folder=Path("models"), clock=SystemClock(), new_id=counting_ids())
 
@@ -36,7 +36,7 @@ def opened(provider: Provider, key: str | None = None) -> Model:
     ],
 )
 async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> None:
-    model = opened(provider, "key")
+    model = open_provider(provider, "key")
 
     assert type(model).__name__ == adapter
     await model.aclose()
@@ -45,16 +45,16 @@ async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> Non
 @pytest.mark.parametrize("api", ["chat", "anthropic", "responses", "azure"])
 def test_a_provider_without_a_base_url_is_named(api: Any) -> None:
     with pytest.raises(InvalidSettings, match="'mine' has no base URL"):
-        opened(Provider("mine", api), "key")
+        open_provider(Provider("mine", api), "key")
 
 
 def test_without_the_anthropic_package_the_error_names_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("convo.models.anthropic._PACKAGE", "not_there")
 
-    with pytest.raises(ModelMissing, match="not_there package is not installed") as missing:
-        opened(Provider("anthropic", "anthropic", base_url=URL), "key")
+    with pytest.raises(ModelMissing, match="not_there package is not installed") as error:
+        open_provider(Provider("anthropic", "anthropic", base_url=URL), "key")
 
-    assert missing.value.hint == "pip install 'convo-state[not_there]'"
+    assert error.value.hint == "pip install 'convo-state[not_there]'"
 
 
 def test_an_azure_request_has_an_api_key_or_a_token() -> None:
@@ -62,33 +62,33 @@ def test_an_azure_request_has_an_api_key_or_a_token() -> None:
 
     with pytest.raises(KeyRefused, match="azure needs a key"):
         make_openai_options(azure, key=None)
-    account = make_openai_options(azure, key=None, token=Secret("entra"))
+    options = make_openai_options(azure, key=None, token=Secret("entra"))
 
-    assert (account.is_azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
+    assert (options.is_azure, options.deployment, options.token) == (True, "mine", Secret("entra"))
 
 
 def test_a_responses_server_without_a_key_gets_requests_without_authorization() -> None:
-    mine = Provider("mine", "responses", base_url=URL)
+    provider = Provider("mine", "responses", base_url=URL)
 
-    account = make_openai_options(mine, key=None)
-    _, headers = build_url_and_headers(account, "/responses")
+    options = make_openai_options(provider, key=None)
+    _, headers = build_url_and_headers(options, "/responses")
 
-    assert (account.key, account.is_keyless, headers) == (None, True, {})
+    assert (options.key, options.is_keyless, headers) == (None, True, {})
 
 
 def test_a_provider_that_requires_a_key_is_not_opened_without_one() -> None:
-    with pytest.raises(KeyRefused, match="deepseek needs a key") as refused:
-        opened(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"))
+    with pytest.raises(KeyRefused, match="deepseek needs a key") as error:
+        open_provider(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"))
 
-    assert "DEEPSEEK_API_KEY" in refused.value.hint
+    assert "DEEPSEEK_API_KEY" in error.value.hint
 
 
 @pytest.mark.parametrize("key", ["sk-ключ", "sk-a\nb", "sk a"])
 def test_an_unsendable_key_is_refused_without_being_shown(key: str) -> None:
-    with pytest.raises(KeyRefused, match="DEEPSEEK_API_KEY") as refused:
-        opened(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"), key)
+    with pytest.raises(KeyRefused, match="DEEPSEEK_API_KEY") as error:
+        open_provider(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"), key)
 
-    assert key not in refused.value.message
+    assert key not in error.value.message
 
 
 def test_opening_a_model_imports_no_large_package() -> None:
@@ -100,6 +100,6 @@ def test_opening_a_model_imports_no_large_package() -> None:
         "print([name for name in heavy if name in sys.modules])"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"

@@ -22,7 +22,7 @@ from convo.models.errors import (
 )
 
 KEY = "sk-abcdefghijklmnop"
-ASKED = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
+CONTEXT = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
 
 REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
     "a wrong key": (401, {"message": f"Incorrect API key provided: {KEY}."}, KeyRefused, "refused the key: Incorrect"),
@@ -49,24 +49,24 @@ REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind", "words"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(("status", "body", "kind", "text"), REFUSALS.values(), ids=REFUSALS)
 def test_each_error_status_becomes_an_error_of_this_package(
-    status: int, body: Any, kind: type[ConvoError], words: str
+    status: int, body: Any, kind: type[ConvoError], text: str
 ) -> None:
-    wrong = fault_from_status(status, body, ASKED)
+    error = fault_from_status(status, body, CONTEXT)
 
-    assert type(wrong) is kind
-    assert words in wrong.message
-    assert wrong.status == status
-    assert wrong.hint
-    assert not wrong.message.endswith(".")
+    assert type(error) is kind
+    assert text in error.message
+    assert error.status == status
+    assert error.hint
+    assert not error.message.endswith(".")
 
 
-@pytest.mark.parametrize(("status", "body", "kind", "words"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(("status", "body", "kind", "text"), REFUSALS.values(), ids=REFUSALS)
 def test_no_error_message_contains_a_key_or_a_password(
-    status: int, body: Any, kind: type[ConvoError], words: str
+    status: int, body: Any, kind: type[ConvoError], text: str
 ) -> None:
-    message = fault_from_status(status, body, ASKED).message
+    message = fault_from_status(status, body, CONTEXT).message
 
     assert KEY not in message
     assert "sk-" not in message
@@ -112,7 +112,7 @@ def test_no_error_message_contains_a_key_or_a_password(
 def test_an_error_without_a_sentence_names_the_status_and_the_next_step(
     status: int, body: Any, message: str, hint: str
 ) -> None:
-    fault = fault_from_status(status, body, ASKED)
+    fault = fault_from_status(status, body, CONTEXT)
 
     assert (fault.message, fault.hint, fault.status) == (message, hint, status)
 
@@ -131,18 +131,18 @@ def test_an_error_without_a_sentence_names_the_status_and_the_next_step(
 def test_an_input_longer_than_the_context_window_has_one_code_for_all_servers(
     status: int, message: str, is_about_the_window: bool
 ) -> None:
-    fault = fault_from_status(status, {"message": message, "code": "bad"}, ASKED)
-    named = fault_from_status(status, {"message": message, "param": "messages"}, ASKED)
+    fault = fault_from_status(status, {"message": message, "code": "bad"}, CONTEXT)
+    error = fault_from_status(status, {"message": message, "param": "messages"}, CONTEXT)
 
     assert type(fault) is RequestRefused
     assert (fault.code, fault.param) == (("context_length_exceeded", "input") if is_about_the_window else ("bad", None))
-    assert named.param == "messages"
+    assert error.param == "messages"
     assert fault.message == message
 
 
 def test_only_the_beginning_of_a_long_message_is_passed_on_and_searched() -> None:
-    def message(words: str) -> str:
-        return fault_from_status(400, {"message": words}, ASKED).message
+    def message(text: str) -> str:
+        return fault_from_status(400, {"message": text}, CONTEXT).message
 
     assert message("x" * 600) == "x" * 600
     assert message("x" * 600 + "y") == "x" * 600
@@ -158,7 +158,7 @@ def test_an_error_object_is_found_inside_ten_others(depth: int, message: str) ->
     for _ in range(depth):
         body = {"error": body}
 
-    assert fault_from_status(400, body, ASKED).message.startswith(message)
+    assert fault_from_status(400, body, CONTEXT).message.startswith(message)
 
 
 def test_a_message_that_is_nested_too_deeply_for_text_is_left_out() -> None:
@@ -166,17 +166,17 @@ def test_a_message_that_is_nested_too_deeply_for_text_is_left_out() -> None:
     for _ in range(200_000):
         words = [words]
 
-    fault = fault_from_status(503, {"message": words}, ASKED)
+    fault = fault_from_status(503, {"message": words}, CONTEXT)
     while words:
         words = words.pop()
     assert fault.message == "deepseek returned HTTP 503"
 
 
 def test_a_key_is_masked_in_the_code_and_the_param_as_well() -> None:
-    fault = fault_from_status(400, {"message": "Bad", "code": f"bad {KEY}", "param": f"p {KEY}"}, ASKED)
-    typed = fault_from_status(400, {"message": "Bad", "type": f"bad {KEY}"}, ASKED)
+    fault = fault_from_status(400, {"message": "Bad", "code": f"bad {KEY}", "param": f"p {KEY}"}, CONTEXT)
+    error = fault_from_status(400, {"message": "Bad", "type": f"bad {KEY}"}, CONTEXT)
 
-    assert (fault.code, fault.param, typed.code) == ("bad ***", "p ***", "bad ***")
+    assert (fault.code, fault.param, error.code) == ("bad ***", "p ***", "bad ***")
 
 
 @pytest.mark.parametrize("secret", ["sk-123456", "pk-123456", "gsk-123456", "xai-a1b2c3", "key-123456", "Bearer x.y"])
@@ -186,12 +186,12 @@ def test_text_that_looks_like_a_key_is_masked(secret: str) -> None:
 
 @pytest.mark.parametrize("status", [400, 599])
 def test_the_error_status_is_preserved(status: int) -> None:
-    assert fault_from_status(status, {"message": "No"}, ASKED).status == status
+    assert fault_from_status(status, {"message": "No"}, CONTEXT).status == status
 
 
 @pytest.mark.parametrize("status", [399, 600])
 def test_a_number_outside_of_the_error_statuses_becomes_a_bad_gateway(status: int) -> None:
-    assert fault_from_status(status, {"message": "No"}, ASKED).status == 502
+    assert fault_from_status(status, {"message": "No"}, CONTEXT).status == 502
 
 
 @pytest.mark.parametrize(
@@ -203,39 +203,39 @@ def test_the_server_decides_whether_a_retry_makes_sense(status: int, header: str
         status, headers={"x-should-retry": header, "retry-after": "2"}, json={"error": {"message": "Hm"}}
     )
 
-    fault = fault_from_response(response, ASKED)
+    fault = fault_from_response(response, CONTEXT)
 
     assert (type(fault), fault.message, fault.status) == (kind, "Hm", status)
     assert fault.retry_after_s == (2.0 if kind is TryLater else None)
 
 
 def test_an_error_that_is_no_json_is_read_as_text() -> None:
-    assert fault_from_response(httpx2.Response(422, text="too many cups."), ASKED).message == "too many cups"
+    assert fault_from_response(httpx2.Response(422, text="too many cups."), CONTEXT).message == "too many cups"
 
 
 def test_a_model_is_named_by_a_404_about_it_and_by_no_other() -> None:
     unknown = {"message": "model: v9", "type": "not_found_error"}
 
-    assert fault_from_status(404, unknown, ASKED).code == "model_not_found"
-    assert fault_from_status(404, {**unknown, "message": "model: v8"}, ASKED).code == "not_found_error"
-    assert fault_from_status(404, {**unknown, "type": "x"}, ASKED).code == "x"
-    assert fault_from_status(400, unknown, ASKED).code == "not_found_error"
-    assert fault_from_status(422, {"message": "model not found", "type": "x"}, ASKED).code == "x"
-    assert fault_from_status(422, {"message": "No", "code": "model_not_found"}, ASKED).message == (
+    assert fault_from_status(404, unknown, CONTEXT).code == "model_not_found"
+    assert fault_from_status(404, {**unknown, "message": "model: v8"}, CONTEXT).code == "not_found_error"
+    assert fault_from_status(404, {**unknown, "type": "x"}, CONTEXT).code == "x"
+    assert fault_from_status(400, unknown, CONTEXT).code == "not_found_error"
+    assert fault_from_status(422, {"message": "model not found", "type": "x"}, CONTEXT).code == "x"
+    assert fault_from_status(422, {"message": "No", "code": "model_not_found"}, CONTEXT).message == (
         "deepseek has no model 'v9'"
     )
     assert fault_from_status(404, {"message": "model not found"}, ErrorContext("deepseek")).message == "model not found"
 
 
 def test_an_unknown_model_is_reported_with_the_command_that_lists_the_models() -> None:
-    fault = fault_from_status(404, {"message": "model not found"}, ASKED)
+    fault = fault_from_status(404, {"message": "model not found"}, CONTEXT)
 
     assert fault.hint == "convo models lists the models; choose one with -m"
 
 
 @pytest.mark.parametrize("status", [302, 999])
 def test_a_status_that_is_no_error_is_not_passed_on(status: int) -> None:
-    assert fault_from_status(status, None, ASKED).status == 502
+    assert fault_from_status(status, None, CONTEXT).status == 502
 
 
 @pytest.mark.parametrize(
@@ -249,25 +249,25 @@ def test_a_status_that_is_no_error_is_not_passed_on(status: int) -> None:
     ids=["openai", "ollama", "ollama's old form", "deepseek"],
 )
 def test_a_missing_model_is_named_whichever_form_the_server_uses(status: int, body: Any) -> None:
-    wrong = fault_from_status(status, body, ASKED)
+    error = fault_from_status(status, body, CONTEXT)
 
-    assert wrong.message == "deepseek has no model 'v9'"
-    assert (wrong.code, wrong.param, wrong.status) == ("model_not_found", "model", status)
-    assert "-m" in wrong.hint
+    assert error.message == "deepseek has no model 'v9'"
+    assert (error.code, error.param, error.status) == ("model_not_found", "model", status)
+    assert "-m" in error.hint
 
 
 def test_the_code_and_param_of_the_server_are_preserved() -> None:
-    wrong = fault_from_status(
-        400, {"message": "No", "code": "previous_response_not_found", "param": "previous_response_id"}, ASKED
+    error = fault_from_status(
+        400, {"message": "No", "code": "previous_response_not_found", "param": "previous_response_id"}, CONTEXT
     )
 
-    assert (wrong.code, wrong.param) == ("previous_response_not_found", "previous_response_id")
+    assert (error.code, error.param) == ("previous_response_not_found", "previous_response_id")
 
 
 def test_a_numeric_code_is_replaced_by_the_type() -> None:
-    assert fault_from_status(400, {"message": "No", "code": 400, "type": "exceed_context_size_error"}, ASKED).code == (
-        "exceed_context_size_error"
-    )
+    assert fault_from_status(
+        400, {"message": "No", "code": 400, "type": "exceed_context_size_error"}, CONTEXT
+    ).code == ("exceed_context_size_error")
 
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -285,7 +285,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
         ({"retry-after": "86401"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-5"}, 0.0),
-        *(({"retry-after": words}, None) for words in ("inf", "nan", "1e300")),
+        *(({"retry-after": value}, None) for value in ("inf", "nan", "1e300")),
         ({}, None),
     ],
 )
@@ -293,10 +293,10 @@ def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: flo
     request = httpx2.Request("POST", "https://api.deepseek.com/v1")
     response = httpx2.Response(429, headers=headers, request=request)
 
-    wrong = to_endpoint_fault(openai.RateLimitError("Slow down", response=response, body=None), ASKED)
+    error = to_endpoint_fault(openai.RateLimitError("Slow down", response=response, body=None), CONTEXT)
 
-    assert isinstance(wrong, TryLater)
-    assert wrong.retry_after_s == seconds
+    assert isinstance(error, TryLater)
+    assert error.retry_after_s == seconds
 
 
 @pytest.mark.parametrize(
@@ -326,21 +326,21 @@ def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: flo
 def test_an_error_event_before_the_answer_is_read_like_an_error_status(
     body: Any, kind: type[ConvoError], status: int
 ) -> None:
-    wrong = fault_from_stream_error(body, ASKED, is_streaming=False)
+    error = fault_from_stream_error(body, CONTEXT, is_streaming=False)
 
-    assert type(wrong) is kind
-    assert wrong.status == status
+    assert type(error) is kind
+    assert error.status == status
 
 
 def test_an_error_event_after_a_chunk_of_the_answer_is_a_broken_stream() -> None:
-    wrong = fault_from_stream_error({"message": f"Busy, {KEY}", "code": "server_error"}, ASKED, is_streaming=True)
+    error = fault_from_stream_error({"message": f"Busy, {KEY}", "code": "server_error"}, CONTEXT, is_streaming=True)
 
-    assert isinstance(wrong, StreamBroken)
-    assert (wrong.message, wrong.code) == ("Busy, ***", "server_error")
+    assert isinstance(error, StreamBroken)
+    assert (error.message, error.code) == ("Busy, ***", "server_error")
 
 
 def test_an_error_event_without_a_message_names_the_provider() -> None:
-    fault = fault_from_stream_error({"param": "input"}, ASKED, is_streaming=True)
+    fault = fault_from_stream_error({"param": "input"}, CONTEXT, is_streaming=True)
 
     assert (fault.message, fault.code, fault.param) == (
         "deepseek ended the response with an error",
@@ -351,7 +351,7 @@ def test_an_error_event_without_a_message_names_the_provider() -> None:
 
 def test_the_type_of_an_event_is_not_taken_for_the_type_of_its_error() -> None:
     flat = {"type": "error", "message": "Slow.", "code": None}
-    fault = fault_from_event(flat, ASKED, is_streaming=True)
+    fault = fault_from_event(flat, CONTEXT, is_streaming=True)
 
     assert fault is not None
     assert (fault.code, fault.message) == ("stream_broken", "Slow")
@@ -366,12 +366,12 @@ def test_the_type_of_an_event_is_not_taken_for_the_type_of_its_error() -> None:
     ],
 )
 def test_an_event_without_a_type_gets_one(value: Any, event: Any) -> None:
-    assert validate_event(value, ASKED) == event
+    assert validate_event(value, CONTEXT) == event
 
 
 def test_a_value_that_is_no_event_names_the_provider() -> None:
     with pytest.raises(StreamBroken, match=r"^deepseek sent a response that is not an event stream$"):
-        validate_event([], ASKED)
+        validate_event([], CONTEXT)
 
 
 REQUEST = httpx2.Request("POST", "https://api.deepseek.com/v1")
@@ -404,14 +404,14 @@ REQUEST = httpx2.Request("POST", "https://api.deepseek.com/v1")
     ],
 )
 def test_a_failed_connection_names_the_provider_and_the_url(error: Exception, message: str, code: str) -> None:
-    fault = to_endpoint_fault(error, ASKED)
+    fault = to_endpoint_fault(error, CONTEXT)
 
     assert fault is not None
     assert (fault.message, fault.code) == (message, code)
 
 
 def test_an_invalid_url_is_reported_with_the_setting_to_check() -> None:
-    fault = to_endpoint_fault(httpx2.UnsupportedProtocol("no scheme"), ASKED)
+    fault = to_endpoint_fault(httpx2.UnsupportedProtocol("no scheme"), CONTEXT)
 
     assert fault is not None
     assert fault.hint == "check the provider's base_url"
@@ -419,14 +419,14 @@ def test_an_invalid_url_is_reported_with_the_setting_to_check() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no JSON"), RecursionError(), openai.OpenAIError("?")])
 def test_a_response_that_cannot_be_parsed_is_a_broken_stream(error: Exception) -> None:
-    fault = to_endpoint_fault(error, ASKED)
+    fault = to_endpoint_fault(error, CONTEXT)
 
     assert isinstance(fault, StreamBroken)
     assert fault.message == "deepseek sent a response that is not an event stream"
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
-    fault = to_endpoint_fault(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), ASKED)
+    fault = to_endpoint_fault(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), CONTEXT)
 
     assert isinstance(fault, RequestRefused)
     assert (fault.message, fault.code) == (
@@ -436,7 +436,7 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("error", "text"),
     [
         (
             httpx2.ConnectError("[Errno 111] Connection refused"),
@@ -449,33 +449,33 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         (httpx2.LocalProtocolError(f"Illegal header value b'Bearer {KEY}'"), "broke before it responded"),
     ],
 )
-def test_a_connection_that_fails_before_the_answer_is_unreachable(wrong: Exception, words: str) -> None:
-    ours = to_endpoint_fault(wrong, ASKED)
+def test_a_connection_that_fails_before_the_answer_is_unreachable(error: Exception, text: str) -> None:
+    translated = to_endpoint_fault(error, CONTEXT)
 
-    assert isinstance(ours, Unreachable)
-    assert words in ours.message
-    assert KEY not in ours.message
+    assert isinstance(translated, Unreachable)
+    assert text in translated.message
+    assert KEY not in translated.message
 
 
 def test_a_connection_that_fails_during_the_answer_is_a_broken_stream() -> None:
-    assert isinstance(to_endpoint_fault(httpx2.ReadError("gone"), ASKED, is_streaming=True), StreamBroken)
+    assert isinstance(to_endpoint_fault(httpx2.ReadError("gone"), CONTEXT, is_streaming=True), StreamBroken)
     assert isinstance(
-        to_endpoint_fault(openai.APIConnectionError(request=REQUEST), ASKED, is_streaming=True), StreamBroken
+        to_endpoint_fault(openai.APIConnectionError(request=REQUEST), CONTEXT, is_streaming=True), StreamBroken
     )
 
 
 def test_a_translated_error_has_the_original_error_as_its_cause() -> None:
     foreign = openai.APITimeoutError(REQUEST)
 
-    with pytest.raises(Unreachable) as caught, map_provider_errors(ASKED):
+    with pytest.raises(Unreachable) as error, map_provider_errors(CONTEXT):
         raise foreign
 
-    assert caught.value.__cause__ is foreign
+    assert error.value.__cause__ is foreign
 
 
-@pytest.mark.parametrize("wrong", [RequestRefused("ours"), KeyError("a mistake of ours"), KeyboardInterrupt()])
-def test_an_unrelated_error_is_not_translated(wrong: BaseException) -> None:
-    with pytest.raises(type(wrong)) as caught, map_provider_errors(ASKED):
-        raise wrong
+@pytest.mark.parametrize("error", [RequestRefused("ours"), KeyError("a mistake of ours"), KeyboardInterrupt()])
+def test_an_unrelated_error_is_not_translated(error: BaseException) -> None:
+    with pytest.raises(type(error)) as raised, map_provider_errors(CONTEXT):
+        raise error
 
-    assert caught.value is wrong
+    assert raised.value is error

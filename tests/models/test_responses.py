@@ -20,13 +20,13 @@ KEY = "sk-abcdefghijklmnop"
 HI = make_request(user_message("hi"), model="gpt-5")
 
 
-def account(server: ChatServer, **more: Any) -> OpenAIClientOptions:
+def client_options(server: ChatServer, **more: Any) -> OpenAIClientOptions:
     return OpenAIClientOptions(base_url=server.url, key=Secret(KEY), **more)
 
 
 @pytest.fixture
 async def model(server: ChatServer) -> AsyncIterator[ResponsesModel]:
-    model = ResponsesModel(account(server), counting_ids())
+    model = ResponsesModel(client_options(server), counting_ids())
     yield model
     await model.aclose()
 
@@ -38,20 +38,26 @@ def created() -> StreamEvent:
     return {"type": "response.created", "response": {"id": "resp_theirs", "status": "in_progress", "output": []}}
 
 
-def around(item: Item, index: int = 0) -> list[StreamEvent]:
+def item_events(item: Item, index: int = 0) -> list[StreamEvent]:
     return [{"type": f"response.output_item.{when}", "output_index": index, "item": item} for when in ("added", "done")]
 
 
 def end(*output: Item, status: str = "completed", **more: Any) -> StreamEvent:
-    whole = {"id": "resp_theirs", "status": status, "model": "gpt-5-2026", "output": output, "usage": make_usage(9, 2)}
-    return {"type": f"response.{status}", "response": {**whole, "store": False, **more}}
+    response = {
+        "id": "resp_theirs",
+        "status": status,
+        "model": "gpt-5-2026",
+        "output": output,
+        "usage": make_usage(9, 2),
+    }
+    return {"type": f"response.{status}", "response": {**response, "store": False, **more}}
 
 
 def numbered(*events: StreamEvent) -> list[StreamEvent]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
-def words(text: str) -> dict[str, Any]:
+def message_item(text: str) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
 
@@ -67,12 +73,12 @@ OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "4"}
 async def test_events_keep_their_order_without_numbers_padding_and_lifecycle_events(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    added, done = around(words("Hello"))
-    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
-    delta = {"type": "response.output_text.delta", "delta": "Hello", "logprobs": [], **place}
+    added, done = item_events(message_item("Hello"))
+    position = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    delta = {"type": "response.output_text.delta", "delta": "Hello", "logprobs": [], **position}
     server.stream(
         *numbered(created(), {"type": "response.in_progress", "response": {}}, {"type": "keepalive"}),
-        *numbered(added, {**delta, "obfuscation": "xY3"}, done, end(words("Hello"))),
+        *numbered(added, {**delta, "obfuscation": "xY3"}, done, end(message_item("Hello"))),
     )
 
     events = await read_events(model, HI)
@@ -82,7 +88,7 @@ async def test_events_keep_their_order_without_numbers_padding_and_lifecycle_eve
     assert events[3]["response"] == {
         "status": "completed",
         "model": "gpt-5-2026",
-        "output": [words("Hello")],
+        "output": [message_item("Hello")],
         "usage": make_usage(9, 2),
     }
 
@@ -122,7 +128,7 @@ async def test_store_is_false_and_every_other_parameter_is_sent(server: ChatServ
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "sent"),
+    ("name", "include", "sent"),
     [
         ("gpt-5", None, ["reasoning.encrypted_content"]),
         ("o3", ["web_search_call.results"], ["web_search_call.results", "reasoning.encrypted_content"]),
@@ -131,11 +137,11 @@ async def test_store_is_false_and_every_other_parameter_is_sent(server: ChatServ
     ],
 )
 async def test_encrypted_reasoning_is_always_requested_from_a_model_that_supports_it(
-    server: ChatServer, model: ResponsesModel, name: str, asked: list[str] | None, sent: list[str] | None
+    server: ChatServer, model: ResponsesModel, name: str, include: list[str] | None, sent: list[str] | None
 ) -> None:
     server.stream(end())
 
-    await read_events(model, make_request(user_message("hi"), model=name, include=asked))
+    await read_events(model, make_request(user_message("hi"), model=name, include=include))
 
     assert server.requests[0].json.get("include") == sent
 
@@ -143,8 +149,8 @@ async def test_encrypted_reasoning_is_always_requested_from_a_model_that_support
 async def test_a_call_and_its_reasoning_are_sent_in_the_next_turn_without_their_ids(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    server.stream(created(), *around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
-    server.stream(end(words("4")))
+    server.stream(created(), *item_events(THOUGHT), *item_events(CALL, 1), end(THOUGHT, CALL))
+    server.stream(end(message_item("4")))
     first = await final_response(model, HI)
 
     await read_events(model, make_request(user_message("hi"), *first["output"], OUTPUT, model="gpt-5"))
@@ -156,7 +162,7 @@ async def test_a_call_and_its_reasoning_are_sent_in_the_next_turn_without_their_
 async def test_the_encrypted_content_of_every_event_is_tagged_with_its_issuer(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    server.stream(*around(THOUGHT), end({**THOUGHT, "encrypted_content": "final"}))
+    server.stream(*item_events(THOUGHT), end({**THOUGHT, "encrypted_content": "final"}))
 
     added, done, last = await read_events(model, HI)
 
@@ -168,8 +174,8 @@ async def test_the_encrypted_content_of_every_event_is_tagged_with_its_issuer(
 async def test_another_model_of_the_same_account_does_not_get_the_reasoning(
     server: ChatServer, model: ResponsesModel
 ) -> None:
-    server.stream(*around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
-    server.stream(end(words("4")))
+    server.stream(*item_events(THOUGHT), *item_events(CALL, 1), end(THOUGHT, CALL))
+    server.stream(end(message_item("4")))
     first = await final_response(model, HI)
 
     await read_events(model, make_request(user_message("hi"), *first["output"], OUTPUT, model="gpt-4.1"))
@@ -195,15 +201,15 @@ async def test_missing_item_ids_and_missing_final_output_are_filled_in(
 ) -> None:
     bare = {"type": "message", "role": "assistant", "content": []}
     delta = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi"}
-    added, done = around(bare)
+    added, done = item_events(bare)
     server.stream(added, delta, done, end())
 
     events = await read_events(model, HI)
 
-    named = events[0]["item"]["id"]
-    assert named.startswith("msg_")
-    assert events[1]["item_id"] == named
-    assert events[-1]["response"]["output"] == [{**bare, "id": named}]
+    item_id = events[0]["item"]["id"]
+    assert item_id.startswith("msg_")
+    assert events[1]["item_id"] == item_id
+    assert events[-1]["response"]["output"] == [{**bare, "id": item_id}]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +222,7 @@ async def test_missing_item_ids_and_missing_final_output_are_filled_in(
 async def test_a_failed_or_incomplete_answer_has_its_reason(
     server: ChatServer, model: ResponsesModel, status: str, more: dict[str, Any], field: str
 ) -> None:
-    server.stream(created(), end(words("Hel"), status=status, **more))
+    server.stream(created(), end(message_item("Hel"), status=status, **more))
 
     response = await final_response(model, HI)
 
@@ -227,13 +233,13 @@ async def test_a_failed_or_incomplete_answer_has_its_reason(
 
 
 async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, model: ResponsesModel) -> None:
-    server.stream(created(), *around(words("Hel")))
-    came: list[StreamEvent] = []
+    server.stream(created(), *item_events(message_item("Hel")))
+    events: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match="before the response was complete"):
-        await collect_events(came, model, HI)
+        await collect_events(events, model, HI)
 
-    assert len(came) == 2
+    assert len(events) == 2
 
 
 async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer, model: ResponsesModel) -> None:
@@ -244,7 +250,9 @@ async def test_an_error_event_before_the_answer_is_retryable(server: ChatServer,
 
 
 async def test_an_error_event_within_the_answer_breaks_the_stream(server: ChatServer, model: ResponsesModel) -> None:
-    server.stream(*around(words("Hel")), {"type": "error", "error": {"code": "server_error", "message": "Oh."}})
+    server.stream(
+        *item_events(message_item("Hel")), {"type": "error", "error": {"code": "server_error", "message": "Oh."}}
+    )
 
     with pytest.raises(StreamBroken, match="Oh"):
         await read_events(model, HI)
@@ -281,9 +289,9 @@ async def test_a_compaction_of_another_model_is_refused_before_a_request_is_sent
 
 
 async def test_a_compacted_history_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
-    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}
-    server.refuse(200, {"object": "response.compaction", "output": [user_message("hi"), sealed]})
-    server.stream(end(words("Hello")))
+    encrypted = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}
+    server.refuse(200, {"object": "response.compaction", "output": [user_message("hi"), encrypted]})
+    server.stream(end(message_item("Hello")))
 
     window = await model.compact(
         make_request(user_message("hi"), model="gpt-5", instructions="be brief", temperature=1)
@@ -301,9 +309,9 @@ async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model:
     tools = [{"type": "function", "name": "f", "parameters": {}}]
     server.refuse(200, {"object": "response.input_tokens", "input_tokens": 41})
 
-    counted = await model.count(make_request(user_message("hi"), model="gpt-5", tools=tools, temperature=0.5))
+    count = await model.count(make_request(user_message("hi"), model="gpt-5", tools=tools, temperature=0.5))
 
-    assert counted == 41
+    assert count == 41
     assert server.requests[0].path == "/v1/responses/input_tokens"
     assert server.requests[0].json == {"model": "gpt-5", "input": [user_message("hi")], "tools": tools}
 
@@ -328,7 +336,7 @@ async def test_a_missing_model_is_not_reported_as_a_missing_url(server: ChatServ
 
 
 async def test_an_azure_request_names_the_deployment_and_has_a_key(server: ChatServer) -> None:
-    server.stream(end(words("Hello")))
+    server.stream(end(message_item("Hello")))
     base = server.url.removesuffix("/v1")
     model = ResponsesModel(
         OpenAIClientOptions("azure", base, key=Secret(KEY), is_azure=True, deployment="mine"), counting_ids()
@@ -351,7 +359,7 @@ async def test_an_azure_request_names_the_deployment_and_has_a_key(server: ChatS
 async def test_an_older_azure_api_version_uses_the_azure_client(
     server: ChatServer, key: Secret | None, token: Secret | None, header: str, value: str
 ) -> None:
-    server.stream(end(words("Hello")))
+    server.stream(end(message_item("Hello")))
     base = server.url.removesuffix("/v1")
     where = OpenAIClientOptions("azure", base, key=key, token=token, is_azure=True, api_version="2025-04-01-preview")
     model = ResponsesModel(where, counting_ids())

@@ -28,14 +28,14 @@ def model(clock: FixedClock) -> ScriptedModel:
     return ScriptedModel(clock, counting_ids())
 
 
-def written(raw: str) -> str:
+def script_name(raw: str) -> str:
     path = Path("script.json")  # every test runs in a folder of its own
     path.write_text(raw, encoding="utf-8")
     return str(path)
 
 
 def script(*replies: Any, **more: Any) -> str:
-    return written(json.dumps({"replies": replies, **more}))
+    return script_name(json.dumps({"replies": replies, **more}))
 
 
 async def test_replies_follow_the_order_of_user_messages_and_the_last_repeats(model: ScriptedModel) -> None:
@@ -54,21 +54,23 @@ async def test_replies_follow_the_order_of_user_messages_and_the_last_repeats(mo
 
 
 async def test_equal_requests_get_equal_answers(model: ScriptedModel) -> None:
-    ask = ModelRequest(script({"text": "one"}, {"text": "two"}), [user_message("a")])
+    request = ModelRequest(script({"text": "one"}, {"text": "two"}), [user_message("a")])
 
-    assert output_text(await final_response(model, ask)) == output_text(await final_response(model, ask)) == "one"
+    assert (
+        output_text(await final_response(model, request)) == output_text(await final_response(model, request)) == "one"
+    )
 
 
 async def test_tool_outputs_are_answered_too(model: ScriptedModel) -> None:
     name = script({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "12 degrees"})
 
-    asked = await final_response(model, ModelRequest(name, [user_message("?")]))
-    told = await final_response(model, ModelRequest(name, [user_message("?"), CALL, CALL, OUTPUT, OUTPUT]))
+    first_response = await final_response(model, ModelRequest(name, [user_message("?")]))
+    response = await final_response(model, ModelRequest(name, [user_message("?"), CALL, CALL, OUTPUT, OUTPUT]))
 
-    assert [(item["name"], json.loads(item["arguments"])) for item in asked["output"]] == [
+    assert [(item["name"], json.loads(item["arguments"])) for item in first_response["output"]] == [
         ("weather", {"city": "Oslo"})
     ]
-    assert output_text(told) == "12 degrees"
+    assert output_text(response) == "12 degrees"
 
 
 async def test_echo_answers_with_the_last_user_message(model: ScriptedModel) -> None:
@@ -83,9 +85,9 @@ async def test_echo_answers_with_the_last_user_message(model: ScriptedModel) -> 
 
 
 async def test_text_is_streamed_in_chunks_with_a_delay_before_each(model: ScriptedModel, clock: FixedClock) -> None:
-    ask = ModelRequest(script({"text": "abcdefgh"}, chunk=3, delay_s=0.5), [user_message("a")])
+    request = ModelRequest(script({"text": "abcdefgh"}, chunk=3, delay_s=0.5), [user_message("a")])
 
-    assert deltas(await read_events(model, ask)) == ["abc", "def", "gh"]
+    assert deltas(await read_events(model, request)) == ["abc", "def", "gh"]
     assert clock.sleeps_s == [0.5, 0.5, 0.5]
 
 
@@ -112,35 +114,35 @@ async def test_a_scripted_error_has_the_form_of_a_provider_error(
 ) -> None:
     name = script({"error": {"code": "overloaded", "message": "Busy.", "status": status}}, {"text": "again"})
 
-    with pytest.raises(kind, match="Busy") as wrong:
+    with pytest.raises(kind, match="Busy") as error:
         await read_events(model, ModelRequest(name, [user_message("a")]))
 
-    assert wrong.value.code == "overloaded"  # type: ignore[attr-defined]
+    assert error.value.code == "overloaded"  # type: ignore[attr-defined]
 
 
 async def test_a_scripted_error_after_text_breaks_the_stream(model: ScriptedModel) -> None:
-    came: list[Any] = []
+    events: list[Any] = []
     name = script({"text": "half an ans", "error": {"message": "Gone"}})
 
     with pytest.raises(StreamBroken, match="Gone"):
-        await collect_events(came, model, ModelRequest(name, [user_message("a")]))
+        await collect_events(events, model, ModelRequest(name, [user_message("a")]))
 
-    assert deltas(came) == ["half an ans"]
+    assert deltas(events) == ["half an ans"]
 
 
 async def test_each_word_is_one_token_and_the_token_limit_is_honoured(model: ScriptedModel) -> None:
-    ask = make_request(
+    request = make_request(
         user_message("a b c"),
         model=script({"text": "one two three four"}),
         instructions="be brief",
         max_output_tokens=2,
     )
 
-    response = await final_response(model, ask)
+    response = await final_response(model, request)
 
     assert (output_text(response), response["incomplete_details"]) == ("one two", {"reason": "max_output_tokens"})
     assert response["usage"] == make_usage(5, 2)
-    assert await model.count(ask) == 5
+    assert await model.count(request) == 5
 
 
 BAD_SCRIPTS = {
@@ -159,10 +161,10 @@ BAD_SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize(("raw", "words"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
-async def test_an_invalid_script_is_refused_with_its_mistake(model: ScriptedModel, raw: str, words: str) -> None:
-    with pytest.raises(Unreadable, match=words):
-        await read_events(model, make_request(user_message("a"), model=written(raw)))
+@pytest.mark.parametrize(("raw", "text"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
+async def test_an_invalid_script_is_refused_with_its_mistake(model: ScriptedModel, raw: str, text: str) -> None:
+    with pytest.raises(Unreadable, match=text):
+        await read_events(model, make_request(user_message("a"), model=script_name(raw)))
 
 
 async def test_a_missing_script_and_a_folder_are_refused(model: ScriptedModel) -> None:
@@ -181,7 +183,7 @@ async def test_a_reply_may_have_reasoning_and_usage(model: ScriptedModel) -> Non
     assert response["usage"] == make_usage(2, 4, cached=1, written=1, reasoning=3)
 
 
-@pytest.mark.parametrize("used", [{"cached": "many"}, {"tokens": 3}])
-async def test_an_invalid_usage_is_refused(model: ScriptedModel, used: Any) -> None:
+@pytest.mark.parametrize("usage", [{"cached": "many"}, {"tokens": 3}])
+async def test_an_invalid_usage_is_refused(model: ScriptedModel, usage: Any) -> None:
     with pytest.raises(Unreadable, match="reply 1 has a usage with other values than numbers"):
-        await final_response(model, ModelRequest(script({"text": "4", "usage": used}), [user_message("?")]))
+        await final_response(model, ModelRequest(script({"text": "4", "usage": usage}), [user_message("?")]))

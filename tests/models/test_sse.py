@@ -11,7 +11,7 @@ from convo.models.http import SSEDecoder, parse_large_json
 
 ENDS = ("\n", "\r\n", "\r")
 
-SENT = (
+LINES = (
     ": a comment",
     "event: response.created",
     'data: {"type": "response.created", "words": "für dich"}',
@@ -28,41 +28,41 @@ SENT = (
     "data: never ended",
 )
 
-MEANT = ['{"type": "response.created", "words": "für dich"}', " two\nlines", "[DONE]"]
+EXPECTED = ['{"type": "response.created", "words": "für dich"}', " two\nlines", "[DONE]"]
 
 
-def whole(end: str) -> bytes:
-    return end.join(SENT).encode()
+def stream_bytes(end: str) -> bytes:
+    return end.join(LINES).encode()
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_each_event_yields_its_data(end: str) -> None:
-    assert SSEDecoder().feed(whole(end)) == MEANT
+    assert SSEDecoder().feed(stream_bytes(end)) == EXPECTED
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 @pytest.mark.parametrize("end", ENDS)
 def test_chunks_of_any_size_yield_the_same_events(end: str, size: int) -> None:
-    sent, raw = SSEDecoder(), whole(end)
+    decoder, raw = SSEDecoder(), stream_bytes(end)
 
-    assert [data for at in range(0, len(raw), size) for data in sent.feed(raw[at : at + size])] == MEANT
+    assert [data for index in range(0, len(raw), size) for data in decoder.feed(raw[index : index + size])] == EXPECTED
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64])
 def test_a_leading_byte_order_mark_is_ignored(size: int) -> None:
-    sent, raw = SSEDecoder(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
+    decoder, raw = SSEDecoder(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
 
-    found = [data for at in range(0, len(raw), size) for data in sent.feed(raw[at : at + size])]
+    found = [data for index in range(0, len(raw), size) for data in decoder.feed(raw[index : index + size])]
 
     assert found == ["first", "\ufeffsecond"]
 
 
 def test_an_event_is_yielded_with_the_chunk_that_ends_it() -> None:
-    sent = SSEDecoder()
+    decoder = SSEDecoder()
 
-    assert sent.feed(b"data: 1\n") == []
-    assert sent.feed(b"\ndata: 2\r\n\r") == ["1", "2"]
-    assert sent.feed(b"\ndata: 3\n\n") == ["3"]
+    assert decoder.feed(b"data: 1\n") == []
+    assert decoder.feed(b"\ndata: 2\r\n\r") == ["1", "2"]
+    assert decoder.feed(b"\ndata: 3\n\n") == ["3"]
 
 
 def test_bytes_that_are_no_text_are_reported() -> None:
@@ -72,20 +72,20 @@ def test_bytes_that_are_no_text_are_reported() -> None:
 
 @pytest.mark.parametrize("piece", [b"data: endless " * 10_000, b"data: x\n" * 10_000])
 def test_an_event_beyond_the_size_limit_is_refused(piece: bytes) -> None:
-    sent = SSEDecoder(2**20)
+    decoder = SSEDecoder(2**20)
 
     def read() -> None:
         for _ in range(2 * 2**20 // len(piece) * 4):
-            sent.feed(piece)
+            decoder.feed(piece)
 
     with pytest.raises(LimitReached, match=r"limits\.event_bytes = 1048576"):
         read()
 
 
 def test_the_memory_of_completed_events_is_freed() -> None:
-    sent = SSEDecoder()
+    decoder = SSEDecoder()
     for _ in range(80):
-        assert len(sent.feed(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
+        assert len(decoder.feed(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
 
 
 VALUES = (
@@ -117,41 +117,41 @@ async def test_an_event_with_too_many_values_is_not_parsed() -> None:
 
 @pytest.mark.parametrize("text", ["[" + "[]," * 10_000 + "0]", '{"a": {"b":' * 2_000 + "1" + "}}" * 2_000])
 async def test_other_tasks_run_while_a_large_event_is_parsed(text: str) -> None:
-    ran = 0
+    tick_count = 0
 
     async def other() -> None:
-        nonlocal ran
+        nonlocal tick_count
         while True:
-            ran += 1
+            tick_count += 1
             await asyncio.sleep(0)
 
-    beside = asyncio.create_task(other())
+    task = asyncio.create_task(other())
     await parse_large_json(text, 2**22)
-    beside.cancel()
+    task.cancel()
 
-    assert ran >= 2
+    assert tick_count >= 2
 
 
 @pytest.mark.parametrize(
-    "sent", [b"data: " + b"x" * 94, b"data: " + b"x" * 99 + b"\n", b"data:x\n\ndata: " + b"x" * 94]
+    "data", [b"data: " + b"x" * 94, b"data: " + b"x" * 99 + b"\n", b"data:x\n\ndata: " + b"x" * 94]
 )
-def test_an_event_may_be_as_long_as_the_limit_and_no_longer(sent: bytes) -> None:
-    assert SSEDecoder(100).feed(sent) is not None
+def test_an_event_may_be_as_long_as_the_limit_and_no_longer(data: bytes) -> None:
+    assert SSEDecoder(100).feed(data) is not None
     with pytest.raises(LimitReached, match=r"limits\.event_bytes = 99$"):
-        SSEDecoder(99).feed(sent)
+        SSEDecoder(99).feed(data)
 
 
 @pytest.mark.parametrize(("text", "values"), [("1", 1), ("[1, 2, {}]", 4), ('{"a": [], "b": 1}', 3)])
 async def test_an_event_may_have_as_many_values_as_the_limit_and_no_more(text: str, values: int) -> None:
-    enough = len(text) + 64 * values
+    size = len(text) + 64 * values
 
-    assert await parse_large_json(text, enough) == json.loads(text)
-    with pytest.raises(LimitReached, match=rf"limits\.event_bytes = {enough - 1}$"):
-        await parse_large_json(text, enough - 1)
+    assert await parse_large_json(text, size) == json.loads(text)
+    with pytest.raises(LimitReached, match=rf"limits\.event_bytes = {size - 1}$"):
+        await parse_large_json(text, size - 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[1 2]", "a comma or the end is missing"),
         ("{1:2}", "a name is missing"),
@@ -159,8 +159,8 @@ async def test_an_event_may_have_as_many_values_as_the_limit_and_no_more(text: s
         ("1 2", "extra data after the value"),
     ],
 )
-async def test_the_error_names_the_missing_piece(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=f"^{words}$"):
+async def test_the_error_names_the_missing_piece(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
         await parse_large_json(text, 2**20)
 
 

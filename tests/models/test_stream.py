@@ -64,8 +64,8 @@ def test_the_openai_package_reads_any_sequence_of_events_correctly(
 
     read = read_by_openai(events)
 
-    grown = {(event.output_index, event.content_index): event.snapshot for event in read if event.type == TEXT}
-    for (item, part), snapshot in grown.items():
+    snapshots = {(event.output_index, event.content_index): event.snapshot for event in read if event.type == TEXT}
+    for (item, part), snapshot in snapshots.items():
         assert answer.output[item]["content"][part]["text"] == snapshot
     assert [event.type for event in read][-1] == "response.completed"
     assert [event.item.to_dict() for event in read if event.type == "response.output_item.done"] == answer.output
@@ -145,8 +145,8 @@ def test_a_surrogate_pair_split_across_chunks_is_joined(pieces: tuple[str, ...])
     text, call = end[-1]["response"]["output"]
     assert text["content"][0]["text"] == "a\U0001f600b"
     assert call["arguments"] == "a\U0001f600b"
-    for told in (events, end):
-        assert "".join(one["delta"] for one in told if one["type"].endswith(".delta")) == "a\U0001f600b"
+    for chunk_event in (events, end):
+        assert "".join(one["delta"] for one in chunk_event if one["type"].endswith(".delta")) == "a\U0001f600b"
 
 
 def test_half_a_surrogate_pair_at_the_end_of_an_answer_is_preserved() -> None:

@@ -14,34 +14,43 @@ def output(name: str) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": name, "output": name}
 
 
-def told(*items: Item) -> list[str]:
+def ordered_labels(*items: Item) -> list[str]:
     """Return turns as short words; those of the assistant begin with a capital letter."""
     short = {True: "A", False: "u"}
-    return [short[ours] + "".join(_word(item) for item in run) for ours, run in group_by_role(items)]
+    return [short[is_own] + "".join(_label(item) for item in run) for is_own, run in group_by_role(items)]
 
 
-def _word(item: Item) -> str:
+def _label(item: Item) -> str:
     letters = {"function_call": "c", "function_call_output": "o"}
     return letters.get(str(item.get("type")), "m") + str(item.get("call_id", ""))
 
 
 def test_sequential_calls_stay_in_their_turns() -> None:
-    assert told(user_message("?"), call("1"), output("1"), call("2"), output("2")) == ["um", "Ac1", "uo1", "Ac2", "uo2"]
+    assert ordered_labels(user_message("?"), call("1"), output("1"), call("2"), output("2")) == [
+        "um",
+        "Ac1",
+        "uo1",
+        "Ac2",
+        "uo2",
+    ]
 
 
 def test_parallel_calls_are_followed_by_their_outputs_in_order() -> None:
-    assert told(call("1"), assistant_message("and"), call("2"), output("2"), output("1")) == ["Ac1mc2", "uo1o2"]
+    assert ordered_labels(call("1"), assistant_message("and"), call("2"), output("2"), output("1")) == [
+        "Ac1mc2",
+        "uo1o2",
+    ]
 
 
 def test_an_output_is_moved_before_messages_that_follow_its_call() -> None:
-    assert told(call("1"), user_message("hurry"), output("1")) == ["Ac1", "uo1m"]
+    assert ordered_labels(call("1"), user_message("hurry"), output("1")) == ["Ac1", "uo1m"]
 
 
 def test_an_output_from_a_later_turn_is_moved_to_its_call() -> None:
     history = [call("1"), call("2"), output("1"), assistant_message("well"), output("2"), user_message("so?")]
 
-    assert told(*history) == ["Ac1c2", "uo1o2", "Am", "um"]
+    assert ordered_labels(*history) == ["Ac1c2", "uo1o2", "Am", "um"]
 
 
 def test_an_output_without_its_call_keeps_its_position() -> None:
-    assert told(user_message("?"), output("1"), assistant_message("!")) == ["umo1", "Am"]
+    assert ordered_labels(user_message("?"), output("1"), assistant_message("!")) == ["umo1", "Am"]

@@ -7,7 +7,7 @@ import pytest
 
 from convo.history.items import Json
 from tests.models.chat_server import ChatServer, run_chat_server
-from tests.models.messages_events import text, whole_answer
+from tests.models.messages_events import message_events, text
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 
@@ -210,7 +210,7 @@ def test_reasoning_stays_in_the_content_without_a_requested_summary(
 
 def test_an_unsupported_summary_setting_is_not_echoed(serve: Serve, upstream: ChatServer) -> None:
     gateway = serve(toml=f'[providers.old]\napi = "anthropic"\nbase_url = "{upstream.url}"\n')
-    upstream.stream(*whole_answer(text(0, "555")), end=b"")
+    upstream.stream(*message_events(text(0, "555")), end=b"")
 
     answer = gateway.ask({"model": "old/claude-3-haiku", "input": "15 * 37?", "reasoning": {"summary": "auto"}})
 
