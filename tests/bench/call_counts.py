@@ -162,7 +162,7 @@ def main(job: Mapping[str, Any]) -> int:
     def write() -> None:
         Path(job["result"]).write_text(json.dumps(counter.counts()), encoding="utf-8")
 
-    def ask() -> None:
+    def send() -> None:
         try:
             send_requests(job["port"], job["requests"], counter)
             write()
@@ -170,7 +170,7 @@ def main(job: Mapping[str, Any]) -> int:
             os.kill(os.getpid(), signal.SIGTERM)
 
     if job["requests"]:
-        threading.Thread(target=ask, daemon=True).start()
+        threading.Thread(target=send, daemon=True).start()
     counter.active = not job["requests"]
     counter.install()
     code = run_command(job["argv"])

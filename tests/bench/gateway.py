@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from tests import databases
-from tests.bench.load import KEY, Body, Times, ask
+from tests.bench.load import KEY, Body, Times, measure_requests
 
 WARM = 60
 CLIENTS = (16, 64)
@@ -80,7 +80,7 @@ class Line:
     """The figures of one server."""
 
     start_s: float
-    one: Times
+    single: Times
     streamed: Times
     thinking: Times
     many: Mapping[int, Times]
@@ -101,7 +101,7 @@ def streaming(turn: int) -> Mapping[str, Any]:
     return {**plain(turn), "stream": True}
 
 
-def after_thinking() -> Body:
+def think_then_answer() -> Body:
     """Return a body of requests whose model thinks for 100 to 300 ms; all clients share one sequence of times."""
     numbers = count()
     return lambda turn: {**streaming(turn), "input": f"Turn {turn}: think for {100 + next(numbers) * 37 % 200} ms."}
@@ -110,22 +110,22 @@ def after_thinking() -> Body:
 @contextmanager
 def running(server: Server) -> Iterator[tuple[Process, float]]:
     """Run the server as a process; yield it with the seconds until it accepted a connection."""
-    quiet = subprocess.DEVNULL
-    began = time.perf_counter()
+    devnull = subprocess.DEVNULL
+    started_at = time.perf_counter()
     environment = {**os.environ, "BENCH_KEY": "sk-1234"}
-    with subprocess.Popen(server.command, stdout=quiet, stderr=quiet, env=environment) as process:
+    with subprocess.Popen(server.command, stdout=devnull, stderr=devnull, env=environment) as process:
         try:
-            yield process, answers_after(server, process, began)
+            yield process, wait_until_ready(server, process, started_at)
         finally:
             process.terminate()
 
 
-def answers_after(server: Server, process: Process, began: float) -> float:
-    while time.perf_counter() - began < PATIENCE_S:
+def wait_until_ready(server: Server, process: Process, started_at: float) -> float:
+    while time.perf_counter() - started_at < PATIENCE_S:
         assert process.poll() is None, f"{server.name} ended"
         try:
             with socket.create_connection(("127.0.0.1", server.port), timeout=5):
-                return time.perf_counter() - began
+                return time.perf_counter() - started_at
         except OSError:
             time.sleep(0.01)
     raise TimeoutError(server.name)
@@ -138,8 +138,8 @@ def memory(process: Process) -> int:
 
 
 def children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in map(int, listed) for each in (child, *children(child))]
+    child_ids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, child_ids) for each in (child, *children(child))]
 
 
 def resident_kb(pid: int) -> int:
@@ -149,36 +149,36 @@ def resident_kb(pid: int) -> int:
 
 async def measured(server: Server, requests: int, start_s: float, process: Process) -> Line:
     async def times(body: Body, clients: int, turns: int) -> Times:
-        return await ask("127.0.0.1", server.port, "/v1/responses", body, clients=clients, turns=turns)
+        return await measure_requests("127.0.0.1", server.port, "/v1/responses", body, clients=clients, turns=turns)
 
     await times(plain, 4, WARM // 4)
     await times(streaming, 4, WARM // 4)
     one = await times(plain, 1, requests)
     many = {clients: await times(plain, clients, max(4, requests // clients)) for clients in CLIENTS}
     streamed = await times(streaming, 16, max(4, requests // 16))
-    thinking = await times(after_thinking(), 16, 25)
+    thinking = await times(think_then_answer(), 16, 25)
     return Line(start_s, one, streamed, thinking, many, memory(process) / 1024**2)
 
 
 def chained(server: Server, turns: int) -> float:
     """Return the mean time of the last tenth of a chain's turns, in milliseconds."""
-    connection, previous, took = HTTPConnection("127.0.0.1", server.port, timeout=60), None, []
+    connection, previous, durations = HTTPConnection("127.0.0.1", server.port, timeout=60), None, []
     for turn in range(turns):
         body = {**plain(turn), **({"previous_response_id": previous} if previous else {})}
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         connection.request("POST", "/v1/responses", json.dumps(body), {"content-type": "application/json"})
         previous = json.loads(connection.getresponse().read())["id"]
-        took.append(time.perf_counter() - began)
+        durations.append(time.perf_counter() - started_at)
     connection.close()
-    last = took[-max(1, turns // 10) :]
+    last = durations[-max(1, turns // 10) :]
     return sum(last) / len(last) * 1e3
 
 
-def of_files(database: Path) -> Size:
+def files_size(database: Path) -> Size:
     return lambda process: sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
 
 
-def of_tables(url: str) -> Size:
+def tables_size(url: str) -> Size:
     def size(process: Process) -> int:
         with psycopg.connect(url, autocommit=True) as connection:
             found = connection.execute(TABLES).fetchone()
@@ -196,17 +196,17 @@ JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'convo' AND c.re
 def convo(name: str, folder: Path, api: str, mock: int, store: str, size: Size | None = None) -> Server:
     settings, port = folder / f"{api}.toml", free_port()
     settings.write_text(SETTINGS.format(api=api, port=mock), encoding="utf-8")
-    said = ["--config", str(settings), "serve", "--port", str(port), "--store", store]
-    return Server(name, [sys.executable, "-m", "convo", *said], port, size)
+    arguments = ["--config", str(settings), "serve", "--port", str(port), "--store", store]
+    return Server(name, [sys.executable, "-m", "convo", *arguments], port, size)
 
 
 def servers(folder: Path, mock: int, litellm: str | None, postgres: str) -> Iterator[Server]:
     file, chat = folder / "convo.db", folder / "chat.db"
     yield convo("convo, none", folder, "responses", mock, "none")
     yield convo("convo, memory", folder, "responses", mock, "memory", memory)
-    yield convo("convo, sqlite", folder, "responses", mock, f"sqlite:{file}", of_files(file))
-    yield convo("convo, sqlite, chat", folder, "chat", mock, f"sqlite:{chat}", of_files(chat))
-    yield convo("convo, postgres", folder, "responses", mock, postgres, of_tables(postgres))
+    yield convo("convo, sqlite", folder, "responses", mock, f"sqlite:{file}", files_size(file))
+    yield convo("convo, sqlite, chat", folder, "chat", mock, f"sqlite:{chat}", files_size(chat))
+    yield convo("convo, postgres", folder, "responses", mock, postgres, tables_size(postgres))
     if litellm:
         config, port = folder / "litellm.yaml", free_port()
         config.write_text(LITELLM.format(port=mock, key=KEY), encoding="utf-8")
@@ -219,46 +219,50 @@ HEAD = f"{'':<22}{'start s':>8}{'MB':>6}{'p50 ms':>8}{'p99 ms':>8}{'added':>7}{'
 )
 
 
-def told(name: str, line: Line, floor: Line) -> str:
-    added = line.one.p50_ms - floor.one.p50_ms
+def format_row(name: str, line: Line, floor: Line) -> str:
+    added = line.single.p50_ms - floor.single.p50_ms
     first = line.thinking.mean_first_ms - floor.thinking.mean_first_ms
     rates = "".join(f"{line.many[clients].per_s:>10,.0f}" for clients in CLIENTS)
     return (
-        f"{name:<22}{line.start_s:>8.2f}{line.memory_mb:>6.0f}{line.one.p50_ms:>8.2f}{line.one.p99_ms:>8.2f}{added:>7.2f}"
+        f"{name:<22}{line.start_s:>8.2f}{line.memory_mb:>6.0f}{line.single.p50_ms:>8.2f}{line.single.p99_ms:>8.2f}{added:>7.2f}"
         f"{line.streamed.first_ms:>9.1f}{first:>7.1f}{rates}"
     )
 
 
-def grown(server: Server, process: Process) -> Iterator[str]:
+def measure_growth(server: Server, process: Process) -> Iterator[str]:
     """Yield the cost of each chain: the time of its last turns and the stored bytes of a turn."""
     assert server.size
     for turns in CHAINS:
         before = server.size(process)
         last_ms = chained(server, turns)
-        kept = (server.size(process) - before) / turns
-        yield f"{server.name:<22} a chain of {turns:>5}: {last_ms:>6.1f} ms for its last turns {kept:>8,.0f} B a turn"
+        growth = (server.size(process) - before) / turns
+        yield f"{server.name:<22} a chain of {turns:>5}: {last_ms:>6.1f} ms for its last turns {growth:>8,.0f} B a turn"
 
 
 def main() -> None:
-    said = argparse.ArgumentParser()
-    said.add_argument("--litellm")
-    said.add_argument("--postgres")
-    said.add_argument("--requests", type=int, default=2000)
-    given = said.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--litellm")
+    parser.add_argument("--postgres")
+    parser.add_argument("--requests", type=int, default=2000)
+    arguments = parser.parse_args()
     os.environ["NO_PROXY"] = "127.0.0.1"
-    database = nullcontext(None) if given.postgres else databases.start_server(settings=databases.DURABLE)
+    database = nullcontext(None) if arguments.postgres else databases.start_server(settings=databases.DURABLE)
     with database as own, TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         os.environ["CONVO_HOME"] = str(folder / "home")
         mock = Server("the mock alone", [sys.executable, "-m", "tests.bench.upstream", str(port)], port)
         with running(mock) as (process, start_s):
-            floor = asyncio.run(measured(mock, given.requests, start_s, process))
+            floor = asyncio.run(measured(mock, arguments.requests, start_s, process))
             print(HEAD)
-            print(told(mock.name, floor, floor), flush=True)
-            for server in servers(folder, port, given.litellm, own.url() if own else given.postgres):
+            print(format_row(mock.name, floor, floor), flush=True)
+            for server in servers(folder, port, arguments.litellm, own.url() if own else arguments.postgres):
                 with running(server) as (process, start_s):
-                    print(told(server.name, asyncio.run(measured(server, given.requests, start_s, process)), floor))
-                    for line in grown(server, process) if server.size else ():
+                    print(
+                        format_row(
+                            server.name, asyncio.run(measured(server, arguments.requests, start_s, process)), floor
+                        )
+                    )
+                    for line in measure_growth(server, process) if server.size else ():
                         print(line, flush=True)
 
 

@@ -43,26 +43,26 @@ class Times:
         return fmean(self.first_s) * 1e3
 
 
-async def ask(host: str, port: int, path: str, body: Body, *, clients: int, turns: int) -> Times:
+async def measure_requests(host: str, port: int, path: str, body: Body, *, clients: int, turns: int) -> Times:
     """Send `turns` requests in sequence from each of `clients`. Raises AssertionError for a status other than 200."""
     first: list[float] = []
-    whole: list[float] = []
+    durations: list[float] = []
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
         for turn in range(turns):
             sent = request(host, path, body(turn))
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             writer.write(sent)
-            first_s = await answered(reader, began)
+            first_s = await read_response(reader, started_at)
             first.append(first_s)
-            whole.append(time.perf_counter() - began)
+            durations.append(time.perf_counter() - started_at)
         writer.close()
         await writer.wait_closed()
 
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     await asyncio.gather(*(one() for _ in range(clients)))
-    return Times(first, whole, clients * turns / (time.perf_counter() - began))
+    return Times(first, durations, clients * turns / (time.perf_counter() - started_at))
 
 
 def request(host: str, path: str, body: Mapping[str, Any]) -> bytes:
@@ -71,7 +71,7 @@ def request(host: str, path: str, body: Mapping[str, Any]) -> bytes:
     return "\r\n".join((*lines, f"content-length: {len(raw)}", "", "")).encode() + raw
 
 
-async def answered(reader: asyncio.StreamReader, began: float) -> float:
+async def read_response(reader: asyncio.StreamReader, started_at: float) -> float:
     """Read one response to its end; return the seconds until the first delta, or until the end without a stream."""
     head = await reader.readuntil(b"\r\n\r\n")
     lowered = head.lower()
@@ -79,11 +79,11 @@ async def answered(reader: asyncio.StreamReader, began: float) -> float:
     if b"content-length:" in lowered:
         length = int(lowered.split(b"content-length:")[1].split(b"\r\n")[0])
         await reader.readexactly(length)
-        return time.perf_counter() - began
+        return time.perf_counter() - started_at
     first_s = None
     while size := int((await reader.readline()).strip() or b"0", 16):
         piece = await reader.readexactly(size + 2)
         if first_s is None and b".delta" in piece:
-            first_s = time.perf_counter() - began
+            first_s = time.perf_counter() - started_at
     await reader.readline()
-    return first_s if first_s is not None else time.perf_counter() - began
+    return first_s if first_s is not None else time.perf_counter() - started_at

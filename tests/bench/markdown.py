@@ -67,17 +67,17 @@ class Cost:
 
     length: int
     written: int
-    looked: int
+    examined: int
     seconds: float
     most_open: int = 0
 
     @property
-    def written_per(self) -> float:
+    def written_per_char(self) -> float:
         return self.written / self.length
 
     @property
-    def looked_per(self) -> float:
-        return self.looked / self.length
+    def examined_per_char(self) -> float:
+        return self.examined / self.length
 
 
 class Bytes(io.StringIO):
@@ -85,70 +85,73 @@ class Bytes(io.StringIO):
 
     count = 0
 
-    def write(self, words: str) -> int:
-        self.count += len(words.encode())
-        return len(words)
+    def write(self, text: str) -> int:
+        self.count += len(text.encode())
+        return len(text)
 
 
-def of_length(kind: str, length: int) -> str:
+def make_text(kind: str, length: int) -> str:
     """Return an answer of one kind with about `length` characters."""
     head, body = KINDS[kind]
-    parts, left, at = [head], length - len(head), 0
-    while left > 0:
-        parts.append(body(at))
-        left -= len(parts[-1])
-        at += 1
+    parts, remaining, position = [head], length - len(head), 0
+    while remaining > 0:
+        parts.append(body(position))
+        remaining -= len(parts[-1])
+        position += 1
     return "".join(parts)
 
 
 def streaming(text: str, piece: int) -> Cost:
     """Measure convo's renderer."""
-    out, most = Bytes(), 0
+    out, longest = Bytes(), 0
     page = MarkdownRenderer(out, MarkdownOptions(has_color=True), lambda: 80)
-    began = time.process_time()
-    for at in range(0, len(text), piece):
-        page.write(text[at : at + piece])
-        most = max(most, page.stream.open_chars)
+    started_at = time.process_time()
+    for position in range(0, len(text), piece):
+        page.write(text[position : position + piece])
+        longest = max(longest, page.stream.open_chars)
     page.finish()
-    return Cost(len(text), out.count, page.stream.examined_chars, time.process_time() - began, most)
+    return Cost(len(text), out.count, page.stream.examined_chars, time.process_time() - started_at, longest)
 
 
 def naive(text: str, piece: int) -> Cost:
     """Measure a renderer that clears the screen, parses and prints everything at each piece."""
-    out, looked, paper = Bytes(), 0, MarkdownOptions(79, has_color=True)
-    began = time.process_time()
-    for at in range(0, len(text), piece):
-        lines = text[: at + piece].split("\n")
-        looked += at + piece
-        rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).render()
-        out.write("\x1b[H\x1b[J" + "\n".join(encode_row(row, paper) for row in rows))
-    return Cost(len(text), out.count, looked, time.process_time() - began, len(text))
+    out, examined, options = Bytes(), 0, MarkdownOptions(79, has_color=True)
+    started_at = time.process_time()
+    for position in range(0, len(text), piece):
+        lines = text[: position + piece].split("\n")
+        examined += position + piece
+        rows = BlockRenderer(parse_blocks(lines), lines, options, RenderState()).render()
+        out.write("\x1b[H\x1b[J" + "\n".join(encode_row(row, options) for row in rows))
+    return Cost(len(text), out.count, examined, time.process_time() - started_at, len(text))
 
 
 HEAD = f"{'kind':<12} {'KB':>6} {'looked':>8} {'written':>8} {'ms a KB':>8}"
 
 
-def told(kind: str, cost: Cost) -> str:
-    figures = f"{cost.looked_per:>8.1f} {cost.written_per:>8.2f} {cost.seconds * 1e6 / cost.length:>8.1f}"
+def format_row(kind: str, cost: Cost) -> str:
+    figures = f"{cost.examined_per_char:>8.1f} {cost.written_per_char:>8.2f} {cost.seconds * 1e6 / cost.length:>8.1f}"
     return f"{kind:<12} {cost.length / 1e3:>6.0f} {figures}"
 
 
 def linear(kind: str, lengths: Sequence[int]) -> bool:
     """Print the lines of one kind; return whether the cost of a character is constant."""
-    costs = [streaming(of_length(kind, length * 1_000), PIECE) for length in lengths]
+    costs = [streaming(make_text(kind, length * 1_000), PIECE) for length in lengths]
     for cost in costs:
-        print(told(kind, cost), flush=True)
+        print(format_row(kind, cost), flush=True)
     first, last = costs[0], costs[-1]
-    return last.looked_per < GROWS * first.looked_per and last.written_per < GROWS * first.written_per
+    return (
+        last.examined_per_char < GROWS * first.examined_per_char
+        and last.written_per_char < GROWS * first.written_per_char
+    )
 
 
 def main() -> int:
     print(HEAD)
     for length in NAIVE:
-        print(told("naive", naive(of_length("answer", length * 1_000), PIECE)), flush=True)
+        print(format_row("naive", naive(make_text("answer", length * 1_000), PIECE)), flush=True)
     lengths = sorted(map(int, sys.argv[1:])) or KILOBYTES
-    good = [linear(kind, lengths) for kind in KINDS]
-    return 0 if all(good) else 1
+    all_passed = [linear(kind, lengths) for kind in KINDS]
+    return 0 if all(all_passed) else 1
 
 
 if __name__ == "__main__":

@@ -105,23 +105,23 @@ def run_ms(case: Case, name: str, folder: Path) -> float:
     """Run a case over one of the histories as a process; return its CPU time in milliseconds."""
     handle = str(folder / f"{name}.json") if case.from_file else name
     env = {**os.environ, "CONVO_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
-    begun = _children_s()
-    done = [sys.executable, "-m", "convo", *case.argv(handle)]
-    subprocess.run(done, env=env, cwd=folder, stdout=subprocess.DEVNULL, check=True)
-    return (_children_s() - begun) * 1000
+    started_at = _children_s()
+    command = [sys.executable, "-m", "convo", *case.argv(handle)]
+    subprocess.run(command, env=env, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    return (_children_s() - started_at) * 1000
 
 
 def _children_s() -> float:
     """Return the CPU seconds of all child processes that ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    resources = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return resources.ru_utime + resources.ru_stime
 
 
 def loads_ms(folder: Path) -> float:
     text = (folder / f"{LONG}.json").read_text(encoding="utf-8")
-    begun = time.process_time()
+    started_at = time.process_time()
     json.loads(text)
-    return (time.process_time() - begun) * 1000
+    return (time.process_time() - started_at) * 1000
 
 
 def measure(rounds: int) -> tuple[float, list[tuple[float, float]]]:
@@ -131,28 +131,29 @@ def measure(rounds: int) -> tuple[float, list[tuple[float, float]]]:
         asyncio.run(prepare(folder))
         for case in CASES:
             run_ms(case, SMALL, folder)
-        loads, taken = list[float](), list[list[tuple[float, float]]]()
+        loads, durations = list[float](), list[list[tuple[float, float]]]()
         for _ in range(rounds):
             loads.append(loads_ms(folder))
-            taken.append([(run_ms(case, SMALL, folder), run_ms(case, LONG, folder)) for case in CASES])
+            durations.append([(run_ms(case, SMALL, folder), run_ms(case, LONG, folder)) for case in CASES])
     pairs = [
-        (median(one[0] for one in of_case), median(one[1] for one in of_case)) for of_case in zip(*taken, strict=True)
+        (median(one[0] for one in case_times), median(one[1] for one in case_times))
+        for case_times in zip(*durations, strict=True)
     ]
     return median(loads), pairs
 
 
 def main() -> int:
     """Measure and print; return the exit code."""
-    loads, taken = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 11)
+    loads, durations = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 11)
     print(f"json.loads of {ITEMS:,} items: {loads:.1f} ms")
     print(f"{'command':24} {'start':>7} {'long':>8} {'ratio':>6}  target")
-    over = False
-    for case, (start, long_) in zip(CASES, taken, strict=True):
+    is_exceeded = False
+    for case, (start, long_) in zip(CASES, durations, strict=True):
         ratio = (long_ - start) / loads
-        over = over or ratio > case.most
+        is_exceeded = is_exceeded or ratio > case.most
         target = f"<= {case.most:g}{'' if ratio <= case.most else '  over'}"
         print(f"{case.name:24} {start:7.1f} {long_:8.1f} {ratio:6.2f}  {target}")
-    return int(over)
+    return int(is_exceeded)
 
 
 if __name__ == "__main__":

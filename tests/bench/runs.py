@@ -67,11 +67,11 @@ class Costs:
     at: list[float] = field(default_factory=list)
     request_s: list[float] = field(default_factory=list)
 
-    def asked(self, body: object) -> None:
-        began = time.perf_counter()
+    def record_request(self, body: object) -> None:
+        started_at = time.perf_counter()
         json.dumps(body)
-        self.request_s.append(time.perf_counter() - began)
-        self.at.append(began)
+        self.request_s.append(time.perf_counter() - started_at)
+        self.at.append(started_at)
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,22 @@ class Line:
     whole: float
 
     @classmethod
-    def of(cls, costs: Costs, ended: float) -> "Line":
-        stamps = [*costs.at, ended]
-        own = [after - before - took for before, after, took in zip(stamps, stamps[1:], costs.request_s, strict=False)]
+    def of(cls, costs: Costs, ended_at: float) -> "Line":
+        timestamps = [*costs.at, ended_at]
+        own = [
+            after - before - duration
+            for before, after, duration in zip(timestamps, timestamps[1:], costs.request_s, strict=False)
+        ]
         tail = own[-max(1, len(own) // 10) :]
         return cls(
             1e3 * sum(own) / len(own),
             1e3 * sum(tail) / len(tail),
             1e3 * sum(costs.request_s) / len(own),
-            1e3 * (ended - stamps[0]),
+            1e3 * (ended_at - timestamps[0]),
         )
 
 
-def said(turn: int, turns: int) -> list[dict[str, Any]]:
+def model_output(turn: int, turns: int) -> list[dict[str, Any]]:
     """Return the model's output of turn number `turn`, from 0: one call, and a message in the last turn."""
     if turn < turns:
         arguments = json.dumps({"city": "Turin", "day": turn})
@@ -109,30 +112,30 @@ def said(turn: int, turns: int) -> list[dict[str, Any]]:
 # -- convo ----------------------------------------------------------------------------------------
 
 
-class AtOnce:
+class InstantEndpoint:
     """An endpoint whose model responds immediately and only counts its requests."""
 
     scope: Scope = EMBEDDED_SCOPE
 
     def __init__(self, turns: int) -> None:
-        self.turns, self.asked, self.costs = turns, 0, Costs()
+        self.turns, self.request_count, self.costs = turns, 0, Costs()
 
-    async def create_conversation(self, *said: object) -> Mapping[str, Json]:
+    async def create_conversation(self, *fields: object) -> Mapping[str, Json]:
         return {"id": "conv_1"}
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        self.costs.asked(body)
-        output = said(self.asked, self.turns)
-        named = {"id": f"resp_{self.asked}", "status": "completed", "output": output}
+        self.costs.record_request(body)
+        output = model_output(self.request_count, self.turns)
+        completed = {"id": f"resp_{self.request_count}", "status": "completed", "output": output}
         state = {name: body.get(name) for name in ("previous_response_id", "conversation")}
         if state["conversation"]:
             state["conversation"] = {"id": state["conversation"]}
-        response = {**named, **state, "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}
-        self.asked += 1
+        response = {**completed, **state, "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}
+        self.request_count += 1
         yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
-        for place, item in enumerate(output):
-            yield {"type": "response.output_item.added", "output_index": place, "item": item}
-            yield {"type": "response.output_item.done", "output_index": place, "item": item}
+        for index, item in enumerate(output):
+            yield {"type": "response.output_item.added", "output_index": index, "item": item}
+            yield {"type": "response.output_item.done", "output_index": index, "item": item}
         yield {"type": "response.completed", "response": response}
 
 
@@ -143,19 +146,21 @@ def weather(city: str, day: int) -> str:
 
 
 async def convo(strategy: Strategy, turns: int, store: Store, folder: Path) -> Line:
-    endpoint: Any = AtOnce(turns)
+    endpoint: Any = InstantEndpoint(turns)
     edges = ChatDeps(store, endpoint, SystemClock(), random_id)
     handle = str(folder / f"{strategy}-{turns}.json") if strategy is Strategy.REPLAY else None
-    want = select_owner([strategy], handle)
-    chat: Chat = await open_chat(want, await find_selected_session(store, want), RequestOptions("bench/m", "m"), edges)
+    selection = select_owner([strategy], handle)
+    chat: Chat = await open_chat(
+        selection, await find_selected_session(store, selection), RequestOptions("bench/m", "m"), edges
+    )
     agent = Agent("forecaster", "Tell the weather.", tools=(weather,))
     running = await AgentRunner.open(chat, graph(agent), RunConfig(limits=RunLimits(max_turns=None)))
     async for _ in running.start([user_message("What will the weather be?")]):
         pass
-    ended = time.perf_counter()
+    ended_at = time.perf_counter()
     assert running.output == "It will rain.", running.run.failure
-    assert endpoint.asked == turns + 1
-    return Line.of(endpoint.costs, ended)
+    assert endpoint.request_count == turns + 1
+    return Line.of(endpoint.costs, ended_at)
 
 
 # -- the SDK --------------------------------------------------------------------------------------
@@ -165,13 +170,13 @@ class Script(Model):
     """The same model as a `Model` of the SDK."""
 
     def __init__(self, turns: int) -> None:
-        self.turns, self.asked, self.costs = turns, 0, Costs()
+        self.turns, self.request_count, self.costs = turns, 0, Costs()
 
     async def get_response(self, system_instructions: str | None, input: Any, *args: Any, **more: Any) -> ModelResponse:  # noqa: A002
-        self.costs.asked(input)
-        output = [ITEM.validate_python(item) for item in said(self.asked, self.turns)]
-        self.asked += 1
-        return ModelResponse(output=output, usage=Usage(), response_id=f"resp_{self.asked}")
+        self.costs.record_request(input)
+        output = [ITEM.validate_python(item) for item in model_output(self.request_count, self.turns)]
+        self.request_count += 1
+        return ModelResponse(output=output, usage=Usage(), response_id=f"resp_{self.request_count}")
 
     def stream_response(self, *args: Any, **more: Any) -> Any:
         raise NotImplementedError
@@ -194,42 +199,42 @@ async def sdk(strategy: Strategy, turns: int, folder: Path) -> Line:
     agent = agents.Agent("forecaster", "Tell the weather.", model=model)
     agent.tools = [agents.function_tool(look, name_override="weather")]
     got = await agents.Runner.run(agent, "What will the weather be?", max_turns=turns + 2, **SDK[strategy](folder))
-    ended = time.perf_counter()
+    ended_at = time.perf_counter()
     assert got.final_output == "It will rain."
-    return Line.of(model.costs, ended)
+    return Line.of(model.costs, ended_at)
 
 
 # -- the tables -----------------------------------------------------------------------------------
 
 
 @contextmanager
-def kept(name: str) -> Iterator[tuple[Store, Path]]:
-    with TemporaryDirectory() as place:
-        yield open_store("memory" if name == "memory" else f"sqlite:{place}/convo.db"), Path(place)
+def open_bench_store(name: str) -> Iterator[tuple[Store, Path]]:
+    with TemporaryDirectory() as folder:
+        yield open_store("memory" if name == "memory" else f"sqlite:{folder}/convo.db"), Path(folder)
 
 
-async def in_new(name: str, ask: Callable[[Store, Path], Awaitable[Line]]) -> Line:
-    with kept(name) as (store, folder):
+async def in_new(name: str, measure: Callable[[Store, Path], Awaitable[Line]]) -> Line:
+    with open_bench_store(name) as (store, folder):
         try:
-            return await ask(store, folder)
+            return await measure(store, folder)
         finally:
             await store.aclose()
 
 
 async def runs(turns: int) -> bool:
     """Print a block; return whether convo met its target."""
-    flat = await in_new("memory", lambda kept, folder: sdk(Strategy.CONVERSATION, turns, folder))
-    print(told(turns, "SDK", Strategy.CONVERSATION, flat, flat), flush=True)
-    good = True
+    flat = await in_new("memory", lambda opened_store, folder: sdk(Strategy.CONVERSATION, turns, folder))
+    print(format_row(turns, "SDK", Strategy.CONVERSATION, flat, flat), flush=True)
+    all_passed = True
     for strategy in Strategy:
         for store in ("sqlite", "memory"):
-            line = await in_new(store, lambda kept, folder: convo(strategy, turns, kept, folder))  # noqa: B023
-            print(told(turns, f"convo, {store}", strategy, line, flat), flush=True)
-            good = good and (store == "sqlite" or max(line.turn, line.last) <= MOST * flat.turn)
+            line = await in_new(store, lambda opened_store, folder: convo(strategy, turns, opened_store, folder))  # noqa: B023
+            print(format_row(turns, f"convo, {store}", strategy, line, flat), flush=True)
+            all_passed = all_passed and (store == "sqlite" or max(line.turn, line.last) <= MOST * flat.turn)
         if strategy is Strategy.CHAIN or (strategy is not Strategy.CONVERSATION and turns <= SDK_MOST):
-            line = await in_new("memory", lambda kept, folder: sdk(strategy, turns, folder))  # noqa: B023
-            print(told(turns, "SDK", strategy, line, flat), flush=True)
-    return good
+            line = await in_new("memory", lambda opened_store, folder: sdk(strategy, turns, folder))  # noqa: B023
+            print(format_row(turns, "SDK", strategy, line, flat), flush=True)
+    return all_passed
 
 
 def bare_commits() -> None:
@@ -238,16 +243,16 @@ def bare_commits() -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("CREATE TABLE rows (body TEXT)")
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         for _ in range(2 * SDK_MOST):
             db.execute("INSERT INTO rows VALUES (?)", ("x" * 1024,))
-        print(f"two bare durable commits: {1e3 * (time.perf_counter() - began) / SDK_MOST:.2f} ms", flush=True)
+        print(f"two bare durable commits: {1e3 * (time.perf_counter() - started_at) / SDK_MOST:.2f} ms", flush=True)
 
 
 HEAD = f"{'turns':>6} {'':<14} {'owner':<13} {'ms a turn':>9} {'x SDK':>6} {'last':>7} {'request':>8} {'whole ms':>9}"
 
 
-def told(turns: int, who: str, strategy: Strategy, line: Line, flat: Line) -> str:
+def format_row(turns: int, who: str, strategy: Strategy, line: Line, flat: Line) -> str:
     ratio = line.turn / flat.turn
     figures = f"{line.turn:>9.2f} {ratio:>6.2f} {line.last:>7.2f} {line.request:>8.3f} {line.whole:>9,.0f}"
     return f"{turns:>6} {who:<14} {strategy:<13} {figures}"
@@ -255,26 +260,27 @@ def told(turns: int, who: str, strategy: Strategy, line: Line, flat: Line) -> st
 
 def summaries() -> bool:
     """Print the time to summarize a history; return whether convo is not slower."""
-    good = True
+    all_passed = True
     for items in (1000, 10000):
-        history = [item for number in range(items // 2) for item in spoken(number)]
-        ours = best(lambda: summarize_transcript(history))  # noqa: B023
-        theirs = best(lambda: default_handoff_history_mapper(cast(Any, list(history))))  # noqa: B023
-        print(f"{items:>7} items: convo {ours * 1e3:8.1f} ms, SDK {theirs * 1e3:8.1f} ms, {theirs / ours:.1f}x")
-        good = good and ours <= theirs
-    return good
+        history = [item for number in range(items // 2) for item in make_exchange(number)]
+        convo_time = best(lambda: summarize_transcript(history))  # noqa: B023
+        sdk_time = best(lambda: default_handoff_history_mapper(cast(Any, list(history))))  # noqa: B023
+        ratio = sdk_time / convo_time
+        print(f"{items:>7} items: convo {convo_time * 1e3:8.1f} ms, SDK {sdk_time * 1e3:8.1f} ms, {ratio:.1f}x")
+        all_passed = all_passed and convo_time <= sdk_time
+    return all_passed
 
 
-def spoken(number: int) -> list[Item]:
+def make_exchange(number: int) -> list[Item]:
     call = {"type": "function_call", "call_id": f"call_{number}", "name": "weather", "arguments": '{"day": 1}'}
     return [call, {"type": "function_call_output", "call_id": f"call_{number}", "output": "rain " * 20}]
 
 
-def best(work: Callable[[], object], rounds: int = 3) -> float:
+def best(function: Callable[[], object], rounds: int = 3) -> float:
     def once() -> float:
-        began = time.perf_counter()
-        work()
-        return time.perf_counter() - began
+        started_at = time.perf_counter()
+        function()
+        return time.perf_counter() - started_at
 
     return min(once() for _ in range(rounds))
 
@@ -284,8 +290,8 @@ def main() -> int:
     agents.set_tracing_disabled(True)
     bare_commits()
     print(HEAD)
-    good = [asyncio.run(runs(turns)) for turns in map(int, sys.argv[1:] or TURNS)]
-    return 0 if all(good) & summaries() else 1
+    all_passed = [asyncio.run(runs(turns)) for turns in map(int, sys.argv[1:] or TURNS)]
+    return 0 if all(all_passed) & summaries() else 1
 
 
 if __name__ == "__main__":

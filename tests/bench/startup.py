@@ -69,31 +69,35 @@ def install(folder: Path) -> Path:
         path = folder / "empty" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    place = folder / "env"
-    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, place], check=True)
+    venv_folder = folder / "env"
+    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, venv_folder], check=True)
     what = [str(ROOT), str(folder / "empty")]
-    subprocess.run(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", place, *what], check=True)
-    return place / ("Scripts" if sys.platform == "win32" else "bin")
+    subprocess.run(
+        ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", venv_folder, *what], check=True
+    )
+    return venv_folder / ("Scripts" if sys.platform == "win32" else "bin")
 
 
 def clean(home: Path) -> dict[str, str]:
     """Return an environment without this shell's settings, keys and Python variables."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CONVO", "OPENAI"))}
-    return {**kept, "CONVO_HOME": str(home)}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CONVO", "OPENAI"))
+    }
+    return {**variables, "CONVO_HOME": str(home)}
 
 
 def once_ms(case: Case, commands: Path, env: Mapping[str, str]) -> float:
     """Run one command line; return the wall time in milliseconds."""
     program, arguments, own = str(commands / case.argv[0]), list(case.argv[1:]), {**env, **case.env}
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     if not case.until:
         subprocess.run([program, *arguments], env=own, stdout=subprocess.DEVNULL, check=True)
-        return (time.perf_counter() - begun) * 1000
+        return (time.perf_counter() - started_at) * 1000
     terminal: Any = pexpect.spawn(program, arguments, env=own, encoding="utf-8", timeout=30)
     terminal.expect_exact(case.until)
-    taken = (time.perf_counter() - begun) * 1000
+    durations = (time.perf_counter() - started_at) * 1000
     terminal.close(force=True)
-    return taken
+    return durations
 
 
 def measure(rounds: int) -> dict[str, float]:
@@ -102,22 +106,22 @@ def measure(rounds: int) -> dict[str, float]:
         commands, env = install(Path(name)), clean(Path(name) / "home")
         for case in CASES:
             once_ms(case, commands, env)
-        taken = [[once_ms(case, commands, env) for case in CASES] for _ in range(rounds)]
-    return {case.name: median(column) for case, column in zip(CASES, zip(*taken, strict=True), strict=True)}
+        durations = [[once_ms(case, commands, env) for case in CASES] for _ in range(rounds)]
+    return {case.name: median(column) for case, column in zip(CASES, zip(*durations, strict=True), strict=True)}
 
 
 def main() -> int:
     """Measure and print; return the exit code."""
     medians = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 31)
     floor_ms = medians[FLOOR.name]
-    over = False
+    is_exceeded = False
     print(f"{'command':34} {'ms':>7} {'ratio':>6}  target")
     for case in CASES:
         ratio = medians[case.name] / floor_ms
         target = "" if case.most is None else f"<= {case.most:g}{'' if ratio <= case.most else '  over'}"
-        over = over or bool(case.most and ratio > case.most)
+        is_exceeded = is_exceeded or bool(case.most and ratio > case.most)
         print(f"{case.name:34} {medians[case.name]:7.1f} {ratio:6.2f}  {target}".rstrip())
-    return int(over)
+    return int(is_exceeded)
 
 
 if __name__ == "__main__":

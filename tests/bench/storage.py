@@ -58,34 +58,34 @@ class Cost:
         )
 
 
-def timed(work: Callable[[], object]) -> float:
+def measure_s(function: Callable[[], object]) -> float:
     """Return the seconds that `work` takes."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    started_at = time.perf_counter()
+    function()
+    return time.perf_counter() - started_at
 
 
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
+async def measure_storage(strategy: Strategy, turns: int, file: File) -> Cost:
     """Measure a chat in the store."""
     store = SqliteStore(SqliteDatabase(file))
     new, seconds = 0, []
     for turn in long_chat(strategy, turns):
         new += json_bytes(turn.new)
         for change in turn.changes:
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             await store.commit(change)
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - started_at)
     await store.aclose()
     again = SqliteStore(SqliteDatabase(file))
     record = await again.session("one")
     assert record is not None
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     assert len(await again.path(record.head)) == 2 * turns
-    read_s = time.perf_counter() - began
+    read_s = time.perf_counter() - started_at
     await again.aclose()
     last = statistics.median(seconds[-LAST * len(turn.changes) :])
     size = measure_file(file)
@@ -101,9 +101,9 @@ def copied(turns: int, file: File) -> Cost:
             new += json_bytes(turn.new)
             history += turn.new
             row = (number, json.dumps(history))
-            seconds.append(timed(lambda row=row: db.execute("INSERT INTO responses VALUES (?, ?)", row)))  # type: ignore[misc]
-        read = "SELECT body FROM responses ORDER BY rowid DESC LIMIT 1"
-        read_s = timed(lambda: json.loads(db.execute(read).fetchone()[0]))
+            seconds.append(measure_s(lambda row=row: db.execute("INSERT INTO responses VALUES (?, ?)", row)))  # type: ignore[misc]
+        query = "SELECT body FROM responses ORDER BY rowid DESC LIMIT 1"
+        read_s = measure_s(lambda: json.loads(db.execute(query).fetchone()[0]))
     size = file.stat().st_size
     return Cost(FLOOR, turns, new, size, size, statistics.median(seconds[-LAST:]) * 1e6, read_s * 1e3, peak_mb())
 
@@ -111,7 +111,7 @@ def copied(turns: int, file: File) -> Cost:
 def measure(owner: str, turns: int) -> Cost:
     with TemporaryDirectory() as folder:
         file = File(folder) / "convo.db"
-        return copied(turns, file) if owner == FLOOR else asyncio.run(kept(Strategy(owner), turns, file))
+        return copied(turns, file) if owner == FLOOR else asyncio.run(measure_storage(Strategy(owner), turns, file))
 
 
 def main(*lengths: int) -> None:

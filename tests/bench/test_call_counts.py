@@ -46,7 +46,7 @@ def with_class():
 
 
 @pytest.fixture
-def counted(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def count_calls(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Count calls of one function of SAMPLE, given by its name and a way to call it."""
     file = tmp_path / "convo" / "parts" / "sample.py"
     file.parent.mkdir(parents=True)
@@ -71,36 +71,36 @@ def counted(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 Counted = Callable[..., dict[str, Any]]
 
 
-def test_a_function_called_twice_counts_twice_and_the_stack_names_its_caller(counted: Counted) -> None:
-    counts = counted("twice")
+def test_a_function_called_twice_counts_twice_and_the_stack_names_its_caller(count_calls: Counted) -> None:
+    counts = count_calls("twice")
     assert counts["modules"] == {"parts.sample": 3}
     assert counts["stack"] == ["parts.sample:twice", "parts.sample:once"]
 
 
-def test_a_coroutine_resumed_thrice_counts_once(counted: Counted) -> None:
-    assert counted("waiting", lambda function: asyncio.run(function()))["modules"] == {"parts.sample": 1}
+def test_a_coroutine_resumed_thrice_counts_once(count_calls: Counted) -> None:
+    assert count_calls("waiting", lambda function: asyncio.run(function()))["modules"] == {"parts.sample": 1}
 
 
-def test_a_generator_counts_once_and_not_at_all_when_it_is_closed_before_it_starts(counted: Counted) -> None:
-    assert counted("numbers", lambda function: list(function()))["modules"] == {"parts.sample": 1}
-    assert counted("closed_at_once")["modules"] == {"parts.sample": 1}
+def test_a_generator_counts_once_and_not_at_all_when_it_is_closed_before_it_starts(count_calls: Counted) -> None:
+    assert count_calls("numbers", lambda function: list(function()))["modules"] == {"parts.sample": 1}
+    assert count_calls("closed_at_once")["modules"] == {"parts.sample": 1}
 
 
-def test_a_call_in_another_thread_counts(counted: Counted) -> None:
+def test_a_call_in_another_thread_counts(count_calls: Counted) -> None:
     def in_a_thread(function: Callable[[], object]) -> None:
         thread = threading.Thread(target=function)
         thread.start()
         thread.join()
 
-    assert counted("once", in_a_thread)["modules"] == {"parts.sample": 1}
+    assert count_calls("once", in_a_thread)["modules"] == {"parts.sample": 1}
 
 
-def test_the_body_of_a_class_does_not_count(counted: Counted) -> None:
-    assert counted("with_class")["modules"] == {"parts.sample": 1}
+def test_the_body_of_a_class_does_not_count(count_calls: Counted) -> None:
+    assert count_calls("with_class")["modules"] == {"parts.sample": 1}
 
 
-def test_code_outside_the_folder_does_not_count(counted: Counted) -> None:
-    assert counted("once", folder="con") == {"modules": {}, "stack": []}
+def test_code_outside_the_folder_does_not_count(count_calls: Counted) -> None:
+    assert count_calls("once", folder="con") == {"modules": {}, "stack": []}
 
 
 def test_a_command_is_counted_in_its_own_process(tmp_path: Path) -> None:
@@ -117,6 +117,6 @@ def test_a_command_is_counted_in_its_own_process(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.name)
 def test_every_trace_is_counted(trace: Trace) -> None:
-    with running_upstream() as port, workspace(ROOT, port) as place:
-        calls, modules, depth = place.count(trace, 1).figures
+    with running_upstream() as port, workspace(ROOT, port) as environment:
+        calls, modules, depth = environment.count(trace, 1).figures
     assert calls > modules > depth > 1

@@ -122,12 +122,12 @@ class ChatUpstream(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:  # the name that http.server requires
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        assert asked.get("stream"), "convo streams from a chat completions server"
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert request.get("stream"), "convo streams from a chat completions server"
         chunks = [chunk({"role": "assistant", "content": piece}) for piece in ANSWER]
         finish = "stop"
-        if asked.get("tools") and asked["messages"][-1]["role"] == "user":
-            function = {"name": asked["tools"][0]["function"]["name"], "arguments": "{}"}
+        if request.get("tools") and request["messages"][-1]["role"] == "user":
+            function = {"name": request["tools"][0]["function"]["name"], "arguments": "{}"}
             call = {"index": 0, "id": "call_1", "type": "function", "function": function}
             chunks, finish = [chunk({"role": "assistant", "content": None, "tool_calls": [call]})], "tool_calls"
         lines = [json.dumps(each) for each in (*chunks, chunk({}, finish, CHAT_USAGE))]
@@ -190,7 +190,7 @@ class Workspace:
         With None the exit code is not checked: a signal ends a server.
         """
         command = [sys.executable, *arguments]
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             env=self._environ(),
             cwd=self.folder,
@@ -200,8 +200,8 @@ class Workspace:
             text=True,
             check=False,
         )
-        assert code in (None, done.returncode), f"{command}: {done.returncode}\n{done.stdout}"
-        return done.stdout
+        assert code in (None, result.returncode), f"{command}: {result.returncode}\n{result.stdout}"
+        return result.stdout
 
     def _environ(self) -> dict[str, str]:
         """Return an environment without this shell's keys and settings."""
@@ -225,8 +225,8 @@ def median_counts(trace: Trace, checkout: Path, port: int, earlier: int, rounds:
     """Return the counts of the round with the median of the calls; each round has a workspace of its own."""
     counts = []
     for _ in range(rounds):
-        with workspace(checkout, port) as place:
-            counts.append(place.count(trace, earlier))
+        with workspace(checkout, port) as environment:
+            counts.append(environment.count(trace, earlier))
     return sorted(counts, key=lambda each: each.figures)[rounds // 2]
 
 
@@ -260,22 +260,22 @@ def main() -> None:
     parser.add_argument("--earlier", metavar="N", type=int, help="so many of the same kind before the counted one")
     parser.add_argument("--modules", action="store_true", help="list the modules by their calls")
     parser.add_argument("--stack", action="store_true", help="list the functions of the deepest stack")
-    asked = parser.parse_args()
-    checkouts = [each.resolve() for each in asked.checkouts] or [ROOT]
+    options = parser.parse_args()
+    checkouts = [each.resolve() for each in options.checkouts] or [ROOT]
     if len(checkouts) > 2:
         parser.error("at most two checkouts")
     rows = {}
     with running_upstream() as port:
         for trace in TRACES:
-            if asked.only in (None, trace.name):
-                earlier = trace.earlier if asked.earlier is None else asked.earlier
-                rows[trace.name] = [median_counts(trace, each, port, earlier, asked.rounds) for each in checkouts]
+            if options.only in (None, trace.name):
+                earlier = trace.earlier if options.earlier is None else options.earlier
+                rows[trace.name] = [median_counts(trace, each, port, earlier, options.rounds) for each in checkouts]
     print(f"Python {python_version()}")
     print("\n".join(counts_table(rows)))
     for name, counts in rows.items():
         for checkout, each in zip(checkouts, counts, strict=True):
             title = f"{name} in {checkout}" if len(checkouts) > 1 else name
-            for line in details(title, each, modules=asked.modules, stack=asked.stack):
+            for line in details(title, each, modules=options.modules, stack=options.stack):
                 print(line)
 
 

@@ -59,17 +59,17 @@ def response(status: str, *output: object) -> dict[str, object]:
 
 
 def response_events() -> list[dict[str, object]]:
-    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    position = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
     open_item = {**MESSAGE, "status": "in_progress", "content": []}
     return [
         {"type": "response.created", "response": response("in_progress")},
         {"type": "response.in_progress", "response": response("in_progress")},
         {"type": "response.output_item.added", "output_index": 0, "item": open_item},
-        {"type": "response.content_part.added", **place, "part": part},
-        *({"type": "response.output_text.delta", **place, "delta": word, "logprobs": []} for word in WORDS),
-        {"type": "response.output_text.done", **place, "text": TEXT, "logprobs": []},
-        {"type": "response.content_part.done", **place, "part": {**part, "text": TEXT}},
+        {"type": "response.content_part.added", **position, "part": part},
+        *({"type": "response.output_text.delta", **position, "delta": word, "logprobs": []} for word in WORDS),
+        {"type": "response.output_text.done", **position, "text": TEXT, "logprobs": []},
+        {"type": "response.content_part.done", **position, "part": {**part, "text": TEXT}},
         {"type": "response.output_item.done", "output_index": 0, "item": MESSAGE},
         {"type": "response.completed", "response": response("completed", MESSAGE)},
     ]
@@ -128,8 +128,8 @@ async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
     stream = bool(json.loads(body or b"{}").get("stream"))
-    if thinks := THINK.search(body):
-        await asyncio.sleep(int(thinks[1]) / 1e3)
+    if match := THINK.search(body):
+        await asyncio.sleep(int(match[1]) / 1e3)
     form = b"text/event-stream" if stream else b"application/json"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", form)]})
     await send({"type": "http.response.body", "body": ANSWERS[scope["path"], stream]})

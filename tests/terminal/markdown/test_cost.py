@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench.markdown import KINDS, Cost, naive, of_length, streaming
+from tests.bench.markdown import KINDS, Cost, make_text, naive, streaming
 
 PIECE = 64
 
@@ -11,13 +11,13 @@ MOST = 3_000
 
 
 def costs(kind: str, *lengths: int) -> list[Cost]:
-    return [streaming(of_length(kind, length), PIECE) for length in lengths]
+    return [streaming(make_text(kind, length), PIECE) for length in lengths]
 
 
 def check(small: Cost, large: Cost) -> None:
-    assert large.written_per < 1.25 * small.written_per + 0.05
+    assert large.written_per_char < 1.25 * small.written_per_char + 0.05
     assert large.most_open < MOST
-    assert large.looked_per < 1.25 * small.looked_per + 0.05
+    assert large.examined_per_char < 1.25 * small.examined_per_char + 0.05
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,6 +33,6 @@ def test_a_megabyte_costs_no_more_per_character_than_ten_kilobytes(kind: str) ->
 
 def test_redrawing_everything_has_quadratic_cost() -> None:
     """The baseline of the benchmark: an answer of twice the length has twice the cost per character."""
-    small, large = (naive(of_length("answer", length), 250) for length in (3_000, 6_000))
-    assert large.written_per > 1.6 * small.written_per
-    assert large.looked_per > 1.6 * small.looked_per
+    small, large = (naive(make_text("answer", length), 250) for length in (3_000, 6_000))
+    assert large.written_per_char > 1.6 * small.written_per_char
+    assert large.examined_per_char > 1.6 * small.examined_per_char
