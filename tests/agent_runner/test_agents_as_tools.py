@@ -30,14 +30,14 @@ from tests.chat.tool_log import ToolLog
 ASK = tool_calls(("c1", "ask_clerk", {"input": "How much?"}))
 
 
-def conduct(harness: ChatHarness) -> RunConfig:
+def make_run_config(harness: ChatHarness) -> RunConfig:
     return RunConfig(
         open_scratch_store=lambda: open_store("memory"),
         resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint),
     )
 
 
-def boss(clerk: Agent) -> Agent:
+def make_boss(clerk: Agent) -> Agent:
     return Agent("boss", tools=(agent_tool(clerk, "ask_clerk", "Ask the clerk."),))
 
 
@@ -52,7 +52,7 @@ async def test_an_agent_as_a_tool_answers_in_a_nested_run_with_its_own_history(
 ) -> None:
     harness.model = scripted_model(harness.folder, ASK, {"text": "It is 4."})
     helper = Agent("clerk", "Look it up.", model=scripted_model(harness.folder, {"text": "Four."}, name="clerk.json"))
-    one = await open_runner(harness, boss(helper), conduct(harness), strategy=strategy)
+    one = await open_runner(harness, make_boss(helper), make_run_config(harness), strategy=strategy)
     await send_message(one, "hello")
     assert item_lines(harness.bodies[1]["input"]) == ["user: How much?"]
     assert (harness.bodies[1]["store"], harness.bodies[1]["instructions"]) == (False, "Look it up.")
@@ -69,8 +69,8 @@ async def test_a_nested_run_pauses_with_the_outer_run_and_is_resumed_in_another_
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, ASK, {"text": "It is 4."})
-    agent = boss(clerk(harness, tool_log, tool_calls(("i1", "look")), {"text": "Four."}))
-    one = await open_runner(harness, agent, conduct(harness), strategy=strategy)
+    agent = make_boss(clerk(harness, tool_log, tool_calls(("i1", "look")), {"text": "Four."}))
+    one = await open_runner(harness, agent, make_run_config(harness), strategy=strategy)
     events = await send_message(one, "hello")
     assert own_event_types(events) == ["started", "tool_started", "paused"]
     assert [(call["call_id"], call["agent"]) for call in events[-1]["pending"]] == [("i1", "clerk")]
@@ -78,10 +78,10 @@ async def test_a_nested_run_pauses_with_the_outer_run_and_is_resumed_in_another_
     assert [call.call_id for call in list_pending_approvals(one.run_row.document)] == ["i1"]
     assert len(await harness.store.sessions()) == 1
 
-    other = await open_runner(harness, agent, conduct(harness))
+    other = await open_runner(harness, agent, make_run_config(harness))
     assert own_event_types(await read_events(other.resume())) == ["started", "paused"]
     await other.apply_decisions(ApprovalDecided("i1", approve=True))
-    third = await open_runner(harness, agent, conduct(harness))
+    third = await open_runner(harness, agent, make_run_config(harness))
     await read_events(third.resume())
     assert (third.output, tool_log.ran) == ("It is 4.", ["look"])
     assert request_inputs(harness)[2] == ["user: How much?", "call look", "i1: look done"]
@@ -93,16 +93,16 @@ async def test_a_failed_nested_run_is_reported_to_the_model_or_without_a_message
 ) -> None:
     harness.model = scripted_model(harness.folder, ASK, {"text": "Well."})
     endless = Agent("clerk", model=scripted_model(harness.folder, tool_calls("nothing"), name="clerk.json"))
-    await send_message(await open_runner(harness, boss(endless), conduct(harness)), "hello")
+    await send_message(await open_runner(harness, make_boss(endless), make_run_config(harness)), "hello")
     assert request_inputs(harness)[-1][-1] == "c1: An error occurred while running the tool. Please try again."
 
     strict = replace(agent_tool(endless, "ask_clerk"), failure=None)
     with pytest.raises(RunFailed, match="Tool nothing not found in agent clerk"):
         await send_message(
-            await open_runner(harness, Agent("boss", tools=(strict,)), conduct(harness), name="b"), "hello"
+            await open_runner(harness, Agent("boss", tools=(strict,)), make_run_config(harness), name="b"), "hello"
         )
 
 
 async def test_a_nested_run_without_a_store_is_refused(harness: ChatHarness, tool_log: ToolLog) -> None:
     with pytest.raises(InvalidUsage, match="the nested run of tool 'ask_clerk' has no store"):
-        await open_runner(harness, boss(Agent("clerk")))
+        await open_runner(harness, make_boss(Agent("clerk")))

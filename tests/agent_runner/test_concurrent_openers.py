@@ -25,8 +25,8 @@ async def test_a_process_with_a_stale_session_refreshes_to_the_newer_turns(
     await slow.refresh()
     await say(slow, "three")
 
-    told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert message_lines(slow.state.path.items) == told
+    expected = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert message_lines(slow.state.path.items) == expected
 
 
 async def test_a_new_session_has_nothing_to_refresh(harness: ChatHarness) -> None:
@@ -43,13 +43,13 @@ async def test_a_writer_with_a_stale_session_gets_a_conflict_and_changes_nothing
     await say(await harness.open(strategy, name="mine"), "one")
     slow, fast = await harness.open(None, "mine"), await harness.open(None, "mine")
     await say(fast, "two")
-    before, asked = contents(tmp_path), len(harness.bodies)
+    before, request_count = contents(tmp_path), len(harness.bodies)
 
     with pytest.raises(Conflict):
         await say(slow, "three")
 
     assert await harness.store.session("mine") == fast.session
-    assert (contents(tmp_path), len(harness.bodies)) == (before, asked)
+    assert (contents(tmp_path), len(harness.bodies)) == (before, request_count)
 
 
 def contents(folder: Path) -> bytes:
@@ -69,37 +69,37 @@ async def test_a_writer_that_becomes_stale_during_an_answer_does_not_overwrite_t
     before = contents(tmp_path)
 
     with pytest.raises(Conflict):
-        await collected(events)
+        await collect(events)
 
     assert contents(tmp_path) == before
     assert await harness.store.session("mine") == fast.session
 
 
 async def test_a_file_that_is_edited_during_an_answer_keeps_both_changes(harness: ChatHarness, tmp_path: Path) -> None:
-    place, notes = tmp_path / "talk.json", list[str]()
+    file, notes = tmp_path / "talk.json", list[str]()
     chat = await harness.open(Strategy.REPLAY, name="mine")
     chat.notify = notes.append
     await say(chat, "one")
     events = chat.send([user_message("two")])
     await anext(events)
-    place.write_text(place.read_text().replace('"one"', '"uno"'))
+    file.write_text(file.read_text().replace('"one"', '"uno"'))
 
-    assert answer_text(await collected(events)) == "two"
+    assert answer_text(await collect(events)) == "two"
 
-    told = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
-    assert message_lines(chat.state.path.items) == told
-    assert notes == [f"{place} changed during the response; both changes are kept"]
+    expected = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
+    assert message_lines(chat.state.path.items) == expected
+    assert notes == [f"{file} changed during the response; both changes are kept"]
     assert not chat.state.unconfirmed_nodes
     again = await harness.open(None, "mine")
-    assert message_lines(again.load_state().path.items) == told
+    assert message_lines(again.load_state().path.items) == expected
 
 
 async def test_sessions_that_start_concurrently_with_the_same_text_get_different_names(harness: ChatHarness) -> None:
     chats: list[Chat] = [await harness.open(Strategy.SESSION) for _ in range(3)]
-    told = await asyncio.gather(*(collected(chat.send([user_message("hello")])) for chat in chats))
-    assert [answer_text(events) for events in told] == ["hello"] * 3
+    results = await asyncio.gather(*(collect(chat.send([user_message("hello")])) for chat in chats))
+    assert [answer_text(events) for events in results] == ["hello"] * 3
     assert sorted(session.name for session in await harness.store.sessions()) == ["hello", "hello-2", "hello-3"]
 
 
-async def collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
+async def collect(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     return [event async for event in events]

@@ -30,10 +30,10 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 async def test_when_the_filter_returns_model_input_exactly_its_list_and_instructions_go_to_the_model(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    given: list[list[str]] = []
+    received: list[list[str]] = []
 
     async def loud(data: ModelInput) -> ModelInput:
-        given.append(item_lines(data.items))
+        received.append(item_lines(data.items))
         data.items.append(user_message("in place only"))
         items = [
             user_message(item_text(item).upper()) if item.get("role") == "user" else item for item in data.items[:-1]
@@ -46,11 +46,11 @@ async def test_when_the_filter_returns_model_input_exactly_its_list_and_instruct
 
     assert [body["instructions"] for body in harness.bodies] == ["Answer. Loudly."] * 2
     sent = [["user: HELLO"], ["call_1: look done"]]
-    whole = [["user: HELLO"], ["user: HELLO", "call look", "call_1: look done"]]
-    assert request_inputs(harness) == (sent if strategy in SERVERS else whole)
-    assert given[1] == (["call_1: look done"] if strategy in SERVERS else ["user: hello", *whole[1][1:]])
-    kept = "user: HELLO" if strategy in SERVERS else "user: hello"
-    assert item_lines(await stored_items(harness)) == [kept, "call look", "call_1: look done", "assistant: Done."]
+    expected = [["user: HELLO"], ["user: HELLO", "call look", "call_1: look done"]]
+    assert request_inputs(harness) == (sent if strategy in SERVERS else expected)
+    assert received[1] == (["call_1: look done"] if strategy in SERVERS else ["user: hello", *expected[1][1:]])
+    first_line = "user: HELLO" if strategy in SERVERS else "user: hello"
+    assert item_lines(await stored_items(harness)) == [first_line, "call look", "call_1: look done", "assistant: Done."]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -58,8 +58,8 @@ async def test_a_filter_that_drops_an_output_that_the_server_needs_is_refused_be
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     def drops(data: ModelInput) -> ModelInput:
-        kept = [item for item in data.items if item.get("type") in (None, "message")]
-        return ModelInput(kept or [user_message("instead")], data.instructions)
+        items = [item for item in data.items if item.get("type") in (None, "message")]
+        return ModelInput(items or [user_message("instead")], data.instructions)
 
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."}, {"text": "Well."})
     agent = Agent("desk", tools=(tool_log.tool("look"),))
@@ -102,10 +102,10 @@ async def test_a_filter_must_return_model_input_with_one_output_per_call(
     assert len(harness.bodies) == before
 
 
-async def two_turns(harness: ChatHarness, conduct: RunConfig, *said_then: str) -> list[list[str]]:
-    one = await open_runner(harness, Agent("desk"), conduct)
-    for said in said_then or ("one", "two"):
-        await send_message(one, said)
+async def two_turns(harness: ChatHarness, config: RunConfig, *texts: str) -> list[list[str]]:
+    one = await open_runner(harness, Agent("desk"), config)
+    for text in texts or ("one", "two"):
+        await send_message(one, text)
     return request_inputs(harness)
 
 
@@ -146,8 +146,15 @@ async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_a
 
     sent = await two_turns(harness, RunConfig(session_input_callback=callback), "one", "one")
     assert sent == [["user: Be brief, 0.", "user: one"], ["user: Be brief, 3.", "user: one", "assistant: one"]]
-    kept = ["user: Be brief, 0.", "user: one", "assistant: one", "user: Be brief, 3.", "user: one", "assistant: one"]
-    assert item_lines(await stored_items(harness)) == kept
+    expected = [
+        "user: Be brief, 0.",
+        "user: one",
+        "assistant: one",
+        "user: Be brief, 3.",
+        "user: one",
+        "assistant: one",
+    ]
+    assert item_lines(await stored_items(harness)) == expected
 
 
 @pytest.mark.usefixtures("read_mode")
@@ -161,19 +168,19 @@ async def test_a_callback_must_return_a_list_of_items(harness: ChatHarness) -> N
 
 @pytest.mark.parametrize("strategy", SERVERS)
 @pytest.mark.parametrize(
-    "conduct", [RunConfig(session_limit=3), RunConfig(session_input_callback=lambda older, new: new)]
+    "config", [RunConfig(session_limit=3), RunConfig(session_input_callback=lambda older, new: new)]
 )
 async def test_a_server_owner_accepts_no_session_limit_and_no_callback(
-    harness: ChatHarness, strategy: Strategy, conduct: RunConfig
+    harness: ChatHarness, strategy: Strategy, config: RunConfig
 ) -> None:
-    with pytest.raises(WrongOwner, match="a session limit or session input callback") as refused:
-        await open_runner(harness, Agent("desk"), conduct, strategy=strategy)
-    assert refused.value.hint == "remove it, or keep the history locally with --session or --replay"
+    with pytest.raises(WrongOwner, match="a session limit or session input callback") as error:
+        await open_runner(harness, Agent("desk"), config, strategy=strategy)
+    assert error.value.hint == "remove it, or keep the history locally with --session or --replay"
 
 
 async def test_the_error_for_an_existing_conversation_names_the_command_to_convert_it(harness: ChatHarness) -> None:
     one = await open_runner(harness, Agent("desk"), strategy=Strategy.CHAIN)
     await send_message(one, "hello")
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         await AgentRunner.open(one.chat, one.run.graph, RunConfig(session_limit=3))
-    assert refused.value.hint == f"convo convert {one.chat.session.name or one.chat.session.id} --to session"
+    assert error.value.hint == f"convo convert {one.chat.session.name or one.chat.session.id} --to session"

@@ -30,7 +30,7 @@ from tests.chat.tool_log import ToolLog
 FEW, MANY = 12, 48
 
 
-async def paused(harness: ChatHarness, tool_log: ToolLog, count: int) -> AgentRunner:
+async def open_paused_run(harness: ChatHarness, tool_log: ToolLog, count: int) -> AgentRunner:
     """A run with `count` pending calls."""
     agent = Agent("desk", tools=(tool_log.tool("pay", needs_approval=True),))
     many = [(f"c{n}", "pay") for n in range(count)]
@@ -40,62 +40,62 @@ async def paused(harness: ChatHarness, tool_log: ToolLog, count: int) -> AgentRu
     return one
 
 
-async def approved(one: AgentRunner) -> None:
+async def approve_all(one: AgentRunner) -> None:
     await one.apply_decisions(*(ApprovalDecided(call.id, approve=True) for call in one.pending_calls))
     await read_events(one.resume())
     assert one.output == "Paid."
 
 
 async def test_four_times_the_approvals_take_about_four_times_as_long(harness: ChatHarness, tool_log: ToolLog) -> None:
-    works = []
+    durations = []
     for count in (FEW, MANY):
-        one = await paused(harness, tool_log, count)
+        one = await open_paused_run(harness, tool_log, count)
         with CallCount() as steps:
-            await approved(one)
-        works.append(steps.total)
-    assert works[1] < 5 * works[0]
+            await approve_all(one)
+        durations.append(steps.total)
+    assert durations[1] < 5 * durations[0]
 
 
 async def test_the_complete_run_is_written_equally_often_for_many_and_for_few_calls(
     harness: ChatHarness, tool_log: ToolLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, written = harness.store.commit, list[bool]()
+    commit, complete_writes = harness.store.commit, list[bool]()
 
-    async def counted(change: Transaction) -> None:
+    async def counting_commit(change: Transaction) -> None:
         await commit(change)
         if change.agent_run:
-            written.append(change.agent_run.document is not UNCHANGED_DOCUMENT)
+            complete_writes.append(change.agent_run.document is not UNCHANGED_DOCUMENT)
 
-    monkeypatch.setattr(harness.store, "commit", counted)
-    whole = []
+    monkeypatch.setattr(harness.store, "commit", counting_commit)
+    complete_counts = []
     for count in (FEW, MANY):
-        one = await paused(harness, tool_log, count)
-        written.clear()
-        await approved(one)
-        assert len(written) > count - RunLimits().max_parallel_calls
-        whole.append(sum(written))
-    assert whole[0] == whole[1]
+        one = await open_paused_run(harness, tool_log, count)
+        complete_writes.clear()
+        await approve_all(one)
+        assert len(complete_writes) > count - RunLimits().max_parallel_calls
+        complete_counts.append(sum(complete_writes))
+    assert complete_counts[0] == complete_counts[1]
 
 
 # -- interrupted runs ---------------------------------------------------------------------------------
 
 
-async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
+async def stop_run(one: AgentRunner, started: asyncio.Event, *messages: str) -> None:
     """Start or resume `one` until the slow tool has started, then cancel it, as if its process had ended."""
-    going = asyncio.ensure_future(send_message(one, *said) if said else read_events(one.resume()))
-    await began.wait()
-    going.cancel()
+    task = asyncio.ensure_future(send_message(one, *messages) if messages else read_events(one.resume()))
+    await started.wait()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await going
-    began.clear()
+        await task
+    started.clear()
 
 
 class Desk:
     """An agent with a tool that returns at once and a tool that never returns."""
 
     def __init__(self, harness: ChatHarness, *names: str) -> None:
-        self.began, self.runs = asyncio.Event(), list[str]()
-        self.bench = harness
+        self.started, self.runs = asyncio.Event(), list[str]()
+        self.harness = harness
         many = [(f"c{n}", name) for n, name in enumerate(names)]
         harness.model = scripted_model(harness.folder, tool_calls(*many), {"text": "Done."})
 
@@ -110,16 +110,16 @@ class Desk:
         @tool
         async def slow() -> str:
             self.runs.append("slow")
-            self.began.set()
+            self.started.set()
             await asyncio.Event().wait()
             return "never"
 
         return await open_runner(
-            self.bench, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(max_parallel_calls=parallel))
+            self.harness, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(max_parallel_calls=parallel))
         )
 
 
-def stages(one: AgentRunner) -> Sequence[Any]:
+def call_stages(one: AgentRunner) -> Sequence[Any]:
     return [call.stage for call in one.run.calls]
 
 
@@ -127,10 +127,10 @@ async def test_another_process_reads_the_calls_that_ended_or_started_since_the_l
     harness: ChatHarness,
 ) -> None:
     desk = Desk(harness, "quick", "quick", "slow", "quick")
-    await stopped(await desk.open(1), desk.began, "hello")
+    await stop_run(await desk.open(1), desk.started, "hello")
 
     other = await desk.open(1)
-    assert stages(other) == [Stage.DONE, Stage.DONE, Stage.RUNNING, Stage.READY]
+    assert call_stages(other) == [Stage.DONE, Stage.DONE, Stage.RUNNING, Stage.READY]
     assert own_event_types(await read_events(other.resume())) == ["started", "tool_started", "tool_output", "paused"]
     assert [(call.id, call.stage) for call in other.pending_calls] == [("c2", Stage.OUTCOME_UNKNOWN)]
     await other.apply_decisions(ToolOutputSupplied("c2", "given"))
@@ -149,12 +149,12 @@ async def test_another_process_reads_the_output_of_a_call_although_a_parallel_ca
             if event["type"] == "convo.tool_output":
                 break
 
-    assert stages(await desk.open(2)) == [Stage.DONE, Stage.RUNNING]
+    assert call_stages(await desk.open(2)) == [Stage.DONE, Stage.RUNNING]
 
 
 async def test_a_run_that_another_process_stops_keeps_its_finished_outputs(harness: ChatHarness) -> None:
     desk = Desk(harness, "quick", "slow", "quick")
-    await stopped(await desk.open(1), desk.began, "hello")
+    await stop_run(await desk.open(1), desk.started, "hello")
     other = await desk.open(1)
     await other.stop()
 
@@ -165,15 +165,15 @@ async def test_a_run_that_another_process_stops_keeps_its_finished_outputs(harne
 
 async def test_a_call_that_may_run_again_but_has_not_yet_is_not_asked_about_twice(harness: ChatHarness) -> None:
     desk = Desk(harness, "slow", "slow", "slow")
-    await stopped(await desk.open(2), desk.began, "hello")
-    await stopped(await desk.open(2), desk.began)
+    await stop_run(await desk.open(2), desk.started, "hello")
+    await stop_run(await desk.open(2), desk.started)
     other = await desk.open(2)
     await read_events(other.resume())
     assert [call.id for call in other.pending_calls] == ["c0", "c1", "c2"]
     await other.apply_decisions(*(ApprovalDecided(call.id, approve=True) for call in other.pending_calls))
-    await stopped(other, desk.began)
+    await stop_run(other, desk.started)
 
     third = await desk.open(2)
-    assert stages(third) == [Stage.RUNNING, Stage.RUNNING, Stage.READY]
-    await stopped(third, desk.began)
-    assert stages(await desk.open(2)) == [Stage.OUTCOME_UNKNOWN, Stage.OUTCOME_UNKNOWN, Stage.RUNNING]
+    assert call_stages(third) == [Stage.RUNNING, Stage.RUNNING, Stage.READY]
+    await stop_run(third, desk.started)
+    assert call_stages(await desk.open(2)) == [Stage.OUTCOME_UNKNOWN, Stage.OUTCOME_UNKNOWN, Stage.RUNNING]

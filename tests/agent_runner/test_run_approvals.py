@@ -40,8 +40,8 @@ async def test_a_paused_run_is_resumed_in_another_process_and_sends_both_outputs
     events = await send_message(one, "hello")
 
     assert own_event_types(events) == ["started", "tool_started", "tool_output", "paused"]
-    waits = {"call_id": "c1", "tool": "pay", "agent": "desk", "arguments": "{}", "unknown": False}
-    assert events[-1]["pending"] == [waits]
+    pending_call = {"call_id": "c1", "tool": "pay", "agent": "desk", "arguments": "{}", "unknown": False}
+    assert events[-1]["pending"] == [pending_call]
     assert one.run_row
     assert (one.run_row.status, tool_log.ran) == ("paused", ["look"])
 
@@ -121,14 +121,14 @@ async def test_a_sticky_approval_applies_to_later_calls_also_in_another_process(
 
 
 async def test_a_function_decides_whether_a_call_needs_approval(harness: ChatHarness) -> None:
-    paid: list[int] = []
+    payments: list[int] = []
 
-    async def dear(context: Context, arguments: Any) -> bool:
+    async def is_expensive(context: Context, arguments: Any) -> bool:
         return bool(arguments["cents"] > 100)
 
-    @tool(needs_approval=dear)
+    @tool(needs_approval=is_expensive)
     def pay(cents: int) -> str:
-        paid.append(cents)
+        payments.append(cents)
         return "paid"
 
     harness.model = scripted_model(
@@ -136,7 +136,7 @@ async def test_a_function_decides_whether_a_call_needs_approval(harness: ChatHar
     )
     one = await open_runner(harness, Agent("desk", tools=(pay,)))
     await send_message(one, "hello")
-    assert ([call.id for call in one.pending_calls], paid) == (["c2"], [5])
+    assert ([call.id for call in one.pending_calls], payments) == (["c2"], [5])
 
 
 async def test_a_run_is_found_only_by_its_id_and_by_its_session(harness: ChatHarness, tool_log: ToolLog) -> None:

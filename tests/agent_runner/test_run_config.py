@@ -23,7 +23,7 @@ from tests.chat.recording_endpoint import RecordingEndpoint
 from tests.embedded_endpoint import make_embedded_endpoint
 
 OPTIONS = RequestOptions("openai/gpt-5", "gpt-5")
-REMOVE_OR_KEEP = "remove it, or keep the history locally with --session or --replay"
+REMOVE_HINT = "remove it, or keep the history locally with --session or --replay"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def look() -> str:
     return "seen"
 
 
-def made(name: str, **fields: Any) -> Tool:
+def make_tool(name: str, **fields: Any) -> Tool:
     return tool(name=name, **fields)(look)
 
 
@@ -62,9 +62,9 @@ LIMIT = "a run needs at least one turn and one parallel call"
     ],
 )
 def test_a_limit_that_allows_nothing_is_refused(endpoint: Endpoint, config: RunConfig, message: str, hint: str) -> None:
-    with pytest.raises(InvalidUsage) as refused:
+    with pytest.raises(InvalidUsage) as error:
         validate_run_config(graph(Agent("desk")), config, Strategy.SESSION, OPTIONS, endpoint)
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_the_smallest_limits_are_allowed(endpoint: Endpoint, config: RunConfig) 
 )
 def test_a_hosted_tool_that_the_client_would_have_to_run_is_refused(endpoint: Endpoint, hosted: dict[str, Any]) -> None:
     agent = Agent("desk", tools=({"type": "web_search"}, hosted))
-    with pytest.raises(Unsupported, match=f"a run.*the tool '{hosted['type']}' of agent 'desk'") as refused:
+    with pytest.raises(Unsupported, match=f"a run.*the tool '{hosted['type']}' of agent 'desk'") as error:
         validate_run_config(graph(agent), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
-    assert refused.value.hint == "use a function tool instead"
+    assert error.value.hint == "use a function tool instead"
 
 
 @pytest.mark.parametrize(
@@ -122,24 +122,27 @@ def test_a_hosted_tool_that_the_provider_runs_is_allowed(endpoint: Endpoint, hos
 def test_a_setting_that_only_the_run_can_set_is_refused(endpoint: Endpoint, name: str) -> None:
     agent = Agent("desk", settings={"temperature": 0, "tools": [], name: "x"})
     first = min("tools", name)
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         validate_run_config(graph(agent), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
-    assert refused.value.message == f"the settings of agent 'desk' contain {first!r}, which only the run can set"
-    assert refused.value.hint == "remove it; --session, --conversation and --chain choose the owner"
+    assert error.value.message == f"the settings of agent 'desk' contain {first!r}, which only the run can set"
+    assert error.value.hint == "remove it; --session, --conversation and --chain choose the owner"
 
 
 def test_settings_that_are_not_json_are_refused(endpoint: Endpoint) -> None:
     agent = Agent("desk", settings={"temperature": math.nan})
-    with pytest.raises(InputFault, match=r"^the settings of agent 'desk' are not JSON: .*Out of range") as refused:
+    with pytest.raises(InputFault, match=r"^the settings of agent 'desk' are not JSON: .*Out of range") as error:
         validate_run_config(graph(agent), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
-    assert refused.value.hint == "use only JSON values: they become fields of a request"
+    assert error.value.hint == "use only JSON values: they become fields of a request"
 
 
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
-        (Agent("desk", tools=(made("look"), made("look"))), "two tools are named 'look'"),
-        (Agent("desk", tools=(made("look", deferred=True),)), "tool 'look' is deferred, but there is no tool search"),
+        (Agent("desk", tools=(make_tool("look"), make_tool("look"))), "two tools are named 'look'"),
+        (
+            Agent("desk", tools=(make_tool("look", deferred=True),)),
+            "tool 'look' is deferred, but there is no tool search",
+        ),
         (
             Agent("desk", handoffs=(Agent("a b"), Agent("a_b"))),
             "agent 'desk' has two tools named 'transfer_to_a_b'",
@@ -147,38 +150,38 @@ def test_settings_that_are_not_json_are_refused(endpoint: Endpoint) -> None:
     ],
 )
 def test_tools_that_a_call_could_not_name_are_refused(endpoint: Endpoint, agent: Agent, message: str) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         validate_run_config(graph(agent), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
-    assert refused.value.message == message
+    assert error.value.message == message
 
 
 FILTERED = Agent("desk", handoffs=(Handoff(Agent("billing"), filter=lambda transcript: transcript),))
 GUARDED = Agent("desk", output_guardrails=(Guardrail("strict", lambda context, output: None),))
-KEEP_THE_FILTER_OUT = "remove the filter, or keep the history locally with --session or --replay"
+REMOVE_FILTER_HINT = "remove the filter, or keep the history locally with --session or --replay"
 
 
 @pytest.mark.parametrize(
     ("agent", "config", "subject", "hint"),
     [
-        (FILTERED, RunConfig(), "the handoff desk -> billing has an input filter, but", KEEP_THE_FILTER_OUT),
+        (FILTERED, RunConfig(), "the handoff desk -> billing has an input filter, but", REMOVE_FILTER_HINT),
         (
             Agent("desk", handoffs=(Agent("billing"),)),
             RunConfig(handoff_defaults=HandoffDefaults(filter=lambda transcript: transcript)),
             "the handoff desk -> billing has an input filter, but",
-            KEEP_THE_FILTER_OUT,
+            REMOVE_FILTER_HINT,
         ),
-        (GUARDED, RunConfig(), "an output guardrail (agent 'desk') cannot be used with", REMOVE_OR_KEEP),
+        (GUARDED, RunConfig(), "an output guardrail (agent 'desk') cannot be used with", REMOVE_HINT),
         (
             Agent("desk"),
             RunConfig(session_limit=0),
             "a session limit or session input callback cannot be used with",
-            REMOVE_OR_KEEP,
+            REMOVE_HINT,
         ),
         (
             Agent("desk"),
             RunConfig(session_input_callback=lambda older, new: new),
             "a session limit or session input callback cannot be used with",
-            REMOVE_OR_KEEP,
+            REMOVE_HINT,
         ),
     ],
 )
@@ -189,14 +192,14 @@ def test_an_owner_that_stores_the_history_accepts_no_other_history(
     if strategy in (Strategy.REPLAY, Strategy.SESSION):
         validate_run_config(graph(agent), config, strategy, OPTIONS, endpoint)
         return
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         validate_run_config(graph(agent), config, strategy, OPTIONS, endpoint)
-    assert refused.value.message.startswith(subject)
-    assert refused.value.message.endswith("stores the history")
-    assert refused.value.hint == hint
+    assert error.value.message.startswith(subject)
+    assert error.value.message.endswith("stores the history")
+    assert error.value.hint == hint
 
 
-class Elsewhere(RecordingEndpoint):
+class OtherScopeEndpoint(RecordingEndpoint):
     """An endpoint at another base URL."""
 
     scope = Scope("https://elsewhere.example/v1")
@@ -208,12 +211,12 @@ def test_an_agent_with_the_model_of_the_chat_needs_no_route(endpoint: Endpoint, 
 
 
 def test_a_model_without_a_route_is_refused(endpoint: Endpoint) -> None:
-    with pytest.raises(InvalidUsage) as refused:
+    with pytest.raises(InvalidUsage) as error:
         validate_run_config(
             graph(Agent("desk", model="openai/gpt-4")), RunConfig(), Strategy.SESSION, OPTIONS, endpoint
         )
-    assert refused.value.message == "agent 'desk' uses the model 'openai/gpt-4', but this run uses only 'openai/gpt-5'"
-    assert refused.value.hint == "remove its model, or choose that model with -m"
+    assert error.value.message == "agent 'desk' uses the model 'openai/gpt-4', but this run uses only 'openai/gpt-5'"
+    assert error.value.hint == "remove its model, or choose that model with -m"
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -221,28 +224,28 @@ def test_a_model_without_a_route_is_refused(endpoint: Endpoint) -> None:
 def test_no_agent_may_leave_the_endpoint_that_stores_the_history(
     endpoint: Endpoint, strategy: Strategy, is_elsewhere: bool
 ) -> None:
-    other: Any = Elsewhere(endpoint) if is_elsewhere else RecordingEndpoint(endpoint)
+    other: Any = OtherScopeEndpoint(endpoint) if is_elsewhere else RecordingEndpoint(endpoint)
     config = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), other))
     agents = graph(Agent("desk", model="openai/gpt-4"))
     if not is_elsewhere or strategy in (Strategy.REPLAY, Strategy.SESSION):
         validate_run_config(agents, config, strategy, OPTIONS, endpoint)
         return
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         validate_run_config(agents, config, strategy, OPTIONS, endpoint, "convert it")
-    assert refused.value.message == (
+    assert error.value.message == (
         f"agent 'desk' uses a model at https://elsewhere.example/v1, but {endpoint.scope} stores the history"
     )
-    assert refused.value.hint == "convert it"
+    assert error.value.hint == "convert it"
 
 
 ASK = agent_tool(GUARDED, "ask_desk")
 
 
 def test_a_nested_run_needs_a_store(endpoint: Endpoint) -> None:
-    with pytest.raises(InvalidUsage) as refused:
+    with pytest.raises(InvalidUsage) as error:
         validate_run_config(graph(Agent("boss", tools=(ASK,))), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
-    assert refused.value.message == "the nested run of tool 'ask_desk' has no store"
-    assert refused.value.hint == "set open_scratch_store in the RunConfig"
+    assert error.value.message == "the nested run of tool 'ask_desk' has no store"
+    assert error.value.hint == "set open_scratch_store in the RunConfig"
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -115,9 +115,9 @@ async def test_a_tool_receives_its_call_and_the_usage_of_every_request(
 
 async def test_a_run_that_is_not_open_cannot_be_resumed(harness: ChatHarness) -> None:
     one = await open_runner(harness, Agent("desk"))
-    with pytest.raises(StateFault, match=r"^no run is open$") as refused:
+    with pytest.raises(StateFault, match=r"^no run is open$") as error:
         await read_events(one.resume())
-    assert refused.value.hint == "send a message to start one"
+    assert error.value.hint == "send a message to start one"
     await send_message(one, "hello")
     with pytest.raises(StateFault, match=r"^no run is open$"):
         await read_events(one.resume())
@@ -129,15 +129,15 @@ async def test_new_input_is_refused_while_calls_have_no_output(harness: ChatHarn
     await send_message(one, "hello")
     assert one.run_row
     for read_on in (send_message(one, "well?"), one.preview_request([user_message("well?")])):
-        with pytest.raises(StateFault) as refused:
+        with pytest.raises(StateFault) as error:
             await read_on
-        assert refused.value.message == f"{one.run_row.id} is paused, and its calls have no output yet"
-        assert refused.value.hint == "approve or reject them (convo approvals) and resume the run, or cancel it"
+        assert error.value.message == f"{one.run_row.id} is paused, and its calls have no output yet"
+        assert error.value.hint == "approve or reject them (convo approvals) and resume the run, or cancel it"
 
 
 async def test_a_session_without_runs_has_none_to_load(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
     assert [event async for event in chat.send([user_message("hello")])]
-    with pytest.raises(NotFound, match=r"^no run 'mine'$") as refused:
+    with pytest.raises(NotFound, match=r"^no run 'mine'$") as error:
         await load_run_row(harness.store, "mine")
-    assert refused.value.hint == "convo approvals"
+    assert error.value.hint == "convo approvals"

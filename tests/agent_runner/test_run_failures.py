@@ -97,22 +97,22 @@ async def test_another_message_may_be_sent_after_a_failed_request(harness: ChatH
     await send_message(one, "well?")
     assert request_inputs(harness)[-1] == ["user: hello", "user: well?"]
     assert first
-    stopped = await harness.store.agent_run(first.id)
-    assert stopped
-    assert stopped.status == "stopped"
+    row = await harness.store.agent_run(first.id)
+    assert row
+    assert row.status == "stopped"
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_run_that_is_stopped_during_its_tools_keeps_the_outputs_and_asks_about_the_other_calls(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
     runs: list[str] = []
 
     @tool
     async def endless() -> str:
         runs.append("endless")
-        began.set()
+        started.set()
         await ended.wait()
         return "at last"
 
@@ -124,12 +124,12 @@ async def test_a_run_that_is_stopped_during_its_tools_keeps_the_outputs_and_asks
     agent = Agent("desk", tools=(quick, endless))
     harness.model = scripted_model(harness.folder, tool_calls(("c1", "quick"), ("c2", "endless")), {"text": "Done."})
     one = await open_runner(harness, agent, strategy=strategy)
-    going = asyncio.ensure_future(send_message(one, "hello"))
-    await began.wait()
+    task = asyncio.ensure_future(send_message(one, "hello"))
+    await started.wait()
     await asyncio.sleep(0)
-    going.cancel()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await going
+        await task
 
     other = await open_runner(harness, agent)
     events = await read_events(other.resume())
@@ -143,12 +143,12 @@ async def test_a_run_that_is_stopped_during_its_tools_keeps_the_outputs_and_asks
 
 async def test_a_call_of_unknown_outcome_may_be_run_again(harness: ChatHarness) -> None:
     runs: list[int] = []
-    began = asyncio.Event()
+    started = asyncio.Event()
 
     @tool
     async def once() -> str:
         runs.append(1)
-        began.set()
+        started.set()
         if len(runs) == 1:
             await asyncio.Event().wait()
         return "done"
@@ -156,11 +156,11 @@ async def test_a_call_of_unknown_outcome_may_be_run_again(harness: ChatHarness) 
     agent = Agent("desk", tools=(once,))
     harness.model = scripted_model(harness.folder, tool_calls("once"), {"text": "Done."})
     one = await open_runner(harness, agent)
-    going = asyncio.ensure_future(send_message(one, "hello"))
-    await began.wait()
-    going.cancel()
+    task = asyncio.ensure_future(send_message(one, "hello"))
+    await started.wait()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await going
+        await task
     await read_events(one.resume())
     assert [call.id for call in one.pending_calls] == ["call_1"]
     await one.apply_decisions(ApprovalDecided("call_1", approve=True))

@@ -33,11 +33,11 @@ from tests.embedded_endpoint import make_embedded_endpoint
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
-def refuses(context: Context, said: Any) -> str:
+def refuses(context: Context, value: Any) -> str:
     return "not here"
 
 
-def passes(context: Context, said: Any) -> None:
+def passes(context: Context, value: Any) -> None:
     return None
 
 
@@ -45,9 +45,9 @@ def passes(context: Context, said: Any) -> None:
 async def test_a_blocking_input_guardrail_prevents_the_model_call(harness: ChatHarness, strategy: Strategy) -> None:
     agent = Agent("desk", input_guardrails=(Guardrail("mild", passes, False), Guardrail("strict", refuses, False)))
     one = await open_runner(harness, agent, strategy=strategy)
-    with pytest.raises(RunFailed, match="Guardrail strict tripped: not here") as failed:
+    with pytest.raises(RunFailed, match="Guardrail strict tripped: not here") as error:
         await send_message(one, "hello")
-    assert (failed.value.code, harness.bodies) == ("input_guardrail", [])
+    assert (error.value.code, harness.bodies) == ("input_guardrail", [])
     assert item_lines(await stored_items(harness)) == ([] if strategy in SERVERS else ["user: hello"])
 
 
@@ -76,7 +76,7 @@ async def test_when_an_input_guardrail_trips_the_user_input_is_stored_without_an
 
     bench = ChatHarness(store, Finishing(make_embedded_endpoint(store)), tmp_path)
 
-    async def late(context: Context, said: Any) -> str:
+    async def late(context: Context, value: Any) -> str:
         assert isinstance(bench.endpoint, Finishing)
         await bench.endpoint.finished.wait()
         return "too late"
@@ -87,22 +87,22 @@ async def test_when_an_input_guardrail_trips_the_user_input_is_stored_without_an
     with pytest.raises(RunFailed, match="too late"):
         await send_message(one, "hello")
     assert tool_log.ran == []
-    kept = item_lines(await stored_items(bench))
+    lines = item_lines(await stored_items(bench))
     if strategy is Strategy.CONVERSATION:
-        assert kept == ["user: hello", "call look", "call_1: The run ended before this tool was called."]
+        assert lines == ["user: hello", "call look", "call_1: The run ended before this tool was called."]
     else:
-        assert kept == ([] if strategy is Strategy.CHAIN else ["user: hello"])
+        assert lines == ([] if strategy is Strategy.CHAIN else ["user: hello"])
 
 
 async def test_a_parallel_guardrail_stops_an_answer_that_has_started(harness: ChatHarness) -> None:
     stopped = asyncio.Event()
 
-    async def on_the_first_piece(context: Context, said: Any) -> str:
+    async def after_first_event(context: Context, value: Any) -> str:
         await stopped.wait()
         return "stop"
 
     harness.model = scripted_model(harness.folder, {"text": "A long answer that comes in many pieces, " * 40})
-    one = await open_runner(harness, Agent("desk", input_guardrails=(Guardrail("strict", on_the_first_piece),)))
+    one = await open_runner(harness, Agent("desk", input_guardrails=(Guardrail("strict", after_first_event),)))
     seen = []
 
     async def read_on() -> None:
@@ -124,7 +124,7 @@ async def test_no_tool_runs_before_every_input_guardrail_has_finished(
     bench = ChatHarness(store, Finishing(make_embedded_endpoint(store)), tmp_path)
     order: list[str] = []
 
-    async def slow(context: Context, said: Any) -> None:
+    async def slow(context: Context, value: Any) -> None:
         assert isinstance(bench.endpoint, Finishing)
         await bench.endpoint.finished.wait()
         order.append(f"guardrail, {len(tool_log.ran)} ran")
@@ -138,11 +138,11 @@ async def test_no_tool_runs_before_every_input_guardrail_has_finished(
 async def test_a_guardrail_gets_a_copy_of_the_model_input(harness: ChatHarness) -> None:
     seen: list[str] = []
 
-    def looks(context: Context, said: Any) -> None:
-        seen.extend(item_lines(said))
-        said.clear()
+    def inspect_input(context: Context, value: Any) -> None:
+        seen.extend(item_lines(value))
+        value.clear()
 
-    agent = Agent("desk", input_guardrails=(Guardrail("looks", looks, parallel=False),))
+    agent = Agent("desk", input_guardrails=(Guardrail("looks", inspect_input, parallel=False),))
     one = await open_runner(harness, agent)
     await send_message(one, "one")
     await send_message(one, "two")
@@ -151,7 +151,7 @@ async def test_a_guardrail_gets_a_copy_of_the_model_input(harness: ChatHarness) 
 
 
 async def test_a_guardrail_that_raises_fails_the_run(harness: ChatHarness) -> None:
-    def broken(context: Context, said: Any) -> str:
+    def broken(context: Context, value: Any) -> str:
         raise OSError("gone")
 
     one = await open_runner(harness, Agent("desk", input_guardrails=(Guardrail("strict", broken, False),)))
@@ -160,8 +160,8 @@ async def test_a_guardrail_that_raises_fails_the_run(harness: ChatHarness) -> No
 
 
 async def test_an_output_guardrail_withholds_the_final_output(harness: ChatHarness) -> None:
-    def no_secrets(context: Context, said: Any) -> str | None:
-        return "a secret" if "secret" in said else None
+    def no_secrets(context: Context, value: Any) -> str | None:
+        return "a secret" if "secret" in value else None
 
     harness.model = scripted_model(harness.folder, {"text": "The secret is 4."}, {"text": "I cannot say."})
     agent = Agent("desk", output_guardrails=(Guardrail("no secrets", no_secrets),))

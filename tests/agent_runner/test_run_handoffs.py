@@ -32,26 +32,28 @@ CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
-def desks(*ways: Any) -> Agent:
-    return Agent("triage", "Send them on.", handoffs=ways or (Agent("billing", "Bill."),))
+def make_triage_agent(*handoffs: Any) -> Agent:
+    return Agent("triage", "Send them on.", handoffs=handoffs or (Agent("billing", "Bill."),))
 
 
-def answering(harness: ChatHarness, *replies: dict[str, Any], name: str = "billing.json", **fields: Any) -> Agent:
+def make_billing_agent(
+    harness: ChatHarness, *replies: dict[str, Any], name: str = "billing.json", **fields: Any
+) -> Agent:
     """The target agent of a handoff, with a script of its own."""
     return Agent("billing", model=scripted_model(harness.folder, *replies, name=name), **fields)
 
 
-def routed(harness: ChatHarness, **habits: Any) -> RunConfig:
+def make_run_config(harness: ChatHarness, **defaults: Any) -> RunConfig:
     """A configuration with these handoff defaults, in which every agent may have its own model."""
     return RunConfig(
-        handoff_defaults=HandoffDefaults(**habits),
+        handoff_defaults=HandoffDefaults(**defaults),
         resolve_model=lambda model: ModelRoute(RequestOptions(model, model), harness.endpoint),
     )
 
 
 TRANSFER = tool_calls("transfer_to_billing")
 
-OVER = 'call_1: {"assistant": "billing"}'
+HANDOFF_OUTPUT = 'call_1: {"assistant": "billing"}'
 
 
 @pytest.mark.usefixtures("read_mode")
@@ -60,13 +62,13 @@ async def test_without_configuration_the_next_agent_gets_the_raw_transcript(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here is your bill."})
-    one = await open_runner(harness, desks(), strategy=strategy)
+    one = await open_runner(harness, make_triage_agent(), strategy=strategy)
     events = await send_message(one, "hello")
     assert own_event_types(events) == ["started", "handoff", "finished"]
     assert (events[-1]["agent"], one.output) == ("billing", "Here is your bill.")
     assert [body["instructions"] for body in harness.bodies] == ["Send them on.", "Bill."]
     assert request_inputs(harness)[1] == (
-        [OVER] if strategy in SERVERS else ["user: hello", "call transfer_to_billing", OVER]
+        [HANDOFF_OUTPUT] if strategy in SERVERS else ["user: hello", "call transfer_to_billing", HANDOFF_OUTPUT]
     )
 
 
@@ -76,16 +78,21 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     look = tool_log.tool("look", needs_approval=True)
-    nested = routed(harness, nest=True)
+    nested = make_run_config(harness, nest=True)
     harness.model = scripted_model(harness.folder, TRANSFER)
     await send_message(
         await open_runner(
-            harness, desks(answering(harness, tool_calls("look"), tools=(look,))), nested, strategy=strategy
+            harness,
+            make_triage_agent(make_billing_agent(harness, tool_calls("look"), tools=(look,))),
+            nested,
+            strategy=strategy,
         ),
         "hi",
     )
     again = await open_runner(
-        harness, desks(answering(harness, {"text": "Here."}, name="two.json", tools=(look,))), nested
+        harness,
+        make_triage_agent(make_billing_agent(harness, {"text": "Here."}, name="two.json", tools=(look,))),
+        nested,
     )
     await again.apply_decisions(ApprovalDecided("call_1", approve=True))
     await read_events(again.resume())
@@ -95,7 +102,14 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
     preamble = "assistant: For context, here is the conversation so far between the user and the previous agent:\n"
     assert second[0].startswith(f"{preamble}<CONVERSATION HISTORY>\n1. ")
     assert third == [*second, "call look", "call_1: look done"]
-    full = ["user: hi", "call transfer_to_billing", OVER, "call look", "call_1: look done", "assistant: Here."]
+    full = [
+        "user: hi",
+        "call transfer_to_billing",
+        HANDOFF_OUTPUT,
+        "call look",
+        "call_1: look done",
+        "assistant: Here.",
+    ]
     assert item_lines(await stored_items(harness)) == full
 
     session = await harness.store.session("mine")
@@ -110,24 +124,27 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
 
 @pytest.mark.usefixtures("read_mode")
 async def test_a_custom_history_mapper_makes_the_input_of_the_next_agent(harness: ChatHarness) -> None:
-    given: list[list[str]] = []
+    received: list[list[str]] = []
 
     def last_only(items: list[Item]) -> list[Item]:
-        given.append(item_lines(items))
+        received.append(item_lines(items))
         return [user_message("All that counts.")]
 
     harness.model = scripted_model(harness.folder, TRANSFER)
-    graph = desks(answering(harness, {"text": "Here."}))
-    await send_message(await open_runner(harness, graph, routed(harness, nest=True, mapper=last_only)), "hello")
-    assert given == [["user: hello", "call transfer_to_billing", OVER]]
+    graph = make_triage_agent(make_billing_agent(harness, {"text": "Here."}))
+    await send_message(
+        await open_runner(harness, graph, make_run_config(harness, nest=True, mapper=last_only)), "hello"
+    )
+    assert received == [["user: hello", "call transfer_to_billing", HANDOFF_OUTPUT]]
     assert request_inputs(harness)[1] == ["user: All that counts."]
 
 
 async def test_the_markers_of_a_summary_are_configurable(harness: ChatHarness) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER)
-    graph = desks(answering(harness, {"text": "Here."}))
+    graph = make_triage_agent(make_billing_agent(harness, {"text": "Here."}))
     await send_message(
-        await open_runner(harness, graph, routed(harness, nest=True, markers=HistoryMarkers("<<", ">>"))), "hello"
+        await open_runner(harness, graph, make_run_config(harness, nest=True, markers=HistoryMarkers("<<", ">>"))),
+        "hello",
     )
     assert "\n<<\n1. " in request_inputs(harness)[1][0]
 
@@ -140,9 +157,9 @@ async def test_the_input_filter_of_a_handoff_selects_the_items_for_the_next_agen
         return HandoffTranscript(transcript.history)
 
     harness.model = scripted_model(harness.folder, TRANSFER)
-    graph = desks(Handoff(answering(harness, {"text": "Here."}), filter=without_calls))
-    await send_message(await open_runner(harness, graph, routed(harness)), "hello")
-    assert parts == [["user: hello"], [], ["call transfer_to_billing", OVER]]
+    graph = make_triage_agent(Handoff(make_billing_agent(harness, {"text": "Here."}), filter=without_calls))
+    await send_message(await open_runner(harness, graph, make_run_config(harness)), "hello")
+    assert parts == [["user: hello"], [], ["call transfer_to_billing", HANDOFF_OUTPUT]]
     assert request_inputs(harness)[1] == ["user: hello"]
 
 
@@ -150,14 +167,16 @@ async def test_after_a_handoff_the_next_user_message_goes_to_the_first_agent_wit
     harness: ChatHarness,
 ) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER)
-    nested = routed(harness, nest=True)
-    await send_message(await open_runner(harness, desks(answering(harness, {"text": "Here."})), nested), "hello")
+    nested = make_run_config(harness, nest=True)
+    await send_message(
+        await open_runner(harness, make_triage_agent(make_billing_agent(harness, {"text": "Here."})), nested), "hello"
+    )
     harness.model = scripted_model(harness.folder, {"text": "Bye."}, name="bye.json")
-    await send_message(await open_runner(harness, desks(), nested), "thanks")
+    await send_message(await open_runner(harness, make_triage_agent(), nested), "thanks")
     assert request_inputs(harness)[-1] == [
         "user: hello",
         "call transfer_to_billing",
-        OVER,
+        HANDOFF_OUTPUT,
         "assistant: Here.",
         "user: thanks",
     ]
@@ -170,11 +189,13 @@ async def test_when_a_summary_is_requested_under_a_server_owner_there_is_a_warni
 ) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
     events = await send_message(
-        await open_runner(harness, desks(), RunConfig(handoff_defaults=HandoffDefaults(nest=True)), strategy=strategy),
+        await open_runner(
+            harness, make_triage_agent(), RunConfig(handoff_defaults=HandoffDefaults(nest=True)), strategy=strategy
+        ),
         "hello",
     )
     assert own_event_types(events) == ["started", "warning", "handoff", "finished"]
-    assert request_inputs(harness)[1] == [OVER]
+    assert request_inputs(harness)[1] == [HANDOFF_OUTPUT]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
@@ -183,22 +204,22 @@ async def test_a_handoff_input_filter_is_refused_under_a_server_owner_before_any
 ) -> None:
     way = Handoff(Agent("billing"), filter=lambda transcript: transcript)
     with pytest.raises(WrongOwner, match="has an input filter"):
-        await open_runner(harness, desks(way), strategy=strategy)
+        await open_runner(harness, make_triage_agent(way), strategy=strategy)
 
 
 async def test_a_filter_must_return_a_transcript(harness: ChatHarness) -> None:
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
-    one = await open_runner(harness, desks(Handoff(Agent("billing"), filter=lambda transcript: [])))
+    one = await open_runner(harness, make_triage_agent(Handoff(Agent("billing"), filter=lambda transcript: [])))
     with pytest.raises(RunFailed, match="an input filter returned list"):
         await send_message(one, "hello")
 
 
 async def test_a_handoff_calls_its_function_once_with_the_arguments_of_the_model(harness: ChatHarness) -> None:
-    told: list[tuple[str, str]] = []
-    way = Handoff(Agent("billing"), taken=lambda context, written: told.append((context.agent, written)))
+    calls: list[tuple[str, str]] = []
+    way = Handoff(Agent("billing"), taken=lambda context, value: calls.append((context.agent, value)))
     harness.model = scripted_model(harness.folder, TRANSFER, {"text": "Here."})
-    await send_message(await open_runner(harness, desks(way)), "hello")
-    assert told == [("triage", "{}")]
+    await send_message(await open_runner(harness, make_triage_agent(way)), "hello")
+    assert calls == [("triage", "{}")]
 
 
 @pytest.mark.parametrize("field", ["conversation", "previous_response_id"])
@@ -209,4 +230,4 @@ async def test_an_agent_that_names_another_owner_is_refused(harness: ChatHarness
 
 async def test_an_agent_with_its_own_model_needs_a_route_for_it(harness: ChatHarness) -> None:
     with pytest.raises(InvalidUsage, match="uses the model 'other/model', but this run uses only 'scripted/echo'"):
-        await open_runner(harness, desks(Agent("billing", model="other/model")))
+        await open_runner(harness, make_triage_agent(Agent("billing", model="other/model")))

@@ -36,21 +36,21 @@ from tests.chat.recording_endpoint import EndpointFault
 from tests.chat.tool_log import ToolLog
 
 
-async def cut_off(work: Coroutine[Any, Any, Any], where: asyncio.Event) -> None:
+async def cancel_at(coroutine: Coroutine[Any, Any, Any], event: asyncio.Event) -> None:
     """Run `work` until the event `where` is set, then cancel it."""
-    going, there = asyncio.ensure_future(work), asyncio.ensure_future(where.wait())
-    await asyncio.wait([going, there], return_when=asyncio.FIRST_COMPLETED)
-    going.cancel()
-    there.cancel()
+    task, event_task = asyncio.ensure_future(coroutine), asyncio.ensure_future(event.wait())
+    await asyncio.wait([task, event_task], return_when=asyncio.FIRST_COMPLETED)
+    task.cancel()
+    event_task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await going
+        await task
 
 
-@pytest.mark.parametrize("asks", [False, True])
-async def test_the_start_of_a_call_is_stored_before_it_runs(harness: ChatHarness, asks: bool) -> None:
+@pytest.mark.parametrize("needs_approval", [False, True])
+async def test_the_start_of_a_call_is_stored_before_it_runs(harness: ChatHarness, needs_approval: bool) -> None:
     seen: list[list[tuple[str, bool]]] = []
 
-    @tool(needs_approval=asks)
+    @tool(needs_approval=needs_approval)
     async def look() -> str:
         (row,) = await harness.store.agent_runs()
         seen.append(
@@ -61,7 +61,7 @@ async def test_the_start_of_a_call_is_stored_before_it_runs(harness: ChatHarness
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
     one = await open_runner(harness, Agent("desk", tools=(look,)))
     await send_message(one, "hello")
-    if asks:
+    if needs_approval:
         assert seen == []
         await one.apply_decisions(ApprovalDecided("call_1", approve=True))
         await read_events(one.resume())
@@ -72,53 +72,53 @@ async def test_a_reused_call_id_does_not_get_the_output_of_the_earlier_call(
     harness: ChatHarness,
 ) -> None:
     """Calls run one at a time: the first call of the second response is interrupted before its second call starts."""
-    began, ran = asyncio.Event(), []
+    started, runs = asyncio.Event(), []
 
     @tool
     async def look() -> str:
-        ran.append("look")
-        return f"look {len(ran)}"
+        runs.append("look")
+        return f"look {len(runs)}"
 
     @tool
     async def endless() -> str:
-        began.set()
+        started.set()
         await asyncio.Event().wait()
         return "never"
 
-    agent, one_by_one = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(max_parallel_calls=1))
+    agent, run_config = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(max_parallel_calls=1))
     again = tool_calls(("call_9", "endless"), ("call_1", "look"))
     harness.model = scripted_model(harness.folder, tool_calls("look"), again, {"text": "Done."})
-    await cut_off(send_message(await open_runner(harness, agent, one_by_one), "hello"), began)
-    assert ran == ["look"]
+    await cancel_at(send_message(await open_runner(harness, agent, run_config), "hello"), started)
+    assert runs == ["look"]
 
-    other = await open_runner(harness, agent, one_by_one)
+    other = await open_runner(harness, agent, run_config)
     await read_events(other.resume())
     assert [call.id for call in other.pending_calls] == ["call_9"]
     await other.apply_decisions(ToolOutputSupplied("call_9", "given"))
     await read_events(other.resume())
-    assert (ran, request_inputs(harness)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
+    assert (runs, request_inputs(harness)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
 
 
 async def test_the_function_of_an_interrupted_handoff_is_not_called_again_and_that_is_reported(
     harness: ChatHarness,
 ) -> None:
-    began, told = asyncio.Event(), []
+    started, calls = asyncio.Event(), []
 
-    async def taken(context: Context, written: str) -> None:
-        told.append(written)
-        began.set()
-        if len(told) == 1:
+    async def taken(context: Context, value: str) -> None:
+        calls.append(value)
+        started.set()
+        if len(calls) == 1:
             await asyncio.Event().wait()
 
     agent = Agent("triage", handoffs=(Handoff(Agent("billing"), taken=taken),))
     harness.model = scripted_model(harness.folder, tool_calls("transfer_to_billing"), {"text": "Here."})
-    await cut_off(send_message(await open_runner(harness, agent), "hello"), began)
+    await cancel_at(send_message(await open_runner(harness, agent), "hello"), started)
 
     other = await open_runner(harness, agent)
     events = await read_events(other.resume())
     assert own_event_types(events) == ["started", "warning", "handoff", "finished"]
     assert "the function of the handoff to billing may have run before; it is not called again" in str(events)
-    assert (told, other.output) == (["{}"], "Here.")
+    assert (calls, other.output) == (["{}"], "Here.")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -139,8 +139,8 @@ async def test_the_filtered_input_of_a_failed_request_is_sent_again_unchanged(
         ["user: hello", "user: more"],
         "Help. more",
     )
-    kept = ["user: hello", "user: more"] if STRATEGIES[strategy].is_server_side else ["user: hello"]
-    assert item_lines(await stored_items(harness)) == [*kept, "assistant: more"]
+    expected = ["user: hello", "user: more"] if STRATEGIES[strategy].is_server_side else ["user: hello"]
+    assert item_lines(await stored_items(harness)) == [*expected, "assistant: more"]
 
 
 @pytest.mark.parametrize("through", ["the store", "a state"])
@@ -156,8 +156,10 @@ async def test_a_tool_that_was_forced_before_a_pause_is_not_forced_after_it(
         one = await open_runner(harness, agent)
     else:
         assert one.run_row
-        written = serialize_run_state(await build_run_state(harness.store, one.chat.session, one.run_row, one.run, {}))
-        found = import_run_state(parse_run_state(written.encode()), graph(agent))
+        serialized = serialize_run_state(
+            await build_run_state(harness.store, one.chat.session, one.run_row, one.run, {})
+        )
+        found = import_run_state(parse_run_state(serialized.encode()), graph(agent))
         chat = await harness.open(Strategy.SESSION, name="elsewhere")
         one = await AgentRunner.import_run(chat, found.run, found.items, state_hash=found.source_hash)
     await one.apply_decisions(ApprovalDecided("call_1", approve=True))

@@ -27,7 +27,7 @@ from tests.chat.recording_endpoint import EndpointFault
 from tests.chat.tool_log import ToolLog
 
 
-async def ran(harness: ChatHarness, *tools: Any, reply: dict[str, Any] | None = None) -> list[str]:
+async def run_tools(harness: ChatHarness, *tools: Any, reply: dict[str, Any] | None = None) -> list[str]:
     """Run one batch of calls; returns the outputs that the model received."""
     harness.model = scripted_model(harness.folder, reply or tool_calls(*(one.name for one in tools)), {"text": "Done."})
     one = await open_runner(harness, Agent("desk", tools=tuple(tools)))
@@ -45,7 +45,7 @@ async def test_a_tool_may_be_sync_or_async_and_gets_the_context_of_its_caller(ha
         await asyncio.sleep(0)
         return context.tool
 
-    assert await ran(harness, plain, waiting) == ['{"agent": "desk", "call": "call_1"}', "waiting"]
+    assert await run_tools(harness, plain, waiting) == ['{"agent": "desk", "call": "call_1"}', "waiting"]
 
 
 async def test_a_parameter_of_a_tool_may_have_any_name(harness: ChatHarness) -> None:
@@ -59,7 +59,7 @@ async def test_a_parameter_of_a_tool_may_have_any_name(harness: ChatHarness) -> 
 
     given = {"function": "say", "thread": "t1", "work": "now", "args": "all"}
     both = tool_calls(("call_1", "reply", given), ("call_2", "forward", {"function": "send", "thread": "t2"}))
-    assert await ran(harness, reply, forward, reply=both) == ["say t1 now all", "send t2"]
+    assert await run_tools(harness, reply, forward, reply=both) == ["say t1 now all", "send t2"]
 
 
 async def test_tools_run_in_parallel_and_their_outputs_are_sent_in_the_order_of_the_calls(
@@ -79,18 +79,18 @@ async def test_tools_run_in_parallel_and_their_outputs_are_sent_in_the_order_of_
         second.set()
         return "two"
 
-    assert await ran(harness, one, two) == ["one", "two"]
+    assert await run_tools(harness, one, two) == ["one", "two"]
 
 
 async def test_no_more_tools_run_concurrently_than_the_limit_allows(harness: ChatHarness) -> None:
-    at_once: list[int] = [0, 0]
+    counts: list[int] = [0, 0]
 
     @tool
     async def busy() -> str:
-        at_once[0] += 1
-        at_once[1] = max(at_once)
+        counts[0] += 1
+        counts[1] = max(counts)
         await asyncio.sleep(0)
-        at_once[0] -= 1
+        counts[0] -= 1
         return "done"
 
     harness.model = scripted_model(
@@ -98,7 +98,7 @@ async def test_no_more_tools_run_concurrently_than_the_limit_allows(harness: Cha
     )
     one = await open_runner(harness, Agent("desk", tools=(busy,)), RunConfig(RunLimits(max_parallel_calls=2)))
     await send_message(one, "hello")
-    assert at_once == [0, 2]
+    assert counts == [0, 2]
 
 
 async def test_the_model_gets_an_error_message_for_a_tool_that_raised_or_timed_out(harness: ChatHarness) -> None:
@@ -119,7 +119,7 @@ async def test_the_model_gets_an_error_message_for_a_tool_that_raised_or_timed_o
     def strange() -> list[dict[str, object]]:
         return [{"type": "input_text", "text": float("nan")}]
 
-    outputs = await ran(harness, broken, worded, slow, strange)
+    outputs = await run_tools(harness, broken, worded, slow, strange)
     assert outputs[0] == outputs[3] == "An error occurred while running the tool. Please try again."
     assert outputs[1:3] == ["it said sorry", "Tool 'slow' timed out after 0.01 seconds."]
 
@@ -135,9 +135,9 @@ async def test_a_tool_without_a_failure_message_fails_the_run_and_the_conversati
     one = await open_runner(
         harness, Agent("desk", tools=(broken, tool_log.tool("look"))), RunConfig(RunLimits(max_parallel_calls=1))
     )
-    with pytest.raises(RunFailed, match="tool 'broken' raised ValueError: sorry") as failed:
+    with pytest.raises(RunFailed, match="tool 'broken' raised ValueError: sorry") as error:
         await send_message(one, "hello")
-    assert (failed.value.code, tool_log.ran, type(failed.value.__cause__)) == ("tool_failed", [], RunFailed)
+    assert (error.value.code, tool_log.ran, type(error.value.__cause__)) == ("tool_failed", [], RunFailed)
     assert one.run_row
     assert one.run_row.status == "failed"
 
@@ -173,18 +173,18 @@ async def wordless() -> str:
 )
 async def test_a_tool_that_exits_the_program_fails_only_its_run(function: Any, kind: str, harness: ChatHarness) -> None:
     with pytest.raises(RunFailed, match=f"raised {kind}$"):
-        await ran(harness, tool(function))
+        await run_tools(harness, tool(function))
 
 
-@pytest.mark.parametrize(("said", "told"), [(None, "null"), (float("nan"), "nan"), ({"why": 1}, '{"why": 1}')])
+@pytest.mark.parametrize(("returned", "expected"), [(None, "null"), (float("nan"), "nan"), ({"why": 1}, '{"why": 1}')])
 async def test_a_failure_message_that_is_no_text_is_converted_to_text(
-    said: Any, told: str, harness: ChatHarness
+    returned: Any, expected: str, harness: ChatHarness
 ) -> None:
-    @tool(failure=lambda raised: said)
+    @tool(failure=lambda raised: returned)
     def broken() -> str:
         raise ValueError("sorry")
 
-    assert await ran(harness, broken) == [told]
+    assert await run_tools(harness, broken) == [expected]
 
 
 async def test_a_tool_whose_failure_function_raises_fails_the_run(harness: ChatHarness) -> None:
@@ -195,7 +195,7 @@ async def test_a_tool_whose_failure_function_raises_fails_the_run(harness: ChatH
     with pytest.raises(
         RunFailed, match=r"'broken' raised ValueError: sorry, and its failure function raised ZeroDivisionError"
     ):
-        await ran(harness, broken)
+        await run_tools(harness, broken)
 
 
 class Undecided:
@@ -204,17 +204,17 @@ class Undecided:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("settings", "text"),
     [
         ({"needs_approval": lambda context, arguments: Undecided()}, "the approval rule of tool 'look' raised"),
         ({"enabled": lambda context: Undecided()}, "the enabled rule of a tool raised"),
     ],
 )
 async def test_a_function_that_returns_no_boolean_fails_the_run(
-    how: dict[str, Any], words: str, harness: ChatHarness, tool_log: ToolLog
+    settings: dict[str, Any], text: str, harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    with pytest.raises(RunFailed, match=f"{words} ValueError: perhaps"):
-        await ran(harness, replace(tool_log.tool("look"), **how))
+    with pytest.raises(RunFailed, match=f"{text} ValueError: perhaps"):
+        await run_tools(harness, replace(tool_log.tool("look"), **settings))
     assert tool_log.ran == []
 
 
@@ -240,7 +240,7 @@ async def test_a_timeout_may_fail_the_run(harness: ChatHarness) -> None:
         return "never"
 
     with pytest.raises(RunFailed, match=r"Tool 'slow' timed out after 0\.01 seconds"):
-        await ran(harness, slow)
+        await run_tools(harness, slow)
 
 
 async def test_a_disabled_tool_or_handoff_is_neither_offered_nor_called(
@@ -252,10 +252,10 @@ async def test_a_disabled_tool_or_handoff_is_neither_offered_nor_called(
     harness.model = scripted_model(harness.folder, tool_calls("hidden"))
     agent = Agent("desk", tools=(tool_log.tool("hidden", enabled=off), tool_log.tool("look")))
     one = await open_runner(harness, agent)
-    with pytest.raises(RunFailed, match="Tool hidden not found in agent desk") as failed:
+    with pytest.raises(RunFailed, match="Tool hidden not found in agent desk") as error:
         await send_message(one, "hello")
     assert [found["name"] for found in harness.bodies[0]["tools"]] == ["look"]
-    assert (failed.value.code, tool_log.ran) == ("model_behavior", [])
+    assert (error.value.code, tool_log.ran) == ("model_behavior", [])
 
 
 @pytest.mark.parametrize("strategy", Strategy)

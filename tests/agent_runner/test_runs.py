@@ -45,24 +45,24 @@ async def test_a_run_calls_its_tools_and_answers(harness: ChatHarness, tool_log:
         "finished",
     ]
     new = [["user: hello"], ["call_1: look done"], ["call_1: look done"]]
-    whole = ["user: hello", "call look", "call_1: look done", "call look", "call_1: look done"]
-    assert request_inputs(harness) == (new if strategy in SERVERS else [whole[:1], whole[:3], whole])
-    assert item_lines(await stored_items(harness)) == [*whole, "assistant: Done."]
+    expected = ["user: hello", "call look", "call_1: look done", "call look", "call_1: look done"]
+    assert request_inputs(harness) == (new if strategy in SERVERS else [expected[:1], expected[:3], expected])
+    assert item_lines(await stored_items(harness)) == [*expected, "assistant: Done."]
     assert one.run_row
-    kept = await load_run_row(harness.store, "mine")
-    assert (kept.id, kept.status) == (one.run_row.id, "done")
+    row = await load_run_row(harness.store, "mine")
+    assert (row.id, row.status) == (one.run_row.id, "done")
 
 
 async def test_an_agent_determines_the_instructions_tools_and_settings_of_a_request(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    async def told(context: Context) -> str:
+    async def instructions_for(context: Context) -> str:
         return f"You are {context.agent}, for {context.values['who']}."
 
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": '{"response": 3}'})
     agent = Agent(
         "desk",
-        told,
+        instructions_for,
         tools=(tool_log.tool("look"), {"type": "web_search"}),
         settings={"temperature": 0, "tool_choice": "required"},
         output=output(int),
@@ -96,9 +96,9 @@ async def test_an_agent_function_that_raises_fails_the_run_before_any_request(ha
 async def test_max_turns_ends_a_run(harness: ChatHarness, tool_log: ToolLog) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"))
     one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), RunConfig(RunLimits(max_turns=2)))
-    with pytest.raises(RunFailed, match=r"Max turns \(2\) exceeded") as failed:
+    with pytest.raises(RunFailed, match=r"Max turns \(2\) exceeded") as error:
         await send_message(one, "hello")
-    assert (failed.value.code, len(harness.bodies), tool_log.ran) == ("max_turns", 2, ["look", "look"])
+    assert (error.value.code, len(harness.bodies), tool_log.ran) == ("max_turns", 2, ["look", "look"])
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
@@ -109,11 +109,11 @@ async def test_a_request_names_the_newest_response_or_the_conversation(
     one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), strategy=strategy)
     await send_message(one, "hello")
     links = await harness.store.links(one.chat.session.id)
-    named = [(body.get("previous_response_id"), body.get("conversation")) for body in harness.bodies]
+    references = [(body.get("previous_response_id"), body.get("conversation")) for body in harness.bodies]
     if strategy is Strategy.CHAIN:
-        assert named == [(None, None), (links[0].id, None), (links[1].id, None)]
+        assert references == [(None, None), (links[0].id, None), (links[1].id, None)]
     else:
-        assert named == [(None, one.chat.session.handle)] * 3
+        assert references == [(None, one.chat.session.handle)] * 3
 
 
 async def test_outputs_of_calls_with_a_reused_id_are_assigned_to_the_right_call(
@@ -137,10 +137,10 @@ async def test_outputs_of_calls_with_a_reused_id_are_assigned_to_the_right_call(
 async def test_an_agent_with_another_model_does_not_get_encrypted_reasoning_of_the_first(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
     transfer = tool_calls(("c2", "transfer_to_billing"))["output"]
     harness.model = scripted_model(
-        harness.folder, {"output": [thought, *tool_calls("look")["output"]]}, {"output": transfer}
+        harness.folder, {"output": [reasoning_item, *tool_calls("look")["output"]]}, {"output": transfer}
     )
     billing = Agent("billing", model=scripted_model(harness.folder, {"text": "Here."}, name="billing.json"))
     agent = Agent("desk", tools=(tool_log.tool("look"),), handoffs=(billing,))
@@ -149,9 +149,9 @@ async def test_an_agent_with_another_model_does_not_get_encrypted_reasoning_of_t
 
     second, third = request_inputs(harness)[1:]
     assert second == ["user: hello", "reasoning", "call look", "call_1: look done"]
-    over = ["call transfer_to_billing", 'c2: {"assistant": "billing"}']
-    assert third == ["user: hello", "call look", "call_1: look done", *over]
-    assert item_lines(await stored_items(harness)) == [*second, *over, "assistant: Here."]
+    lines = ["call transfer_to_billing", 'c2: {"assistant": "billing"}']
+    assert third == ["user: hello", "call look", "call_1: look done", *lines]
+    assert item_lines(await stored_items(harness)) == [*second, *lines, "assistant: Here."]
 
 
 class Official(RecordingEndpoint):

@@ -13,7 +13,7 @@ from convo.agent_runner import user_code
 from convo.agent_runner.user_code import CallOutcome, capture_async, capture_on_thread
 from tests.command_runner import ROOT
 
-WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+USER: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
 STUCK = """
 import asyncio, os, threading
@@ -46,29 +46,29 @@ async def test_an_idle_thread_runs_the_next_call() -> None:
 
 
 async def test_concurrent_calls_have_a_thread_each_and_few_threads_remain() -> None:
-    go, together = Event(), 3 * user_code.MAX_IDLE_THREADS
+    release, thread_count = Event(), 3 * user_code.MAX_IDLE_THREADS
 
     def wait() -> int:
-        go.wait()
+        release.wait()
         return get_ident()
 
-    calls = [capture_on_thread(wait) for _ in range(together)]
-    go.set()
-    came = await asyncio.gather(*calls)
-    assert len({one.value for one in came}) == together
+    calls = [capture_on_thread(wait) for _ in range(thread_count)]
+    release.set()
+    results = await asyncio.gather(*calls)
+    assert len({one.value for one in results}) == thread_count
     assert len(user_code._idle_queues) <= user_code.MAX_IDLE_THREADS
 
 
 async def test_a_call_inherits_the_context_variables_of_its_caller_and_cannot_change_them() -> None:
-    WHO.set("Ada")
+    USER.set("Ada")
 
     def renamed() -> str:
-        before = WHO.get()
-        WHO.set("somebody")
+        before = USER.get()
+        USER.set("somebody")
         return before
 
     assert [(await capture_on_thread(renamed)).value for _ in range(2)] == ["Ada", "Ada"]
-    assert WHO.get() == "Ada"
+    assert USER.get() == "Ada"
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
@@ -81,11 +81,11 @@ async def test_any_exception_of_a_call_is_its_result_and_the_thread_stays_usable
 
 
 async def test_an_abandoned_call_does_not_block_others() -> None:
-    go, done = Event(), asyncio.Event()
+    release, done = Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def late() -> str:
-        go.wait()
+        release.wait()
         loop.call_soon_threadsafe(done.set)
         return current_thread().name
 
@@ -93,7 +93,7 @@ async def test_an_abandoned_call_does_not_block_others() -> None:
         async with asyncio.timeout(0.01):
             await capture_async(late, in_thread=True)
     assert await capture_async(lambda: "next", in_thread=True) == CallOutcome("next")
-    go.set()
+    release.set()
     await done.wait()
 
 

@@ -45,7 +45,7 @@ GUARDRAIL, NAME = 'Guardrail("a name", a_function)', "use 1 to 128 characters of
 
 
 @pytest.mark.parametrize(
-    ("parts", "words", "hint"),
+    ("parts", "text", "hint"),
     [
         ({"instructions": 5}, "instructions of type int", TEXT),
         ({"model": ["m"]}, "model of type list", MODEL),
@@ -68,12 +68,10 @@ GUARDRAIL, NAME = 'Guardrail("a name", a_function)', "use 1 to 128 characters of
         ({"tools": ({"x": 1},)}, "a hosted tool of the type None", '{"type": "web_search"}'),
     ],
 )
-def test_a_field_of_another_type_is_refused_with_the_expected_type(
-    parts: dict[str, Any], words: str, hint: str
-) -> None:
-    with pytest.raises(InputFault) as told:
+def test_a_field_of_another_type_is_refused_with_the_expected_type(parts: dict[str, Any], text: str, hint: str) -> None:
+    with pytest.raises(InputFault) as error:
         Agent("desk", **parts)
-    assert (told.value.message, told.value.hint) == (f"agent 'desk' has {words}", hint)
+    assert (error.value.message, error.value.hint) == (f"agent 'desk' has {text}", hint)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +86,10 @@ def test_a_field_of_another_type_is_refused_with_the_expected_type(
 def test_an_agent_cannot_stop_after_a_tool_that_it_does_not_have(
     names: set[Any], tools: tuple[Any, ...], first: str, hint: str
 ) -> None:
-    with pytest.raises(InputFault) as told:
+    with pytest.raises(InputFault) as error:
         Agent("desk", tools=tools, after_tools=frozenset(names))
-    assert told.value.message == f"agent 'desk' stops after {first}, which is not one of its tools"
-    assert told.value.hint == hint
+    assert error.value.message == f"agent 'desk' stops after {first}, which is not one of its tools"
+    assert error.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -103,38 +101,38 @@ def test_an_agent_cannot_stop_after_a_tool_that_it_does_not_have(
     ],
 )
 def test_the_fields_of_a_handoff_are_validated_too(part: str, hint: str) -> None:
-    with pytest.raises(InputFault, match=f"a handoff has {part} of type int") as told:
+    with pytest.raises(InputFault, match=f"a handoff has {part} of type int") as error:
         Handoff(OTHER, **{part: 5})  # type: ignore[arg-type]
-    assert told.value.hint == hint
+    assert error.value.hint == hint
 
 
 @pytest.mark.parametrize("name", ["", "x y é", "a.b", "n" * 129, "pay\n"])
 def test_a_name_that_no_server_accepts_is_refused(name: str) -> None:
-    with pytest.raises(InputFault) as told:
+    with pytest.raises(InputFault) as error:
         Handoff(OTHER, tool_name=name)
-    assert told.value.message == f"a handoff has tool_name {name!r}"
-    assert told.value.hint == "use 1 to 128 characters of a-z, A-Z, 0-9, _ and -"
+    assert error.value.message == f"a handoff has tool_name {name!r}"
+    assert error.value.hint == "use 1 to 128 characters of a-z, A-Z, 0-9, _ and -"
     assert Handoff(OTHER, tool_name="To-billing_2").tool_name == "To-billing_2"
     assert Handoff(OTHER, tool_name="n" * 128).tool_name == "n" * 128
 
 
 @pytest.mark.parametrize("value", [date(2020, 1, 1), math.nan, {"deep": [object()]}])
 def test_an_unsendable_hosted_tool_is_refused_with_its_field(value: object) -> None:
-    with pytest.raises(InputFault) as told:
+    with pytest.raises(InputFault) as error:
         Agent("desk", tools=({"type": "web_search", "size": "high", "since": value},))
-    assert told.value.message.startswith("agent 'desk' has a tool 'web_search' whose 'since' is not JSON: ")
-    assert told.value.hint == "use only JSON values: it becomes a field of a request"
+    assert error.value.message.startswith("agent 'desk' has a tool 'web_search' whose 'since' is not JSON: ")
+    assert error.value.hint == "use only JSON values: it becomes a field of a request"
 
 
 def test_an_agent_stops_after_its_own_tools_by_either_name() -> None:
-    made = Agent("desk", tools=(look, find), after_tools=frozenset({"look", "crm.find"}))
-    assert made.after_tools == frozenset({"look", "crm.find"})
+    agent = Agent("desk", tools=(look, find), after_tools=frozenset({"look", "crm.find"}))
+    assert agent.after_tools == frozenset({"look", "crm.find"})
 
 
 def test_a_tool_name_is_text() -> None:
-    with pytest.raises(InputFault, match=r"^an agent's name must be a string, not int$") as told:
+    with pytest.raises(InputFault, match=r"^an agent's name must be a string, not int$") as error:
         Agent(5)  # type: ignore[arg-type]
-    assert told.value.hint == 'Agent("desk", ...)'
+    assert error.value.hint == 'Agent("desk", ...)'
 
 
 @pytest.mark.parametrize(
@@ -146,9 +144,11 @@ def test_a_definition_cannot_change(kind: type[Any]) -> None:
 
 
 def test_valid_fields_are_accepted_in_every_form() -> None:
-    guard = Guardrail("g", lambda context, said: None)
-    made = Agent("desk", lambda context: "Help.", handoffs=[OTHER, "other", Handoff("other")], input_guardrails=[guard])  # type: ignore[arg-type]
-    assert [way.to for way in made.ways] == [OTHER, "other", "other"]
+    guard = Guardrail("g", lambda context, value: None)
+    handoffs: Any = [OTHER, "other", Handoff("other")]
+    guardrails: Any = [guard]
+    agent = Agent("desk", lambda context: "Help.", handoffs=handoffs, input_guardrails=guardrails)
+    assert [way.to for way in agent.ways] == [OTHER, "other", "other"]
 
 
 def test_the_defaults_for_a_model_replace_the_settings_of_an_agent_without_a_model() -> None:

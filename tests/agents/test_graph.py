@@ -45,21 +45,21 @@ def test_a_repeated_agent_is_one_node() -> None:
 
 
 def test_a_handoff_to_an_unknown_agent_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(NotFound, match="no agent 'lost'") as refused:
+    with pytest.raises(NotFound, match="no agent 'lost'") as error:
         graph(Agent("a", handoffs=("lost",)))
-    assert refused.value.hint == "add it, or correct the handoff of agent 'a'; known agents: a"
+    assert error.value.hint == "add it, or correct the handoff of agent 'a'; known agents: a"
 
 
 def test_an_ambiguous_name_finds_no_agent() -> None:
-    with pytest.raises(InputFault, match=r"^agent 'a' has a handoff to 'b', which is the name of 2 agents$") as refused:
+    with pytest.raises(InputFault, match=r"^agent 'a' has a handoff to 'b', which is the name of 2 agents$") as error:
         graph(Agent("a", handoffs=("b",)), Agent("b"), Agent("b", "other"))
-    assert refused.value.hint == "use the Agent object instead of its name, or rename one agent"
+    assert error.value.hint == "use the Agent object instead of its name, or rename one agent"
 
 
 def test_an_unknown_identity_is_not_found() -> None:
-    with pytest.raises(NotFound, match="no agent 'b'") as refused:
+    with pytest.raises(NotFound, match="no agent 'b'") as error:
         graph(Agent("a", handoffs=(Agent("c"),)))["b"]
-    assert refused.value.hint == "choose one of a, c"
+    assert error.value.hint == "choose one of a, c"
 
 
 @pytest.mark.parametrize(
@@ -87,37 +87,37 @@ def test_each_name_gets_an_identity_of_its_own(names: list[str], identities: lis
 )
 def test_an_agent_is_a_tool_that_takes_text(fields: dict[str, Any], name: str, description: str) -> None:
     clerk = Agent("Tax clerk (2)", description="Knows taxes.")
-    made = agent_tool(graph(clerk, Agent("other")), **fields)
-    assert (made.name, made.description, made.graph.start, made.max_turns) == (name, description, clerk.name, 10)
-    assert made.parameters == {
+    tool = agent_tool(graph(clerk, Agent("other")), **fields)
+    assert (tool.name, tool.description, tool.graph.start, tool.max_turns) == (name, description, clerk.name, 10)
+    assert tool.parameters == {
         "type": "object",
         "properties": {"input": {"type": "string"}},
         "required": ["input"],
         "additionalProperties": False,
     }
-    assert (made.strict, made.needs_approval) == (True, False)
-    assert made.failure is not None
-    assert made.failure(ValueError()) == "An error occurred while running the tool. Please try again."
+    assert (tool.strict, tool.needs_approval) == (True, False)
+    assert tool.failure is not None
+    assert tool.failure(ValueError()) == "An error occurred while running the tool. Please try again."
 
 
 def test_an_agent_as_a_tool_has_the_settings_of_a_tool() -> None:
-    made = agent_tool(Agent("clerk"), needs_approval=True, max_turns=None, failure=None)
-    assert (made.needs_approval, made.max_turns, made.failure) == (True, None, None)
+    tool = agent_tool(Agent("clerk"), needs_approval=True, max_turns=None, failure=None)
+    assert (tool.needs_approval, tool.max_turns, tool.failure) == (True, None, None)
 
 
 @pytest.mark.parametrize("kind", ["by name", "by value", "foreign"])
 def test_finding_agents_takes_linear_time(kind: str) -> None:
     def steps(count: int) -> int:
-        with CallCount() as taken:
-            found = from_object(circle(count)) if kind == "foreign" else many(kind, count)
+        with CallCount() as counter:
+            found = from_object(make_circle(count)) if kind == "foreign" else make_graph(kind, count)
         assert len(found.agents) == count
-        return taken.total
+        return counter.total
 
     few, more = steps(40), steps(160)
     assert more < 5 * few
 
 
-def many(kind: str, count: int) -> Graph:
+def make_graph(kind: str, count: int) -> Graph:
     """Return `count` agents: each hands off to the next, or the first to all the others."""
     if kind == "by name":
         first, *rest = [Agent(f"a{n}", handoffs=(f"a{(n + 1) % count}",)) for n in range(count)]
@@ -125,9 +125,9 @@ def many(kind: str, count: int) -> Graph:
     return graph(Agent("first", handoffs=tuple(Agent(f"a{n}") for n in range(count - 1))))
 
 
-def circle(count: int) -> object:
+def make_circle(count: int) -> object:
     """Return agents of the Agents SDK, each of which hands off to the next."""
-    made: list[sdk.Agent[None]] = [sdk.Agent(name=f"a{n}") for n in range(count)]
-    for n, one in enumerate(made):
-        one.handoffs.append(made[(n + 1) % count])
-    return made[0]
+    agents: list[sdk.Agent[None]] = [sdk.Agent(name=f"a{n}") for n in range(count)]
+    for n, one in enumerate(agents):
+        one.handoffs.append(agents[(n + 1) % count])
+    return agents[0]

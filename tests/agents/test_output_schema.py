@@ -16,7 +16,7 @@ class Paid:
     cents: int
 
 
-def made(kind: object) -> Output:
+def make_output(kind: object) -> Output:
     found = output(kind)
     assert found is not None
     return found
@@ -28,16 +28,16 @@ def test_plain_text_has_no_schema() -> None:
 
 
 def test_an_object_is_the_root_and_other_types_are_below_response_as_in_the_agents_sdk() -> None:
-    assert made(Paid).read('{"cents": 3}') == Paid(3)
-    assert made(list[int]).read('{"response": [1]}') == [1]
-    theirs = AgentOutputSchema(list[int]).json_schema()
-    assert list(theirs["properties"]) == list(made(list[int]).schema["properties"])
-    assert made(list[int]).format["name"] == "final_output"
-    assert made(list[int]).format["strict"] is True
+    assert make_output(Paid).read('{"cents": 3}') == Paid(3)
+    assert make_output(list[int]).read('{"response": [1]}') == [1]
+    sdk_schema = AgentOutputSchema(list[int]).json_schema()
+    assert list(sdk_schema["properties"]) == list(make_output(list[int]).schema["properties"])
+    assert make_output(list[int]).format["name"] == "final_output"
+    assert make_output(list[int]).format["strict"] is True
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "told"),
+    ("kind", "text", "expected"),
     [
         (Paid, "three", "the output is not JSON"),
         (Paid, '{"cents": "3"}', "cents: must be an integer, not '3'"),
@@ -47,10 +47,10 @@ def test_an_object_is_the_root_and_other_types_are_below_response_as_in_the_agen
         ({"type": "object"}, "[" * 100_000, "the output is not JSON"),
     ],
 )
-def test_text_that_does_not_fit_is_refused_with_the_reason(kind: object, words: str, told: str) -> None:
-    with pytest.raises(Mismatch) as refused:
-        made(kind).read(words)
-    assert str(refused.value) == told
+def test_text_that_does_not_fit_is_refused_with_the_reason(kind: object, text: str, expected: str) -> None:
+    with pytest.raises(Mismatch) as error:
+        make_output(kind).read(text)
+    assert str(error.value) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_text_that_does_not_fit_is_refused_with_the_reason(kind: object, words: 
     ],
 )
 def test_an_invalid_schema_is_refused(kind: object, message: str, hint: str) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         output(kind)
-    assert refused.value.message == message
-    assert refused.value.hint.startswith(hint)
+    assert error.value.message == message
+    assert error.value.hint.startswith(hint)
 
 
 PAID = {
@@ -109,7 +109,7 @@ def test_a_schema_that_is_not_strict_may_be_open() -> None:
 
 def test_an_error_of_the_output_type_is_the_reason() -> None:
     with pytest.raises(Mismatch, match=r"it: KeyError\('cents'\)"):
-        Output({"type": "object"}, lambda words: json.loads(words)["cents"]).value("{}")
+        Output({"type": "object"}, lambda text: json.loads(text)["cents"]).value("{}")
     with pytest.raises(Mismatch, match=r"cents: must be an integer"):
-        made(Paid).value('{"cents": "3"}')
-    assert made(Paid).value('{"cents": 3}') == Paid(3)
+        make_output(Paid).value('{"cents": "3"}')
+    assert make_output(Paid).value('{"cents": 3}') == Paid(3)

@@ -40,11 +40,11 @@ async def slow(a: int) -> int:
     return a
 
 
-def taken(**settings: Any) -> Agent:
+def convert_agent(**settings: Any) -> Agent:
     return from_object(sdk.Agent(name="a", **settings))["a"]
 
 
-async def settled(value: Any) -> Any:
+async def normalized(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
@@ -71,64 +71,66 @@ def test_tools_are_sent_as_the_agents_sdk_sends_them() -> None:
         sdk.HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "https://x.org"}),
         sdk.CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}}),
     ]
-    theirs = Converter.convert_tools(tools, []).tools
-    ours = definitions(taken(tools=tools).tools)
-    assert [with_nothing_empty(one) for one in ours] == [with_nothing_empty(one) for one in theirs]
+    sdk_definitions = Converter.convert_tools(tools, []).tools
+    convo_definitions = definitions(convert_agent(tools=tools).tools)
+    assert [without_empty_values(one) for one in convo_definitions] == [
+        without_empty_values(one) for one in sdk_definitions
+    ]
 
 
-def with_nothing_empty(value: Any) -> Any:
+def without_empty_values(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: with_nothing_empty(below) for key, below in value.items() if below is not None}
-    return [with_nothing_empty(below) for below in value] if isinstance(value, list) else value
+        return {key: without_empty_values(below) for key, below in value.items() if below is not None}
+    return [without_empty_values(below) for below in value] if isinstance(value, list) else value
 
 
 async def test_a_function_tool_gets_the_arguments_unchanged() -> None:
-    (tool,) = taken(tools=[add]).tools
+    (tool,) = convert_agent(tools=[add]).tools
     assert isinstance(tool, Tool)
-    assert await settled(tool.run(CONTEXT, '{"a": 1, "b": 2}')) == 3
+    assert await normalized(tool.run(CONTEXT, '{"a": 1, "b": 2}')) == 3
 
 
 def test_approval_and_timeout_are_converted() -> None:
-    (tool,) = taken(tools=[slow]).tools
+    (tool,) = convert_agent(tools=[slow]).tools
     assert isinstance(tool, Tool)
     assert (tool.needs_approval, tool.timeout_s, tool.on_timeout) == (True, 2.0, "tell")
 
 
 def test_a_disabled_tool_is_omitted() -> None:
-    assert taken(tools=[sdk.function_tool(lambda: 1, name_override="off", is_enabled=False)]).tools == ()
+    assert convert_agent(tools=[sdk.function_tool(lambda: 1, name_override="off", is_enabled=False)]).tools == ()
 
 
 async def test_instructions_and_guardrails_get_the_context_that_they_expect() -> None:
     @sdk.input_guardrail(run_in_parallel=False)
-    async def polite(context: Any, agent: Any, said: Any) -> sdk.GuardrailFunctionOutput:
-        return sdk.GuardrailFunctionOutput(output_info=said, tripwire_triggered=context.context["user"] == "kim")
+    async def polite(context: Any, agent: Any, value: Any) -> sdk.GuardrailFunctionOutput:
+        return sdk.GuardrailFunctionOutput(output_info=value, tripwire_triggered=context.context["user"] == "kim")
 
     @sdk.output_guardrail
-    def short(context: Any, agent: Any, said: Any) -> sdk.GuardrailFunctionOutput:
-        return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=len(said) > 3)
+    def short(context: Any, agent: Any, value: Any) -> sdk.GuardrailFunctionOutput:
+        return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=len(value) > 3)
 
-    found = taken(
+    found = convert_agent(
         instructions=lambda context, agent: f"{agent.name} for {context.context['user']}",
         input_guardrails=[polite],
         output_guardrails=[short],
     )
     assert callable(found.instructions)
-    assert await settled(found.instructions(CONTEXT)) == "a for kim"
+    assert await normalized(found.instructions(CONTEXT)) == "a for kim"
     (before,), (after,) = found.input_guardrails, found.output_guardrails
     assert (before.name, before.parallel) == ("polite", False)
-    assert await settled(before.check(CONTEXT, [user_message("bad words")])) == "bad words"
-    assert await settled(after.check(CONTEXT, "ok")) is None
-    assert await settled(after.check(CONTEXT, "much too long")) == "no reason was given"
+    assert await normalized(before.check(CONTEXT, [user_message("bad words")])) == "bad words"
+    assert await normalized(after.check(CONTEXT, "ok")) is None
+    assert await normalized(after.check(CONTEXT, "much too long")) == "no reason was given"
 
 
 def test_an_output_type_parses_as_in_the_agents_sdk() -> None:
-    found = taken(output_type=Paid).output
+    found = convert_agent(output_type=Paid).output
     assert found is not None
     assert found.strict
     assert found.value('{"cents": 3}') == Paid(cents=3)
     with pytest.raises(Mismatch):
         found.value('{"cents": "x"}')
-    strict = taken(output_type=sdk.AgentOutputSchema(list[int])).output
+    strict = convert_agent(output_type=sdk.AgentOutputSchema(list[int])).output
     assert strict is not None
     assert strict.strict
     assert strict.value('{"response": [1]}') == [1]
@@ -145,7 +147,7 @@ def test_settings_become_fields_of_a_request() -> None:
         reasoning=Reasoning(effort="low"),
         extra_body={"text": {"x": 1}, "service_tier": "flex"},
     )
-    assert taken(model_settings=settings).settings == {
+    assert convert_agent(model_settings=settings).settings == {
         "temperature": 0.5,
         "max_output_tokens": 9,
         "tool_choice": {"type": "function", "name": "add"},
@@ -157,7 +159,7 @@ def test_settings_become_fields_of_a_request() -> None:
 
 def test_tool_use_behavior_is_converted() -> None:
     to = sdk.Agent(name="b")
-    found = taken(
+    found = convert_agent(
         tools=[add],
         handoffs=[sdk.handoff(to, nest_handoff_history=True)],
         tool_use_behavior={"stop_at_tool_names": ["add", "one_that_is_off"]},
@@ -175,7 +177,7 @@ def loose() -> SdkHandoff[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "words"),
+    ("settings", "error", "text"),
     [
         ({"hooks": sdk.AgentHooks()}, Unsupported, "lifecycle hooks"),
         ({"mcp_servers": [object()]}, Unsupported, "MCP servers"),
@@ -192,32 +194,34 @@ def loose() -> SdkHandoff[Any, Any]:
     ],
 )
 def test_an_unsupported_setting_is_refused_by_name(
-    settings: dict[str, Any], error: type[ConvoError], words: str
+    settings: dict[str, Any], error: type[ConvoError], text: str
 ) -> None:
-    with pytest.raises(error) as refused:
-        taken(**settings)
-    assert words in refused.value.message
+    with pytest.raises(error) as raised:
+        convert_agent(**settings)
+    assert text in raised.value.message
 
 
 # -- agents as tools ------------------------------------------------------------------------------
 
 
-def behind(**settings: Any) -> sdk.FunctionTool:
+def agent_as_tool(**settings: Any) -> sdk.FunctionTool:
     return sdk.Agent(name="Clerk", instructions="Look.", tools=[slow]).as_tool("ask", "Ask the clerk.", **settings)
 
 
 def test_an_agent_as_a_tool_is_converted_with_its_graph() -> None:
-    theirs = behind(needs_approval=True, max_turns=3)
-    (tool,) = taken(tools=[theirs]).functions
+    sdk_tool = agent_as_tool(needs_approval=True, max_turns=3)
+    (tool,) = convert_agent(tools=[sdk_tool]).functions
     assert isinstance(tool, AgentTool)
-    assert [with_nothing_empty(one) for one in definitions([tool])] == [
-        with_nothing_empty(one) for one in Converter.convert_tools([theirs], []).tools
+    assert [without_empty_values(one) for one in definitions([tool])] == [
+        without_empty_values(one) for one in Converter.convert_tools([sdk_tool], []).tools
     ]
     assert (tool.needs_approval, tool.max_turns, tool.graph["Clerk"].instructions) == (True, 3, "Look.")
     assert [one.name for one in tool.graph["Clerk"].functions] == ["slow"]
-    said = tool.failure and tool.failure(ValueError("secret"))
-    assert said == default_tool_error_function(cast(Any, None), ValueError("secret"))
-    strict, plain = taken(tools=[behind(failure_error_function=None), sdk.Agent(name="b").as_tool("b", "b")]).functions
+    message = tool.failure and tool.failure(ValueError("secret"))
+    assert message == default_tool_error_function(cast(Any, None), ValueError("secret"))
+    strict, plain = convert_agent(
+        tools=[agent_as_tool(failure_error_function=None), sdk.Agent(name="b").as_tool("b", "b")]
+    ).functions
     assert isinstance(plain, AgentTool)
     assert (strict.failure, plain.max_turns) == (None, DEFAULT_MAX_TURNS)
 
@@ -227,7 +231,7 @@ async def extracted(result: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "text"),
     [
         ({"session": sdk.SQLiteSession("s")}, "its own session"),
         ({"conversation_id": "conv_1"}, "its own conversation"),
@@ -241,10 +245,10 @@ async def extracted(result: Any) -> str:
         ({"failure_error_function": lambda context, error: "no"}, "a custom failure message"),
     ],
 )
-def test_an_agent_tool_with_a_custom_runner_is_refused_by_name(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(Unsupported, match="tool 'ask'") as refused:
-        taken(tools=[behind(**settings)])
-    assert words in refused.value.message
+def test_an_agent_tool_with_a_custom_runner_is_refused_by_name(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(Unsupported, match="tool 'ask'") as raised:
+        convert_agent(tools=[agent_as_tool(**settings)])
+    assert text in raised.value.message
 
 
 def test_recursive_agent_tools_and_hidden_handoffs_are_refused() -> None:
@@ -252,10 +256,10 @@ def test_recursive_agent_tools_and_hidden_handoffs_are_refused() -> None:
     first.tools.append(first.as_tool("again", "ask again"))
     with pytest.raises(Unsupported, match="agent 'a' as a tool of itself"):
         from_object(first)
-    hidden = behind()
+    hidden = agent_as_tool()
     hidden.on_invoke_tool = slow.on_invoke_tool
     with pytest.raises(Unsupported, match="this kind of agent tool"):
-        taken(tools=[hidden])
+        convert_agent(tools=[hidden])
 
 
 @pytest.mark.parametrize("thing", [1, sdk.Agent, add, None])

@@ -102,41 +102,41 @@ def add(a: int, b: int) -> int:
 class Odd:
     """A value that no field has by default."""
 
-    def __call__(self, *given: object) -> bool:
+    def __call__(self, *arguments: object) -> bool:
         return True
 
 
-def refused(fields: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    return [(name, words) for name, words in fields.items() if words]
+def unsupported_fields(fields: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in fields.items() if text]
 
 
-@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_AGENT_FIELDS))
-def test_an_unsupported_field_of_an_agent_is_refused_by_name(field: str, words: str) -> None:
+@pytest.mark.parametrize(("field", "text"), unsupported_fields(foreign_fields.SDK_AGENT_FIELDS))
+def test_an_unsupported_field_of_an_agent_is_refused_by_name(field: str, text: str) -> None:
     agent = sdk.Agent(name="a")
     object.__setattr__(agent, field, Odd())
-    with pytest.raises(Unsupported, match=f"{words} .*agent 'a'") as told:
+    with pytest.raises(Unsupported, match=f"{text} .*agent 'a'") as error:
         from_object(agent)
-    assert (told.value.param, bool(told.value.hint)) == (field, True)
+    assert (error.value.param, bool(error.value.hint)) == (field, True)
 
 
-@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_TOOL_FIELDS["FunctionTool"]))
-def test_an_unsupported_field_of_a_function_tool_is_refused_by_name(field: str, words: str) -> None:
-    with pytest.raises(Unsupported, match=f"{words} .*tool 'add'"):
-        from_object(sdk.Agent(name="a", tools=[changed(add, field)]))
+@pytest.mark.parametrize(("field", "text"), unsupported_fields(foreign_fields.SDK_TOOL_FIELDS["FunctionTool"]))
+def test_an_unsupported_field_of_a_function_tool_is_refused_by_name(field: str, text: str) -> None:
+    with pytest.raises(Unsupported, match=f"{text} .*tool 'add'"):
+        from_object(sdk.Agent(name="a", tools=[change_field(add, field)]))
 
 
-@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_HANDOFF_FIELDS))
-def test_an_unsupported_field_of_a_handoff_is_refused_by_name(field: str, words: str) -> None:
+@pytest.mark.parametrize(("field", "text"), unsupported_fields(foreign_fields.SDK_HANDOFF_FIELDS))
+def test_an_unsupported_field_of_a_handoff_is_refused_by_name(field: str, text: str) -> None:
     way = sdk.handoff(sdk.Agent(name="b"))
     setattr(way, field, Odd())
-    with pytest.raises(Unsupported, match=f"{words} .*handoff 'transfer_to_b' of agent 'a'"):
+    with pytest.raises(Unsupported, match=f"{text} .*handoff 'transfer_to_b' of agent 'a'"):
         from_object(sdk.Agent(name="a", handoffs=[way]))
 
 
-def changed(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
-    made = dataclasses.replace(tool)
-    setattr(made, field, Odd())
-    return made
+def change_field(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
+    copy = dataclasses.replace(tool)
+    setattr(copy, field, Odd())
+    return copy
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def changed(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
         sdk.ShellTool(executor=cast(Any, lambda request: "")),
         sdk.ApplyPatchTool(editor=cast(Any, object())),
         sdk.ComputerTool(computer=cast(Any, object())),
-        sdk.CustomTool(name="c", description="", on_invoke_tool=cast(Any, lambda context, written: "")),
+        sdk.CustomTool(name="c", description="", on_invoke_tool=cast(Any, lambda context, value: "")),
         sdk.ProgrammaticToolCallingTool(),
         sdk.HostedMCPTool(
             tool_config={"type": "mcp", "server_label": "x", "server_url": "https://x.org"},
@@ -157,10 +157,10 @@ def changed(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
     ids=lambda tool: type(tool).__name__,
 )
 def test_a_tool_whose_calls_cannot_be_run_is_refused_by_name(tool: Any) -> None:
-    with pytest.raises(Unsupported) as told:
+    with pytest.raises(Unsupported) as error:
         from_object(sdk.Agent(name="a", tools=[tool]))
-    assert told.value.hint
-    assert type(tool).__name__ in told.value.message or tool.name in told.value.message
+    assert error.value.hint
+    assert type(tool).__name__ in error.value.message or tool.name in error.value.message
 
 
 @dataclasses.dataclass
@@ -184,11 +184,11 @@ NewerAgent.__module__, NewerAgent.__name__ = "agents.agent", "Agent"
 
 
 def test_a_field_of_a_newer_sdk_is_refused_once_it_has_a_value() -> None:
-    said = {field: getattr(add, field) for field in public(sdk.FunctionTool)}
-    (taken,) = from_object(sdk.Agent(name="a", tools=[Newer(**said)]))["a"].tools
-    assert isinstance(taken, Tool)
+    arguments = {field: getattr(add, field) for field in public(sdk.FunctionTool)}
+    (tool,) = from_object(sdk.Agent(name="a", tools=[Newer(**arguments)]))["a"].tools
+    assert isinstance(tool, Tool)
     with pytest.raises(Unsupported, match=r"the field runs_at_night \(tool 'add'\)"):
-        from_object(sdk.Agent(name="a", tools=[Newer(**said, runs_at_night=True)]))
+        from_object(sdk.Agent(name="a", tools=[Newer(**arguments, runs_at_night=True)]))
     assert from_object(NewerAgent(name="n")).start == "n"
     with pytest.raises(Unsupported, match=r"the field patience \(agent 'n'\)"):
         from_object(NewerAgent(name="n", patience=4))
@@ -218,7 +218,7 @@ class Prompted(sdk.Agent[Any]):
 
 
 @pytest.mark.parametrize(
-    ("agent", "words"),
+    ("agent", "text"),
     [
         (SandboxAgent(name="s"), r"the class SandboxAgent \(agent 's'\)"),
         (RealtimeAgent(name="r"), r"the class RealtimeAgent \(agent 'r'\)"),
@@ -230,8 +230,8 @@ class Prompted(sdk.Agent[Any]):
         ),
     ],
 )
-def test_an_agent_of_another_class_is_refused_by_name_at_any_depth(agent: object, words: str) -> None:
-    with pytest.raises(Unsupported, match=words):
+def test_an_agent_of_another_class_is_refused_by_name_at_any_depth(agent: object, text: str) -> None:
+    with pytest.raises(Unsupported, match=text):
         from_object(agent)
 
 

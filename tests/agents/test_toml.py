@@ -17,11 +17,11 @@ def refund(order: str) -> str:
     return order
 
 
-def no_insults(context: object, said: object) -> None: ...
+def no_insults(context: object, value: object) -> None: ...
 
 
 STRICT = Guardrail("very strict", no_insults, parallel=False)
-NAMED = {
+OBJECTS = {
     "desk.py:refund": refund,
     "desk.py:no_insults": no_insults,
     "desk.py:strict": STRICT,
@@ -30,7 +30,7 @@ NAMED = {
 
 
 def read(text: str) -> Graph:
-    return from_tables(tomllib.loads(text), NAMED.__getitem__)
+    return from_tables(tomllib.loads(text), OBJECTS.__getitem__)
 
 
 def test_a_file_of_agents_becomes_their_graph() -> None:
@@ -56,7 +56,7 @@ def test_a_file_of_agents_becomes_their_graph() -> None:
         model="openai/gpt-5-mini",
         settings={"temperature": 0.2},
         tools=(refund, {"type": "web_search"}),
-        output=NAMED["desk.py:Paid"],  # type: ignore[arg-type]
+        output=OBJECTS["desk.py:Paid"],  # type: ignore[arg-type]
         input_guardrails=(Guardrail("no_insults", no_insults),),
         after_tools=frozenset({"refund"}),
     )
@@ -77,9 +77,9 @@ def test_the_first_agent_starts_by_default_and_a_schema_may_be_in_the_file() -> 
         [agents.b]
     """)
     assert found.start == "a"
-    made = found["a"].output
-    assert made is not None
-    assert made.read('{"ok": true}') == {"ok": True}
+    output_type = found["a"].output
+    assert output_type is not None
+    assert output_type.read('{"ok": true}') == {"ok": True}
 
 
 AGENT_KEYS = (
@@ -177,9 +177,9 @@ FUNCTION, AFTER = "name a function as file.py:name", 'use "ask again", "first ou
     ],
 )
 def test_an_unknown_key_is_refused_with_its_location(text: str, message: str, hint: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         read(text)
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 def test_a_handoff_to_an_unknown_agent_is_refused() -> None:
