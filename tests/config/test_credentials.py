@@ -22,49 +22,51 @@ from tests.config.settings_inputs import USER, make_settings
 
 
 @pytest.fixture
-def ring() -> Iterator[MemoryKeyring]:
+def keyring() -> Iterator[MemoryKeyring]:
     with memory_keyring() as one:
         yield one
 
 
-def test_a_variable_overrides_a_file_and_a_file_the_keyring(tmp_path: Path, ring: MemoryKeyring) -> None:
-    place = tmp_path / "key"
-    place.write_text("  from-file\n")
-    ring.passwords["convo", "OPENAI_API_KEY"] = "from-keyring"
-    one = f'[providers.openai]\nkey_file = "{place}"\nkeyring = true'
+def test_a_variable_overrides_a_file_and_a_file_the_keyring(tmp_path: Path, keyring: MemoryKeyring) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("  from-file\n")
+    keyring.passwords["convo", "OPENAI_API_KEY"] = "from-keyring"
+    one = f'[providers.openai]\nkey_file = "{key_file}"\nkeyring = true'
     openai = make_settings(user=one).providers["openai"]
     assert find_provider_key(openai, {"OPENAI_API_KEY": "from-variable"}) == (Secret("from-variable"), "OPENAI_API_KEY")
-    assert find_provider_key(openai, {}) == (Secret("from-file"), str(place))
-    assert ring.reads == 0
+    assert find_provider_key(openai, {}) == (Secret("from-file"), str(key_file))
+    assert keyring.reads == 0
     assert find_provider_key(openai._replace(key_file=None), {}) == (Secret("from-keyring"), "the keyring")
 
 
-def test_a_keyring_is_read_only_where_the_settings_require_it(ring: MemoryKeyring) -> None:
-    ring.passwords["convo", "OPENAI_API_KEY"] = "sk-1"
+def test_a_keyring_is_read_only_where_the_settings_require_it(keyring: MemoryKeyring) -> None:
+    keyring.passwords["convo", "OPENAI_API_KEY"] = "sk-1"
     assert load_provider_key(make_settings().providers["openai"], {}) is None
-    assert ring.reads == 0
+    assert keyring.reads == 0
 
 
-def test_a_provider_without_a_variable_has_its_name_in_a_keyring(ring: MemoryKeyring) -> None:
-    mine = make_settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers["mine"]
-    assert load_provider_key(mine, {}) is None
-    ring.passwords["convo", "mine"] = "sk-1"
-    assert load_provider_key(mine, {}) == Secret("sk-1")
+def test_a_provider_without_a_variable_has_its_name_in_a_keyring(keyring: MemoryKeyring) -> None:
+    settings = make_settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers[
+        "mine"
+    ]
+    assert load_provider_key(settings, {}) is None
+    keyring.passwords["convo", "mine"] = "sk-1"
+    assert load_provider_key(settings, {}) == Secret("sk-1")
 
 
-def test_a_key_round_trips_through_a_keyring(ring: MemoryKeyring) -> None:
+def test_a_key_round_trips_through_a_keyring(keyring: MemoryKeyring) -> None:
     write_keyring("NAME", Secret("sk-1"))
-    assert ring.passwords == {("convo", "NAME"): "sk-1"}
+    assert keyring.passwords == {("convo", "NAME"): "sk-1"}
     assert (delete_from_keyring("NAME"), delete_from_keyring("NAME")) == (True, False)
-    assert ring.passwords == {}
+    assert keyring.passwords == {}
 
 
-def test_a_locked_keyring_is_an_error_without_its_message(ring: MemoryKeyring) -> None:
-    ring.locked = True
+def test_a_locked_keyring_is_an_error_without_its_message(keyring: MemoryKeyring) -> None:
+    keyring.locked = True
     openai = make_settings(user="[providers.openai]\nkeyring = true").providers["openai"]
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         load_provider_key(openai, {})
-    assert (refused.value.message, refused.value.hint) == (
+    assert (error.value.message, error.value.hint) == (
         "the keyring cannot be opened: KeyringLocked",
         "unlock the keyring",
     )
@@ -79,9 +81,9 @@ def test_a_keyring_that_cannot_be_used_is_an_error_for_every_use() -> None:
     with no_keyring():
         assert not has_keyring()
         for use in uses:
-            with pytest.raises(InvalidSettings) as refused:
+            with pytest.raises(InvalidSettings) as error:
                 use()
-            assert (refused.value.message, refused.value.hint) == (
+            assert (error.value.message, error.value.hint) == (
                 "this machine has no keyring",
                 "set the key in an environment variable",
             )
@@ -89,9 +91,9 @@ def test_a_keyring_that_cannot_be_used_is_an_error_for_every_use() -> None:
         assert has_keyring()
 
 
-def test_a_key_may_be_missing_in_a_keyring(ring: MemoryKeyring) -> None:
+def test_a_key_may_be_missing_in_a_keyring(keyring: MemoryKeyring) -> None:
     assert read_keyring("NAME") is None
-    ring.passwords["convo", "NAME"] = ""
+    keyring.passwords["convo", "NAME"] = ""
     assert read_keyring("NAME") is None
 
 
@@ -99,10 +101,10 @@ def test_a_folder_and_a_pipe_are_no_key_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, reason in ((".", f"{tmp_path}: is a directory"), ("pipe", f"{tmp_path / 'pipe'} is not a file")):
         openai = make_settings(user=f'[providers.openai]\nkey_file = "{tmp_path / name}"').providers["openai"]
-        with pytest.raises(InvalidSettings) as refused:
+        with pytest.raises(InvalidSettings) as error:
             load_provider_key(openai, {})
-        assert refused.value.message == f"the key of openai cannot be read: {reason}"
-        assert refused.value.hint == "convo config key set openai --file"
+        assert error.value.message == f"the key of openai cannot be read: {reason}"
+        assert error.value.hint == "convo config key set openai --file"
 
 
 @pytest.mark.parametrize(
@@ -115,14 +117,14 @@ def test_a_folder_and_a_pipe_are_no_key_files(tmp_path: Path) -> None:
     ids=["absent", "empty", "no-text"],
 )
 def test_a_file_without_a_key_is_an_error_with_its_name(content: bytes | None, message: str, tmp_path: Path) -> None:
-    place = tmp_path / "key"
+    key_file = tmp_path / "key"
     if content is not None:
-        place.write_bytes(content)
-    openai = make_settings(user=f'[providers.openai]\nkey_file = "{place}"').providers["openai"]
-    with pytest.raises(InvalidSettings) as refused:
+        key_file.write_bytes(content)
+    openai = make_settings(user=f'[providers.openai]\nkey_file = "{key_file}"').providers["openai"]
+    with pytest.raises(InvalidSettings) as error:
         load_provider_key(openai, {})
-    assert refused.value.message == message.format(place=place)
-    assert refused.value.hint == "convo config key set openai --file"
+    assert error.value.message == message.format(place=key_file)
+    assert error.value.hint == "convo config key set openai --file"
 
 
 def test_the_path_of_a_key_is_relative_to_its_settings_file() -> None:

@@ -6,23 +6,23 @@ from convo.config.values import InvalidValue, parse_duration, parse_durations
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"),
+    ("text", "seconds"),
     [("1s", 1), ("90m", 5_400), ("2h", 7_200), ("30d", 2_592_000), ("1w", 604_800), (" 007d ", 604_800)],
 )
-def test_a_number_with_a_unit_becomes_seconds(written: str, seconds: float) -> None:
-    assert parse_duration(written) == seconds
+def test_a_number_with_a_unit_becomes_seconds(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("written", ["", "d", "30", "-1d", "1.5h", "1 d", "1D", "1y", "1d2h", "٣d", "9999999999s"])
-def test_anything_else_is_refused(written: str) -> None:
+@pytest.mark.parametrize("text", ["", "d", "30", "-1d", "1.5h", "1 d", "1D", "1y", "1d2h", "٣d", "9999999999s"])
+def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue):
-        parse_duration(written)
+        parse_duration(text)
 
 
-@pytest.mark.parametrize("written", ["0s", "5300w", "999999999w"])
-def test_zero_and_infinite_durations_are_refused(written: str) -> None:
+@pytest.mark.parametrize("text", ["0s", "5300w", "999999999w"])
+def test_zero_and_infinite_durations_are_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match="more than 0"):
-        parse_duration(written)
+        parse_duration(text)
 
 
 def test_some_settings_accept_never() -> None:

@@ -23,7 +23,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, three levels below the home folder."""
     folder = tmp_path / "project" / "src" / "deep"
     folder.mkdir(parents=True)
@@ -31,21 +31,21 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def refused(config: Path | None = None) -> str:
-    with pytest.raises(InvalidSettings) as bad:
+def settings_error(config: Path | None = None) -> str:
+    with pytest.raises(InvalidSettings) as error:
         load_settings(config)
-    assert bad.value.exit == 2
-    return bad.value.message
+    assert error.value.exit == 2
+    return error.value.message
 
 
 # -- files that are read ----------------------------------------------------------------------------
 
 
-def test_without_any_file_everything_is_built_in_or_from_the_environment(work: Path) -> None:
+def test_without_any_file_everything_is_built_in_or_from_the_environment(work_folder: Path) -> None:
     assert {setting.source.layer for setting in load_settings().entries} == {Layer.DEFAULT}
 
 
-def test_the_user_file_is_in_the_config_folder(work: Path, user: Path) -> None:
+def test_the_user_file_is_in_the_config_folder(work_folder: Path, user: Path) -> None:
     user.write_text('model = "mine"')
 
     got = load_settings()
@@ -53,121 +53,121 @@ def test_the_user_file_is_in_the_config_folder(work: Path, user: Path) -> None:
 
 
 @pytest.mark.parametrize("up", [0, 1, 2, 3])
-def test_the_project_file_is_found_from_the_working_folder_upwards(work: Path, up: int) -> None:
-    folder = (work, *work.parents)[up]
+def test_the_project_file_is_found_from_the_working_folder_upwards(work_folder: Path, up: int) -> None:
+    folder = (work_folder, *work_folder.parents)[up]
     (folder / ".convo.toml").write_text('model = "openai/project"')
 
     got = load_settings()
     assert (got.model, got.get_source("model").folder) == ("openai/project", folder)
 
 
-def test_only_the_nearest_project_file_is_read(work: Path) -> None:
-    (work.parent / ".convo.toml").write_text('model = "openai/near"')
-    (work.parent.parent / ".convo.toml").write_text('model = "openai/far"\nediting = "vi"')
+def test_only_the_nearest_project_file_is_read(work_folder: Path) -> None:
+    (work_folder.parent / ".convo.toml").write_text('model = "openai/near"')
+    (work_folder.parent.parent / ".convo.toml").write_text('model = "openai/far"\nediting = "vi"')
 
     got = load_settings()
     assert (got.model, got.editing) == ("openai/near", "emacs")
 
 
-def test_the_search_ends_at_the_home_folder(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(work.parent))
-    (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
+def test_the_search_ends_at_the_home_folder(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(work_folder.parent))
+    (work_folder.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
     assert load_settings().get_source("model").layer is Layer.DEFAULT
 
 
 def test_a_linked_home_folder_still_ends_the_search(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "linked").symlink_to(work.parent)
+    (tmp_path / "linked").symlink_to(work_folder.parent)
     monkeypatch.setenv("HOME", str(tmp_path / "linked"))
-    (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
+    (work_folder.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
     assert load_settings().get_source("model").layer is Layer.DEFAULT
 
 
-def test_the_search_ends_at_the_root_of_the_repository(work: Path, tmp_path: Path) -> None:
-    (work.parent / ".git").mkdir()
-    (work.parent.parent / ".convo.toml").write_text('model = "openai/outside"')
+def test_the_search_ends_at_the_root_of_the_repository(work_folder: Path, tmp_path: Path) -> None:
+    (work_folder.parent / ".git").mkdir()
+    (work_folder.parent.parent / ".convo.toml").write_text('model = "openai/outside"')
     assert load_settings().get_source("model").layer is Layer.DEFAULT
-    (work.parent / ".convo.toml").write_text('model = "openai/root"')
+    (work_folder.parent / ".convo.toml").write_text('model = "openai/root"')
     assert load_settings().model == "openai/root"
 
 
-def test_the_git_file_of_a_worktree_ends_the_search(work: Path) -> None:
-    (work / ".git").write_text("gitdir: elsewhere")
-    (work.parent / ".convo.toml").write_text('model = "openai/outside"')
+def test_the_git_file_of_a_worktree_ends_the_search(work_folder: Path) -> None:
+    (work_folder / ".git").write_text("gitdir: elsewhere")
+    (work_folder.parent / ".convo.toml").write_text('model = "openai/outside"')
     assert read_settings_inputs().files == ()
 
 
 def test_outside_home_and_repositories_only_the_working_folder_is_searched(
-    work: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(work / "elsewhere"))
-    (work.parent / ".convo.toml").write_text('model = "openai/above"')
+    monkeypatch.setenv("HOME", str(work_folder / "elsewhere"))
+    (work_folder.parent / ".convo.toml").write_text('model = "openai/above"')
     assert read_settings_inputs().files == ()
-    (work / ".convo.toml").write_text('model = "openai/here"')
+    (work_folder / ".convo.toml").write_text('model = "openai/here"')
     assert load_settings().model == "openai/here"
 
 
 def test_outside_home_the_search_ends_at_the_root_of_the_repository(
-    work: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(work / "elsewhere"))
-    (work.parent / ".git").mkdir()
-    (work.parent / ".convo.toml").write_text('model = "openai/root"')
+    monkeypatch.setenv("HOME", str(work_folder / "elsewhere"))
+    (work_folder.parent / ".git").mkdir()
+    (work_folder.parent / ".convo.toml").write_text('model = "openai/root"')
     assert load_settings().model == "openai/root"
 
 
 def test_a_home_folder_at_the_root_of_the_file_system_does_not_widen_the_search(
-    work: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/")
-    (work.parent / ".convo.toml").write_text('model = "openai/above"')
+    (work_folder.parent / ".convo.toml").write_text('model = "openai/above"')
     assert read_settings_inputs().files == ()
 
 
-def test_a_named_file_replaces_the_user_file(work: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_file_replaces_the_user_file(work_folder: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user.write_text('model = "mine"\n[aliases]\nfast = "groq/x"')
-    (work / "by-flag.toml").write_text('model = "by-flag"')
-    (work / "by-variable.toml").write_text('model = "by-variable"')
+    (work_folder / "by-flag.toml").write_text('model = "by-flag"')
+    (work_folder / "by-variable.toml").write_text('model = "by-variable"')
 
     monkeypatch.setenv("CONVO_CONFIG", "by-variable.toml")
     assert (load_settings().model, dict(load_settings().aliases)) == ("by-variable", {})
     got = load_settings(Path("by-flag.toml"))
-    assert (got.model, got.get_source("model").location) == ("by-flag", str(work / "by-flag.toml"))
+    assert (got.model, got.get_source("model").location) == ("by-flag", str(work_folder / "by-flag.toml"))
 
 
-def test_a_project_file_overrides_the_named_file(work: Path) -> None:
-    (work / ".convo.toml").write_text('model = "openai/project"')
-    (work / "named.toml").write_text('model = "named"')
+def test_a_project_file_overrides_the_named_file(work_folder: Path) -> None:
+    (work_folder / ".convo.toml").write_text('model = "openai/project"')
+    (work_folder / "named.toml").write_text('model = "named"')
 
     assert load_settings(Path("named.toml")).model == "openai/project"
 
 
-@pytest.mark.parametrize("named", ["~/settings.toml", "../settings.toml"])
-def test_a_named_file_may_start_with_a_tilde(named: str, work: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path_text", ["~/settings.toml", "../settings.toml"])
+def test_a_named_file_may_start_with_a_tilde(path_text: str, work_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text('model = "named"')
-    (work.parent / "settings.toml").write_text('model = "named"')
+    (work_folder.parent / "settings.toml").write_text('model = "named"')
 
-    assert load_settings(Path(named)).model == "named"
+    assert load_settings(Path(path_text)).model == "named"
 
 
-def test_a_named_file_must_exist(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused(Path("gone.toml")) == f"{work}/gone.toml: no such settings file"
+def test_a_named_file_must_exist(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings_error(Path("gone.toml")) == f"{work_folder}/gone.toml: no such settings file"
     monkeypatch.setenv("CONVO_CONFIG", "/gone/too.toml")
-    assert refused() == "/gone/too.toml: no such settings file"
+    assert settings_error() == "/gone/too.toml: no such settings file"
 
 
-def test_the_hint_about_a_missing_file_names_its_source(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_about_a_missing_file_names_its_source(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_CONFIG", "gone.toml")
-    for config, said in ((None, "CONVO_CONFIG"), (Path("gone.toml"), "--config")):
-        with pytest.raises(InvalidSettings) as bad:
+    for config, path in ((None, "CONVO_CONFIG"), (Path("gone.toml"), "--config")):
+        with pytest.raises(InvalidSettings) as error:
             load_settings(config)
-        assert bad.value.hint == f"set another file with {said}"
+        assert error.value.hint == f"set another file with {path}"
 
 
-def test_options_and_environment_variables_are_read(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_and_environment_variables_are_read(work_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "by-variable")
 
     assert load_settings().model == "by-variable"
@@ -179,7 +179,7 @@ def test_options_and_environment_variables_are_read(work: Path, monkeypatch: pyt
 
 def test_a_folder_in_place_of_a_file_is_named(user: Path) -> None:
     user.mkdir()
-    assert refused() == f"{user}: is a folder, not a settings file"
+    assert settings_error() == f"{user}: is a folder, not a settings file"
 
 
 def test_an_unreadable_file_is_named(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,16 +188,16 @@ def test_an_unreadable_file_is_named(user: Path, monkeypatch: pytest.MonkeyPatch
     user.chmod(0)
 
     with without_root():
-        assert refused() == f"{user}: cannot be read (permission denied)"
+        assert settings_error() == f"{user}: cannot be read (permission denied)"
 
 
-def test_a_link_to_itself_is_named(work: Path, user: Path) -> None:
+def test_a_link_to_itself_is_named(work_folder: Path, user: Path) -> None:
     user.symlink_to(user)
-    assert refused() == f"{user}: cannot be read (Too many levels of symbolic links)"
+    assert settings_error() == f"{user}: cannot be read (Too many levels of symbolic links)"
 
 
-def test_a_path_that_is_too_long_is_named(work: Path) -> None:
-    assert refused(Path("x" * 300)) == f"{work}/{'x' * 300}: cannot be read (File name too long)"
+def test_a_path_that_is_too_long_is_named(work_folder: Path) -> None:
+    assert settings_error(Path("x" * 300)) == f"{work_folder}/{'x' * 300}: cannot be read (File name too long)"
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_a_path_that_is_too_long_is_named(work: Path) -> None:
         (b"x = " + b"[" * 100_000, ": is nested too deeply"),
     ],
 )
-def test_an_invalid_toml_file_is_named_with_its_line(raw: bytes, message: str, work: Path, user: Path) -> None:
+def test_an_invalid_toml_file_is_named_with_its_line(raw: bytes, message: str, work_folder: Path, user: Path) -> None:
     user.write_bytes(raw)
-    assert refused() == f"{user}{message}"
+    assert settings_error() == f"{user}{message}"
 
 
 def comment(size_bytes: int) -> bytes:
@@ -222,15 +222,15 @@ def comment(size_bytes: int) -> bytes:
     return b'model = "mine"\n#'.ljust(size_bytes, b"x")
 
 
-def test_a_file_of_four_megabytes_is_read_and_a_larger_one_is_refused(work: Path, user: Path) -> None:
+def test_a_file_of_four_megabytes_is_read_and_a_larger_one_is_refused(work_folder: Path, user: Path) -> None:
     user.write_bytes(comment(4 * 2**20))
     assert load_settings().model == "mine"
     user.write_bytes(comment(4 * 2**20 + 1))
-    assert refused() == f"{user}: is larger than 4 MB, the limit of a settings file"
+    assert settings_error() == f"{user}: is larger than 4 MB, the limit of a settings file"
 
 
-def test_a_project_file_that_is_not_trusted_is_read_up_to_64_kilobytes(work: Path) -> None:
-    file = work / ".convo.toml"
+def test_a_project_file_that_is_not_trusted_is_read_up_to_64_kilobytes(work_folder: Path) -> None:
+    file = work_folder / ".convo.toml"
     text = b'editing = "vi"\n#'
     file.write_bytes(text.ljust(2**16, b"x"))
     assert load_settings().editing == "vi"
@@ -253,9 +253,9 @@ def test_a_key_of_32_names_is_read_and_a_longer_one_is_refused() -> None:
             parse_settings_toml(f"\n{longer}".encode(), "x.toml")
 
 
-def test_a_number_that_python_cannot_parse_is_refused_like_other_syntax_errors(work: Path, user: Path) -> None:
+def test_a_number_that_python_cannot_parse_is_refused_like_other_syntax_errors(work_folder: Path, user: Path) -> None:
     user.write_text(f"x = {'9' * 5000}")
-    assert refused().startswith(f"{user}: is not TOML: ")
+    assert settings_error().startswith(f"{user}: is not TOML: ")
 
 
 def test_a_byte_order_mark_is_ignored() -> None:
@@ -263,12 +263,12 @@ def test_a_byte_order_mark_is_ignored() -> None:
 
 
 def test_a_deleted_working_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
     try:
-        assert refused() == "the working folder no longer exists"
+        assert settings_error() == "the working folder no longer exists"
     finally:
         os.chdir(tmp_path)
 
@@ -279,18 +279,20 @@ LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modul
 
 
 def modules_after(code: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", LOADED.format(code)], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    result = subprocess.run([sys.executable, "-c", LOADED.format(code)], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
 
 
-def test_loading_settings_imports_no_unneeded_modules(work: Path) -> None:
+def test_loading_settings_imports_no_unneeded_modules(work_folder: Path) -> None:
     loaded = modules_after("from convo.config.loader import load_settings; load_settings()")
 
     assert "convo.config.loader" in loaded
     assert loaded & {"tomllib", "platformdirs", "difflib", "dataclasses", "openai", "pydantic", "typer"} == set()
 
 
-def test_the_platform_folders_are_resolved_only_without_convo_home(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_platform_folders_are_resolved_only_without_convo_home(
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CONVO_HOME")
     assert "platformdirs" not in modules_after("import convo.config.loader")
     assert "platformdirs" in modules_after("from convo.config.loader import load_settings; load_settings()")

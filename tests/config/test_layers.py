@@ -24,7 +24,7 @@ MODEL: dict[Layer, dict[str, Any]] = {
 }
 """The inputs through which each layer sets the model."""
 
-NAMED = {
+NAMES = {
     Layer.FLAG: "by-flag",
     Layer.ENVIRONMENT: "by-environment",
     Layer.RECORD: "by-record",
@@ -70,7 +70,7 @@ FILES = {
 def test_the_stronger_of_two_layers_names_the_model(stronger: Layer, weaker: Layer) -> None:
     got = make_settings(**MODEL[weaker], **MODEL[stronger])
 
-    assert got.model == NAMED[stronger]
+    assert got.model == NAMES[stronger]
     assert got.get_source("model").layer is stronger
     assert str(got.get_source("model")) == ORIGINS[stronger]
 
@@ -79,8 +79,8 @@ def test_the_stronger_of_two_layers_names_the_model(stronger: Layer, weaker: Lay
 def test_the_stronger_of_two_layers_names_the_base_url(stronger: Layer, weaker: Layer) -> None:
     got = make_settings(**URL[weaker], **URL[stronger])
 
-    named = f"https://{stronger.name.lower()}/v1"
-    assert got.providers["openai"].base_url == named
+    base_url = f"https://{stronger.name.lower()}/v1"
+    assert got.providers["openai"].base_url == base_url
     assert got.get_source("providers", "openai", "base_url").layer is stronger
 
 
@@ -93,7 +93,7 @@ def test_the_stronger_of_two_layers_names_the_store(stronger: Layer, weaker: Lay
 
 
 def test_of_all_six_layers_the_option_wins() -> None:
-    everything = {name: value for said in MODEL.values() for name, value in said.items()}
+    everything = {name: value for setting in MODEL.values() for name, value in setting.items()}
     assert make_settings(**everything).model == "by-flag"
 
 
@@ -137,16 +137,16 @@ def test_an_empty_variable_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "model", "why"),
+    ("environ", "model", "reason"),
     [
         ({"OPENAI_API_KEY": "sk-1"}, "openai/gpt-5-mini", "OPENAI_API_KEY is set"),
         ({"OPENAI_API_KEY": " "}, BUILT_IN_MODEL, "built in; no key found"),
         ({}, BUILT_IN_MODEL, "built in; no key found"),
     ],
 )
-def test_by_default_the_available_key_decides_the_model(environ: dict[str, str], model: str, why: str) -> None:
+def test_by_default_the_available_key_decides_the_model(environ: dict[str, str], model: str, reason: str) -> None:
     got = make_settings(environ=environ)
-    assert (got.model, str(got.get_source("model"))) == (model, why)
+    assert (got.model, str(got.get_source("model"))) == (model, reason)
 
 
 def test_the_key_variable_of_openai_in_the_settings_decides() -> None:
@@ -203,11 +203,11 @@ def test_an_option_names_the_keys_of_serve() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "path"),
+    ("path_text", "path"),
     [("~/keys", Path("/home/me/keys")), ("/etc/keys", Path("/etc/keys")), ("../keys", WORK / "../keys")],
 )
-def test_a_path_in_a_file_is_relative_to_the_folder_of_the_file(written: str, path: Path) -> None:
-    assert make_settings(project=f'[serve]\nkeys_file = "{written}"').serve.keys_file == path
+def test_a_path_in_a_file_is_relative_to_the_folder_of_the_file(path_text: str, path: Path) -> None:
+    assert make_settings(project=f'[serve]\nkeys_file = "{path_text}"').serve.keys_file == path
 
 
 def test_resolved_settings_cannot_be_changed() -> None:
@@ -219,15 +219,15 @@ def test_resolved_settings_cannot_be_changed() -> None:
 
 
 def test_printing_the_sources_does_not_show_the_environment() -> None:
-    shown = repr(settings_inputs(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
-    assert shown == (
+    text = repr(settings_inputs(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
+    assert text == (
         "SettingsInputs(folder='/home/me/work', "
         "files=['/home/me/work/.convo.toml', '/home/me/.config/convo/config.toml'])"
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"flags": SettingFlags(model=" ")}, "-m must not be empty"),
         ({"flags": SettingFlags(port=70_000)}, "--port must be a port from 0 (any free one) to 65535"),
@@ -246,16 +246,16 @@ def test_printing_the_sources_does_not_show_the_environment() -> None:
         ({"environ": {"OLLAMA_HOST": "host:port"}}, "OLLAMA_HOST must be a host, host:port or URL"),
     ],
 )
-def test_an_invalid_option_or_variable_is_named(said: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
-        make_settings(**said)
-    assert (refused.value.message, refused.value.exit) == (message, 2)
+def test_an_invalid_option_or_variable_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSettings) as error:
+        make_settings(**arguments)
+    assert (error.value.message, error.value.exit) == (message, 2)
 
 
 def test_a_new_provider_must_declare_its_api() -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(project='[providers.groq]\nbase_url = "https://api.groq.com/openai/v1"')
-    assert refused.value.message == (
+    assert error.value.message == (
         "/home/me/work/.convo.toml: 'groq' is not a known provider, so 'providers.groq.api' must be set"
     )
 
@@ -274,13 +274,13 @@ def test_a_tenant_must_be_a_valid_key_name() -> None:
 def test_settings_keys_and_layer_names_are_stable() -> None:
     """Settings files and scripts use these names."""
     rows = settings_to_json(make_settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
-    words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
+    layers = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
     serve = (
         "host port seal_key_env max_body_bytes max_header_bytes max_depth max_items max_requests read_s write_s "
         "keepalive_s grace_s reasoning_events limits.concurrent limits.per_minute limits.process_per_minute"
     )
     limits = "answer_bytes answer_events answer_s idle_s event_bytes output_bytes body_bytes"
-    assert words == {
+    assert layers == {
         "model": "flag",
         "compact_at": "user",
         **dict.fromkeys(("answers", "editing", "state_storage", "tenant"), "default"),

@@ -14,7 +14,7 @@ KEYED = {"OPENAI_API_KEY": "sk-test"}
 
 
 @pytest.mark.parametrize(
-    ("written", "provider", "model"),
+    ("name", "provider", "model"),
     [
         ("openai/gpt-5", "openai", "gpt-5"),
         ("gpt-5", "openai", "gpt-5"),
@@ -29,8 +29,8 @@ KEYED = {"OPENAI_API_KEY": "sk-test"}
         ("scripted/tests/script.json", "scripted", "tests/script.json"),
     ],
 )
-def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: str) -> None:
-    choice = choose_model(make_settings(user=GROQ, environ=KEYED), written)
+def test_a_name_is_split_at_its_first_slash(name: str, provider: str, model: str) -> None:
+    choice = choose_model(make_settings(user=GROQ, environ=KEYED), name)
 
     assert choice.name == ModelName(provider, model)
     assert choice.provider.name == provider
@@ -42,12 +42,12 @@ def test_a_model_name_is_printed_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "full"),
+    ("name", "full"),
     [("fast", "groq/llama"), ("faster", "groq/llama"), ("fastest", "groq/llama"), ("mini", "openai/gpt-5-mini")],
 )
-def test_an_alias_names_a_model_or_another_alias(written: str, full: str) -> None:
+def test_an_alias_names_a_model_or_another_alias(name: str, full: str) -> None:
     aliases = '[aliases]\nfast = "groq/llama"\nfaster = "fast"\nfastest = "faster"\nmini = "gpt-5-mini"'
-    assert str(choose_model(make_settings(user=GROQ + aliases, environ=KEYED), written).name) == full
+    assert str(choose_model(make_settings(user=GROQ + aliases, environ=KEYED), name).name) == full
 
 
 def test_an_alias_of_the_settings_is_resolved_too() -> None:
@@ -103,19 +103,19 @@ REFUSED = [
 CIRCLES = '[aliases]\none = "two"\ntwo = "three"\nthree = "one"\nself = "self"\n'
 
 
-@pytest.mark.parametrize(("written", "message", "hint"), REFUSED)
-def test_an_invalid_name_is_refused_with_a_hint(written: str, message: str, hint: str) -> None:
-    given = make_settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if written == "mine/x" else ""))
+@pytest.mark.parametrize(("name", "message", "hint"), REFUSED)
+def test_an_invalid_name_is_refused_with_a_hint(name: str, message: str, hint: str) -> None:
+    settings = make_settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if name == "mine/x" else ""))
 
-    with pytest.raises(InvalidSettings) as refused:
-        choose_model(given, written)
-    assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
+    with pytest.raises(InvalidSettings) as error:
+        choose_model(settings, name)
+    assert (error.value.message, error.value.hint, error.value.exit) == (message, hint, 2)
 
 
 def test_the_error_names_the_file_that_chose_the_model() -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         choose_model(make_settings(project='model = "grop/x"', user=GROQ))
-    assert refused.value.message == (
+    assert error.value.message == (
         f"/home/me/work/.convo.toml: no provider 'grop' for 'grop/x'; did you mean 'groq'? {KNOWN}"
     )
 
@@ -136,15 +136,15 @@ GROQ_KEYED = f'{GROQ}key_env = "GROQ_API_KEY"\n'
 GROQ_URL = "https://api.groq.com/openai/v1"
 
 
-def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = GROQ_URL) -> Settings:
+def settings_with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = GROQ_URL) -> Settings:
     """Build settings with cached model lists of providers."""
     found = settings_inputs(environ=environ, user=GROQ_KEYED)
-    kept = {name: {"base_url": url, "models": models} for name, models in lists.items()}
-    return resolve_settings(found._replace(model_lists=kept))
+    providers = {name: {"base_url": url, "models": models} for name, models in lists.items()}
+    return resolve_settings(found._replace(model_lists=providers))
 
 
 @pytest.mark.parametrize(
-    ("written", "full"),
+    ("name", "full"),
     [
         ("claude-sonnet-5", "anthropic/claude-sonnet-5"),
         ("deepseek-v4-pro", "deepseek/deepseek-v4-pro"),
@@ -157,35 +157,35 @@ def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = 
         ("ft:gpt-4o:me::x", "openai/ft:gpt-4o:me::x"),
     ],
 )
-def test_a_bare_name_selects_a_provider_with_a_key_by_its_prefix(written: str, full: str) -> None:
-    assert str(choose_model(make_settings(environ=ALL_KEYS), written).name) == full
+def test_a_bare_name_selects_a_provider_with_a_key_by_its_prefix(name: str, full: str) -> None:
+    assert str(choose_model(make_settings(environ=ALL_KEYS), name).name) == full
 
 
-@pytest.mark.parametrize("written", ["llama-4", "gpt-3", "claude", "nope"])
-def test_a_bare_name_without_a_known_provider_is_refused(written: str) -> None:
-    with pytest.raises(UnknownModel, match=f"no model '{written}'") as wrong:
-        choose_model(make_settings(environ=ALL_KEYS), written)
-    assert wrong.value.code == "model_not_found"
+@pytest.mark.parametrize("name", ["llama-4", "gpt-3", "claude", "nope"])
+def test_a_bare_name_without_a_known_provider_is_refused(name: str) -> None:
+    with pytest.raises(UnknownModel, match=f"no model '{name}'") as error:
+        choose_model(make_settings(environ=ALL_KEYS), name)
+    assert error.value.code == "model_not_found"
 
 
 def test_a_bare_name_of_a_provider_without_a_key_names_the_missing_key() -> None:
-    with pytest.raises(UnknownModel, match="no model 'claude-sonnet-5': anthropic needs a key") as wrong:
+    with pytest.raises(UnknownModel, match="no model 'claude-sonnet-5': anthropic needs a key") as error:
         choose_model(make_settings(environ=KEYED), "claude-sonnet-5")
-    assert wrong.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
+    assert error.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
 
 
 def test_a_bare_name_in_the_cached_list_of_a_provider_with_a_key_selects_it() -> None:
-    given = with_lists(ALL_KEYS, {"groq": ["llama-4", "gpt-5"]})
-    assert str(choose_model(given, "llama-4").name) == "groq/llama-4"
-    assert str(choose_model(given, "gpt-5").name) == "groq/gpt-5"
+    settings = settings_with_lists(ALL_KEYS, {"groq": ["llama-4", "gpt-5"]})
+    assert str(choose_model(settings, "llama-4").name) == "groq/llama-4"
+    assert str(choose_model(settings, "gpt-5").name) == "groq/gpt-5"
 
 
 def test_a_cached_list_counts_only_for_its_base_url_and_with_a_key() -> None:
-    elsewhere = with_lists(ALL_KEYS, {"groq": ["llama-4"]}, url="https://elsewhere.example")
-    keyless = with_lists(KEYED, {"groq": ["llama-4"]})
-    for given in (elsewhere, keyless):
+    elsewhere = settings_with_lists(ALL_KEYS, {"groq": ["llama-4"]}, url="https://elsewhere.example")
+    keyless = settings_with_lists(KEYED, {"groq": ["llama-4"]})
+    for settings in (elsewhere, keyless):
         with pytest.raises(UnknownModel):
-            choose_model(given, "llama-4")
+            choose_model(settings, "llama-4")
 
 
 AZURE_URL = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
@@ -224,5 +224,5 @@ def test_a_bare_name_may_mean_a_provider_with_a_url_and_the_key_that_it_needs(
     ],
 )
 def test_the_default_model_is_that_of_the_first_provider_with_a_key(keys: tuple[str, ...], full: str) -> None:
-    given = make_settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
-    assert str(choose_model(given).name) == full
+    settings = make_settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
+    assert str(choose_model(settings).name) == full

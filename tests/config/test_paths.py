@@ -44,16 +44,16 @@ def test_without_convo_home_the_platform_decides(
 
     places = AppPaths.from_environ(environ)
 
-    assert {place.name for place in places} == {"convo"}
-    assert all(place.is_relative_to(tmp_path) for place in places)
+    assert {path.name for path in places} == {"convo"}
+    assert all(path.is_relative_to(tmp_path) for path in places)
 
 
 def test_without_a_home_folder_the_error_suggests_convo_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "nowhere")
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         AppPaths.from_environ({})
-    assert refused.value.message == "this user has no home folder"
-    assert refused.value.hint == "set CONVO_HOME to a writable folder"
+    assert error.value.message == "this user has no home folder"
+    assert error.value.hint == "set CONVO_HOME to a writable folder"
 
 
 def test_resolving_a_path_creates_nothing(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_resolving_a_path_creates_nothing(tmp_path: Path) -> None:
 
 
 def test_every_created_folder_is_private(tmp_path: Path) -> None:
-    made = make_private_folder(tmp_path / "home/data/models")
+    created = make_private_folder(tmp_path / "home/data/models")
 
-    assert made == tmp_path / "home/data/models"
-    assert [mode(folder) for folder in (made, made.parent, made.parent.parent)] == [0o700] * 3
+    assert created == tmp_path / "home/data/models"
+    assert [mode(folder) for folder in (created, created.parent, created.parent.parent)] == [0o700] * 3
 
 
 def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
@@ -113,6 +113,6 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     locked.mkdir()
     locked.chmod(0o500)
 
-    with without_root(), pytest.raises(StoreReadOnly) as refused:
+    with without_root(), pytest.raises(StoreReadOnly) as error:
         check_folder_writable(locked)
-    assert refused.value.message == f"the folder {locked} cannot be written to: Permission denied"
+    assert error.value.message == f"the folder {locked} cannot be written to: Permission denied"

@@ -56,16 +56,16 @@ def test_a_profile_may_be_in_both_files_and_the_project_wins() -> None:
 
 
 def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(SettingFlags(profile="wrok"), user=TWO)
-    assert refused.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
-    assert refused.value.hint == "add [profiles.wrok]"
-    with pytest.raises(InvalidSettings) as unlike:
+    assert error.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
+    assert error.value.hint == "add [profiles.wrok]"
+    with pytest.raises(InvalidSettings) as error_without_match:
         make_settings(SettingFlags(profile="zzz"), user=TWO)
-    assert unlike.value.message == "--profile: no profile 'zzz'; known profiles: home, work"
-    with pytest.raises(InvalidSettings) as none:
+    assert error_without_match.value.message == "--profile: no profile 'zzz'; known profiles: home, work"
+    with pytest.raises(InvalidSettings) as error_without_profiles:
         make_settings(environ={"CONVO_PROFILE": "work"})
-    assert none.value.message == "CONVO_PROFILE: no profile 'work'; known profiles: none"
+    assert error_without_profiles.value.message == "CONVO_PROFILE: no profile 'work'; known profiles: none"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
     ],
 )
 def test_a_profile_is_validated_whether_chosen_or_not(text: str, message: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(user=text)
-    assert message in refused.value.message
+    assert message in error.value.message

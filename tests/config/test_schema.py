@@ -139,11 +139,11 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
 def test_an_invalid_setting_is_refused_with_its_file_and_key(text: str, message: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(project=text)
 
-    assert refused.value.message == f"/home/me/work/.convo.toml: {message}"
-    assert (refused.value.exit, refused.value.code) == (2, "bad_settings")
+    assert error.value.message == f"/home/me/work/.convo.toml: {message}"
+    assert (error.value.exit, error.value.code) == (2, "bad_settings")
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_an_invalid_setting_is_refused_with_its_file_and_key(text: str, message:
     ],
 )
 def test_a_refusal_has_a_hint_that_shows_a_valid_value(text: str, hint: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(user=text)
-    assert refused.value.hint == hint
+    assert error.value.hint == hint
 
 
 def test_extra_fields_are_listed_once() -> None:
@@ -171,9 +171,9 @@ def test_extra_fields_are_listed_once() -> None:
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])
 def test_no_error_repeats_a_possible_secret(text: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(user=text)
-    assert "ecret" not in refused.value.message + refused.value.hint
+    assert "ecret" not in error.value.message + error.value.hint
 
 
 def test_an_overridden_file_is_validated_too() -> None:
@@ -215,9 +215,9 @@ def test_the_documented_file_is_accepted() -> None:
     assert got.storage.url.reveal() == "postgresql://user:pw@host:5432/db"
 
 
-@pytest.mark.parametrize(("value", "words"), [(None, "a date or time"), ({}, "a table"), (False, "a boolean")])
-def test_an_error_uses_the_type_names_of_toml(value: object, words: str) -> None:
-    assert toml_type_name(value) == words
+@pytest.mark.parametrize(("value", "text"), [(None, "a date or time"), ({}, "a table"), (False, "a boolean")])
+def test_an_error_uses_the_type_names_of_toml(value: object, text: str) -> None:
+    assert toml_type_name(value) == text
 
 
 def test_prices_distinguish_cached_tokens() -> None:
@@ -241,7 +241,7 @@ def test_server_limits_apply_to_every_key_and_a_name_may_have_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "text"),
     [
         ("concurent = 1", "no setting 'serve.limits.concurent'; did you mean 'concurrent'?"),
         ("per_minute = -1", "'serve.limits.per_minute' must be from 0 to 100000"),
@@ -250,10 +250,10 @@ def test_server_limits_apply_to_every_key_and_a_name_may_have_its_own() -> None:
         ("[serve.limits.keys.a]\nprocess_per_minute = 1", "no setting 'serve.limits.keys.a.process_per_minute'"),
     ],
 )
-def test_an_invalid_server_limit_is_refused(line: str, words: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+def test_an_invalid_server_limit_is_refused(line: str, text: str) -> None:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(user=f"[serve.limits]\n{line}")
-    assert words in refused.value.message
+    assert text in error.value.message
 
 
 LIMITS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

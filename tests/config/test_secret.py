@@ -14,8 +14,8 @@ from convo.config.values import Secret, is_variable_name
 def test_a_secret_is_not_printed_in_any_form(text: str) -> None:
     secret = Secret(f"<{text}>")
 
-    shown = f"{secret} {secret!r} {secret!s} {[secret]} {[secret]!s:>9}"
-    assert secret.reveal() not in shown
+    output = f"{secret} {secret!r} {secret!s} {[secret]} {[secret]!s:>9}"
+    assert secret.reveal() not in output
     assert secret.reveal() == f"<{text}>"
 
 

@@ -17,14 +17,14 @@ SCOPED = RecordedEndpoint("tuesday", "openai/gpt-5", OPENAI, "org_1", "proj_1")
 EMBEDDED = RecordedEndpoint("tuesday", "deepseek/chat")
 
 
-def chosen(record: RecordedEndpoint, **said: Any) -> ModelChoice:
-    return choose_model(make_settings(record=record, **said), record=record)
+def choose_recorded(record: RecordedEndpoint, **settings: Any) -> ModelChoice:
+    return choose_model(make_settings(record=record, **settings), record=record)
 
 
 @pytest.mark.parametrize("record", [REMOTE, EMBEDDED])
 def test_settings_that_agree_with_the_record_change_nothing(record: RecordedEndpoint) -> None:
-    given = make_settings(record=record)
-    assert choose_model(given, record=record) == choose_model(given)
+    settings = make_settings(record=record)
+    assert choose_model(settings, record=record) == choose_model(settings)
 
 
 @pytest.mark.parametrize(
@@ -70,30 +70,30 @@ def test_settings_that_agree_with_the_record_change_nothing(record: RecordedEndp
 def test_the_record_overrides_settings_files(
     record: RecordedEndpoint, files: dict[str, str], provider: Provider
 ) -> None:
-    assert chosen(record, **files).provider == provider
+    assert choose_recorded(record, **files).provider == provider
 
 
 def test_another_model_of_the_same_endpoint_is_no_contradiction() -> None:
     """The embedded endpoint serves the models of all providers that it can reach."""
-    assert str(chosen(EMBEDDED, flags=SettingFlags(model="ollama/llama3")).name) == "ollama/llama3"
-    assert str(chosen(REMOTE, flags=SettingFlags(model="openai/gpt-5-nano")).name) == "openai/gpt-5-nano"
+    assert str(choose_recorded(EMBEDDED, flags=SettingFlags(model="ollama/llama3")).name) == "ollama/llama3"
+    assert str(choose_recorded(REMOTE, flags=SettingFlags(model="openai/gpt-5-nano")).name) == "openai/gpt-5-nano"
 
 
 def test_another_provider_at_the_same_url_is_no_contradiction() -> None:
     work = f'[providers.work]\napi = "responses"\nbase_url = "{OPENAI}/"\nkey_env = "WORK_KEY"'
-    assert chosen(REMOTE, flags=SettingFlags(model="work/gpt-5"), user=work).provider.name == "work"
+    assert choose_recorded(REMOTE, flags=SettingFlags(model="work/gpt-5"), user=work).provider.name == "work"
 
 
 def test_a_variable_does_not_move_a_provider_behind_the_embedded_endpoint() -> None:
     assert (
-        chosen(RecordedEndpoint("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint
+        choose_recorded(RecordedEndpoint("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint
         == "embedded"
     )
 
 
 def test_a_variable_that_moves_the_provider_is_no_contradiction_behind_the_embedded_endpoint() -> None:
     """A record of the embedded endpoint does not contain the base URL of the provider."""
-    provider = chosen(
+    provider = choose_recorded(
         RecordedEndpoint("tuesday", "openai/gpt-5"), environ={"OPENAI_BASE_URL": "https://proxy/v1"}
     ).provider
     assert (provider.endpoint, provider.base_url) == ("embedded", "https://proxy/v1")
@@ -101,7 +101,7 @@ def test_a_variable_that_moves_the_provider_is_no_contradiction_behind_the_embed
 
 def test_a_trailing_slash_of_the_recorded_url_is_ignored() -> None:
     slashed = REMOTE._replace(url=OPENAI + "/")
-    assert chosen(slashed, environ={"OPENAI_BASE_URL": OPENAI}).provider.base_url == OPENAI
+    assert choose_recorded(slashed, environ={"OPENAI_BASE_URL": OPENAI}).provider.base_url == OPENAI
 
 
 REFUSED: list[tuple[RecordedEndpoint, dict[str, Any], str, str]] = [
@@ -152,25 +152,25 @@ REFUSED: list[tuple[RecordedEndpoint, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("record", "said", "message", "hint"), REFUSED)
+@pytest.mark.parametrize(("record", "settings", "message", "hint"), REFUSED)
 def test_an_option_that_contradicts_the_record_is_refused(
-    record: RecordedEndpoint, said: dict[str, Any], message: str, hint: str
+    record: RecordedEndpoint, settings: dict[str, Any], message: str, hint: str
 ) -> None:
-    with pytest.raises(WrongOwner) as refused:
-        chosen(record, **said)
-    assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
+    with pytest.raises(WrongOwner) as error:
+        choose_recorded(record, **settings)
+    assert (error.value.message, error.value.hint, error.value.exit) == (message, hint, 2)
 
 
 def test_a_model_typed_in_the_chat_must_stay_at_the_endpoint() -> None:
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         choose_model(make_settings(record=REMOTE), "local", source="/model", record=REMOTE)
-    assert refused.value.message == (
+    assert error.value.message == (
         f"session 'tuesday' is stored at {OPENAI}, but /model sets convo's own endpoint for local/smollm2-135m-instruct"
     )
 
 
 def test_an_error_about_a_moved_provider_names_the_file_and_not_the_model_variable() -> None:
-    choice = chosen(
+    choice = choose_recorded(
         REMOTE,
         environ={"CONVO_MODEL": "openai/gpt-5"},
         project='[providers.openai]\nbase_url = "https://proxy/v1"',

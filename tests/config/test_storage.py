@@ -15,8 +15,8 @@ TRUST = f'trusted = ["{WORK}"]'
 
 
 def table(kind: str, connection: str | None = None) -> str:
-    written = f"[state_storage]\ntype = '{kind}'\n"
-    return written if connection is None else written + f"connection_string = '{connection}'\n"
+    toml = f"[state_storage]\ntype = '{kind}'\n"
+    return toml if connection is None else toml + f"connection_string = '{connection}'\n"
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_a_table_selects_a_store(text: str, storage: Storage) -> None:
     ],
 )
 def test_a_connection_string_that_cannot_be_used_is_refused(text: str, message: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(user=TRUST, project=text)
-    assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {message}"
+    assert error.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {message}"
 
 
 def test_a_missing_variable_in_an_overridden_file_is_ignored() -> None:
@@ -102,17 +102,17 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize(("url", "shown"), PLAIN.items(), ids=PLAIN)
-def test_a_url_is_used_unchanged_and_shown_without_its_password(url: str, shown: str) -> None:
+@pytest.mark.parametrize(("url", "displayed"), PLAIN.items(), ids=PLAIN)
+def test_a_url_is_used_unchanged_and_shown_without_its_password(url: str, displayed: str) -> None:
     got = make_settings(SettingFlags(store=url))
 
     assert got.storage.url == Secret(url)
-    assert str(got.storage) == shown
-    assert f"state_storage = {shown}  (from --store)" in map(str, got.entries)
-    assert url == shown or url not in repr(got)
+    assert str(got.storage) == displayed
+    assert f"state_storage = {displayed}  (from --store)" in map(str, got.entries)
+    assert url == displayed or url not in repr(got)
 
 
-EXPLAINED = (
+EXPLANATION = (
     "cannot be parsed as a URL; in a user name or password these characters must be percent-encoded: @ as %40,"
     " : as %3A, / as %2F, ? as %3F, # as %23, % as %25, [ as %5B, ] as %5D; the form is"
     " postgresql://user@host:port/database, with an optional :password after the user name"
@@ -125,34 +125,34 @@ EXPLAINED = (
 @pytest.mark.parametrize("host", ["db", "db:5432", "one,two", "[::1]"])
 def test_an_unencoded_password_is_explained_and_not_shown(word: str, host: str) -> None:
     text = table("postgres", f"postgresql://me:${{PW}}@{host}/convo?sslmode=require")
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(environ={"PW": word}, user=TRUST, project=text)
 
-    assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {EXPLAINED}"
-    assert word not in refused.value.message
+    assert error.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {EXPLANATION}"
+    assert word not in error.value.message
     quoted = f"postgresql://me:{quote(word, safe='')}@{host}/convo?sslmode=require"
     assert make_settings(environ={"PW": quote(word, safe="")}, user=TRUST, project=text).storage.url == Secret(quoted)
 
 
 @pytest.mark.parametrize(
-    ("url", "named"),
+    ("url", "expected"),
     [
         ("postgresql://[USER]:pw@[HOST]:5432/postgres", "[USER] and [HOST]"),
         ("postgresql://me:[YOUR-PASSWORD]@db.example.com/postgres", "[YOUR-PASSWORD]"),
         ("postgresql://<user>@{{HOST}}/x", "<user> and {{HOST}}"),
     ],
 )
-def test_an_unfilled_template_is_named(url: str, named: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+def test_an_unfilled_template_is_named(url: str, expected: str) -> None:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(SettingFlags(store=url))
-    assert f"still contains {named} from a template" in refused.value.message
+    assert f"still contains {expected} from a template" in error.value.message
 
 
 @pytest.mark.parametrize("word", ["<abc>?", "[x]", "{{abc}}/"])
 def test_a_password_that_looks_like_a_template_is_not_shown(word: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(SettingFlags(store=f"postgresql://me:{word}@db/convo"))
-    assert word.strip("?/") not in refused.value.message
+    assert word.strip("?/") not in error.value.message
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])
@@ -229,6 +229,6 @@ def test_a_retention_belongs_to_the_store_of_its_file() -> None:
     ],
 )
 def test_an_invalid_retention_is_refused(line: str, message: str) -> None:
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettings) as error:
         make_settings(project=table("memory") + line)
-    assert refused.value.message == f"/home/me/work/.convo.toml: {message}"
+    assert error.value.message == f"/home/me/work/.convo.toml: {message}"

@@ -193,7 +193,7 @@ def test_a_notice_is_one_bounded_line_without_control_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "listed"),
+    ("keys", "keys_text"),
     [
         ("abcdefgh", "a, b, c, d, e, f, g, h"),
         ("abcdefghi", "a, b, c, d, e, f, g, h and 1 more"),
@@ -201,9 +201,9 @@ def test_a_notice_is_one_bounded_line_without_control_characters() -> None:
         (["x" * 61], f"{'x' * 60}…"),
     ],
 )
-def test_a_notice_lists_eight_keys_and_sixty_characters_of_each(keys: Sequence[str], listed: str) -> None:
+def test_a_notice_lists_eight_keys_and_sixty_characters_of_each(keys: Sequence[str], keys_text: str) -> None:
     notice = ProjectNotice(WORK, "it is not trusted", filter_untrusted(dict.fromkeys(keys, 1), FILE).ignored)
-    assert notice.summary == f"it is not trusted, so these settings are ignored: {listed}"
+    assert notice.summary == f"it is not trusted, so these settings are ignored: {keys_text}"
     assert notice.line == f"{notice.summary}; try: convo config trust"
 
 

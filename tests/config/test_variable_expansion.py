@@ -32,8 +32,8 @@ def test_a_bare_name_ends_at_the_first_character_that_no_name_contains(name: str
 
 @given(names, names)
 def test_the_value_of_a_variable_is_not_expanded_again(outer: str, inner: str) -> None:
-    held = f"${inner}${{{inner}}}$$"
-    assert expand_variables(f"<${{{outer}}}>", {outer: held, inner: held}) == f"<{held}>"
+    value = f"${inner}${{{inner}}}$$"
+    assert expand_variables(f"<${{{outer}}}>", {outer: value, inner: value}) == f"<{value}>"
 
 
 @given(st.text(), environs)
@@ -43,9 +43,9 @@ def test_doubled_dollar_signs_escape_any_text(text: str, environ: dict[str, str]
 
 @given(names, plain)
 def test_a_missing_variable_is_named(name: str, before: str) -> None:
-    with pytest.raises(InvalidValue) as missing:
+    with pytest.raises(InvalidValue) as error:
         expand_variables(f"{before}${{{name}}}", {})
-    assert str(missing.value) == f"refers to the variable {name}, which is not set"
+    assert str(error.value) == f"refers to the variable {name}, which is not set"
 
 
 @pytest.mark.parametrize("text", ["${", "${}", "${A", "${A-B}", "${1}", "a${ A}"])
