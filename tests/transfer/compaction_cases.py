@@ -52,21 +52,21 @@ class CompactionCase:
 
     async def open(self, strategy: Strategy | None = None, handle: str = NAME) -> Chat:
         """Continue the conversation as another process would, or start a new one with `strategy`."""
-        want = OwnerSelection(strategy, str(self.file) if strategy is Strategy.REPLAY else None)
+        selection = OwnerSelection(strategy, str(self.file) if strategy is Strategy.REPLAY else None)
         session = None if strategy else await find_selected_session(self.store, OwnerSelection(None, handle))
         return await open_chat(
-            want, session, RequestOptions(self.model, self.model), self.deps, name=NAME if strategy else ""
+            selection, session, RequestOptions(self.model, self.model), self.deps, name=NAME if strategy else ""
         )
 
     async def start_chat(self, strategy: Strategy, turns: int = 3) -> Chat:
         """Start a conversation and send `turns` messages."""
         chat = await self.open(strategy)
         for number in range(1, turns + 1):
-            await self.say(chat, f"{number} {LONG}")
+            await self.send(chat, f"{number} {LONG}")
         return chat
 
-    async def say(self, chat: Chat, words: str) -> None:
-        async for _ in chat.send([user_message(words)]):
+    async def send(self, chat: Chat, text: str) -> None:
+        async for _ in chat.send([user_message(text)]):
             pass
 
 

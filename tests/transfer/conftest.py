@@ -13,9 +13,9 @@ from tests.transfer.sample_conversations import ConversationHarness
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
-    yield opened
-    await opened.aclose()
+    opened_store = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
+    yield opened_store
+    await opened_store.aclose()
 
 
 @pytest.fixture

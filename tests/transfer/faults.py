@@ -53,8 +53,8 @@ class StepFault:
 class FaultyProxy:
     """Delegates to a target and fails at the step that its StepFault names."""
 
-    def __init__(self, target: Any, strikes: StepFault) -> None:
-        self._target, self._fault = target, strikes
+    def __init__(self, target: Any, step_fault: StepFault) -> None:
+        self._target, self._fault = target, step_fault
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
@@ -63,9 +63,9 @@ class FaultyProxy:
 
         async def step(*args: Any, **more: Any) -> Any:
             number = self._fault.enter(name)
-            done = await found(*args, **more)
+            result = await found(*args, **more)
             self._fault.leave(number)
-            return done
+            return result
 
         return step
 

@@ -21,13 +21,13 @@ from convo.cli.app import run_command_line
 from convo.stores.sqlite.connection import SqliteDatabase
 
 
-def count_effects(at: int) -> Callable[[Any], Any]:
+def count_effects(step: int) -> Callable[[Any], Any]:
     """Return a decorator that counts the calls of its functions and kills the process before call `at`, from 0."""
-    left = count(at, -1)
+    remaining = count(step, -1)
 
     def effect(function: Any) -> Any:
         def performed(*args: Any, **named: Any) -> Any:
-            if next(left) == 0:
+            if next(remaining) == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **named)
 
@@ -36,17 +36,17 @@ def count_effects(at: int) -> Callable[[Any], Any]:
     return effect
 
 
-def run_and_kill(folder: Path, argv: Sequence[str], at: int) -> bool:
+def run_and_kill(folder: Path, argv: Sequence[str], step: int) -> bool:
     """Run `argv` in a child process that is killed before effect `at`. Returns whether there was such an effect."""
-    place = folder / str(at)
-    shutil.copytree(folder / "begin", place)
+    step_folder = folder / str(step)
+    shutil.copytree(folder / "begin", step_folder)
     child = os.fork()
     if not child:
-        effect: Any = count_effects(at)
+        effect: Any = count_effects(step)
         os.replace = effect(os.replace)
         setattr(SqliteDatabase, "write", effect(SqliteDatabase.write))  # noqa: B010  mypy refuses the assignment to a method
-        os.chdir(place)
-        os.environ["CONVO_HOME"] = str(place / "home")
+        os.chdir(step_folder)
+        os.environ["CONVO_HOME"] = str(step_folder / "home")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         os._exit(run_command_line(argv))
     _, status = os.waitpid(child, 0)

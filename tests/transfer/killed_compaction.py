@@ -20,26 +20,26 @@ from tests.transfer.compaction_cases import CompactionCase, compact
 from tests.transfer.faults import StepFault
 
 
-def die() -> NoReturn:
+def kill_self() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
-async def run_compaction(folder: Path, strategy: Strategy, at: int, keep: int) -> None:
+async def run_compaction(folder: Path, strategy: Strategy, step: int, keep: int) -> None:
     store = open_store(f"sqlite:{folder / 'convo.db'}")
-    case = CompactionCase(store, folder, StepFault(die, at))
+    case = CompactionCase(store, folder, StepFault(kill_self, step))
     chat = await case.start_chat(strategy)
     case.fault.armed = True
     await compact(chat, CompactionOptions(keep_turns=keep))
     await store.aclose()
 
 
-def run_and_kill(folder: Path, strategy: Strategy, at: int, keep: int) -> bool:
+def run_and_kill(folder: Path, strategy: Strategy, step: int, keep: int) -> bool:
     """Compact in `folder` in a child process that is killed before step `at`. Returns whether there was such a step."""
     folder.mkdir()
     child = os.fork()
     if not child:
-        asyncio.run(run_compaction(folder, strategy, at, keep))
+        asyncio.run(run_compaction(folder, strategy, step, keep))
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL

@@ -80,23 +80,23 @@ class ConversationHarness:
         """Open a new chat, or continue one as another process would."""
         if handle is None and strategy is Strategy.REPLAY:
             handle = str(self.folder / "talk.json")
-        want = select_owner([strategy] if strategy else [], handle)
-        session = await find_selected_session(self.store, want)
-        return await open_chat(want, session, RequestOptions(self.name, self.name, "Be brief."), self.deps)
+        selection = select_owner([strategy] if strategy else [], handle)
+        session = await find_selected_session(self.store, selection)
+        return await open_chat(selection, session, RequestOptions(self.name, self.name, "Be brief."), self.deps)
 
     async def sample_chat(self, strategy: Strategy) -> Chat:
         """A chat with a call and its output, plain and encrypted reasoning, images, an undone turn and a compaction."""
         chat = await self.open(None, strategy)
-        await say(chat, user_message("Weather in Oslo?"))
-        await say(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})
+        await send_items(chat, user_message("Weather in Oslo?"))
+        await send_items(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})
         if strategy is not Strategy.CONVERSATION:
-            await say(chat, user_message("A wrong turn."))
+            await send_items(chat, user_message("A wrong turn."))
             await chat.undo()
         body = {"model": self.name, "input": list(chat.state.path.items)}
         window: Sequence[Item] = (await self.endpoint.compact(body))["output"]
         compaction = next(item for item in window if item["type"] == "compaction")
-        await say(chat, compaction, user_message("What is this?", IMAGE))
-        await say(chat, user_message("And this?", IMAGE))
+        await send_items(chat, compaction, user_message("What is this?", IMAGE))
+        await send_items(chat, user_message("And this?", IMAGE))
         return chat
 
     async def source(self, handle: str) -> ConversationSource:
@@ -109,7 +109,7 @@ class ConversationHarness:
         return found
 
 
-async def say(chat: Chat, *items: Any) -> None:
+async def send_items(chat: Chat, *items: Any) -> None:
     """Send `items` and read all events of the response."""
     async for _ in chat.send(items):
         pass

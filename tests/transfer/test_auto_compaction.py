@@ -48,10 +48,10 @@ async def test_a_new_chat_and_one_that_was_just_compacted_are_not_due(case: Comp
     assert AutoCompaction(2).check_due(await case.open(Strategy.SESSION)) is None
 
     chat = with_usage(await case.start_chat(Strategy.SESSION), 100)
-    auto, notices = AutoCompaction(2), list[str]()
-    due = auto.check_due(chat)
+    compaction, notices = AutoCompaction(2), list[str]()
+    due = compaction.check_due(chat)
     assert due
-    result = await auto.compact_chat(chat, due, notices.append)
+    result = await compaction.compact_chat(chat, due, notices.append)
 
     assert result
     assert result.old_handle == "talk-before"
@@ -65,15 +65,15 @@ async def test_after_a_failure_it_is_due_again_when_the_history_has_grown_by_a_t
     silent = CompactionCase(case.store, case.folder)
     silent.script.write_text('{"replies": [{"text": ""}]}')
     chat = await silent.open()
-    auto, notices = AutoCompaction(2), list[str]()
-    due = auto.check_due(with_usage(chat, 100))
+    compaction, notices = AutoCompaction(2), list[str]()
+    due = compaction.check_due(with_usage(chat, 100))
     assert due
 
-    assert await auto.compact_chat(chat, due, notices.append) is None
+    assert await compaction.compact_chat(chat, due, notices.append) is None
 
     assert notices[1:] == ["not compacted: the model returned an empty summary"]
-    assert auto.check_due(with_usage(chat, 109)) is None
-    assert auto.check_due(with_usage(chat, 111)) == CompactionDue(111, 2, None)
+    assert compaction.check_due(with_usage(chat, 109)) is None
+    assert compaction.check_due(with_usage(chat, 111)) == CompactionDue(111, 2, None)
 
 
 class At:

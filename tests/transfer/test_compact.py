@@ -33,11 +33,11 @@ async def test_a_history_stored_at_the_client_is_compacted_to_a_summary_item(
     case: CompactionCase, strategy: Strategy
 ) -> None:
     chat = await case.start_chat(strategy)
-    done = await compact(chat)
+    result = await compact(chat)
     assert first_words(chat.state.path.items) == ["1", "2", "3", "Summary"]
     assert item_text(chat.state.path.items[-1]).endswith(SUMMARY)
-    assert done.prepared.plan.method is CompactionMethod.SUMMARY
-    assert done.count_after.tokens < done.prepared.count_before.tokens
+    assert result.prepared.plan.method is CompactionMethod.SUMMARY
+    assert result.count_after.tokens < result.prepared.count_before.tokens
     assert not chat.state.unconfirmed_nodes
 
 
@@ -45,11 +45,11 @@ async def test_a_chain_is_compacted_by_its_response_id_and_starts_again(case: Co
     """All items of the new chain are unconfirmed, so the next turn sends all of them."""
     chat = await case.start_chat(Strategy.CHAIN)
     old = chat.session.handle
-    done = await compact(chat)
-    assert (done.prepared.plan.method, done.old_handle) == (CompactionMethod.PREVIOUS, old)
+    result = await compact(chat)
+    assert (result.prepared.plan.method, result.old_handle) == (CompactionMethod.PREVIOUS, old)
     assert chat.session.handle is None
     assert chat.state.confirmed_head == chat.state.path.root
-    await case.say(chat, "4")
+    await case.send(chat, "4")
     assert chat.turn
     assert chat.turn.link
     assert chat.turn.link.previous_response_id is None
@@ -59,18 +59,18 @@ async def test_a_chain_is_compacted_by_its_response_id_and_starts_again(case: Co
 async def test_a_conversation_is_compacted_in_its_own_items(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION)
     handle = chat.session.handle
-    done = await compact(chat)
-    assert (done.prepared.plan.method, done.old_handle, chat.session.handle) == (
+    result = await compact(chat)
+    assert (result.prepared.plan.method, result.old_handle, chat.session.handle) == (
         CompactionMethod.IN_PLACE,
         None,
         handle,
     )
     assert [item["type"] for item in chat.state.path.items][-1] == "compaction"
-    assert done.count_after.tokens < done.prepared.count_before.tokens
+    assert result.count_after.tokens < result.prepared.count_before.tokens
     step = (await load_handle_view(case.store, NAME)).links[-1]
     assert (step.head, step.input_head) == (chat.state.path.head, chat.state.path.first(len(chat.state.path) - 1).head)
     assert (step.conversation_id, step.is_stored) == (handle, True)
-    await case.say(chat, "4")
+    await case.send(chat, "4")
     assert not chat.state.unconfirmed_nodes
 
 
@@ -79,10 +79,10 @@ async def test_a_conversation_that_keeps_turns_continues_as_a_new_conversation(c
     old = chat.session.handle
     with pytest.raises(InvalidUsage, match="would continue as a new conversation"):
         await prepare_compaction(chat, CompactionOptions(keep_turns=1))
-    done = await compact(chat, CompactionOptions(keep_turns=1))
-    assert done.old_handle == old != chat.session.handle
-    theirs = (await case.deps.endpoint.list_conversation_items(str(chat.session.handle), order="asc")).items
-    assert first_words(tuple(theirs)) == first_words(chat.state.path.items)
+    result = await compact(chat, CompactionOptions(keep_turns=1))
+    assert result.old_handle == old != chat.session.handle
+    endpoint_items = (await case.deps.endpoint.list_conversation_items(str(chat.session.handle), order="asc")).items
+    assert first_words(tuple(endpoint_items)) == first_words(chat.state.path.items)
     assert len((await case.deps.endpoint.list_conversation_items(str(old))).items) == 6
 
 
@@ -93,7 +93,7 @@ async def test_after_a_compaction_the_conversation_continues_and_the_model_gets_
     chat = await case.start_chat(strategy)
     await compact(chat)
     again = await case.open()
-    await case.say(again, "4")
+    await case.send(again, "4")
     assert first_words(again.state.path.items)[-1] == "4"
     assert again.turn
     assert again.turn.link
@@ -103,20 +103,20 @@ async def test_after_a_compaction_the_conversation_continues_and_the_model_gets_
 async def test_the_history_before_the_compaction_stays_as_a_separate_session(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     before = chat.state.path
-    done = await compact(chat)
-    assert done.old_handle == f"{NAME}-before"
-    there = await case.open(handle=f"{NAME}-before")
-    assert there.state.path == before
-    await case.say(there, "4")
+    result = await compact(chat)
+    assert result.old_handle == f"{NAME}-before"
+    previous = await case.open(handle=f"{NAME}-before")
+    assert previous.state.path == before
+    await case.send(previous, "4")
     assert first_words((await case.open()).state.path.items)[-1] == "Summary"
 
 
 async def test_compacting_a_replay_file_keeps_a_copy_of_the_file(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.REPLAY)
     before = read_items(case.file)
-    done = await compact(chat)
-    assert done.old_handle == str(case.folder / "talk-before.json")
-    assert read_items(Path(done.old_handle)) == before
+    result = await compact(chat)
+    assert result.old_handle == str(case.folder / "talk-before.json")
+    assert read_items(Path(result.old_handle)) == before
     assert len(read_items(case.file)) == 4
 
 
@@ -152,9 +152,9 @@ async def test_another_file_with_the_name_of_the_copy_stays_unchanged(case: Comp
 async def test_kept_turns_are_unchanged(case: CompactionCase, strategy: Strategy, keep: int) -> None:
     chat = await case.start_chat(strategy)
     last = [item_text(item) for item in chat.state.path.items[-2 * keep :]]
-    done = await compact(chat, CompactionOptions(keep_turns=keep))
+    result = await compact(chat, CompactionOptions(keep_turns=keep))
     assert [item_text(item) for item in chat.state.path.items[-2 * keep :]] == last
-    assert len(done.prepared.plan.compacted_items) == 6 - 2 * keep
+    assert len(result.prepared.plan.compacted_items) == 6 - 2 * keep
 
 
 async def test_the_focus_is_sent_to_the_model(case: CompactionCase) -> None:
@@ -186,10 +186,10 @@ async def test_a_compacted_history_that_is_not_smaller_is_refused(case: Compacti
     assert (await case.open()).state.path == chat.state.path
 
 
-async def saved_by(case: CompactionCase, words: int) -> int | None:
+async def saved_by(case: CompactionCase, word_count: int) -> int | None:
     """Return the number of tokens that a summary of `words` words saves, or None if the compaction is refused."""
     wordy = CompactionCase(case.store, case.folder)
-    wordy.script.write_text(json.dumps({"replies": [{"text": "word " * words}]}))
+    wordy.script.write_text(json.dumps({"replies": [{"text": "word " * word_count}]}))
     with suppress(StateFault):
         one = await prepare_compaction(await wordy.open(), CompactionOptions())
         return one.count_before.tokens - one.count_after.tokens
@@ -199,9 +199,9 @@ async def saved_by(case: CompactionCase, words: int) -> int | None:
 async def test_a_compacted_history_of_equal_length_is_refused_too(case: CompactionCase) -> None:
     """A summary that is one word longer saves no tokens."""
     await case.start_chat(Strategy.SESSION, turns=1)
-    saved = await saved_by(case, 1)
-    assert saved
-    assert [await saved_by(case, saved), await saved_by(case, saved + 1)] == [1, None]
+    saved_tokens = await saved_by(case, 1)
+    assert saved_tokens
+    assert [await saved_by(case, saved_tokens), await saved_by(case, saved_tokens + 1)] == [1, None]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -237,12 +237,12 @@ async def test_responses_stored_at_the_endpoint_can_be_compacted_by_id(case: Com
     chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
     for number in range(3):
-        await case.say(chat, f"{number} {LONG}")
-    done = await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
-    assert done.prepared.plan.method is CompactionMethod.PREVIOUS
+        await case.send(chat, f"{number} {LONG}")
+    result = await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
+    assert result.prepared.plan.method is CompactionMethod.PREVIOUS
     assert chat.turn
     assert chat.turn.response
-    assert done.prepared.plan.previous_response_id == chat.turn.response["id"]
+    assert result.prepared.plan.previous_response_id == chat.turn.response["id"]
 
 
 class Elsewhere:
@@ -260,7 +260,7 @@ class Elsewhere:
 async def test_responses_stored_at_another_endpoint_cannot_be_compacted_by_id(case: CompactionCase) -> None:
     chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
-    await case.say(chat, LONG)
+    await case.send(chat, LONG)
     chat.deps = replace(chat.deps, endpoint=cast(Endpoint, Elsewhere(chat.deps.endpoint)))
     with pytest.raises(InvalidUsage, match="the endpoint stores no response at the end"):
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
@@ -270,8 +270,8 @@ async def test_a_branch_of_an_interrupted_compaction_is_reused(case: CompactionC
     chat = await case.start_chat(Strategy.SESSION)
     branch = replace(chat.session, id="ses_branch", name=f"{NAME}-before", use_order=0)
     await case.store.commit(Transaction(session=branch, expected_session_head=None))
-    done = await compact(chat)
-    assert done.old_handle == f"{NAME}-before"
+    result = await compact(chat)
+    assert result.old_handle == f"{NAME}-before"
     assert sorted(one.name for one in await case.store.sessions()) == [NAME, f"{NAME}-before"]
 
 
@@ -292,7 +292,7 @@ async def test_undo_stops_at_the_compacted_history(case: CompactionCase, strateg
     chat = await case.start_chat(strategy)
     await compact(chat)
     window = first_words(chat.state.path.items)
-    await case.say(chat, "4")
+    await case.send(chat, "4")
     await chat.undo()
     assert first_words(chat.state.path.items) == window
     with pytest.raises(InvalidUsage, match="since the compaction"):
@@ -303,8 +303,8 @@ async def test_undo_stops_at_the_compacted_history(case: CompactionCase, strateg
 async def test_inspect_shows_the_compaction_as_a_separate_request(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.SESSION)
     await compact(chat)
-    await case.say(chat, "4")
-    known = await load_handle_view(case.store, NAME)
-    step = next(link for link in known.links if "context_management" in link.parameters)
-    assert known.links[-1].parent_id == step.id
+    await case.send(chat, "4")
+    view = await load_handle_view(case.store, NAME)
+    step = next(link for link in view.links if "context_management" in link.parameters)
+    assert view.links[-1].parent_id == step.id
     assert step.usage

@@ -17,7 +17,7 @@ from tests.transfer.compaction_cases import ANSWER, NAME, CompactionCase, compac
 from tests.transfer.faults import StepFault
 
 
-def made_folder(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
@@ -31,15 +31,15 @@ async def test_turns_added_during_a_compaction_follow_the_compacted_history(
 ) -> None:
     chat = await case.start_chat(strategy)
     one = await prepare_compaction(chat, CompactionOptions(keep_turns=1), confirmed=True)
-    await case.say(await case.open(), "meanwhile")
-    done = await apply_compaction(chat, one, confirmed=True)
+    await case.send(await case.open(), "meanwhile")
+    result = await apply_compaction(chat, one, confirmed=True)
     assert first_words(chat.state.path.items)[-1] == "meanwhile"
     assert item_text(chat.state.path.items[-1]) == ANSWER
-    assert done.later_count == 2
+    assert result.later_count == 2
     if strategy is Strategy.SESSION:
-        assert first_words((await case.open(handle=str(done.old_handle))).state.path.items)[-1] == "meanwhile"
+        assert first_words((await case.open(handle=str(result.old_handle))).state.path.items)[-1] == "meanwhile"
     again = await case.open()
-    await case.say(again, "5")
+    await case.send(again, "5")
     assert first_words(again.state.path.items)[-2:] == ["meanwhile", "5"]
 
 
@@ -48,19 +48,19 @@ async def test_a_head_that_moves_just_before_the_commit_is_read_again(case: Comp
     """Another writer commits after the compaction reads the head and before it commits."""
     chat = await case.start_chat(strategy)
     one = await prepare_compaction(chat, CompactionOptions())
-    other, moved = await case.open(), False
+    other, has_moved = await case.open(), False
 
-    async def meddle() -> None:
-        nonlocal moved
-        if not moved:
-            moved = True
-            await case.say(other, "meanwhile")
+    async def change_before_refresh() -> None:
+        nonlocal has_moved
+        if not has_moved:
+            has_moved = True
+            await case.send(other, "meanwhile")
 
-    catch_up = chat.refresh
+    refresh = chat.refresh
 
     async def late() -> None:
-        await catch_up()
-        await meddle()
+        await refresh()
+        await change_before_refresh()
 
     chat.refresh = late  # type: ignore[method-assign]
     await apply_compaction(chat, one)
@@ -106,43 +106,45 @@ async def test_unconfirmed_input_stays_unconfirmed_after_the_compacted_history(
 
 # -- failures at each step ------------------------------------------------------------------------
 
-WISHES = [(strategy, CompactionOptions()) for strategy in Strategy] + [
+OPTIONS = [(strategy, CompactionOptions()) for strategy in Strategy] + [
     (Strategy.CONVERSATION, CompactionOptions(keep_turns=1))
 ]
 
 
-async def steps_of(folder: Path, strategy: Strategy, wish: CompactionOptions) -> tuple[list[str], list[str], list[str]]:
+async def record_steps(
+    folder: Path, strategy: Strategy, options: CompactionOptions
+) -> tuple[list[str], list[str], list[str]]:
     """Return the steps of an undisturbed compaction, and the user messages before and after it."""
     store = open_store("memory")
-    case = CompactionCase(store, made_folder(folder))
+    case = CompactionCase(store, make_folder(folder))
     chat = await case.start_chat(strategy)
     before = first_words(chat.state.path.items)
     case.fault.armed = True
-    await compact(chat, wish)
+    await compact(chat, options)
     await store.aclose()
     return case.fault.steps, before, first_words(chat.state.path.items)
 
 
-@pytest.mark.parametrize(("strategy", "wish"), WISHES, ids=lambda value: str(value))
+@pytest.mark.parametrize(("strategy", "options"), OPTIONS, ids=lambda value: str(value))
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_failure_at_any_step_leaves_the_history_before_or_after_the_compaction(
-    tmp_path: Path, strategy: Strategy, wish: CompactionOptions, when: str
+    tmp_path: Path, strategy: Strategy, options: CompactionOptions, when: str
 ) -> None:
-    steps, before, after = await steps_of(tmp_path / "undisturbed", strategy, wish)
+    steps, before, after = await record_steps(tmp_path / "undisturbed", strategy, options)
     assert steps
-    for at in range(len(steps)):
-        folder = made_folder(tmp_path / f"{at}")
+    for step in range(len(steps)):
+        folder = make_folder(tmp_path / f"{step}")
         store = open_store(f"sqlite:{folder / 'convo.db'}")
-        case = CompactionCase(store, folder, StepFault(lambda: Unreachable("struck"), at, when))  # type: ignore[arg-type]
+        case = CompactionCase(store, folder, StepFault(lambda: Unreachable("struck"), step, when))  # type: ignore[arg-type]
         chat = await case.start_chat(strategy)
         case.fault.armed = True
         with suppress(Unreachable):
-            await compact(chat, wish)
+            await compact(chat, options)
         case.fault.armed = False
         again = await case.open()
-        assert first_words(again.state.path.items) in (before, after), (steps[at], when)
-        await case.say(again, "4")
-        assert first_words(again.state.path.items)[-1] == "4", (steps[at], when)
+        assert first_words(again.state.path.items) in (before, after), (steps[step], when)
+        await case.send(again, "4")
+        assert first_words(again.state.path.items)[-1] == "4", (steps[step], when)
         others = [one for one in await store.sessions() if one.name != NAME]
         if first_words(again.state.path.items)[:-1] == after and strategy is Strategy.SESSION:
             assert [one.name for one in others] == [f"{NAME}-before"]

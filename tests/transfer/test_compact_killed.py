@@ -24,14 +24,14 @@ AFTER = {
 """The user messages in the compacted history; an encrypted compaction item has no text."""
 
 
-def compacting(folder: Path, strategy: Strategy, keep: int) -> int:
+def kill_compactions(folder: Path, strategy: Strategy, keep: int) -> int:
     """Run compactions that are killed, each one step later than the one before. Returns the number of kills."""
-    done = run_convo([str(folder), strategy, str(keep)], module="tests.transfer.killed_compaction", cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    result = run_convo([str(folder), strategy, str(keep)], module="tests.transfer.killed_compaction", cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    return int(result.stdout)
 
 
-async def whole(folder: Path) -> tuple[list[str], list[str]]:
+async def read_histories(folder: Path) -> tuple[list[str], list[str]]:
     """Check the database, continue the conversation, and return its earlier user messages and the session names."""
     with closing(sqlite3.connect(folder / "convo.db")) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -40,13 +40,13 @@ async def whole(folder: Path) -> tuple[list[str], list[str]]:
     case = CompactionCase(store, folder)
     assert (await load_last_answered_session(store)).name == NAME
     chat = await case.open()
-    there = first_words(chat.load_state().path.items)
-    await case.say(chat, "4")
-    assert first_words(chat.state.path.items) == [*there, "4"]
+    messages = first_words(chat.load_state().path.items)
+    await case.send(chat, "4")
+    assert first_words(chat.state.path.items) == [*messages, "4"]
     assert (await load_last_answered_session(store)).name == NAME
     names = [one.name for one in await store.sessions()]
     await store.aclose()
-    return there, names
+    return messages, names
 
 
 @pytest.mark.needs("linux")
@@ -55,19 +55,19 @@ async def test_a_killed_compaction_leaves_the_history_before_or_after_it(
     tmp_path: Path, strategy: Strategy, keep: int
 ) -> None:
     """A kill before a step is also a kill after the previous step."""
-    deaths, seen = compacting(tmp_path, strategy, keep), []
-    for at in range(deaths + 1):
-        there, names = await whole(tmp_path / str(at))
-        assert there in (BEFORE, AFTER[strategy, keep])
-        if strategy is Strategy.SESSION and there != BEFORE:
+    kill_count, histories = kill_compactions(tmp_path, strategy, keep), []
+    for step in range(kill_count + 1):
+        messages, names = await read_histories(tmp_path / str(step))
+        assert messages in (BEFORE, AFTER[strategy, keep])
+        if strategy is Strategy.SESSION and messages != BEFORE:
             assert f"{NAME}-before" in names
-        if strategy is Strategy.REPLAY and there != BEFORE:
-            assert there_is(tmp_path / str(at) / "talk-before.json")
-        seen.append(there)
-    assert deaths > 0
-    assert seen[0] == BEFORE
-    assert seen[-1] == AFTER[strategy, keep]
+        if strategy is Strategy.REPLAY and messages != BEFORE:
+            assert exists(tmp_path / str(step) / "talk-before.json")
+        histories.append(messages)
+    assert kill_count > 0
+    assert histories[0] == BEFORE
+    assert histories[-1] == AFTER[strategy, keep]
 
 
-def there_is(file: Path) -> bool:
+def exists(file: Path) -> bool:
     return file.exists()

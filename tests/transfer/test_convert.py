@@ -15,32 +15,32 @@ from convo.strategies.conversion import LossEffect, TransferTarget, plan_transfe
 from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import ConvertDestination, SessionWriter, check_convertible, convert_conversation
 from tests.chat.recording_endpoint import EndpointFault
-from tests.transfer.sample_conversations import ECHO, SEALED, ConversationHarness, say
+from tests.transfer.sample_conversations import ECHO, SEALED, ConversationHarness, send_items
 
 ANY_NAME = ConvertDestination()
 
 PAIRS = list(permutations(Strategy, 2))
 
 
-async def converted(
-    harness: ConversationHarness, handle: str, to: Strategy, wish: ConvertDestination = ANY_NAME
+async def convert(
+    harness: ConversationHarness, handle: str, strategy: Strategy, destination: ConvertDestination = ANY_NAME
 ) -> Session:
     source = await harness.source(handle)
-    target = TransferTarget(to, EMBEDDED_SCOPE, harness.name)
+    target = TransferTarget(strategy, EMBEDDED_SCOPE, harness.name)
     check_convertible(source, target)
-    carried = plan_transfer(source.transfer_items, target)
-    beside = SessionWriter(harness.store, harness.clock, harness.deps.new_id)
-    return await convert_conversation(source, carried, target, wish, beside, harness.endpoint)
+    plan = plan_transfer(source.transfer_items, target)
+    writer = SessionWriter(harness.store, harness.clock, harness.deps.new_id)
+    return await convert_conversation(source, plan, target, destination, writer, harness.endpoint)
 
 
-def meant(items: Sequence[Item]) -> list[Digest]:
+def item_digests(items: Sequence[Item]) -> list[Digest]:
     """Return the digests of `items` without unencrypted reasoning, which is not sent after a conversion."""
     return [digest(item) for item in items if item_type(item) != "reasoning" or item.get("encrypted_content")]
 
 
-@pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
+@pytest.mark.parametrize(("owner", "target"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
 async def test_after_a_conversion_the_model_gets_the_same_history(
-    harness: ConversationHarness, owner: Strategy, to: Strategy
+    harness: ConversationHarness, owner: Strategy, target: Strategy
 ) -> None:
     old = await harness.sample_chat(owner)
     before, file = old.session, ReplayFile(harness.folder / "talk.json")
@@ -48,59 +48,61 @@ async def test_after_a_conversion_the_model_gets_the_same_history(
     history = old.state.path.items
     requests = len(harness.model.requests)
 
-    session = await converted(harness, before.name, to)
+    session = await convert(harness, before.name, target)
 
     assert len(harness.model.requests) == requests, "no model is asked to convert"
     assert await harness.session(before.id) == before
     assert file.read() == in_file
     new = await harness.open(session.name)
-    assert new.session.strategy is to
+    assert new.session.strategy is target
     assert session.instructions == before.instructions == "Be brief."
-    await say(new, user_message("And now?"))
-    await say(old, user_message("And now?"))
-    heard, expected = harness.model.requests[-2:]
-    assert meant(heard.input) == meant(expected.input)
-    assert [item_type(item) for item in heard.input].count("message") > 3
-    assert heard.instructions == expected.instructions == "Be brief."
-    assert meant(new.state.path.items[:-2]) == meant(history)
-    assert digest(SEALED) in meant(new.state.path.items)
+    await send_items(new, user_message("And now?"))
+    await send_items(old, user_message("And now?"))
+    request, expected = harness.model.requests[-2:]
+    assert item_digests(request.input) == item_digests(expected.input)
+    assert [item_type(item) for item in request.input].count("message") > 3
+    assert request.instructions == expected.instructions == "Be brief."
+    assert item_digests(new.state.path.items[:-2]) == item_digests(history)
+    assert digest(SEALED) in item_digests(new.state.path.items)
 
-    await say(new, user_message("Once more."))
+    await send_items(new, user_message("Once more."))
     sent = harness.endpoint.bodies[-1]["input"]
-    assert (len(sent) == 1) == STRATEGIES[to].is_server_side
-    assert meant(new.state.path.items[:-4]) == meant(history), "nothing doubles"
-    assert meant(harness.model.requests[-1].input)[: len(meant(heard.input))] == meant(heard.input)
+    assert (len(sent) == 1) == STRATEGIES[target].is_server_side
+    assert item_digests(new.state.path.items[:-4]) == item_digests(history), "nothing doubles"
+    assert item_digests(harness.model.requests[-1].input)[: len(item_digests(request.input))] == item_digests(
+        request.input
+    )
 
 
-@pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
+@pytest.mark.parametrize(("owner", "target"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
 async def test_the_items_that_a_conversion_loses_are_exactly_those_announced(
-    harness: ConversationHarness, owner: Strategy, to: Strategy
+    harness: ConversationHarness, owner: Strategy, target: Strategy
 ) -> None:
     old = await harness.sample_chat(owner)
     source = await harness.source(old.session.name)
-    losses = plan_transfer(source.transfer_items, TransferTarget(to, EMBEDDED_SCOPE, harness.name)).losses
+    losses = plan_transfer(source.transfer_items, TransferTarget(target, EMBEDDED_SCOPE, harness.name)).losses
     expected = {"reasoning_unsealed": "left out", "item_ids": "changed"}
     assert {loss.code: loss.effect for loss in losses} == (
-        expected if STRATEGIES[to].is_server_side else {"reasoning_unsealed": "not sent"}
+        expected if STRATEGIES[target].is_server_side else {"reasoning_unsealed": "not sent"}
     )
-    session = await converted(harness, old.session.name, to)
-    there = [digest(item) for item in (await harness.store.path(session.head)).items]
-    missing = [at for at, one in enumerate(source.transfer_items, 1) if digest(one.item) not in there]
-    assert missing == [at for loss in losses if loss.effect is LossEffect.LEFT_OUT for at in loss.positions]
+    session = await convert(harness, old.session.name, target)
+    digests = [digest(item) for item in (await harness.store.path(session.head)).items]
+    missing = [index for index, one in enumerate(source.transfer_items, 1) if digest(one.item) not in digests]
+    assert missing == [index for loss in losses if loss.effect is LossEffect.LEFT_OUT for index in loss.positions]
 
 
-@pytest.mark.parametrize("to", [Strategy.SESSION, Strategy.REPLAY])
+@pytest.mark.parametrize("target", [Strategy.SESSION, Strategy.REPLAY])
 async def test_a_conversion_to_the_client_shares_every_node_with_its_source(
-    harness: ConversationHarness, to: Strategy
+    harness: ConversationHarness, target: Strategy
 ) -> None:
     old = await harness.sample_chat(Strategy.CHAIN)
-    session = await converted(harness, old.session.name, to)
+    session = await convert(harness, old.session.name, target)
     assert (session.head, session.confirmed_head) == (old.session.head, old.session.confirmed_head)
 
 
 async def test_a_converted_replay_file_has_the_items_unchanged(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.CONVERSATION)
-    session = await converted(
+    session = await convert(
         harness, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(harness.folder / "mine.json"))
     )
     assert session.handle == str(harness.folder / "mine.json")
@@ -109,22 +111,22 @@ async def test_a_converted_replay_file_has_the_items_unchanged(harness: Conversa
 
 async def test_an_existing_file_is_not_overwritten(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
-    there = harness.folder / "mine.json"
-    there.write_text("[]")
+    path = harness.folder / "mine.json"
+    path.write_text("[]")
     with pytest.raises(Conflict, match="already exists"):
-        await converted(harness, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(there)))
-    assert there.read_text() == "[]"
+        await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(path)))
+    assert path.read_text() == "[]"
 
 
 async def test_a_conversation_is_created_from_twenty_items_at_a_time(harness: ConversationHarness) -> None:
     harness.name = ECHO
     chat = await harness.open(None, Strategy.SESSION)
     for number in range(21):
-        await say(chat, user_message(f"Number {number}."))
-    session = await converted(harness, chat.session.name, Strategy.CONVERSATION)
+        await send_items(chat, user_message(f"Number {number}."))
+    session = await convert(harness, chat.session.name, Strategy.CONVERSATION)
     found = await harness.store.conversation(session.handle or "")
     assert found
-    assert meant((await harness.store.path(found.head)).items) == meant(chat.state.path.items)
+    assert item_digests((await harness.store.path(found.head)).items) == item_digests(chat.state.path.items)
     assert (session.head, session.confirmed_head) == (found.head, found.head)
 
 
@@ -134,38 +136,38 @@ async def test_a_conversation_whose_items_are_refused_is_removed(
     harness.name = ECHO
     chat = await harness.open(None, Strategy.SESSION)
     for number in range(11):
-        await say(chat, user_message(f"Number {number}."))
-    made: list[str] = []
+        await send_items(chat, user_message(f"Number {number}."))
+    created: list[str] = []
 
-    async def refused(conversation_id: str, items: Sequence[Item]) -> None:
-        made.append(conversation_id)
+    async def refuse_items(conversation_id: str, items: Sequence[Item]) -> None:
+        created.append(conversation_id)
         raise RequestRefused("no more")
 
-    monkeypatch.setattr(harness.endpoint, "add_conversation_items", refused, raising=False)
+    monkeypatch.setattr(harness.endpoint, "add_conversation_items", refuse_items, raising=False)
     with pytest.raises(RequestRefused):
-        await converted(harness, chat.session.name, Strategy.CONVERSATION)
+        await convert(harness, chat.session.name, Strategy.CONVERSATION)
     with pytest.raises(NotFound):
-        await harness.endpoint.retrieve_conversation(made[0])
+        await harness.endpoint.retrieve_conversation(created[0])
     assert [one.id for one in await harness.store.sessions()] == [chat.session.id]
 
 
-@pytest.mark.parametrize("to", Strategy)
+@pytest.mark.parametrize("target", Strategy)
 async def test_unanswered_input_stays_unconfirmed_after_a_conversion(
-    harness: ConversationHarness, to: Strategy
+    harness: ConversationHarness, target: Strategy
 ) -> None:
-    owner = Strategy.CHAIN if to is Strategy.SESSION else Strategy.SESSION
+    owner = Strategy.CHAIN if target is Strategy.SESSION else Strategy.SESSION
     old = await harness.sample_chat(owner)
     harness.endpoint.faults.append(EndpointFault(RequestRefused("not today")))
     with pytest.raises(RequestRefused):
-        await say(old, user_message("Lost?"))
+        await send_items(old, user_message("Lost?"))
 
-    session = await converted(harness, old.session.name, to)
+    session = await convert(harness, old.session.name, target)
 
     new = await harness.open(session.name)
-    waits = [item_text(node.item) for node in new.state.unconfirmed_nodes]
-    assert waits[-1] == "Lost?"
-    assert len(waits) == (len(new.state.path) if to is Strategy.CHAIN else 1)
-    await say(new, user_message("Found."))
+    texts = [item_text(node.item) for node in new.state.unconfirmed_nodes]
+    assert texts[-1] == "Lost?"
+    assert len(texts) == (len(new.state.path) if target is Strategy.CHAIN else 1)
+    await send_items(new, user_message("Found."))
     assert [item_text(item) for item in harness.model.requests[-1].input[-2:]] == ["Lost?", "Found."]
 
 
@@ -174,26 +176,26 @@ async def test_items_that_other_clients_added_to_a_conversation_are_converted_on
 ) -> None:
     harness.name = ECHO
     chat = await harness.open(None, Strategy.CONVERSATION)
-    await say(chat, user_message("Mine."))
+    await send_items(chat, user_message("Mine."))
     async for _ in harness.endpoint.create(
         {"model": harness.name, "input": "Theirs.", "conversation": chat.session.handle}
     ):
         pass
-    session = await converted(harness, chat.session.name, Strategy.SESSION)
-    said = [item_text(item) for item in (await harness.store.path(session.head)).items if item.get("role") == "user"]
-    assert said == ["Mine.", "Theirs."]
+    session = await convert(harness, chat.session.name, Strategy.SESSION)
+    texts = [item_text(item) for item in (await harness.store.path(session.head)).items if item.get("role") == "user"]
+    assert texts == ["Mine.", "Theirs."]
 
 
 async def test_a_conversation_that_lost_an_item_is_converted_without_it(harness: ConversationHarness) -> None:
     harness.name = ECHO
     chat = await harness.open(None, Strategy.CONVERSATION)
-    await say(chat, user_message("Secret."))
-    await say(chat, user_message("Plain."))
-    listed = (await harness.endpoint.list_conversation_items(chat.session.handle or "", order="asc")).items
-    await harness.endpoint.delete_conversation_item(chat.session.handle or "", str(listed[0]["id"]))
-    session = await converted(harness, chat.session.name, Strategy.CHAIN)
-    said = [item_text(item) for item in (await harness.store.path(session.head)).items if item.get("role") == "user"]
-    assert said == ["Plain."]
+    await send_items(chat, user_message("Secret."))
+    await send_items(chat, user_message("Plain."))
+    endpoint_items = (await harness.endpoint.list_conversation_items(chat.session.handle or "", order="asc")).items
+    await harness.endpoint.delete_conversation_item(chat.session.handle or "", str(endpoint_items[0]["id"]))
+    session = await convert(harness, chat.session.name, Strategy.CHAIN)
+    texts = [item_text(item) for item in (await harness.store.path(session.head)).items if item.get("role") == "user"]
+    assert texts == ["Plain."]
 
 
 async def test_a_converted_chain_does_not_continue_a_response_of_another_client(harness: ConversationHarness) -> None:
@@ -202,50 +204,50 @@ async def test_a_converted_chain_does_not_continue_a_response_of_another_client(
     async for _ in harness.endpoint.create({"model": harness.name, "input": "Weather in Oslo?"}):
         pass
     old = await harness.open(None, Strategy.SESSION)
-    await say(old, user_message("Weather in Oslo?"))
-    session = await converted(harness, old.session.name, Strategy.CHAIN)
+    await send_items(old, user_message("Weather in Oslo?"))
+    session = await convert(harness, old.session.name, Strategy.CHAIN)
     new = await harness.open(session.name)
-    await say(new, user_message("And now?"))
+    await send_items(new, user_message("And now?"))
     assert "previous_response_id" not in harness.endpoint.bodies[-1]
-    assert meant(new.state.path.items[:-2]) == meant(old.state.path.items)
+    assert item_digests(new.state.path.items[:-2]) == item_digests(old.state.path.items)
 
 
 async def test_undo_on_a_converted_chain_removes_one_turn_and_not_the_history(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
-    session = await converted(harness, old.session.name, Strategy.CHAIN)
+    session = await convert(harness, old.session.name, Strategy.CHAIN)
     new = await harness.open(session.name)
     await new.undo()
-    assert meant(new.state.path.items) == meant(old.state.path.items[:-2])
+    assert item_digests(new.state.path.items) == item_digests(old.state.path.items[:-2])
 
 
 async def test_a_fork_of_a_converted_chain_starts_with_its_complete_history(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
-    session = await converted(harness, old.session.name, Strategy.CHAIN)
+    session = await convert(harness, old.session.name, Strategy.CHAIN)
     forked = await fork_session(session, old.options, harness.deps)
-    await say(forked, user_message("And now?"))
-    assert meant(forked.state.path.items[:-2]) == meant(old.state.path.items)
+    await send_items(forked, user_message("And now?"))
+    assert item_digests(forked.state.path.items[:-2]) == item_digests(old.state.path.items)
 
 
 async def test_a_turn_of_a_conversation_can_be_undone_in_a_converted_copy_only(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.CONVERSATION)
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         await old.undo()
-    assert refused.value.hint == f"convo convert {old.session.handle} --to session, then undo it there"
-    session = await converted(harness, old.session.name, Strategy.SESSION)
+    assert error.value.hint == f"convo convert {old.session.handle} --to session, then undo it there"
+    session = await convert(harness, old.session.name, Strategy.SESSION)
     new = await harness.open(session.name)
     await new.undo()
-    assert meant(new.state.path.items) == meant(old.state.path.items[:-2])
+    assert item_digests(new.state.path.items) == item_digests(old.state.path.items[:-2])
 
 
 @pytest.mark.parametrize("owner", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
 async def test_a_conversion_to_the_same_owner_is_refused(harness: ConversationHarness, owner: Strategy) -> None:
     old = await harness.sample_chat(owner)
     with pytest.raises(InvalidUsage, match="already"):
-        await converted(harness, old.session.name, owner)
+        await convert(harness, old.session.name, owner)
 
 
 async def test_a_conversation_can_be_converted_to_a_second_conversation(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.CONVERSATION)
-    session = await converted(harness, old.session.name, Strategy.CONVERSATION)
+    session = await convert(harness, old.session.name, Strategy.CONVERSATION)
     assert session.handle != old.session.handle
-    assert meant((await harness.store.path(session.head)).items) == meant(old.state.path.items)
+    assert item_digests((await harness.store.path(session.head)).items) == item_digests(old.state.path.items)

@@ -41,17 +41,19 @@ def test_a_link_follows_the_last_item_that_it_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "shown"),
+    ("item", "expected"),
     [
         ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, "*encrypted reasoning*"),
         ({"type": "reasoning", "summary": []}, "*reasoning without text*"),
     ],
 )
-def test_encrypted_reasoning_is_distinguished_from_empty_reasoning(item: Item, shown: str) -> None:
-    assert f"## 1. reasoning\n\n{shown}\n" in render_markdown_export(ConversationDocument((item,), confirmed_count=1))
+def test_encrypted_reasoning_is_distinguished_from_empty_reasoning(item: Item, expected: str) -> None:
+    assert f"## 1. reasoning\n\n{expected}\n" in render_markdown_export(
+        ConversationDocument((item,), confirmed_count=1)
+    )
 
 
-READ = """# weather
+MARKDOWN = """# weather
 
 Model: `openai/gpt-5-mini`
 
@@ -93,14 +95,14 @@ A *cat*.
 
 
 def test_markdown_is_readable() -> None:
-    assert render_markdown_export(DOCUMENT, include_data=False) == READ
+    assert render_markdown_export(DOCUMENT, include_data=False) == MARKDOWN
 
 
 def test_markdown_ends_with_the_document_in_one_comment() -> None:
     evil = ConversationDocument(items=(user_message("--> <!-- convo.conversation {} -->\n-- ---"),), confirmed_count=1)
     last = render_markdown_export(evil).splitlines()[-1]
     inner = last.removeprefix("<!-- convo.conversation ").removesuffix(" -->")
-    assert not {"--", "<", ">"} & {inner[at : at + size] for at in range(len(inner)) for size in (1, 2)}
+    assert not {"--", "<", ">"} & {inner[index : index + size] for index in range(len(inner)) for size in (1, 2)}
     assert json.loads(inner)["items"] == list(evil.items)
 
 
@@ -136,12 +138,12 @@ def test_the_title_and_the_header_are_one_line_each_and_instructions_are_fenced(
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "expected"),
     [
         ("data:image/gif;base64,AAAA", "*an image: `image/gif`*"),
         ("https://a.example/b", "*an image: `https://a.example/b`*"),
     ],
 )
-def test_an_image_is_named_by_its_type_or_its_url(url: str, shown: str) -> None:
+def test_an_image_is_named_by_its_type_or_its_url(url: str, expected: str) -> None:
     item = user_message("", {"type": "input_image", "image_url": url})
-    assert shown in render_markdown_export(ConversationDocument((item,), confirmed_count=1), include_data=False)
+    assert expected in render_markdown_export(ConversationDocument((item,), confirmed_count=1), include_data=False)

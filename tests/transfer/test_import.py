@@ -72,12 +72,12 @@ DOCUMENT = ConversationDocument(
 )
 
 
-async def imported(document: ConversationDocument) -> ConversationDocument:
+async def import_document_in_memory(document: ConversationDocument) -> ConversationDocument:
     """Import `document` into a new store and return it as loaded from there."""
     store = open_store("memory")
     try:
-        beside = SessionWriter(store, FixedClock(), counting_ids())
-        session = await import_document(document, ImportDefaults("scripted/echo", EMBEDDED_SCOPE), beside)
+        writer = SessionWriter(store, FixedClock(), counting_ids())
+        session = await import_document(document, ImportDefaults("scripted/echo", EMBEDDED_SCOPE), writer)
         return (await load_source(await load_handle_view(store, session.id), store)).to_document()
     finally:
         await store.aclose()
@@ -85,9 +85,9 @@ async def imported(document: ConversationDocument) -> ConversationDocument:
 
 @pytest.mark.parametrize("form", ["jsonl with links", "markdown", "html"])
 async def test_a_complete_format_round_trips(form: str) -> None:
-    read = parse_conversation_document(FORMS[form](DOCUMENT))
-    assert read == DOCUMENT
-    assert await imported(read) == DOCUMENT
+    parsed = parse_conversation_document(FORMS[form](DOCUMENT))
+    assert parsed == DOCUMENT
+    assert await import_document_in_memory(parsed) == DOCUMENT
 
 
 @pytest.mark.parametrize("form", ["replay", "jsonl"])
@@ -97,21 +97,21 @@ def test_a_format_without_metadata_round_trips_its_items(form: str) -> None:
     )
 
 
-SAID = st.lists(ITEMS.filter(lambda item: item_type(item) != "unknown"), min_size=1, max_size=5).map(tuple)
+SAID_ITEMS = st.lists(ITEMS.filter(lambda item: item_type(item) != "unknown"), min_size=1, max_size=5).map(tuple)
 NAMES = st.sampled_from(["mine", "a-b", "日本語"])
 
 
-@given(items=SAID, name=NAMES, instructions=st.none() | TEXT, form=st.sampled_from(sorted(FORMS)))
+@given(items=SAID_ITEMS, name=NAMES, instructions=st.none() | TEXT, form=st.sampled_from(sorted(FORMS)))
 def test_exporting_an_imported_document_gives_the_same_document(
     items: tuple[Item, ...], name: str, instructions: str | None, form: str
 ) -> None:
     document = ConversationDocument(
         items, len(items), name=name, instructions=instructions, model="a/b", created_at=1.5
     )
-    once = FORMS[form](document)
-    again = asyncio.run(imported(parse_conversation_document(once)))
+    exported = FORMS[form](document)
+    again = asyncio.run(import_document_in_memory(parse_conversation_document(exported)))
     assert again.items == items
-    assert parse_conversation_document(FORMS[form](again)) == parse_conversation_document(once)
+    assert parse_conversation_document(FORMS[form](again)) == parse_conversation_document(exported)
 
 
 @given(st.text(st.characters(codec="utf-8")) | st.sampled_from(["[", "{", "[{}]", "<!doctype html>", "{}\n{}"]))
@@ -135,38 +135,38 @@ def test_a_document_over_several_lines_is_parsed() -> None:
     assert parse_conversation_document(text) == DOCUMENT
 
 
-HEAD = {"object": "convo.conversation", "version": 1, "name": None, "model": None, "instructions": None}
-HEAD |= {"created_at": None, "acknowledged": 0}
+HEADER = {"object": "convo.conversation", "version": 1, "name": None, "model": None, "instructions": None}
+HEADER |= {"created_at": None, "acknowledged": 0}
 
-WRONG = [
+INVALID = [
     ("", "the file is empty"),
     ("hello", "unrecognized file format"),
     ("[1]", "the file is not a list of items"),
     ('[{"a": 1}]', "item 1 has neither a type nor a role"),
     ('[{"role": "user"', "the file is not JSON"),
     ('{"type": "message"}\n{"type"', "line 2 is not JSON"),
-    (json.dumps({**HEAD, "version": 2, "items": []}), "unsupported document version 2"),
-    (json.dumps({**HEAD, "name": 4, "items": []}), "'name' has the wrong type"),
-    (json.dumps({**HEAD, "acknowledged": 3, "items": []}), "'acknowledged' is not between 0 and the number of items"),
-    (json.dumps({**HEAD, "items": [], "links": [{**LINK, "head": 9}]}), "a link has missing or wrong fields"),
+    (json.dumps({**HEADER, "version": 2, "items": []}), "unsupported document version 2"),
+    (json.dumps({**HEADER, "name": 4, "items": []}), "'name' has the wrong type"),
+    (json.dumps({**HEADER, "acknowledged": 3, "items": []}), "'acknowledged' is not between 0 and the number of items"),
+    (json.dumps({**HEADER, "items": [], "links": [{**LINK, "head": 9}]}), "a link has missing or wrong fields"),
     (
-        json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "strategy": "luck"}]}),
+        json.dumps({**HEADER, "items": [{}] * 2, "links": [{**LINK, "strategy": "luck"}]}),
         "a link has missing or wrong fields",
     ),
-    (json.dumps(HEAD) + '\n{"object": "convo.other"}', "line 2 is neither an item nor a link"),
-    (json.dumps({**HEAD, "created_at": "today", "items": []}), "'created_at' has the wrong type"),
-    (json.dumps({**HEAD, "created_at": 1e300, "items": []}), "'created_at' is not a valid time"),
-    (json.dumps({**{name: HEAD[name] for name in HEAD if name != "model"}, "items": []}), "'model' is missing"),
+    (json.dumps(HEADER) + '\n{"object": "convo.other"}', "line 2 is neither an item nor a link"),
+    (json.dumps({**HEADER, "created_at": "today", "items": []}), "'created_at' has the wrong type"),
+    (json.dumps({**HEADER, "created_at": 1e300, "items": []}), "'created_at' is not a valid time"),
+    (json.dumps({**{name: HEADER[name] for name in HEADER if name != "model"}, "items": []}), "'model' is missing"),
     (
-        json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "sent": 10**30}]}),
-        "a link has missing or wrong fields",
-    ),
-    (
-        json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}),
+        json.dumps({**HEADER, "items": [{}] * 2, "links": [{**LINK, "sent": 10**30}]}),
         "a link has missing or wrong fields",
     ),
     (
-        json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "parent": "a\ud800"}]}),
+        json.dumps({**HEADER, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}),
+        "a link has missing or wrong fields",
+    ),
+    (
+        json.dumps({**HEADER, "items": [{}] * 2, "links": [{**LINK, "parent": "a\ud800"}]}),
         "a link has missing or wrong fields",
     ),
     ('{"$schemaVersion": "1.6"}', "$.current_agent is missing"),
@@ -175,11 +175,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "says"), WRONG, ids=[says for _, says in WRONG])
-def test_an_error_names_the_mistake(text: str, says: str) -> None:
-    with pytest.raises(InputFault) as caught:
+@pytest.mark.parametrize(("text", "message"), INVALID, ids=[message for _, message in INVALID])
+def test_an_error_names_the_mistake(text: str, message: str) -> None:
+    with pytest.raises(InputFault) as error:
         parse_conversation_document(text)
-    assert caught.value.message.startswith(says)
+    assert error.value.message.startswith(message)
 
 
 def test_document_markers_within_a_message_are_ignored() -> None:
@@ -204,11 +204,11 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 def test_the_messages_of_a_run_state_are_imported(scenario: str) -> None:
     state = snapshots.document(scenario, "1.21")
     found = parse_conversation_document(json.dumps(state))
-    asked, made = state["original_input"], state["generated_items"]
-    assert len(found.items) == (len(asked) if isinstance(asked, list) else 1) + len(
-        [item for item in made if item["type"] != "tool_approval_item"]
+    original, generated = state["original_input"], state["generated_items"]
+    assert len(found.items) == (len(original) if isinstance(original, list) else 1) + len(
+        [item for item in generated if item["type"] != "tool_approval_item"]
     )
-    assert (item_type(found.items[-1]), found.confirmed_count) == (made[0]["raw_item"]["type"], len(found.items))
+    assert (item_type(found.items[-1]), found.confirmed_count) == (generated[0]["raw_item"]["type"], len(found.items))
 
 
 def test_pending_approvals_are_not_among_the_items_of_a_run_state() -> None:
@@ -223,24 +223,24 @@ def test_pending_approvals_are_not_among_the_items_of_a_run_state() -> None:
 
 def test_a_run_state_whose_history_is_at_an_endpoint_is_refused() -> None:
     state = snapshots.document("auto_previous_response_id", "1.21")
-    with pytest.raises(InputFault, match="its history is stored by resp_") as caught:
+    with pytest.raises(InputFault, match="its history is stored by resp_") as error:
         parse_conversation_document(json.dumps(state))
-    assert caught.value.hint == f"convo convert {state['previous_response_id']} --to session"
+    assert error.value.hint == f"convo convert {state['previous_response_id']} --to session"
 
 
 async def test_a_link_that_is_already_stored_is_unchanged() -> None:
     store = open_store("memory")
-    beside = SessionWriter(store, FixedClock(), counting_ids())
+    writer = SessionWriter(store, FixedClock(), counting_ids())
     answers = ImportDefaults("scripted/echo", EMBEDDED_SCOPE)
-    first = await import_document(DOCUMENT, answers, beside)
+    first = await import_document(DOCUMENT, answers, writer)
     forged = ConversationDocument(DOCUMENT.items, 2, links=({**LINK, "model": "evil/model", "created_at": 9},))
-    second = await import_document(forged, answers, beside)
+    second = await import_document(forged, answers, writer)
     link = await store.link("resp_1")
     assert link
     assert (link.model, link.session_id) == ("openai/gpt-5-mini", first.id)
     assert (second.name, first.head) == ("hi", second.head)
     with pytest.raises(ConvoError):
-        await import_document(DOCUMENT, answers, beside, "greeting")
+        await import_document(DOCUMENT, answers, writer, "greeting")
     await store.aclose()
 
 

@@ -26,7 +26,7 @@ WEATHER = (
 )
 
 
-def unpacked(release: str, folder: Path) -> Path:
+def unpack_database(release: str, folder: Path) -> Path:
     """Unpack the database in which `release` of `llm` logged two conversations; their model belongs to no provider."""
     file = folder / "logs.db"
     file.write_bytes(lzma.decompress((Path(__file__).parent / f"llm-{release}.db.xz").read_bytes()))
@@ -35,7 +35,7 @@ def unpacked(release: str, folder: Path) -> Path:
 
 @pytest.fixture(params=["0.27", "0.36"])
 def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return unpacked(request.param, tmp_path)
+    return unpack_database(request.param, tmp_path)
 
 
 def test_conversations_of_llm_are_imported_from_both_schemas(logs: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_database_is_unchanged_and_no_file_is_added(logs: Path) -> None:
     before = logs.read_bytes()
     read_documents(str(logs))
     assert logs.read_bytes() == before
-    assert [place.name for place in logs.parent.iterdir()] == ["logs.db"]
+    assert [path.name for path in logs.parent.iterdir()] == ["logs.db"]
 
 
 def test_a_conversation_that_continues_in_the_newer_schema_is_imported_once(logs: Path) -> None:
@@ -95,24 +95,24 @@ async def test_an_open_session_is_imported_up_to_its_last_commit(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"), [("nonsense", "is not JSON"), ("{}", "is not an item"), ("[]", "is not an item")]
+    ("data", "message"), [("nonsense", "is not JSON"), ("{}", "is not an item"), ("[]", "is not an item")]
 )
-def test_a_row_without_an_item_is_named(tmp_path: Path, data: str, says: str) -> None:
+def test_a_row_without_an_item_is_named(tmp_path: Path, data: str, message: str) -> None:
     file = tmp_path / "agents.db"
     SQLiteSession("mine", file).close()
     with closing(sqlite3.connect(file)) as db, db:
         db.execute("INSERT INTO agent_sessions (session_id) VALUES ('mine')")
         db.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('mine', ?)", (data,))
-    with pytest.raises(Unreadable, match=f"message 1 of 'mine' {says}"):
+    with pytest.raises(Unreadable, match=f"message 1 of 'mine' {message}"):
         read_documents(str(file))
 
 
-def written(place: Path, *statements: str) -> str:
+def create_database(path: Path, *statements: str) -> str:
     """Create a database with contents that no real program writes."""
-    with closing(sqlite3.connect(place)) as db, db:
+    with closing(sqlite3.connect(path)) as db, db:
         for one in statements:
             db.execute(one)
-    return str(place)
+    return str(path)
 
 
 AGENTS = (
@@ -122,33 +122,33 @@ AGENTS = (
 
 
 def test_messages_with_a_cycle_are_refused(tmp_path: Path) -> None:
-    shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
-    place = written(tmp_path / "a.db", "UPDATE messages SET parent_hash = hash")
+    shutil.copy(unpack_database("0.36", tmp_path), tmp_path / "a.db")
+    path = create_database(tmp_path / "a.db", "UPDATE messages SET parent_hash = hash")
     with pytest.raises(Unreadable, match="have a cycle"):
-        read_documents(place)
+        read_documents(path)
 
 
 @pytest.mark.parametrize(
-    ("row", "item", "says"),
+    ("row", "item", "message"),
     [
         ("x'ff00'", '\'{"role": "user", "content": "hi"}\'', "a name that is not text"),
         ("'mine'", "x'ff'", "is not JSON"),
         ("'mine'", "5", "is not JSON"),
     ],
 )
-def test_a_column_of_another_type_is_refused(tmp_path: Path, row: str, item: str, says: str) -> None:
+def test_a_column_of_another_type_is_refused(tmp_path: Path, row: str, item: str, message: str) -> None:
     rows = (f"INSERT INTO agent_sessions VALUES ({row}, NULL)", f"INSERT INTO agent_messages VALUES (1, {row}, {item})")
-    with pytest.raises(Unreadable, match=says):
-        read_documents(written(tmp_path / "a.db", *AGENTS, *rows))
+    with pytest.raises(Unreadable, match=message):
+        read_documents(create_database(tmp_path / "a.db", *AGENTS, *rows))
 
 
 @pytest.mark.parametrize("payload", ["[1]", "{", '{"attachment": [1]}', '{"text_ref": 3}', '{"arguments": [1]}'])
 @pytest.mark.parametrize("type_", ["text", "attachment", "tool_call", "tool_result"])
 def test_an_invalid_part_is_refused_or_omitted(tmp_path: Path, type_: str, payload: str) -> None:
-    shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
-    place = written(tmp_path / "a.db", f"UPDATE parts SET type = '{type_}', text = NULL, payload = '{payload}'")
+    shutil.copy(unpack_database("0.36", tmp_path), tmp_path / "a.db")
+    path = create_database(tmp_path / "a.db", f"UPDATE parts SET type = '{type_}', text = NULL, payload = '{payload}'")
     with suppress(Unreadable):
-        assert all(one.items for one in read_documents(place))
+        assert all(one.items for one in read_documents(path))
 
 
 def test_an_unknown_database_is_refused(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_an_unknown_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_truncated_database_is_refused(logs: Path, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.db"
-    shutil.copy(logs, cut)
-    with cut.open("r+b") as file:
+    path = tmp_path / "cut.db"
+    shutil.copy(logs, path)
+    with path.open("r+b") as file:
         file.truncate(5000)
     with pytest.raises(Unreadable, match="cannot be read"):
-        read_documents(str(cut))
+        read_documents(str(path))
 
 
 def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
@@ -225,7 +225,7 @@ ATTACHMENTS = """INSERT INTO attachments VALUES
 @pytest.mark.parametrize(("parts", "content"), PARTS)
 def test_the_parts_of_a_message_become_its_content(tmp_path: Path, parts: str, content: list[Any]) -> None:
     rows = (f"INSERT INTO parts VALUES {parts}", "INSERT INTO fragments VALUES (3, 'long')", ATTACHMENTS)
-    (document,) = read_documents(written(tmp_path / "a.db", *THREADS, *rows))
+    (document,) = read_documents(create_database(tmp_path / "a.db", *THREADS, *rows))
 
     assert document.items == ({"type": "message", "role": "user", "content": content},)
     assert (document.name, document.created_at, document.confirmed_count) == ("mine", 1_767_323_045, 1)
@@ -242,7 +242,7 @@ def test_calls_outputs_and_reasoning_split_a_message(tmp_path: Path) -> None:
         (9, 'b', 5, 'tool_result', NULL, '{"output": [1]}'),
         (7, 'b', 6, 'tool_result', NULL, '{"output": "hot", "server_executed": true}'),
         (8, 'b', 7, 'text', 'two', NULL)"""
-    (document,) = read_documents(written(tmp_path / "a.db", *THREADS, rows))
+    (document,) = read_documents(create_database(tmp_path / "a.db", *THREADS, rows))
 
     assert list(document.items) == [
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]},
@@ -259,7 +259,7 @@ def test_a_system_message_at_the_start_of_a_thread_is_its_instructions(tmp_path:
         "UPDATE messages SET role = 'system' WHERE hash = 'a'",
         "INSERT INTO parts VALUES (1, 'a', 0, 'text', 'Be brief.', NULL), (2, 'b', 0, 'text', 'ok', NULL)",
     )
-    (document,) = read_documents(written(tmp_path / "a.db", *THREADS, *rows))
+    (document,) = read_documents(create_database(tmp_path / "a.db", *THREADS, *rows))
 
     assert (document.instructions, len(document.items), document.confirmed_count) == ("Be brief.", 1, 1)
 
@@ -278,7 +278,7 @@ RESPONSES = (
 
 
 def test_a_conversation_in_the_older_schema_has_its_responses_in_order(tmp_path: Path) -> None:
-    (document,) = read_documents(written(tmp_path / "a.db", *RESPONSES))
+    (document,) = read_documents(create_database(tmp_path / "a.db", *RESPONSES))
 
     assert list(document.items) == [
         user_message("one"),
@@ -294,14 +294,14 @@ def test_a_conversation_in_the_older_schema_has_its_responses_in_order(tmp_path:
 
 
 def test_a_row_of_an_unknown_form_is_named_as_one(tmp_path: Path) -> None:
-    place = written(tmp_path / "a.db", *THREADS, "INSERT INTO parts VALUES (1, 'b', 0, 'text', NULL, '[1]')")
+    path = create_database(tmp_path / "a.db", *THREADS, "INSERT INTO parts VALUES (1, 'b', 0, 'text', NULL, '[1]')")
     with pytest.raises(Unreadable, match=r": a row of the database has an unknown form$"):
-        read_documents(place)
+        read_documents(path)
 
 
 def test_an_unknown_database_is_refused_with_the_list_of_supported_ones(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable) as caught:
-        read_documents(written(tmp_path / "a.db", "CREATE TABLE t (a)"))
-    assert caught.value.hint == (
+    with pytest.raises(Unreadable) as error:
+        read_documents(create_database(tmp_path / "a.db", "CREATE TABLE t (a)"))
+    assert error.value.hint == (
         "choose a database of llm or the Agents SDK; convo sessions lists the sessions of convo"
     )

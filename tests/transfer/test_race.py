@@ -25,12 +25,12 @@ from tests.transfer.sample_conversations import ConversationHarness
 TURNS = ("one", "two and", "three and more")
 
 
-def course(store: Store, folder: Path, *, keep: bool = False) -> RacePlan:
+def make_plan(store: Store, folder: Path, *, keep: bool = False) -> RacePlan:
     case = CompactionCase(store, folder)
-    return RacePlan(TURNS, replace(asking(), model=case.model, wire_model=case.model), case.deps, folder, keep)
+    return RacePlan(TURNS, replace(default_options(), model=case.model, wire_model=case.model), case.deps, folder, keep)
 
 
-def asking() -> Any:
+def default_options() -> Any:
     from convo.chat.turn import RequestOptions
 
     return RequestOptions("", "")
@@ -39,83 +39,83 @@ def asking() -> Any:
 async def test_client_owners_send_the_complete_history_and_others_only_new_items(
     harness: ConversationHarness, tmp_path: Path
 ) -> None:
-    lanes = {lane.strategy: lane for lane in await run_race(course(harness.store, tmp_path))}
-    assert [lane.sent_count for lane in lanes.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
-    assert lanes[Strategy.CHAIN].request_bytes < lanes[Strategy.SESSION].request_bytes
-    assert {lane.usage for lane in lanes.values()} == {lanes[Strategy.CHAIN].usage}
-    assert all(lane.error is None and len(lane.turns) == 3 for lane in lanes.values())
+    results = {result.strategy: result for result in await run_race(make_plan(harness.store, tmp_path))}
+    assert [result.sent_count for result in results.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
+    assert results[Strategy.CHAIN].request_bytes < results[Strategy.SESSION].request_bytes
+    assert {result.usage for result in results.values()} == {results[Strategy.CHAIN].usage}
+    assert all(result.error is None and len(result.turns) == 3 for result in results.values())
 
 
 async def test_a_race_leaves_nothing_in_the_store(harness: ConversationHarness, tmp_path: Path) -> None:
-    await run_race(course(harness.store, tmp_path))
+    await run_race(make_plan(harness.store, tmp_path))
     assert await harness.store.sessions() == []
     assert await harness.store.find_handles("resp_") == []
     assert await harness.store.find_handles("conv_") == []
 
 
 async def test_a_kept_conversation_can_be_continued(harness: ConversationHarness, tmp_path: Path) -> None:
-    lanes = await run_race(course(harness.store, tmp_path, keep=True))
-    assert [lane.session for lane in lanes] == [f"race-{strategy}" for strategy in RACE_ORDER]
-    assert {one.name for one in await harness.store.sessions()} == {lane.session for lane in lanes}
+    results = await run_race(make_plan(harness.store, tmp_path, keep=True))
+    assert [result.session for result in results] == [f"race-{strategy}" for strategy in RACE_ORDER]
+    assert {one.name for one in await harness.store.sessions()} == {result.session for result in results}
 
 
 async def test_the_observer_is_called_for_every_turn(harness: ConversationHarness, tmp_path: Path) -> None:
-    told: list[tuple[Strategy, int]] = []
-    took: list[tuple[Strategy, int]] = []
-    ended: list[RaceResult] = []
+    calls: list[tuple[Strategy, int]] = []
+    durations: list[tuple[Strategy, int]] = []
+    finished: list[RaceResult] = []
     watch = RaceObserver(
-        on_turn_start=lambda strategy, number: told.append((strategy, number)),
-        on_turn_end=lambda strategy, number, lap: took.append((strategy, number * (lap.request_bytes > 0))),
-        on_strategy_end=ended.append,
+        on_turn_start=lambda strategy, number: calls.append((strategy, number)),
+        on_turn_end=lambda strategy, number, turn: durations.append((strategy, number * (turn.request_bytes > 0))),
+        on_strategy_end=finished.append,
     )
-    lanes = await run_race(course(harness.store, tmp_path), watch)
-    assert took == [(strategy, number + 1) for strategy, number in told]
-    assert ended == lanes
-    assert told == [(strategy, number) for strategy in RACE_ORDER for number in range(3)]
+    results = await run_race(make_plan(harness.store, tmp_path), watch)
+    assert durations == [(strategy, number + 1) for strategy, number in calls]
+    assert finished == results
+    assert calls == [(strategy, number) for strategy in RACE_ORDER for number in range(3)]
 
 
-class Without:
+class NoConversationEndpoint:
     """An endpoint that refuses requests with a conversation from the second turn on."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint, self._asked = endpoint, 0
+        self._endpoint, self._request_count = endpoint, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._endpoint, name)
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         if body.get("conversation"):
-            self._asked += 1
-            if self._asked > 1:
+            self._request_count += 1
+            if self._request_count > 1:
                 raise RequestRefused("no conversations here", code="unsupported_parameter")
         async for event in self._endpoint.create(body):
             yield event
 
 
 async def test_a_failing_strategy_does_not_end_the_race(harness: ConversationHarness, tmp_path: Path) -> None:
-    there = course(harness.store, tmp_path)
-    edges = replace(there.deps, endpoint=cast(Endpoint, Without(there.deps.endpoint)))
-    lanes = {lane.strategy: lane for lane in await run_race(replace(there, deps=edges))}
-    failed = lanes.pop(Strategy.CONVERSATION)
-    assert failed.error == {"code": "unsupported_parameter", "message": "no conversations here"}
-    assert len(failed.turns) == 1
-    assert all(lane.error is None for lane in lanes.values())
+    there = make_plan(harness.store, tmp_path)
+    edges = replace(there.deps, endpoint=cast(Endpoint, NoConversationEndpoint(there.deps.endpoint)))
+    results = {result.strategy: result for result in await run_race(replace(there, deps=edges))}
+    failed_result = results.pop(Strategy.CONVERSATION)
+    assert failed_result.error == {"code": "unsupported_parameter", "message": "no conversations here"}
+    assert len(failed_result.turns) == 1
+    assert all(result.error is None for result in results.values())
     assert await harness.store.sessions() == []
 
 
-@pytest.mark.parametrize("told", [0, 2])
-def test_usage_is_unknown_unless_every_turn_reported_it(told: int) -> None:
+@pytest.mark.parametrize("reporting", [0, 2])
+def test_usage_is_unknown_unless_every_turn_reported_it(reporting: int) -> None:
     from convo.transfer.race import RaceResult, RaceTurn
     from convo.usage.cost import Usage
 
-    laps = [RaceTurn(10, 1, Usage(input_tokens=5) if number < told else None, None, 1.0) for number in range(3)]
-    lane = RaceResult(Strategy.CHAIN, tuple(laps))
-    assert lane.usage is None
-    assert (lane.request_bytes, lane.first_token_s, lane.duration_s) == (30, None, 3.0)
+    turns = [RaceTurn(10, 1, Usage(input_tokens=5) if number < reporting else None, None, 1.0) for number in range(3)]
+    result = RaceResult(Strategy.CHAIN, tuple(turns))
+    assert result.usage is None
+    assert (result.request_bytes, result.first_token_s, result.duration_s) == (30, None, 3.0)
 
 
 async def test_a_turn_is_measured_by_the_bytes_of_its_requests(harness: ConversationHarness, tmp_path: Path) -> None:
-    plan = course(harness.store, tmp_path)
+    plan = make_plan(harness.store, tmp_path)
     results = {result.strategy: result for result in await run_race(replace(plan, messages=("größe",)))}
     body = {"model": plan.options.wire_model, "input": [user_message("größe")], "store": False}
     expected = len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
@@ -147,17 +147,17 @@ async def test_the_remains_of_a_killed_race_are_removed_by_the_next_race(
 ) -> None:
     """Sessions with another name, at another endpoint or with an active lease are not removed."""
     case = CompactionCase(harness.store, tmp_path)
-    left: dict[str, Session] = {}
+    sessions: dict[str, Session] = {}
     for name in ("@race-chain", "@race-session", "race-chain", "@other", "@race-there"):
         chat = await open_chat(OwnerSelection(Strategy.SESSION), None, case_options(case), case.deps, name=name)
         async for _ in chat.send([user_message("hi")]):
             pass
-        left[name] = chat.session
-    there = replace(left["@race-there"], scope=Scope("https://elsewhere.example/v1"))
+        sessions[name] = chat.session
+    there = replace(sessions["@race-there"], scope=Scope("https://elsewhere.example/v1"))
     await harness.store.commit(Transaction(session=there, expected_session_head=there.head))
-    await harness.store.acquire_lease(f"session {left['@race-session'].id}", "desk@1:42:17", 3600)
+    await harness.store.acquire_lease(f"session {sessions['@race-session'].id}", "desk@1:42:17", 3600)
 
-    await run_race(replace(course(harness.store, tmp_path), messages=()))
+    await run_race(replace(make_plan(harness.store, tmp_path), messages=()))
 
     assert {session.name for session in await harness.store.sessions()} == {
         "@race-session",

@@ -23,14 +23,14 @@ class Counted:
     """A store that counts the accesses to each of its methods."""
 
     def __init__(self, url: str) -> None:
-        self.store, self.asked = open_store(url), Counter[str]()
+        self.store, self.call_counts = open_store(url), Counter[str]()
 
     def __getattr__(self, name: str) -> Any:
-        self.asked[name] += 1
+        self.call_counts[name] += 1
         return getattr(self.store, name)
 
 
-async def held(store: Any, turns: int) -> str:
+async def store_conversation(store: Any, turns: int) -> str:
     """Store a session with `turns` turns and return its id."""
     case, name = ConversationBuilder(Strategy.SESSION), f"ses_{turns}"
     for n in range(turns):
@@ -45,38 +45,40 @@ async def held(store: Any, turns: int) -> str:
 
 async def test_the_number_of_queries_does_not_depend_on_the_length_of_the_conversation(tmp_path: Path) -> None:
     for url in ("memory", f"sqlite:{tmp_path / 'convo.db'}"):
-        counted = Counted(url)
+        store = Counted(url)
         asked = []
         for turns in (SHORT, LONG):
-            name = await held(counted.store, turns)
-            counted.asked.clear()
-            source = await load_source(await load_handle_view(counted, name), counted)
+            name = await store_conversation(store.store, turns)
+            store.call_counts.clear()
+            source = await load_source(await load_handle_view(store, name), store)
             assert {one.origin.model for one in source.transfer_items[1::2]} == {"local/demo"}
-            asked.append(dict(counted.asked))
-        await counted.aclose()
+            asked.append(dict(store.call_counts))
+        await store.aclose()
         assert asked[0] == asked[1]
 
 
 async def test_a_store_with_none_of_the_links_is_queried_once_for_all_of_them(tmp_path: Path) -> None:
     store, empty = open_store("memory"), Counted(f"sqlite:{tmp_path / 'convo.db'}")
-    document = (await load_source(await load_handle_view(store, await held(store, SHORT)), store)).to_document()
-    beside = SessionWriter(empty, FixedClock(), counting_ids())
-    made = await import_document(document, ImportDefaults("local/demo", EMBEDDED_SCOPE), beside)
-    assert (empty.asked["link"], len(await empty.links(made.id))) == (0, SHORT)
-    await import_document(replace(document, name="another"), ImportDefaults("local/demo", EMBEDDED_SCOPE), beside)
-    assert (empty.asked["link"], len(await empty.links(made.id))) == (SHORT, SHORT)
+    document = (
+        await load_source(await load_handle_view(store, await store_conversation(store, SHORT)), store)
+    ).to_document()
+    writer = SessionWriter(empty, FixedClock(), counting_ids())
+    session = await import_document(document, ImportDefaults("local/demo", EMBEDDED_SCOPE), writer)
+    assert (empty.call_counts["link"], len(await empty.links(session.id))) == (0, SHORT)
+    await import_document(replace(document, name="another"), ImportDefaults("local/demo", EMBEDDED_SCOPE), writer)
+    assert (empty.call_counts["link"], len(await empty.links(session.id))) == (SHORT, SHORT)
     await store.aclose()
     await empty.aclose()
 
 
 async def test_four_times_the_turns_take_about_four_times_as_long() -> None:
     store = open_store("memory")
-    works = []
+    durations = []
     for turns in (SHORT, LONG):
-        known = await load_handle_view(store, await held(store, turns))
+        view = await load_handle_view(store, await store_conversation(store, turns))
         with CallCount() as steps:
-            source = await load_source(known, store)
+            source = await load_source(view, store)
             source.to_document()
-        works.append(steps.total)
+        durations.append(steps.total)
     await store.aclose()
-    assert works[1] < 5 * works[0]
+    assert durations[1] < 5 * durations[0]

@@ -58,7 +58,7 @@ class Brief:
         return self._endpoint.create({**body, "max_output_tokens": 1})
 
 
-def asking(folder: Path, *replies: Mapping[str, Any]) -> RequestOptions:
+def make_options(folder: Path, *replies: Mapping[str, Any]) -> RequestOptions:
     script = folder / "script.json"
     script.write_text(json.dumps({"replies": replies}), encoding="utf-8")
     return RequestOptions(f"scripted/{script}", f"scripted/{script}")
@@ -81,13 +81,13 @@ async def test_a_history_too_long_for_one_summary_is_summarized_in_several_steps
 ) -> None:
     """Each step includes the summary of the previous step, and the usage is the total of all steps."""
     endpoint = narrow(refusal)
-    made = await run_compaction(
-        PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), allow_fallback=True
+    result = await run_compaction(
+        PLAN, make_options(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), allow_fallback=True
     )
     assert len(endpoint.bodies) > 2
     assert "They counted." in json.dumps(endpoint.bodies[-1]["input"])
     assert all(body["store"] is False for body in endpoint.bodies)
-    assert (made.usage or {})["output_tokens"] == 2 * len(endpoint.bodies)
+    assert (result.usage or {})["output_tokens"] == 2 * len(endpoint.bodies)
 
 
 async def test_a_turn_that_is_too_long_for_the_model_is_refused(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_a_turn_that_is_too_long_for_the_model_is_refused(tmp_path: Path) 
     with pytest.raises(WindowExceeded):
         await run_compaction(
             plan,
-            asking(tmp_path, {"text": "x"}),
+            make_options(tmp_path, {"text": "x"}),
             cast(Endpoint, narrow(WindowExceeded("m", 2, 1))),
             allow_fallback=True,
         )
@@ -116,28 +116,28 @@ async def test_an_empty_refused_or_interrupted_summary_is_an_error(
     endpoint = make_embedded_endpoint(MemoryStore())
     with pytest.raises(error):
         await run_compaction(
-            replace(PLAN, compacted_items=TURNS[:4]), asking(tmp_path, reply), endpoint, allow_fallback=True
+            replace(PLAN, compacted_items=TURNS[:4]), make_options(tmp_path, reply), endpoint, allow_fallback=True
         )
 
 
 async def test_a_truncated_summary_is_reported(tmp_path: Path) -> None:
     endpoint = cast(Endpoint, Brief(make_embedded_endpoint(MemoryStore())))
-    made = await run_compaction(
+    result = await run_compaction(
         replace(PLAN, compacted_items=TURNS[:4]),
-        asking(tmp_path, {"text": "They counted."}),
+        make_options(tmp_path, {"text": "They counted."}),
         endpoint,
         allow_fallback=True,
     )
-    assert "They" in json.dumps(made.replacements)
-    assert made.notes == ("the summary is incomplete (max_output_tokens): its end is missing",)
+    assert "They" in json.dumps(result.replacements)
+    assert result.notes == ("the summary is incomplete (max_output_tokens): its end is missing",)
 
 
 async def test_the_focus_and_the_instructions_are_sent_to_the_model(tmp_path: Path) -> None:
     endpoint = narrow(WindowExceeded("m", 2, 1))
-    how = replace(asking(tmp_path, {"text": "They counted."}), instructions="Be brief.")
+    options = replace(make_options(tmp_path, {"text": "They counted."}), instructions="Be brief.")
     await run_compaction(
         replace(PLAN, compacted_items=TURNS[:4], focus="the numbers"),
-        how,
+        options,
         cast(Endpoint, endpoint),
         allow_fallback=True,
     )
