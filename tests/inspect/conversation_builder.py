@@ -29,42 +29,42 @@ class ConversationBuilder:
     links: list[Link] = field(default_factory=list)
     paths: dict[str, Path] = field(default_factory=dict)
 
-    def turn(self, id_: str, said: str, answered: str | None, *, after: str | None = None, **fields: Any) -> Path:
+    def turn(self, id_: str, text: str, answer: str | None, *, after: str | None = None, **fields: Any) -> Path:
         """Add one model call that continues the link `after`, or the root if None; without an answer it failed."""
         before = self.paths[after] if after else Path(ROOT)
-        saw = before.append([user_message(said)])
-        head = saw.append([assistant_message(answered)]) if answered is not None else saw
-        whole = self.strategy in (Strategy.SESSION, Strategy.REPLAY)
+        input_path = before.append([user_message(text)])
+        head = input_path.append([assistant_message(answer)]) if answer is not None else input_path
+        sends_all = self.strategy in (Strategy.SESSION, Strategy.REPLAY)
         link = Link(
             id=id_,
-            input_head=saw.head,
+            input_head=input_path.head,
             head=head.head,
-            sent_count=len(saw) if whole else 1,
+            sent_count=len(input_path) if sends_all else 1,
             model="local/demo",
             strategy=self.strategy,
-            status="completed" if answered is not None else "failed",
+            status="completed" if answer is not None else "failed",
             created_at=START_TIME + 60 * len(self.links),
             parent_id=after,
             previous_response_id=after if self.strategy is Strategy.CHAIN else None,
             duration_s=1.25,
-            usage=USAGE if answered is not None else None,
+            usage=USAGE if answer is not None else None,
         )
         self.links.append(replace(link, **fields))
         self.paths[id_] = head
         return head
 
-    def view(self, at: str | None, **fields: Any) -> ConversationView:
+    def view(self, link_id: str | None, **fields: Any) -> ConversationView:
         """Return the view of the conversation at the end of the link `at`."""
-        path = self.paths[at] if at else Path(ROOT)
+        path = self.paths[link_id] if link_id else Path(ROOT)
         view = ConversationView(
-            handle=at or "nothing",
+            handle=link_id or "nothing",
             strategy=self.strategy,
             scope=self.links[0].scope if self.links else None,
             path=path,
             confirmed_head=path.head,
             links=tuple(self.links),
             path_index=path_index_of(self.paths.values()),
-            current_link_id=at,
+            current_link_id=link_id,
         )
         return replace(view, **fields)
 
@@ -78,15 +78,15 @@ def path_index_of(paths: Iterable[Path]) -> PathIndex:
 
 def build_chain(turns: int) -> ConversationBuilder:
     """Return a conversation without forks: resp_1, resp_2, ..."""
-    talk = ConversationBuilder()
+    builder = ConversationBuilder()
     for number in range(1, turns + 1):
-        talk.turn(
+        builder.turn(
             f"resp_{number}",
             f"question {number}",
             f"answer {number}",
             after=f"resp_{number - 1}" if number > 1 else None,
         )
-    return talk
+    return builder
 
 
 def keys(path: Path, *numbers: int) -> list[Key]:
@@ -94,6 +94,6 @@ def keys(path: Path, *numbers: int) -> list[Key]:
     return [path.nodes[number - 1].key for number in numbers]
 
 
-def alternating_messages(*words: str) -> list[Item]:
+def alternating_messages(*texts: str) -> list[Item]:
     """Return messages of the user and the assistant in turn."""
-    return [assistant_message(one) if at % 2 else user_message(one) for at, one in enumerate(words)]
+    return [assistant_message(one) if index % 2 else user_message(one) for index, one in enumerate(texts)]

@@ -66,27 +66,27 @@ def test_a_context_window_by_item_type_has_every_item_in_one_part() -> None:
 
 
 def test_a_count_with_the_tokenizer_of_the_model_is_exact_and_names_it() -> None:
-    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
-    assert (filling.total, filling.counted_by, filling.free_tokens) == ((7, False), TOKENIZER_ENCODING, 993)
+    usage = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
+    assert (usage.total, usage.counted_by, usage.free_tokens) == ((7, False), TOKENIZER_ENCODING, 993)
 
 
 @pytest.mark.parametrize("window", [None, NEAR], ids=["no window", "another vocabulary"])
 def test_a_count_with_another_tokenizer_is_an_estimate(window: ModelWindow | None) -> None:
-    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, window), window)
-    assert (filling.total.is_estimate, filling.counted_by) == (True, COUNTED_BY_ESTIMATE)
+    usage = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, window), window)
+    assert (usage.total.is_estimate, usage.counted_by) == (True, COUNTED_BY_ESTIMATE)
 
 
 def test_an_item_that_cannot_be_counted_makes_the_total_an_estimate() -> None:
-    filling = sum_context_usage(
+    usage = sum_context_usage(
         request_parts([THOUGHT], "held by conv_1", {"input": [user_message("one")]}, KNOWN), KNOWN
     )
-    assert (filling.total.is_estimate, filling.counted_by) == (True, COUNTED_BY_ESTIMATE)
-    assert filling.total.tokens > 75
+    assert (usage.total.is_estimate, usage.counted_by) == (True, COUNTED_BY_ESTIMATE)
+    assert usage.total.tokens > 75
 
 
 def test_a_count_by_the_endpoint_replaces_the_total() -> None:
-    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, endpoint_count=77)
-    assert (filling.total, filling.counted_by, filling.free_tokens) == ((77, False), COUNTED_BY_ENDPOINT, None)
+    usage = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, endpoint_count=77)
+    assert (usage.total, usage.counted_by, usage.free_tokens) == ((77, False), COUNTED_BY_ENDPOINT, None)
 
 
 def test_an_exceeded_context_window_has_no_free_tokens() -> None:
@@ -151,6 +151,6 @@ def test_each_part_is_counted_by_itself(body: dict[str, Any], counts: list[tuple
 
 
 def test_a_full_window_has_no_free_token() -> None:
-    usages = [sum_context_usage((), ModelWindow(77), endpoint_count=counted) for counted in (76, 77, 78)]
+    usages = [sum_context_usage((), ModelWindow(77), endpoint_count=tokens) for tokens in (76, 77, 78)]
     assert [usage.free_tokens for usage in usages] == [1, 0, 0]
     assert sum_context_usage((), KNOWN).counted_by == TOKENIZER_ENCODING

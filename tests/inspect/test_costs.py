@@ -11,21 +11,21 @@ from tests.inspect.conversation_builder import USAGE, ConversationBuilder
 OWN = {"scripted/echo": Price(1.0, 10.0, 0.5)}
 
 
-def used(input_: int, output: int) -> dict[str, int]:
+def make_usage(input_: int, output: int) -> dict[str, int]:
     return {"input_tokens": input_, "output_tokens": output}
 
 
-def talk(strategy: Strategy = Strategy.CHAIN) -> ConversationBuilder:
-    built = ConversationBuilder(strategy)
-    built.turn("resp_1", "one", "first", usage=used(100, 10), model="scripted/echo")
-    built.turn("resp_2", "two", "second", after="resp_1", usage=used(150, 20), model="scripted/echo")
-    built.turn("resp_3", "three", "third", after="resp_2", usage=used(200, 30), model="scripted/echo")
-    return built
+def build_conversation(strategy: Strategy = Strategy.CHAIN) -> ConversationBuilder:
+    builder = ConversationBuilder(strategy)
+    builder.turn("resp_1", "one", "first", usage=make_usage(100, 10), model="scripted/echo")
+    builder.turn("resp_2", "two", "second", after="resp_1", usage=make_usage(150, 20), model="scripted/echo")
+    builder.turn("resp_3", "three", "third", after="resp_2", usage=make_usage(200, 30), model="scripted/echo")
+    return builder
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.SESSION])
 def test_all_earlier_input_is_billed_again_with_every_strategy(strategy: Strategy) -> None:
-    found = sum_link_usage(talk(strategy).links, OWN)
+    found = sum_link_usage(build_conversation(strategy).links, OWN)
     assert found
     assert (found.request_count, found.usage, found.resent_tokens) == (
         3,
@@ -36,29 +36,29 @@ def test_all_earlier_input_is_billed_again_with_every_strategy(strategy: Strateg
 
 
 def test_a_fork_is_billed_for_the_history_before_it() -> None:
-    built = talk()
-    built.turn("resp_4", "other", "fourth", after="resp_1", usage=used(140, 5), model="scripted/echo")
-    found = sum_link_usage(built.links, OWN)
+    builder = build_conversation()
+    builder.turn("resp_4", "other", "fourth", after="resp_1", usage=make_usage(140, 5), model="scripted/echo")
+    found = sum_link_usage(builder.links, OWN)
     assert found
     assert found.resent_tokens == 250 + 100
 
 
 def test_an_unknown_price_makes_the_total_unknown_and_the_other_costs_stay_known() -> None:
-    built = talk()
-    built.turn("resp_4", "other", "fourth", after="resp_3", usage=used(1, 1), model="nobody/knows")
-    found = sum_link_usage(built.links, OWN)
+    builder = build_conversation()
+    builder.turn("resp_4", "other", "fourth", after="resp_3", usage=make_usage(1, 1), model="nobody/knows")
+    found = sum_link_usage(builder.links, OWN)
     assert found
     assert found.cost_usd is None
-    assert [link_cost_usd(link, OWN) is None for link in built.links] == [False, False, False, True]
+    assert [link_cost_usd(link, OWN) is None for link in builder.links] == [False, False, False, True]
 
 
 def test_requests_without_usage_are_not_counted() -> None:
-    built = ConversationBuilder()
-    built.turn("resp_1", "one", "first", usage=None)
-    assert sum_link_usage(built.links, OWN) is None
-    assert link_cost_usd(built.links[0], OWN) is None
-    built.turn("resp_2", "two", "second", after="resp_1", usage=USAGE)
-    found = sum_link_usage(built.links, {})
+    builder = ConversationBuilder()
+    builder.turn("resp_1", "one", "first", usage=None)
+    assert sum_link_usage(builder.links, OWN) is None
+    assert link_cost_usd(builder.links[0], OWN) is None
+    builder.turn("resp_2", "two", "second", after="resp_1", usage=USAGE)
+    found = sum_link_usage(builder.links, {})
     assert found
     assert (found.request_count, found.resent_tokens, found.usage.cached_tokens, found.usage.reasoning_tokens) == (
         1,

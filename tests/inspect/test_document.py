@@ -134,22 +134,22 @@ def test_a_document_names_its_kind(value: Any, expected: bool) -> None:
     ],
 )
 def test_the_error_names_the_invalid_field(changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         document_from_json({**WHOLE, **changed})
-    assert refused.value.message == message
+    assert error.value.message == message
 
 
 @pytest.mark.parametrize("name", ["name", "model", "instructions", "created_at", "acknowledged"])
 def test_each_header_field_is_required(name: str) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         document_from_json({field: value for field, value in WHOLE.items() if field != name})
-    assert refused.value.message == f"{name!r} is missing"
+    assert error.value.message == f"{name!r} is missing"
 
 
 def test_a_newer_document_needs_a_newer_convo() -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         document_from_json({**WHOLE, "version": 2})
-    assert refused.value.hint == "upgrade convo-state"
+    assert error.value.hint == "upgrade convo-state"
 
 
 @pytest.mark.parametrize("time", [0, 1.5, 253_402_300_799, None])
@@ -187,20 +187,20 @@ def test_none_or_all_items_may_be_confirmed(confirmed: int) -> None:
     ],
 )
 def test_an_invalid_link_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         document_from_json({**WHOLE, "links": [LINK, {**LINK, **changed}]})
-    assert refused.value.message == "a link has missing or wrong fields"
+    assert error.value.message == "a link has missing or wrong fields"
 
 
 @pytest.mark.parametrize("name", ["id", "saw", "head", "strategy", "endpoint", "sent", "model", "status", "created_at"])
 def test_a_link_needs_its_fields(name: str) -> None:
     link = {field: value for field, value in LINK.items() if field != name}
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         document_from_json({**WHOLE, "links": [link]})
-    assert refused.value.message == "a link has missing or wrong fields"
-    with pytest.raises(InputFault) as refused:
+    assert error.value.message == "a link has missing or wrong fields"
+    with pytest.raises(InputFault) as error:
         link_from_json(link, PATH, "ses_1")
-    assert refused.value.message == "a link has missing or wrong fields"
+    assert error.value.message == "a link has missing or wrong fields"
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_a_valid_link_passes(changed: dict[str, Any]) -> None:
     ],
 )
 def test_a_line_is_an_item_or_a_link(line: Any, message: str) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         document_from_lines([HEADER, {"object": "convo.item", "item": ITEMS[0]}, line])
-    assert refused.value.message == message
+    assert error.value.message == message
 
 
 # -- links ----------------------------------------------------------------------------------------
@@ -250,10 +250,10 @@ def test_a_link_of_an_older_document_may_lack_the_optional_fields() -> None:
 
 
 def test_only_links_on_the_path_are_in_a_document_in_the_order_of_their_answers() -> None:
-    talk = build_chain(3)
-    talk.turn("resp_b", "other", "way", after="resp_1")
-    path = talk.paths["resp_3"]
-    found = links_to_json([*reversed(talk.links), talk.links[0]], path)
+    builder = build_chain(3)
+    builder.turn("resp_b", "other", "way", after="resp_1")
+    path = builder.paths["resp_3"]
+    found = links_to_json([*reversed(builder.links), builder.links[0]], path)
     assert [(link["id"], link["saw"], link["head"]) for link in found] == [
         ("resp_1", 1, 2),
         ("resp_2", 3, 4),
@@ -271,9 +271,9 @@ def test_only_links_on_the_path_are_in_a_document_in_the_order_of_their_answers(
     ],
 )
 def test_a_link_names_its_provider(model: str, parameters: dict[str, str], provider: str | None) -> None:
-    talk = build_chain(0)
-    talk.turn("resp_1", "hi", "hello", model=model, parameters=parameters)
-    assert link_provider(talk.links[0]) == provider
+    builder = build_chain(0)
+    builder.turn("resp_1", "hi", "hello", model=model, parameters=parameters)
+    assert link_provider(builder.links[0]) == provider
 
 
 # -- text -----------------------------------------------------------------------------------------

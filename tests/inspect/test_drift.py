@@ -7,7 +7,7 @@ from tests.inspect.conversation_builder import alternating_messages
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "sentence"),
+    ("local", "remote", "sentence"),
     [
         (["a", "b"], ["a", "b"], ""),
         (["a"], ["a", "b"], "the file has 1 item more than this record"),
@@ -19,8 +19,8 @@ from tests.inspect.conversation_builder import alternating_messages
         ([], [], ""),
     ],
 )
-def test_the_first_difference_is_described_in_a_sentence(ours: list[str], theirs: list[str], sentence: str) -> None:
-    assert describe_drift(alternating_messages(*ours), alternating_messages(*theirs), "the file") == sentence
+def test_the_first_difference_is_described_in_a_sentence(local: list[str], remote: list[str], sentence: str) -> None:
+    assert describe_drift(alternating_messages(*local), alternating_messages(*remote), "the file") == sentence
 
 
 def test_an_item_in_another_form_does_not_differ() -> None:

@@ -13,7 +13,7 @@ ONE = (user_message("one"), assistant_message("first"))
 TWO = (user_message("two"), assistant_message("second"))
 
 
-def marks(found: HistoryDiff) -> list[tuple[int | None, int | None, str]]:
+def row_marks(found: HistoryDiff) -> list[tuple[int | None, int | None, str]]:
     return [(pair.a, pair.b, pair.status) for pair in found.pairs]
 
 
@@ -28,18 +28,18 @@ def test_an_answer_in_another_form_is_equal() -> None:
 def test_a_longer_history_is_shown_to_its_end() -> None:
     found = diff_histories(ONE, (*ONE, *TWO))
     assert (found.common_count, found.path, found.is_equal) == (2, "", False)
-    assert marks(found) == [(None, 2, "only b"), (None, 3, "only b")]
+    assert row_marks(found) == [(None, 2, "only b"), (None, 3, "only b")]
 
 
 def test_the_first_difference_has_a_path_into_the_item() -> None:
     found = diff_histories((*ONE, user_message("two")), (*ONE, user_message("too")))
     assert (found.common_count, found.path) == (2, "content[0].text")
-    assert marks(found) == [(2, 2, "changed")]
+    assert row_marks(found) == [(2, 2, "changed")]
 
 
 def test_an_inserted_item_is_on_one_side_only_and_the_rest_is_equal_again() -> None:
     found = diff_histories((*ONE, *TWO), (*ONE, user_message("between"), *TWO))
-    assert marks(found) == [(None, 2, "only b"), (2, 3, "same"), (3, 4, "same")]
+    assert row_marks(found) == [(None, 2, "only b"), (2, 3, "same"), (3, 4, "same")]
 
 
 def test_a_compaction_is_paired_with_an_item_that_it_replaced() -> None:
@@ -81,7 +81,13 @@ def test_rows_after_the_first_difference_are_aligned_again() -> None:
     a = (*ONE, user_message("x"), user_message("y"), *TWO)
     b = (*ONE, user_message("z"), *TWO, user_message("end"))
     found = diff_histories(a, b)
-    assert marks(found) == [(2, 2, "changed"), (3, None, "only a"), (4, 3, "same"), (5, 4, "same"), (None, 5, "only b")]
+    assert row_marks(found) == [
+        (2, 2, "changed"),
+        (3, None, "only a"),
+        (4, 3, "same"),
+        (5, 4, "same"),
+        (None, 5, "only b"),
+    ]
     assert [found.count_pairs(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 1, 1, 2]
     assert history_diff_to_json(found) == {
         "same": 2,

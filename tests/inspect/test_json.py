@@ -8,12 +8,12 @@ from tests.inspect.conversation_builder import START_TIME, USAGE, ConversationBu
 
 
 def test_links_and_items_have_the_documented_json() -> None:
-    talk = build_chain(2)
-    talk.turn("resp_b", "other", "way", after="resp_1")
-    known = talk.view("resp_2")
-    path, fork = talk.paths["resp_2"], talk.paths["resp_b"]
+    builder = build_chain(2)
+    builder.turn("resp_b", "other", "way", after="resp_1")
+    view = builder.view("resp_2")
+    path, fork = builder.paths["resp_2"], builder.paths["resp_b"]
 
-    assert conversation_to_json(known) == {
+    assert conversation_to_json(view) == {
         "handle": "resp_2",
         "strategy": "chain",
         "endpoint": "embedded",
@@ -85,18 +85,18 @@ def test_a_remote_endpoint_is_named_with_its_organization_and_project() -> None:
 
 def test_a_long_history_is_named_by_its_last_key_and_can_be_resolved_through_parents() -> None:
     turns = MAX_INLINE_PATH_KEYS // 2 + 2
-    talk = build_chain(turns)
-    shape = conversation_to_json(talk.view(f"resp_{turns}"))
-    path = talk.paths[f"resp_{turns}"]
+    builder = build_chain(turns)
+    shape = conversation_to_json(builder.view(f"resp_{turns}"))
+    path = builder.paths[f"resp_{turns}"]
     last = shape["links"][-1]
 
     assert last["saw"] == {"through": path.nodes[-2].key}
     assert last["sent"] == [path.nodes[-2].key]
     assert shape["links"][0]["saw"] == [path.nodes[0].key]
-    spelled = [last["saw"]["through"]]
-    while shape["parents"][spelled[-1]]:
-        spelled.append(shape["parents"][spelled[-1]])
-    assert spelled[::-1] == list(path.keys[:-1])
+    keys = [last["saw"]["through"]]
+    while shape["parents"][keys[-1]]:
+        keys.append(shape["parents"][keys[-1]])
+    assert keys[::-1] == list(path.keys[:-1])
 
 
 def test_a_short_history_is_listed_without_parents() -> None:
@@ -105,18 +105,18 @@ def test_a_short_history_is_listed_without_parents() -> None:
 
 def test_output_grows_only_with_new_items_for_clients_that_resend_everything() -> None:
     def size(turns: int) -> int:
-        talk = ConversationBuilder(Strategy.SESSION)
+        builder = ConversationBuilder(Strategy.SESSION)
         for number in range(1, turns + 1):
-            talk.turn(f"resp_{number}", "question", "answer", after=f"resp_{number - 1}" if number > 1 else None)
-        return len(json.dumps(conversation_to_json(talk.view(f"resp_{turns}"))))
+            builder.turn(f"resp_{number}", "question", "answer", after=f"resp_{number - 1}" if number > 1 else None)
+        return len(json.dumps(conversation_to_json(builder.view(f"resp_{turns}"))))
 
     assert size(800) < 2.2 * size(400)
 
 
 def test_a_link_whose_history_lost_an_item_names_only_its_last_key() -> None:
-    talk = build_chain(1)
-    known = talk.view(None)
-    empty = conversation_to_json(talk.view(None, path_index=type(known.path_index)(known.path.root)))
+    builder = build_chain(1)
+    view = builder.view(None)
+    empty = conversation_to_json(builder.view(None, path_index=type(view.path_index)(view.path.root)))
     link = empty["links"][0]
-    assert link["saw"] == link["sent"] == {"through": talk.links[0].input_head}
+    assert link["saw"] == link["sent"] == {"through": builder.links[0].input_head}
     assert link["output"] == []

@@ -32,7 +32,7 @@ def value_at(value: Any, path: str) -> str:
     """Return the text of the value at a path of the diff; "" if there is none."""
     steps = [int(index) if index else key for key, index in re.findall(r"([a-z]+)|\[(\d+)\]", path)][1:]
     try:
-        return text(reduce(lambda left, step: left[step], steps, value))
+        return text(reduce(lambda container, step: container[step], steps, value))
     except (KeyError, IndexError, TypeError):
         return ""
 
@@ -76,10 +76,12 @@ def test_the_path_has_the_syntax_of_jq(one: Any, other: Any, path: str) -> None:
 def test_the_excerpts_start_at_most_24_characters_before_the_difference(one: str, other: str) -> None:
     found = difference(one, other)
     if found.path:
-        same = next((at for at, signs in enumerate(zip(one, other, strict=False)) if len(set(signs)) > 1), None)
-        at = min(len(one), len(other)) if same is None else same
-        low = max(0, at - 24)
+        same = next(
+            (position for position, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), None
+        )
+        position = min(len(one), len(other)) if same is None else same
+        start = max(0, position - 24)
         assert [found.a, found.b] == [
-            ("…" if low else "") + whole[low : at + 24] + ("…" if len(whole) > at + 24 else "")
-            for whole in (one, other)
+            ("…" if start else "") + text[start : position + 24] + ("…" if len(text) > position + 24 else "")
+            for text in (one, other)
         ]

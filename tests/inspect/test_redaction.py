@@ -69,19 +69,19 @@ HARMLESS = [
 ]
 
 
-def of(*items: Item, **more: Any) -> RedactionResult:
+def redact(*items: Item, **more: Any) -> RedactionResult:
     return redact_document(ConversationDocument(items=items, confirmed_count=len(items), **more))
 
 
-def words(found: RedactionResult) -> str:
+def redacted_text(found: RedactionResult) -> str:
     return json.dumps([found.document.items, found.document.name, found.document.instructions], ensure_ascii=False)
 
 
-def core(secret: str) -> str:
+def secret_core(secret: str) -> str:
     """Return the part of a planted secret that must be redacted: the value after a name, the password in a URL."""
-    named = re.search(r"://me:(.+)@|(?:=|:|\bis) ?\"?([\w-]+-?\w+)\"?\}?$", secret)
+    match = re.search(r"://me:(.+)@|(?:=|:|\bis) ?\"?([\w-]+-?\w+)\"?\}?$", secret)
     return (
-        next(filter(None, named.groups())) if named and "BEGIN" not in secret else secret.split("\n")[-1].split(" ")[-1]
+        next(filter(None, match.groups())) if match and "BEGIN" not in secret else secret.split("\n")[-1].split(" ")[-1]
     )
 
 
@@ -90,13 +90,13 @@ PLANTED = [(kind, secret) for kind, secrets in SECRETS.items() for secret in sec
 
 @pytest.mark.parametrize(("kind", "secret"), PLANTED)
 def test_a_secret_in_text_is_replaced_by_its_kind(kind: str, secret: str) -> None:
-    found = of(user_message(f"Look: {secret}"))
-    assert core(secret) not in words(found)
-    assert f"[redacted-{kind}-1]" in words(found)
+    found = redact(user_message(f"Look: {secret}"))
+    assert secret_core(secret) not in redacted_text(found)
+    assert f"[redacted-{kind}-1]" in redacted_text(found)
     assert count_replacements(found.replacements) == {kind: 1}
 
 
-PLACES: list[Callable[[str], Item]] = [
+POSITIONS: list[Callable[[str], Item]] = [
     lambda secret: user_message(secret),
     lambda secret: {"role": "user", "content": f"({secret})"},
     lambda secret: {"type": "function_call", "call_id": "c", "name": "f", "arguments": json.dumps({"q": secret})},
@@ -119,13 +119,13 @@ def inline(text: str) -> str:
     return f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}"
 
 
-@pytest.mark.parametrize("place", range(len(PLACES)))
+@pytest.mark.parametrize("position", range(len(POSITIONS)))
 @pytest.mark.parametrize("secret", ["ada@example.com", "sk-proj-abcdEFGH1234_ijklMNOP-5678", JWT, PEM])
-def test_a_secret_is_redacted_in_every_position(place: int, secret: str) -> None:
-    found = of(PLACES[place](secret), name=f"on {secret}", instructions=f"Use {secret}.")
-    left = words(found)
-    decoded = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", left)]
-    for text in (left, *decoded):
+def test_a_secret_is_redacted_in_every_position(position: int, secret: str) -> None:
+    found = redact(POSITIONS[position](secret), name=f"on {secret}", instructions=f"Use {secret}.")
+    redacted = redacted_text(found)
+    decoded = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", redacted)]
+    for text in (redacted, *decoded):
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
     assert {"name", "instructions", "item 1"} == {one.location for one in found.replacements}
@@ -134,26 +134,26 @@ def test_a_secret_is_redacted_in_every_position(place: int, secret: str) -> None
 KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
 
 
-def based(text: str) -> str:
+def encode_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
 SPELLED: dict[str, Item] = {
-    "a file without its type": {"type": "input_file", "file_data": based(f"KEY={KEY}")},
+    "a file without its type": {"type": "input_file", "file_data": encode_base64(f"KEY={KEY}")},
     "a file in lines": {
         "type": "input_file",
-        "file_data": f"{based(f'KEY={KEY}' * 3)[:76]}\n{based(f'KEY={KEY}' * 3)[76:]}",
+        "file_data": f"{encode_base64(f'KEY={KEY}' * 3)[:76]}\n{encode_base64(f'KEY={KEY}' * 3)[76:]}",
     },
     "an image of words": user_message(
-        "", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{based(KEY)}"}
+        "", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{encode_base64(KEY)}"}
     ),
-    "a file of any kind": {"file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{based(KEY)}'},
+    "a file of any kind": {"file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{encode_base64(KEY)}'},
     "a file of the other alphabet": {
         "file_data": f"data:;base64,{base64.urlsafe_b64encode(f'>>>???{KEY}'.encode()).decode()}"
     },
-    "a file without its end": {"file_data": f"data:text/plain;base64,{based(f'{KEY} ').rstrip('=')}"},
-    "a link to a file": user_message(f"see ![x](data:text/plain;base64,{based(KEY)}) there"),
-    "base64 in words": user_message(f"kubectl says password: {based(f'my {KEY}')}, and more"),
+    "a file without its end": {"file_data": f"data:text/plain;base64,{encode_base64(f'{KEY} ').rstrip('=')}"},
+    "a link to a file": user_message(f"see ![x](data:text/plain;base64,{encode_base64(KEY)}) there"),
+    "base64 in words": user_message(f"kubectl says password: {encode_base64(f'my {KEY}')}, and more"),
     "escapes in half a document": {"output": '{"a": "\\u0073' + KEY[1:]},
     "escapes behind words": {"output": 'Result: {"a": "\\u0073' + KEY[1:] + '"}'},
     "escapes under a name said twice": {"arguments": '{"a": "\\u0073' + KEY[1:] + '", "a": 1}'},
@@ -167,64 +167,66 @@ SPELLED: dict[str, Item] = {
 
 @pytest.mark.parametrize("case", SPELLED)
 def test_a_secret_with_another_spelling_is_redacted(case: str) -> None:
-    found = of(SPELLED[case])
+    found = redact(SPELLED[case])
     assert found.replacements
-    left = words(found)
-    files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", left)
-    shown = [left, *(base64.urlsafe_b64decode(one + "==").decode("utf-8", "ignore") for one in files)]
-    for text in shown:
+    redacted = redacted_text(found)
+    files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", redacted)
+    texts = [redacted, *(base64.urlsafe_b64decode(one + "==").decode("utf-8", "ignore") for one in files)]
+    for text in texts:
         for secret in ("sk-proj", "u0073k-proj", "ada", "4111", "horse"):
             assert secret not in text
 
 
 def test_text_without_secrets_keeps_its_spelling() -> None:
     item = {
-        "content": f"a%20b \\u0041 {based('nothing to see in here')} /usr/lib/python3/dist-packages/pip",
-        "file_data": f"data:text/plain;base64,{based('hi')[:2]}\n{based('hi')[2:].rstrip('=')}",
+        "content": f"a%20b \\u0041 {encode_base64('nothing to see in here')} /usr/lib/python3/dist-packages/pip",
+        "file_data": f"data:text/plain;base64,{encode_base64('hi')[:2]}\n{encode_base64('hi')[2:].rstrip('=')}",
     }
-    assert of(item).document.items == (item,)
+    assert redact(item).document.items == (item,)
 
 
 def test_binary_data_without_a_media_type_is_reported_as_unchecked() -> None:
     audio = base64.b64encode(bytes(range(256))).decode()
-    assert of({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unchecked_locations == (
+    assert redact({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unchecked_locations == (
         "item 1",
     )
-    assert of({"type": "x", "data": "success"}).unchecked_locations == ()
+    assert redact({"type": "x", "data": "success"}).unchecked_locations == ()
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless_text_is_unchanged(text: str) -> None:
-    found = of(user_message(text))
+    found = redact(user_message(text))
     assert found.replacements == ()
     assert found.document.items == (user_message(text),)
 
 
 def test_equal_secrets_have_the_same_placeholder_and_different_ones_have_different_placeholders() -> None:
-    found = of(user_message("ada@example.com, bob@example.com"), assistant_message("To ada@example.com?"))
-    said = words(found)
-    assert said.count("[redacted-email-1]") == 2
-    assert said.count("[redacted-email-2]") == 1
+    found = redact(user_message("ada@example.com, bob@example.com"), assistant_message("To ada@example.com?"))
+    redacted = redacted_text(found)
+    assert redacted.count("[redacted-email-1]") == 2
+    assert redacted.count("[redacted-email-2]") == 1
     assert [(one.location, one.occurrences) for one in found.replacements] == [("item 1", 2), ("item 2", 1)]
 
 
 def test_a_call_and_its_output_keep_the_same_id() -> None:
     call = {"type": "function_call", "call_id": "ada@example.com", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "ada@example.com", "output": "4"}
-    one, two = of(call, output).document.items
+    one, two = redact(call, output).document.items
     assert get_call_id(one) == get_call_id(two) == "[redacted-email-1]"
 
 
 def test_a_field_name_determines_the_kind_of_its_secret() -> None:
     call = {"type": "function_call", "name": "f", "arguments": '{"password": "swordfish", "x-api-key": "abcdef1"}'}
     odd = {"type": "odd", "headers": {"Authorization": ["Token zzz-zzz"], "pwd": 90210, "cookie": None}}
-    found = of(call, odd)
-    assert not [one for one in ("swordfish", "abcdef1", "zzz-zzz", "90210") if one in words(found)]
+    found = redact(call, odd)
+    assert not [one for one in ("swordfish", "abcdef1", "zzz-zzz", "90210") if one in redacted_text(found)]
     assert count_replacements(found.replacements) == {"password": 4}
 
 
 def test_a_numeric_card_number_is_redacted() -> None:
-    found = of({"type": "function_call", "name": "pay", "arguments": '{"card": 4111111111111111, "at": 1700000000000}'})
+    found = redact(
+        {"type": "function_call", "name": "pay", "arguments": '{"card": 4111111111111111, "at": 1700000000000}'}
+    )
     assert json.loads(found.document.items[0]["arguments"]) == {"card": "[redacted-card-1]", "at": 1700000000000}
 
 
@@ -233,7 +235,7 @@ def test_a_token_of_logprobs_is_no_secret() -> None:
         "role": "assistant",
         "content": [{"type": "output_text", "logprobs": [{"token": "elephant", "logprob": 0}]}],
     }
-    assert of(item).replacements == ()
+    assert redact(item).replacements == ()
 
 
 def test_custom_patterns_come_first_and_leave_the_vocabulary_of_the_api() -> None:
@@ -245,14 +247,14 @@ def test_custom_patterns_come_first_and_leave_the_vocabulary_of_the_api() -> Non
 
 def test_content_that_cannot_be_checked_is_named() -> None:
     image = user_message("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
-    found = of(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
+    found = redact(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
     assert (found.unchecked_locations, found.replacements) == (("item 1", "item 2"), ())
     assert found.document.items[0] == image
 
 
 def test_content_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(InputFault, match="nested too deeply"):
-        of(user_message("[" * 5000 + '"ada@example.com"' + "]" * 5000))
+        redact(user_message("[" * 5000 + '"ada@example.com"' + "]" * 5000))
 
 
 def test_links_are_redacted_too() -> None:
@@ -276,12 +278,17 @@ def test_links_are_redacted_too() -> None:
         "error": None,
         "stored": True,
     }
-    found = of(user_message("hi"), links=(link,))
-    (kept,) = found.document.links
-    assert not re.search("hunter2|ada@", json.dumps(kept))
-    assert (kept["id"], kept["model"], kept["created_at"], kept["stored"]) == ("resp_1", "a/b", 1.5, True)
-    assert kept["endpoint"][0].endswith("@example.com/v1") or "example.com/v1" in kept["endpoint"][0]
-    assert kept.keys() == link.keys()
+    found = redact(user_message("hi"), links=(link,))
+    (redacted_link,) = found.document.links
+    assert not re.search("hunter2|ada@", json.dumps(redacted_link))
+    assert (redacted_link["id"], redacted_link["model"], redacted_link["created_at"], redacted_link["stored"]) == (
+        "resp_1",
+        "a/b",
+        1.5,
+        True,
+    )
+    assert redacted_link["endpoint"][0].endswith("@example.com/v1") or "example.com/v1" in redacted_link["endpoint"][0]
+    assert redacted_link.keys() == link.keys()
     assert {one.location for one in found.replacements} == {"link 1"}
 
 
@@ -289,6 +296,6 @@ def test_links_are_redacted_too() -> None:
 def test_a_document_without_secrets_is_unchanged_and_redaction_is_idempotent(
     items: tuple[Item, ...], secret: str
 ) -> None:
-    once = redact_document(ConversationDocument((*items, user_message(secret)), 0)).document
-    again = redact_document(once)
-    assert (again.document, again.replacements) == (once, ())
+    redacted = redact_document(ConversationDocument((*items, user_message(secret)), 0)).document
+    again = redact_document(redacted)
+    assert (again.document, again.replacements) == (redacted, ())

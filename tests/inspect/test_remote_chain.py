@@ -9,7 +9,7 @@ from convo.inspect.tree import build_remote_chain
 from convo.inspect.view import compute_link_stats
 from tests.inspect.conversation_builder import ROOT
 
-THERE = Scope("https://api.example.com/v1")
+REMOTE_SCOPE = Scope("https://api.example.com/v1")
 
 
 def response(id_: str, before: str | None, *output: Item, **fields: Any) -> dict[str, Any]:
@@ -25,8 +25,8 @@ def response(id_: str, before: str | None, *output: Item, **fields: Any) -> dict
     }
 
 
-def answer(id_: str, words: str) -> dict[str, Any]:
-    return {**assistant_message(words), "id": id_, "status": "completed"}
+def answer(id_: str, text: str) -> dict[str, Any]:
+    return {**assistant_message(text), "id": id_, "status": "completed"}
 
 
 def test_the_items_between_two_outputs_are_the_input_of_the_second() -> None:
@@ -34,19 +34,19 @@ def test_the_items_between_two_outputs_are_the_input_of_the_second() -> None:
     context = [user_message("a"), one, user_message("b"), user_message("c"), two, user_message("d")]
     responses = [response("resp_1", None, one), response("resp_2", "resp_1", two), response("resp_3", "resp_2", three)]
 
-    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
+    chain = build_remote_chain(responses, context, ROOT, REMOTE_SCOPE, "openai")
 
     assert chain.path.items == (*context, three)
-    was = [compute_link_stats(link, chain.path_index) for link in chain.links]
-    assert [(one.sent_count, one.input_count, one.input_preview) for one in was] == [
+    stats = [compute_link_stats(link, chain.path_index) for link in chain.links]
+    assert [(one.sent_count, one.input_count, one.input_preview) for one in stats] == [
         (1, 1, "a"),
         (2, 4, "c"),
         (1, 6, "d"),
     ]
-    assert [link.head for link in chain.links] == [chain.path.nodes[at].key for at in (1, 4, 6)]
+    assert [link.head for link in chain.links] == [chain.path.nodes[index].key for index in (1, 4, 6)]
     assert [(link.parent_id, link.model, link.scope) for link in chain.links[1:]] == [
-        ("resp_1", "openai/gpt-x", THERE),
-        ("resp_2", "openai/gpt-x", THERE),
+        ("resp_1", "openai/gpt-x", REMOTE_SCOPE),
+        ("resp_2", "openai/gpt-x", REMOTE_SCOPE),
     ]
 
 
@@ -55,22 +55,22 @@ def test_an_answer_without_its_id_is_found_by_its_content() -> None:
         [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
         [user_message("a"), {"role": "assistant", "content": "yes"}, user_message("b")],
         ROOT,
-        THERE,
+        REMOTE_SCOPE,
         "openai",
     )
     assert [link.sent_count for link in chain.links] == [1, 1]
 
 
 def test_reasoning_that_is_not_in_the_next_input_is_omitted() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": []}
     chain = build_remote_chain(
         [
-            response("resp_1", None, thought, answer("msg_1", "yes")),
+            response("resp_1", None, reasoning_item, answer("msg_1", "yes")),
             response("resp_2", "resp_1", answer("msg_2", "no")),
         ],
         [user_message("a"), answer("msg_1", "yes"), user_message("b")],
         ROOT,
-        THERE,
+        REMOTE_SCOPE,
         "openai",
     )
     assert [link.sent_count for link in chain.links] == [1, 1]
@@ -82,7 +82,7 @@ def test_an_output_that_the_endpoint_no_longer_lists_is_outside_of_the_path() ->
         [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
         [user_message("a"), user_message("b")],
         ROOT,
-        THERE,
+        REMOTE_SCOPE,
         "openai",
     )
     first, second = chain.links
@@ -96,7 +96,7 @@ def test_a_response_of_a_conversation_is_marked_as_such() -> None:
         [response("resp_1", None, answer("msg_1", "yes"), conversation={"id": "conv_1"}, completed_at=1_700_000_003)],
         [user_message("a")],
         ROOT,
-        THERE,
+        REMOTE_SCOPE,
         "openai",
     )
     link = chain.links[0]
@@ -109,7 +109,7 @@ def test_a_long_chain_is_built_without_rereading_it_for_each_link() -> None:
     for number, one in enumerate(answers[:-1], 1):
         context += [one, user_message(str(number))]
     responses = [response(f"resp_{number}", None, one) for number, one in enumerate(answers)]
-    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
+    chain = build_remote_chain(responses, context, ROOT, REMOTE_SCOPE, "openai")
     assert {link.sent_count for link in chain.links} == {1}
     assert len(chain.path) == 6_000
 
@@ -127,7 +127,7 @@ def test_a_response_becomes_a_link_with_its_fields() -> None:
     }
     responses = [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", **fields)]
     context = [user_message("a"), answer("msg_1", "yes"), user_message("b")]
-    first, second = build_remote_chain(responses, context, ROOT, THERE, "openai").links
+    first, second = build_remote_chain(responses, context, ROOT, REMOTE_SCOPE, "openai").links
     path = Path(ROOT).append(context)
     assert second == Link(
         id="resp_2",
@@ -139,7 +139,7 @@ def test_a_response_becomes_a_link_with_its_fields() -> None:
         status="incomplete",
         created_at=1_700_000_010,
         parent_id="resp_1",
-        scope=THERE,
+        scope=REMOTE_SCOPE,
         previous_response_id="resp_1",
         duration_s=2.5,
         parameters={"instructions": "Be brief."},
@@ -151,7 +151,7 @@ def test_a_response_becomes_a_link_with_its_fields() -> None:
 
 
 def test_missing_fields_of_a_response_have_defaults() -> None:
-    (link,) = build_remote_chain([{"id": "resp_1"}], [user_message("a")], ROOT, THERE, "openai").links
+    (link,) = build_remote_chain([{"id": "resp_1"}], [user_message("a")], ROOT, REMOTE_SCOPE, "openai").links
     assert (link.model, link.status, link.created_at, link.conversation_id) == ("openai/unknown", "completed", 0, None)
 
 
@@ -161,6 +161,6 @@ def test_an_output_of_several_items_ends_where_its_items_end() -> None:
     one, two = answer("msg_1", "let me see"), answer("msg_2", "yes")
     context = [user_message("a"), one, call, output, {**user_message("yes"), "id": "msg_x"}]
     responses = [response("resp_1", None, one, call), response("resp_2", "resp_1", two)]
-    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
+    chain = build_remote_chain(responses, context, ROOT, REMOTE_SCOPE, "openai")
     assert [chain.path_index.depth(link.head) for link in chain.links] == [3, 6]
     assert [link.sent_count for link in chain.links] == [1, 2]

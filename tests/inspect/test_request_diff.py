@@ -32,27 +32,27 @@ def request(
 FIELD_ORDER = ("model", "tools", "instructions", "input", "store", "temperature")
 
 
-def written(body: dict[str, Any]) -> bytes:
+def serialized_body(body: dict[str, Any]) -> bytes:
     """Return the canonical text of a request, with the fields in the order of FIELD_ORDER."""
-    ordered = {name: body[name] for name in FIELD_ORDER if name in body}
-    assert len(ordered) == len(body)
-    return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
+    ordered_body = {name: body[name] for name in FIELD_ORDER if name in body}
+    assert len(ordered_body) == len(body)
+    return json.dumps(ordered_body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def cut(body: dict[str, Any], name: str) -> dict[str, Any]:
+def without_field(body: dict[str, Any], name: str) -> dict[str, Any]:
     """Return one field of a request, if the request has it."""
     return {name: body[name]} if name in body else {}
 
 
 def test_the_order_of_fields_and_keys_is_ignored() -> None:
     body = {"temperature": 1, "input": [{"role": "user", "content": "ü"}], "instructions": "x", "model": "m"}
-    turned = {name: body[name] for name in reversed(body)} | {"input": [{"content": "ü", "role": "user"}]}
+    reordered = {name: body[name] for name in reversed(body)} | {"input": [{"content": "ü", "role": "user"}]}
     text = '{"model":"m","instructions":"x","input":[{"content":"ü","role":"user"}],"temperature":1}'.encode()
-    found = diff_requests(SentRequest("a", "m", body), SentRequest("b", "m", turned))
+    found = diff_requests(SentRequest("a", "m", body), SentRequest("b", "m", reordered))
     assert (found.byte_offset, found.sizes_bytes) == (None, (len(text), len(text)))
     changes = [("model", "n", b'm"'), ("instructions", "y", b'x"'), ("input", [1], b'{"c'), ("temperature", 2, b"1}")]
     for name, value, at in changes:
-        found = diff_requests(SentRequest("a", "m", body), SentRequest("b", "m", {**turned, name: value}))
+        found = diff_requests(SentRequest("a", "m", body), SentRequest("b", "m", {**reordered, name: value}))
         assert (found.path.partition("[")[0], found.byte_offset) == (name, text.rindex(at))
 
 
@@ -78,41 +78,45 @@ FIELDS = some.dictionaries(
 @given(FIELDS, FIELDS)
 def test_a_difference_is_found_exactly_where_the_texts_differ(one: dict[str, Any], other: dict[str, Any]) -> None:
     found = diff_requests(SentRequest("a", "m", one), SentRequest("b", "m", other))
-    ours, theirs = written(one), written(other)
-    assert (found.byte_offset is None) == (ours == theirs)
+    first_text, second_text = serialized_body(one), serialized_body(other)
+    assert (found.byte_offset is None) == (first_text == second_text)
     if found.byte_offset is not None:
-        assert ours[: found.byte_offset] == theirs[: found.byte_offset]
-        assert ours[found.byte_offset :][:1] != theirs[found.byte_offset :][:1]
-        changed = [name for name in FIELD_ORDER if written(cut(one, name)) != written(cut(other, name))]
+        assert first_text[: found.byte_offset] == second_text[: found.byte_offset]
+        assert first_text[found.byte_offset :][:1] != second_text[found.byte_offset :][:1]
+        changed = [
+            name
+            for name in FIELD_ORDER
+            if serialized_body(without_field(one, name)) != serialized_body(without_field(other, name))
+        ]
         assert found.path.partition("[")[0] == changed[0]
 
 
 def test_the_complete_input_of_the_model_is_compared_whichever_party_supplied_it() -> None:
-    whole = request(user_message("one"), assistant_message("first"), user_message("two"))
+    full_request = request(user_message("one"), assistant_message("first"), user_message("two"))
     chained = request(user_message("two"), before=[user_message("one"), assistant_message("first")])
-    assert diff_requests(whole, chained).common_prefix == count_tokens(whole.input_items)
+    assert diff_requests(full_request, chained).common_prefix == count_tokens(full_request.input_items)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "left"),
+    ("first", "second", "label"),
     [
         ({"instructions": "Be brief."}, {"instructions": "Be long."}, "Be "),
         ({"instructions": "Be brief."}, {}, ""),
     ],
 )
 def test_the_tokens_before_a_difference_are_the_common_prefix(
-    first: dict[str, Any], second: dict[str, Any], left: str
+    first: dict[str, Any], second: dict[str, Any], label: str
 ) -> None:
     found = diff_requests(request(user_message(LONG), **first), request(user_message(LONG), **second))
-    assert found.common_prefix.tokens == count_tokens((), left).tokens
+    assert found.common_prefix.tokens == count_tokens((), label).tokens
 
 
 def test_changed_tools_change_everything_after_them() -> None:
     tools = [{"type": "function", "name": name} for name in ("tea", "milk")]
     first = request(user_message(LONG), tools=tools, instructions="Be brief.")
     same = request(user_message(LONG), tools=tools, instructions="Be brief.")
-    turned = request(user_message(LONG), tools=tools[::-1], instructions="Be brief.")
-    assert diff_requests(first, turned).common_prefix.tokens < 20
+    reversed_tools = request(user_message(LONG), tools=tools[::-1], instructions="Be brief.")
+    assert diff_requests(first, reversed_tools).common_prefix.tokens < 20
     assert diff_requests(first, same).common_prefix.tokens > 3_000
 
 
@@ -152,7 +156,7 @@ def test_the_json_has_the_expected_and_the_reported_cached_tokens() -> None:
         "path": "input[1]",
         "a": "",
         "b": found.b,
-        "bytes": [len(written(dict(side.body))) for side in (first, second)],
+        "bytes": [len(serialized_body(dict(side.body))) for side in (first, second)],
         "prefix_tokens": count_tokens([user_message(LONG)]).tokens,
         "estimated": False,
         "expected_cached_tokens": 2_944,
@@ -203,8 +207,8 @@ def test_an_unknown_tokenizer_makes_the_prefix_an_estimate() -> None:
     for model, is_estimate in [("x/unknown", True), ("openai/gpt-5-mini", False), ("openai/gpt-5.6", True)]:
         sent = request(user_message("hi"), model=model)
         assert diff_requests(sent, sent).common_prefix.is_estimate is is_estimate
-    sealed = request({"type": "reasoning", "encrypted_content": "A" * 400})
-    assert diff_requests(sealed, sealed).common_prefix.is_estimate
+    encrypted = request({"type": "reasoning", "encrypted_content": "A" * 400})
+    assert diff_requests(encrypted, encrypted).common_prefix.is_estimate
 
 
 def test_a_request_without_usage_has_no_reported_tokens() -> None:

@@ -29,22 +29,22 @@ def state(strategy: Strategy, confirmed: int) -> ConversationState:
 def test_a_client_keeps_the_items_after_the_point(
     strategy: Strategy, confirmed: int, point: int, unconfirmed: int
 ) -> None:
-    replaced = replace_history(state(strategy, confirmed), PATH.first(point), [SUMMARY])
-    assert replaced.path.items == (SUMMARY, *PATH.items[point:])
-    assert len(replaced.unconfirmed_nodes) == unconfirmed
-    assert replaced.handle == "h"
+    after = replace_history(state(strategy, confirmed), PATH.first(point), [SUMMARY])
+    assert after.path.items == (SUMMARY, *PATH.items[point:])
+    assert len(after.unconfirmed_nodes) == unconfirmed
+    assert after.handle == "h"
 
 
 def test_a_chain_restarts_and_sends_the_replacement_without_ids() -> None:
-    replaced = replace_history(state(Strategy.CHAIN, 4), PATH.first(2), [SUMMARY])
-    assert replaced.path.items == (WITHOUT_ID, user_message("two"), assistant_message("second"), user_message("3"))
-    assert (replaced.handle, len(replaced.unconfirmed_nodes)) == (None, 4)
+    after = replace_history(state(Strategy.CHAIN, 4), PATH.first(2), [SUMMARY])
+    assert after.path.items == (WITHOUT_ID, user_message("two"), assistant_message("second"), user_message("3"))
+    assert (after.handle, len(after.unconfirmed_nodes)) == (None, 4)
 
 
 def test_a_conversation_has_the_confirmed_items_without_ids() -> None:
-    replaced = replace_history(state(Strategy.CONVERSATION, 4), PATH.first(2), [SUMMARY])
-    assert replaced.path.items[:3] == (WITHOUT_ID, user_message("two"), assistant_message("second"))
-    assert [node.item for node in replaced.unconfirmed_nodes] == [user_message("3")]
+    after = replace_history(state(Strategy.CONVERSATION, 4), PATH.first(2), [SUMMARY])
+    assert after.path.items[:3] == (WITHOUT_ID, user_message("two"), assistant_message("second"))
+    assert [node.item for node in after.unconfirmed_nodes] == [user_message("3")]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_form_of_the_replaced_items_does_not_matter(point: Path) -> None:
 
 @pytest.mark.parametrize("point", [PATH.append([user_message("more")]), Path(ROOT).append([user_message("other")])])
 def test_a_history_that_changed_meanwhile_is_not_replaced(point: Path) -> None:
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(Conflict) as error:
         items_after_point(PATH, point)
-    assert refused.value.message == "the history changed during the compaction"
-    assert refused.value.hint == "compact it again"
+    assert error.value.message == "the history changed during the compaction"
+    assert error.value.hint == "compact it again"

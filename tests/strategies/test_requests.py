@@ -16,40 +16,40 @@ ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]
 HANDLES = {Strategy.CONVERSATION: "conv_1"}
 
 
-def answer(words: str, number: int = 1) -> dict[str, Item]:
-    return {**assistant_message(words), "id": f"msg_{number}", "status": "completed"}
+def answer(text: str, number: int = 1) -> dict[str, Item]:
+    return {**assistant_message(text), "id": f"msg_{number}", "status": "completed"}
 
 
 def response(*output: Item, number: int = 1) -> dict[str, object]:
     return {"id": f"resp_{number}", "status": "completed", "output": list(output)}
 
 
-def held(strategy: Strategy, *items: Item) -> ConversationState:
+def make_state(strategy: Strategy, *items: Item) -> ConversationState:
     empty = Path(root_key("local"))
     return ConversationState(strategy, empty.append(items), empty.root, HANDLES.get(strategy))
 
 
-def said(now: ConversationState, *items: Item) -> ConversationState:
-    return replace(now, path=now.path.append(items))
+def add_items(state: ConversationState, *items: Item) -> ConversationState:
+    return replace(state, path=state.path.append(items))
 
 
-def next_input(now: ConversationState, *, encrypt_reasoning: bool = False) -> RequestInput:
-    return now.owner.build_input(now, encrypt_reasoning=encrypt_reasoning)
+def next_input(state: ConversationState, *, encrypt_reasoning: bool = False) -> RequestInput:
+    return state.owner.build_input(state, encrypt_reasoning=encrypt_reasoning)
 
 
 def after_one_turn(strategy: Strategy) -> ConversationState:
-    first = held(strategy, user_message("hi"))
+    first = make_state(strategy, user_message("hi"))
     return first.owner.apply_response(first, first.owner.build_input(first), response(answer("hello")))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_first_turn_sends_the_input_under_every_strategy(strategy: Strategy) -> None:
-    assert next_input(held(strategy, user_message("hi"))).items == (user_message("hi"),)
+    assert next_input(make_state(strategy, user_message("hi"))).items == (user_message("hi"),)
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_a_client_owner_sends_the_whole_path_without_ids_and_store_false(strategy: Strategy) -> None:
-    now = said(after_one_turn(strategy), user_message("more"))
+    now = add_items(after_one_turn(strategy), user_message("more"))
     sent = now.owner.build_input(now)
 
     assert [item.get("id") for item in sent.items] == [None, None, None]
@@ -62,7 +62,7 @@ def test_a_client_owner_sends_the_whole_path_without_ids_and_store_false(strateg
     [(Strategy.CONVERSATION, {"conversation": "conv_1"}), (Strategy.CHAIN, {"previous_response_id": "resp_1"})],
 )
 def test_a_server_owner_gets_only_the_items_that_it_lacks(strategy: Strategy, state: dict[str, str]) -> None:
-    sent = next_input(said(after_one_turn(strategy), user_message("more")))
+    sent = next_input(add_items(after_one_turn(strategy), user_message("more")))
 
     assert sent.items == (user_message("more"),)
     assert sent.state_fields == state
@@ -70,18 +70,18 @@ def test_a_server_owner_gets_only_the_items_that_it_lacks(strategy: Strategy, st
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_failed_turn_changes_nothing_so_that_a_retry_sends_the_same(strategy: Strategy) -> None:
-    now = said(after_one_turn(strategy), user_message("more"))
+    now = add_items(after_one_turn(strategy), user_message("more"))
     assert now.owner.build_input(now) == next_input(apply_cancellation(now, []))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_after_an_interruption_the_partial_answer_is_sent_as_text_between_old_and_new_input(strategy: Strategy) -> None:
     partial = {**answer("half an ans", 2), "status": "in_progress"}
-    stopped = apply_cancellation(said(after_one_turn(strategy), user_message("more")), [partial])
+    cancelled = apply_cancellation(add_items(after_one_turn(strategy), user_message("more")), [partial])
 
-    tail = next_input(said(stopped, user_message("never mind"))).items[-3:]
+    tail = next_input(add_items(cancelled, user_message("never mind"))).items[-3:]
 
-    assert stopped.path.items[-1] == {**partial, "status": "incomplete"}
+    assert cancelled.path.items[-1] == {**partial, "status": "incomplete"}
     assert tail == (user_message("more"), assistant_message("half an ans"), user_message("never mind"))
 
 
@@ -95,12 +95,12 @@ def test_a_partial_answer_without_text_is_not_stored(strategy: Strategy) -> None
         "arguments": '{"a',
         "status": "in_progress",
     }
-    now = said(after_one_turn(strategy), user_message("more"))
+    now = add_items(after_one_turn(strategy), user_message("more"))
     assert apply_cancellation(now, [call]) == now
 
 
 def test_a_chain_keeps_its_id_when_a_response_has_none() -> None:
-    now = said(after_one_turn(Strategy.CHAIN), user_message("more"))
+    now = add_items(after_one_turn(Strategy.CHAIN), user_message("more"))
     assert (
         now.owner.apply_response(
             now, now.owner.build_input(now), {"status": "completed", "output": [answer("yes", 2)]}
@@ -115,16 +115,17 @@ def test_a_response_id_never_becomes_the_handle_of_a_conversation() -> None:
 
 @pytest.mark.parametrize("strategy", ENDPOINTS)
 def test_a_path_without_the_confirmed_head_is_refused(strategy: Strategy) -> None:
-    now = replace(after_one_turn(strategy), path=held(strategy, user_message("other")).path)
+    now = replace(after_one_turn(strategy), path=make_state(strategy, user_message("other")).path)
     with pytest.raises(Conflict):
         now.owner.build_input(now)
 
 
 def test_confirmed_items_of_a_server_owner_are_stored_as_sent() -> None:
-    stopped = apply_cancellation(
-        said(after_one_turn(Strategy.CHAIN), user_message("more")), [{**answer("half", 2), "status": "in_progress"}]
+    cancelled = apply_cancellation(
+        add_items(after_one_turn(Strategy.CHAIN), user_message("more")),
+        [{**answer("half", 2), "status": "in_progress"}],
     )
-    now = said(stopped, user_message("go on"))
+    now = add_items(cancelled, user_message("go on"))
 
     confirmed = now.owner.apply_response(now, now.owner.build_input(now), response(answer("done", 3), number=2))
 
@@ -135,50 +136,50 @@ def test_confirmed_items_of_a_server_owner_are_stored_as_sent() -> None:
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_only_encrypted_reasoning_is_sent_again(strategy: Strategy) -> None:
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
-    sealed = {**bare, "id": "rs_2", "encrypted_content": "gAAAA"}
-    first = held(strategy, user_message("hi"))
-    now = first.owner.apply_response(first, first.owner.build_input(first), response(bare, sealed, answer("hello")))
+    encrypted = {**bare, "id": "rs_2", "encrypted_content": "gAAAA"}
+    first = make_state(strategy, user_message("hi"))
+    now = first.owner.apply_response(first, first.owner.build_input(first), response(bare, encrypted, answer("hello")))
 
     assert [item for item in now.owner.build_input(now).items if item.get("type") == "reasoning"] == [
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     ]
-    assert now.path.items[1:3] == (bare, sealed)
+    assert now.path.items[1:3] == (bare, encrypted)
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_encrypted_reasoning_is_requested_only_where_the_model_supports_it_and_nothing_is_stored(
     strategy: Strategy,
 ) -> None:
-    now = held(strategy, user_message("hi"))
+    now = make_state(strategy, user_message("hi"))
     assert now.owner.build_input(now, encrypt_reasoning=True).state_fields["include"] == ["reasoning.encrypted_content"]
     assert now.owner.build_input(now, store=True, encrypt_reasoning=True).state_fields == {"store": True}
 
 
 def test_a_long_forked_history_is_sent_completely() -> None:
     """Cached results of one turn are reused in the next turn, but not for another history."""
-    said = [user_message("hi"), {**assistant_message("yes"), "id": "msg_1", "status": "completed"}] * 200
-    whole = held(Strategy.SESSION, *said)
+    items = [user_message("hi"), {**assistant_message("yes"), "id": "msg_1", "status": "completed"}] * 200
+    state = make_state(Strategy.SESSION, *items)
     for end in (1, 2, 399, 400, 3):
-        assert len(next_input(replace(whole, path=whole.path.first(end))).items) == end
-    forked = replace(whole, path=whole.path.first(200).append([user_message("other")]))
+        assert len(next_input(replace(state, path=state.path.first(end))).items) == end
+    forked = replace(state, path=state.path.first(200).append([user_message("other")]))
 
     assert forked.owner.build_input(forked).items == (
-        *next_input(replace(whole, path=whole.path.first(200))).items,
+        *next_input(replace(state, path=state.path.first(200))).items,
         user_message("other"),
     )
-    assert all("id" not in item for item in whole.owner.build_input(whole).items)
+    assert all("id" not in item for item in state.owner.build_input(state).items)
 
 
 def test_includes_of_an_agent_do_not_replace_the_encrypted_reasoning() -> None:
-    sent = next_input(held(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
-    made = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
-    assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
+    sent = next_input(make_state(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
+    body = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
+    assert body["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_request_counts_the_nodes_that_it_represents(strategy: Strategy) -> None:
     partial_call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{", "status": "incomplete"}
-    now = said(after_one_turn(strategy), user_message("more"), partial_call)
+    now = add_items(after_one_turn(strategy), user_message("more"), partial_call)
     assert next_input(now).node_count == (4 if strategy in CLIENTS else 2)
 
 
@@ -215,14 +216,14 @@ def test_a_first_request_names_nothing_to_continue(strategy: Strategy) -> None:
         Strategy.SESSION: {"store": False},
         Strategy.REPLAY: {"store": False},
     }
-    first = held(strategy, user_message("hi"))
+    first = make_state(strategy, user_message("hi"))
     assert first.owner.build_input(first).state_fields == fields[strategy]
     assert first.owner.build_input(first, store=False, encrypt_reasoning=False).state_fields == fields[strategy]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_only_a_chain_needs_the_id_of_a_response(strategy: Strategy) -> None:
-    owner = held(strategy).owner
+    owner = make_state(strategy).owner
     owner.validate_response({"id": "resp_1"})
     if strategy is Strategy.CHAIN:
         with pytest.raises(StateIgnored, match="the response has no id, and a chain needs one to continue"):
@@ -237,18 +238,18 @@ def test_a_server_is_given_new_items_without_ids(strategy: Strategy) -> None:
     items: list[Item] = [answer("hello"), {"type": "reasoning", "id": "rs_1", "summary": []}, partial]
     unchanged = tuple(items)
     converted = ({**assistant_message("hello"), "status": "completed"}, assistant_message("hal"))
-    assert held(strategy).owner.to_new_items(items) == (unchanged if strategy in CLIENTS else converted)
+    assert make_state(strategy).owner.to_new_items(items) == (unchanged if strategy in CLIENTS else converted)
 
 
 @pytest.mark.parametrize("status", [{}, {"status": "completed"}, {"status": "in_progress"}])
 def test_output_of_a_cancelled_response_is_incomplete_whatever_its_status(status: dict[str, str]) -> None:
-    now = held(Strategy.SESSION, user_message("hi"))
+    now = make_state(Strategy.SESSION, user_message("hi"))
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", **status}
-    stopped = apply_cancellation(now, [call, {**assistant_message("hal"), **status}])
-    assert stopped.path.items[1:] == ({**assistant_message("hal"), "status": "incomplete"},)
-    assert stopped.confirmed_head == now.confirmed_head
+    cancelled = apply_cancellation(now, [call, {**assistant_message("hal"), **status}])
+    assert cancelled.path.items[1:] == ({**assistant_message("hal"), "status": "incomplete"},)
+    assert cancelled.confirmed_head == now.confirmed_head
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_only_a_chain_confirms_nothing_of_another_history(strategy: Strategy) -> None:
-    assert held(strategy).owner.confirmed_at_start(3) == (0 if strategy is Strategy.CHAIN else 3)
+    assert make_state(strategy).owner.confirmed_at_start(3) == (0 if strategy is Strategy.CHAIN else 3)

@@ -14,20 +14,20 @@ from convo.strategies.strategy import ConversationState
 START = Path(root_key("local"))
 ONE = (user_message("one"), assistant_message("first"))
 TWO = (user_message("two"), assistant_message("second"))
-GOING_BACK = [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN]
+UNDO_STRATEGIES = [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN]
 
 
 def confirmed(strategy: Strategy) -> tuple[ConversationState, Link]:
     """Return two confirmed turns, and the link of the second."""
     path = START.append([*ONE, *TWO])
-    held = ConversationState(strategy, path, path.head, {"chain": "resp_2", "conversation": "conv_1"}.get(strategy))
-    return held, link(path.first(3).head, path.head)
+    state = ConversationState(strategy, path, path.head, {"chain": "resp_2", "conversation": "conv_1"}.get(strategy))
+    return state, link(path.first(3).head, path.head)
 
 
-def link(saw: Key, head: Key) -> Link:
+def link(input_head: Key, head: Key) -> Link:
     return Link(
         id="resp_2",
-        input_head=saw,
+        input_head=input_head,
         head=head,
         sent_count=1,
         model="m",
@@ -38,57 +38,59 @@ def link(saw: Key, head: Key) -> Link:
     )
 
 
-def words(held: ConversationState) -> list[str]:
-    return [item["content"][0]["text"] for item in held.path.items]
+def message_texts(state: ConversationState) -> list[str]:
+    return [item["content"][0]["text"] for item in state.path.items]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_undo_of_an_unconfirmed_turn_moves_to_the_confirmed_head(strategy: Strategy) -> None:
-    held, last = confirmed(strategy)
+    state, last = confirmed(strategy)
     partial: Item = {**assistant_message("hal"), "status": "incomplete"}
-    assert undo_last_turn(replace(held, path=held.path.append([user_message("three"), partial])), last) == held
+    assert undo_last_turn(replace(state, path=state.path.append([user_message("three"), partial])), last) == state
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_retry_of_an_unconfirmed_turn_drops_the_partial_answer_and_keeps_the_input(strategy: Strategy) -> None:
-    held, last = confirmed(strategy)
-    asked = replace(held, path=held.path.append([user_message("three")]))
-    stopped = replace(asked, path=asked.path.append([{**assistant_message("hal"), "status": "incomplete"}]))
-    assert undo_last_answer(stopped, last) == asked
+    state, last = confirmed(strategy)
+    unconfirmed_state = replace(state, path=state.path.append([user_message("three")]))
+    cancelled = replace(
+        unconfirmed_state, path=unconfirmed_state.path.append([{**assistant_message("hal"), "status": "incomplete"}])
+    )
+    assert undo_last_answer(cancelled, last) == unconfirmed_state
 
 
-@pytest.mark.parametrize("strategy", GOING_BACK)
+@pytest.mark.parametrize("strategy", UNDO_STRATEGIES)
 def test_undo_of_a_confirmed_turn_moves_before_its_input(strategy: Strategy) -> None:
-    held, last = confirmed(strategy)
-    back = undo_last_turn(held, last)
+    state, last = confirmed(strategy)
+    undone = undo_last_turn(state, last)
 
-    assert words(back) == ["one", "first"]
-    assert back.unconfirmed_nodes == ()
-    assert back.handle == ("resp_1" if strategy is Strategy.CHAIN else None)
+    assert message_texts(undone) == ["one", "first"]
+    assert undone.unconfirmed_nodes == ()
+    assert undone.handle == ("resp_1" if strategy is Strategy.CHAIN else None)
 
 
-@pytest.mark.parametrize("strategy", GOING_BACK)
+@pytest.mark.parametrize("strategy", UNDO_STRATEGIES)
 def test_retry_of_a_confirmed_turn_sends_its_input_again(strategy: Strategy) -> None:
-    held, last = confirmed(strategy)
-    again = undo_last_answer(held, last)
+    state, last = confirmed(strategy)
+    again = undo_last_answer(state, last)
 
-    assert words(again) == ["one", "first", "two"]
+    assert message_texts(again) == ["one", "first", "two"]
     assert [node.item for node in again.unconfirmed_nodes] == [user_message("two")]
     assert again.handle == ("resp_1" if strategy is Strategy.CHAIN else None)
 
 
-@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
-def test_a_confirmed_turn_of_a_conversation_cannot_be_undone(go_back: object) -> None:
-    held, last = confirmed(Strategy.CONVERSATION)
+@pytest.mark.parametrize("undo", [undo_last_answer, undo_last_turn])
+def test_a_confirmed_turn_of_a_conversation_cannot_be_undone(undo: object) -> None:
+    state, last = confirmed(Strategy.CONVERSATION)
     with pytest.raises(WrongOwner):
-        go_back(held, last)  # type: ignore[operator]
+        undo(state, last)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
-def test_an_empty_history_has_nothing_to_undo(strategy: Strategy, go_back: object) -> None:
+@pytest.mark.parametrize("undo", [undo_last_answer, undo_last_turn])
+def test_an_empty_history_has_nothing_to_undo(strategy: Strategy, undo: object) -> None:
     with pytest.raises(InvalidUsage):
-        go_back(ConversationState(strategy, START, START.root), None)  # type: ignore[operator]
+        undo(ConversationState(strategy, START, START.root), None)  # type: ignore[operator]
 
 
 # -- calls, compactions and unconfirmed histories ---------------------------------------------------------
@@ -115,8 +117,8 @@ def test_a_server_is_asked_again_with_the_last_input_and_a_client_with_the_last_
 
 
 def test_a_chain_whose_last_response_is_unknown_is_asked_again_from_its_message() -> None:
-    held, _ = confirmed(Strategy.CHAIN)
-    assert words(undo_last_answer(held, None)) == ["one", "first", "two"]
+    state, _ = confirmed(Strategy.CHAIN)
+    assert message_texts(undo_last_answer(state, None)) == ["one", "first", "two"]
 
 
 def test_a_conversation_that_has_the_input_cannot_be_asked_again() -> None:
@@ -127,7 +129,7 @@ def test_a_conversation_that_has_the_input_cannot_be_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "kept"),
+    ("items", "kept_count"),
     [
         ((*ONE, *TWO), 2),
         ((*ONE, user_message("two")), 2),
@@ -136,26 +138,26 @@ def test_a_conversation_that_has_the_input_cannot_be_asked_again() -> None:
         ((SUMMARY, user_message("two"), PARTIAL), 1),
     ],
 )
-def test_undo_in_a_history_of_another_owner_keeps_complete_turns(items: tuple[Item, ...], kept: int) -> None:
+def test_undo_in_a_history_of_another_owner_keeps_complete_turns(items: tuple[Item, ...], kept_count: int) -> None:
     state = unconfirmed(Strategy.CHAIN, *items)
-    assert undo_last_turn(state, None) == replace(state, path=state.path.first(kept))
+    assert undo_last_turn(state, None) == replace(state, path=state.path.first(kept_count))
 
 
-@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
+@pytest.mark.parametrize("undo", [undo_last_answer, undo_last_turn])
 @pytest.mark.parametrize("items", [(SUMMARY, PARTIAL), (SUMMARY, assistant_message("first"))])
-def test_undo_stops_at_a_compaction(go_back: object, items: tuple[Item, ...]) -> None:
+def test_undo_stops_at_a_compaction(undo: object, items: tuple[Item, ...]) -> None:
     path = START.append(items)
-    with pytest.raises(InvalidUsage) as refused:
-        go_back(ConversationState(Strategy.SESSION, path, path.head), None)  # type: ignore[operator]
-    assert refused.value.message == "the conversation has no message since the compaction"
-    assert refused.value.hint == "type a message"
+    with pytest.raises(InvalidUsage) as error:
+        undo(ConversationState(Strategy.SESSION, path, path.head), None)  # type: ignore[operator]
+    assert error.value.message == "the conversation has no message since the compaction"
+    assert error.value.hint == "type a message"
 
 
-@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
-def test_a_conversation_without_a_message_has_nothing_to_undo(go_back: object) -> None:
-    with pytest.raises(InvalidUsage) as refused:
-        go_back(ConversationState(Strategy.SESSION, START, START.root), None)  # type: ignore[operator]
-    assert refused.value.message == "the conversation has no message yet"
+@pytest.mark.parametrize("undo", [undo_last_answer, undo_last_turn])
+def test_a_conversation_without_a_message_has_nothing_to_undo(undo: object) -> None:
+    with pytest.raises(InvalidUsage) as error:
+        undo(ConversationState(Strategy.SESSION, START, START.root), None)  # type: ignore[operator]
+    assert error.value.message == "the conversation has no message yet"
 
 
 def test_retry_after_a_compaction_needs_a_message_after_it() -> None:
@@ -164,24 +166,24 @@ def test_retry_after_a_compaction_needs_a_message_after_it() -> None:
 
 
 def test_a_conversation_names_the_way_to_undo_its_last_turn() -> None:
-    held, last = confirmed(Strategy.CONVERSATION)
-    with pytest.raises(WrongOwner) as refused:
-        undo_last_turn(held, last)
-    assert refused.value.message == "the endpoint stores the last turn, so it cannot be undone here"
-    assert refused.value.hint == "convo convert conv_1 --to session, then undo it there"
+    state, last = confirmed(Strategy.CONVERSATION)
+    with pytest.raises(WrongOwner) as error:
+        undo_last_turn(state, last)
+    assert error.value.message == "the endpoint stores the last turn, so it cannot be undone here"
+    assert error.value.hint == "convo convert conv_1 --to session, then undo it there"
 
 
 def test_undo_of_the_first_response_of_a_chain_restarts_it() -> None:
     """The first request of this chain sent the whole history of another owner."""
     path = START.append([*ONE, *TWO])
     first = replace(link(path.first(3).head, path.head), previous_response_id=None, sent_count=3)
-    back = undo_last_turn(ConversationState(Strategy.CHAIN, path, path.head, "resp_2"), first)
-    assert (words(back), back.handle, len(back.unconfirmed_nodes)) == (["one", "first"], None, 2)
+    undone = undo_last_turn(ConversationState(Strategy.CHAIN, path, path.head, "resp_2"), first)
+    assert (message_texts(undone), undone.handle, len(undone.unconfirmed_nodes)) == (["one", "first"], None, 2)
 
 
 def test_a_chain_that_restarted_after_a_compaction_has_nothing_to_undo() -> None:
     """The last response of the chain belongs to the history before the compaction."""
     _, last = confirmed(Strategy.CHAIN)
-    for go_back in (undo_last_answer, undo_last_turn):
+    for undo in (undo_last_answer, undo_last_turn):
         with pytest.raises(InvalidUsage, match="since the compaction"):
-            go_back(unconfirmed(Strategy.CHAIN, SUMMARY), last)
+            undo(unconfirmed(Strategy.CHAIN, SUMMARY), last)

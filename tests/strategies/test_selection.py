@@ -18,7 +18,7 @@ CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, St
 
 
 @pytest.mark.parametrize(
-    ("flags", "handle", "meant"),
+    ("flags", "handle", "expected"),
     [
         ([], None, OwnerSelection(None)),
         ([CHAIN], None, OwnerSelection(CHAIN)),
@@ -33,8 +33,8 @@ CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, St
         ([REPLAY], "a.json", OwnerSelection(REPLAY, "a.json")),
     ],
 )
-def test_a_handle_implies_its_strategy(flags: list[Strategy], handle: str | None, meant: OwnerSelection) -> None:
-    assert select_owner(flags, handle) == meant
+def test_a_handle_implies_its_strategy(flags: list[Strategy], handle: str | None, expected: OwnerSelection) -> None:
+    assert select_owner(flags, handle) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,26 +50,26 @@ def test_a_handle_implies_its_strategy(flags: list[Strategy], handle: str | None
     ],
 )
 def test_a_handle_of_another_strategy_is_refused_with_its_strategy(flag: Strategy, handle: str, belongs: str) -> None:
-    with pytest.raises(WrongOwner, match=r"belongs to") as refused:
+    with pytest.raises(WrongOwner, match=r"belongs to") as error:
         select_owner([flag], handle)
-    assert refused.value.message.endswith(belongs)
-    assert refused.value.exit == 2
+    assert error.value.message.endswith(belongs)
+    assert error.value.exit == 2
 
 
 def test_two_strategies_are_refused_with_the_one_of_the_handle() -> None:
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         select_owner([SESSION, CHAIN], "conv_1")
-    assert refused.value.message == (
+    assert error.value.message == (
         "--chain and --session cannot be used together: a conversation has one owner; "
         "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
     )
 
 
 def test_two_owners_without_a_handle_are_refused() -> None:
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         select_owner([REPLAY, CHAIN], None)
-    assert refused.value.message == "--chain and --replay cannot be used together: a conversation has one owner"
-    assert refused.value.hint == "convo chat --help"
+    assert error.value.message == "--chain and --replay cannot be used together: a conversation has one owner"
+    assert error.value.hint == "convo chat --help"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_two_owners_without_a_handle_are_refused() -> None:
 def test_the_error_names_the_expected_handle_and_the_flag_of_the_owner(
     flag: Strategy, handle: str, message: str, hint: str
 ) -> None:
-    with pytest.raises(WrongOwner) as refused:
+    with pytest.raises(WrongOwner) as error:
         select_owner([flag], handle)
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 def test_the_session_used_last_is_continued_without_a_handle() -> None:
@@ -115,10 +115,10 @@ def test_the_session_used_last_is_continued_without_a_handle() -> None:
 
 
 def test_continue_and_from_exclude_each_other() -> None:
-    with pytest.raises(InvalidUsage) as refused:
+    with pytest.raises(InvalidUsage) as error:
         select_owner([], "x", use_last_session=True)
-    assert refused.value.message == "-c and --from cannot be used together: -c continues the session used last"
-    assert refused.value.hint == "use one of them"
+    assert error.value.message == "-c and --from cannot be used together: -c continues the session used last"
+    assert error.value.hint == "use one of them"
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,6 @@ def test_a_well_formed_handle_passes(handle: str) -> None:
 def test_a_malformed_id_is_refused(handle: str, message: str) -> None:
     """The message contains at most 64 characters of the id."""
     for refuse in (check_handle, lambda handle: select_owner([], handle)):
-        with pytest.raises(InvalidUsage) as refused:
+        with pytest.raises(InvalidUsage) as error:
             refuse(handle)
-        assert (refused.value.message, refused.value.hint) == (message, "convo sessions lists the conversations")
+        assert (error.value.message, error.value.hint) == (message, "convo sessions lists the conversations")

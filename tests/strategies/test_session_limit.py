@@ -17,14 +17,14 @@ def call(call_id: str = "c1") -> Item:
     return {"type": "function_call", "call_id": call_id, "name": "look", "arguments": "{}"}
 
 
-def output(words: str, call_id: str = "c1") -> Item:
-    return {"type": "function_call_output", "call_id": call_id, "output": words}
+def output(text: str, call_id: str = "c1") -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
-@pytest.mark.parametrize(("limit", "kept"), [(None, 4), (9, 4), (3, 3), (1, 1), (0, 0)])
-def test_when_a_session_has_a_limit_only_the_newest_items_are_sent(limit: int | None, kept: int) -> None:
+@pytest.mark.parametrize(("limit", "kept_count"), [(None, 4), (9, 4), (3, 3), (1, 1), (0, 0)])
+def test_when_a_session_has_a_limit_only_the_newest_items_are_sent(limit: int | None, kept_count: int) -> None:
     items = [HI, HELLO, user_message("more"), assistant_message("yes")]
-    assert newest_sendable_items(items, limit) == items[4 - kept :]
+    assert newest_sendable_items(items, limit) == items[4 - kept_count :]
 
 
 def test_when_a_limit_cuts_between_a_call_and_its_output_the_output_is_left_out() -> None:
@@ -72,16 +72,16 @@ def tools(call_id: str | None = None) -> Item:
 def test_a_tool_search_without_its_output_is_left_out_with_its_reasoning() -> None:
     assert newest_sendable_items([HI, THOUGHT, search("s1"), HELLO], None) == [HI, HELLO]
     assert newest_sendable_items([HI, THOUGHT, search(), HELLO], None) == [HI, HELLO]
-    whole = [HI, search(), tools(), search(), tools(), search("s1"), tools("s1"), HELLO]
-    assert newest_sendable_items(whole, None) == whole
+    history = [HI, search(), tools(), search(), tools(), search("s1"), tools("s1"), HELLO]
+    assert newest_sendable_items(history, None) == history
     assert newest_sendable_items([search(), search(), tools()], None) == [search(), tools()]
 
 
 def test_a_program_without_its_output_is_left_out_with_its_calls() -> None:
-    called = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
-    whole = [HI, PROGRAM, *called, ENDED, HELLO]
-    assert newest_sendable_items(whole, None) == whole
-    assert newest_sendable_items([HI, THOUGHT, PROGRAM, *called, HELLO], None) == [HI, HELLO]
+    calls = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
+    history = [HI, PROGRAM, *calls, ENDED, HELLO]
+    assert newest_sendable_items(history, None) == history
+    assert newest_sendable_items([HI, THOUGHT, PROGRAM, *calls, HELLO], None) == [HI, HELLO]
 
 
 def test_a_limit_splits_no_pair_of_a_search_or_a_program() -> None:
@@ -89,8 +89,8 @@ def test_a_limit_splits_no_pair_of_a_search_or_a_program() -> None:
     assert newest_sendable_items([HI, PROGRAM, ENDED, HELLO], 2) == [HELLO]
 
 
-def item(of: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"type": of, "call_id": name, **more}
+def item(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "call_id": name, **more}
 
 
 ANSWERS = {
@@ -105,19 +105,19 @@ ANSWERS = {
 @pytest.mark.parametrize("seed", range(40))
 def test_calls_are_left_out_as_in_the_agents_sdk(seed: int) -> None:
     """In these histories each id is used once, and each output comes after its call."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     items: list[Any] = []
-    for number in range(chance.randint(2, 14)):
-        of = chance.choice([*ANSWERS, "message", "program"])
+    for number in range(rng.randint(2, 14)):
+        of = rng.choice([*ANSWERS, "message", "program"])
         name = f"c{number}"
         programs = [one["call_id"] for one in items if one["type"] == "program"]
-        caller = {"caller": {"type": "program", "caller_id": chance.choice(programs)}} if programs else {}
-        more = caller if of != "program" and chance.random() < 0.5 else {}
+        caller = {"caller": {"type": "program", "caller_id": rng.choice(programs)}} if programs else {}
+        more = caller if of != "program" and rng.random() < 0.5 else {}
         items.append(item(of, name, **more))
-        if of in ANSWERS and chance.random() < 0.6:
+        if of in ANSWERS and rng.random() < 0.6:
             items.append(item(ANSWERS[of], name, **more))
-    theirs = drop_orphan_function_calls(cast(Any, items), pruning_indexes=set(range(len(items))))
-    assert newest_sendable_items(items, None) == theirs
+    sdk_items = drop_orphan_function_calls(cast(Any, items), pruning_indexes=set(range(len(items))))
+    assert newest_sendable_items(items, None) == sdk_items
 
 
 @pytest.mark.parametrize(
