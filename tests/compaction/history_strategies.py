@@ -12,8 +12,8 @@ from convo.history.items import Item, get_call_id, is_client_call, is_client_out
 WORDS = some.text(some.characters(codec="utf-8"), min_size=1, max_size=40)
 
 
-def message(role: str, words: str) -> dict[str, Any]:
-    return {"type": "message", "role": role, "content": words}
+def message(role: str, text: str) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": text}
 
 
 def call(number: int) -> dict[str, Any]:
@@ -33,22 +33,24 @@ def histories(draw: some.DrawFn) -> list[Item]:
         items += [message("developer", draw(WORDS))] if draw(some.booleans()) else []
         items += [message("user", draw(WORDS)) for _ in range(draw(some.integers(0, 2)))]
         for _ in range(draw(some.integers(0, 3))):
-            items += _step([next(numbers) for _ in range(draw(some.integers(0, 3)))], thinks=draw(some.booleans()))
+            items += _step(
+                [next(numbers) for _ in range(draw(some.integers(0, 3)))], has_reasoning=draw(some.booleans())
+            )
         items += [message("assistant", draw(WORDS))]
     return items
 
 
-def _step(numbers: list[int], *, thinks: bool) -> list[Item]:
+def _step(numbers: list[int], *, has_reasoning: bool) -> list[Item]:
     """Return an optional reasoning item, parallel calls, and their outputs in reverse order."""
-    thought: list[Item] = [{"type": "reasoning", "summary": []}] if thinks and numbers else []
-    return [*thought, *map(call, numbers), *map(output, reversed(numbers))]
+    reasoning_item: list[Item] = [{"type": "reasoning", "summary": []}] if has_reasoning and numbers else []
+    return [*reasoning_item, *map(call, numbers), *map(output, reversed(numbers))]
 
 
 def has_complete_pairs(items: Sequence[Item]) -> bool:
     """Return whether calls and outputs match and the last item is not reasoning."""
-    called = {get_call_id(item) for item in items if is_client_call(item)}
-    answered = {get_call_id(item) for item in items if is_client_output(item)}
-    return called == answered and not (items and item_type(items[-1]) == "reasoning")
+    call_ids = {get_call_id(item) for item in items if is_client_call(item)}
+    output_ids = {get_call_id(item) for item in items if is_client_output(item)}
+    return call_ids == output_ids and not (items and item_type(items[-1]) == "reasoning")
 
 
 def instructions(items: Sequence[Item]) -> list[Item]:

@@ -7,7 +7,7 @@ from convo.usage.cost import Usage
 
 
 @pytest.mark.parametrize(
-    ("at", "used", "window", "tokens"),
+    ("at", "usage", "window", "tokens"),
     [
         (0.8, Usage(input_tokens=700, output_tokens=99), 1000, None),
         (0.8, Usage(input_tokens=700, output_tokens=100), 1000, 800),
@@ -24,9 +24,9 @@ from convo.usage.cost import Usage
     ],
 )
 def test_compaction_is_due_when_the_last_response_approached_the_limit(
-    at: float, used: Usage | None, window: int | None, tokens: int | None
+    at: float, usage: Usage | None, window: int | None, tokens: int | None
 ) -> None:
-    assert tokens_if_over_threshold(at, used, window) == tokens
+    assert tokens_if_over_threshold(at, usage, window) == tokens
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ ASK, ANSWER = message("user", "Look."), message("assistant", "I looked.")
 
 @given(histories())
 def test_no_cut_splits_a_pair(items: list[Item]) -> None:
-    assert all(has_complete_pairs(items[:place]) and has_complete_pairs(items[place:]) for place in cut_points(items))
+    assert all(has_complete_pairs(items[:cut]) and has_complete_pairs(items[cut:]) for cut in cut_points(items))
 
 
 @given(histories())
@@ -23,9 +23,9 @@ def test_a_history_may_be_cut_at_both_ends(items: list[Item]) -> None:
 
 @given(histories())
 def test_a_turn_starts_at_a_cut_before_a_user_message(items: list[Item]) -> None:
-    begins = turn_starts(items)
-    assert set(begins) <= set(cut_points(items))
-    assert all(is_user_message(items[place]) for place in begins[1:])
+    starts = turn_starts(items)
+    assert set(starts) <= set(cut_points(items))
+    assert all(is_user_message(items[start]) for start in starts[1:])
 
 
 def test_parallel_calls_and_their_outputs_are_not_cut() -> None:
@@ -43,15 +43,15 @@ def test_a_user_message_before_an_output_starts_no_turn() -> None:
 
 
 def test_an_approval_request_and_its_response_stay_together() -> None:
-    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "rm", "arguments": "{}"}
+    approval_request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "rm", "arguments": "{}"}
     given_ = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    assert cut_points([ASK, asked, given_, ANSWER]) == (0, 1, 3, 4)
+    assert cut_points([ASK, approval_request, given_, ANSWER]) == (0, 1, 3, 4)
 
 
 def test_the_output_of_a_local_shell_is_paired_by_its_id() -> None:
-    ran = {"type": "local_shell_call", "call_id": "call_1", "action": {}}
+    call = {"type": "local_shell_call", "call_id": "call_1", "action": {}}
     printed = {"type": "local_shell_call_output", "id": "call_1", "output": "ok"}
-    assert cut_points([ASK, ran, printed]) == (0, 1, 3)
+    assert cut_points([ASK, call, printed]) == (0, 1, 3)
 
 
 def test_a_repeated_call_id_is_another_call() -> None:
@@ -59,7 +59,7 @@ def test_a_repeated_call_id_is_another_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "begins"),
+    ("items", "starts"),
     [
         ([], ()),
         ([ANSWER, ASK], (0, 1)),
@@ -69,8 +69,8 @@ def test_a_repeated_call_id_is_another_call() -> None:
     ],
     ids=["nothing", "a greeting", "two messages in a row", "instructions first", "instructions in between"],
 )
-def test_a_turn_starts_at_the_first_of_several_user_messages(items: list[Item], begins: tuple[int, ...]) -> None:
-    assert turn_starts(items) == begins
+def test_a_turn_starts_at_the_first_of_several_user_messages(items: list[Item], starts: tuple[int, ...]) -> None:
+    assert turn_starts(items) == starts
 
 
 @pytest.mark.parametrize(

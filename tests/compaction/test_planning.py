@@ -29,14 +29,14 @@ TALK: tuple[Item, ...] = (
 SEALED: Item = {"type": "compaction", "encrypted_content": "x"}
 
 
-def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool = False) -> HistorySnapshot:
+def make_snapshot(strategy: Strategy, *items: Item, is_embedded: bool = True, stored: bool = False) -> HistorySnapshot:
     path = START.append(items or TALK)
-    known: Mapping[Key, str] = {path.head: "resp_1"} if stored else {}
-    return HistorySnapshot(strategy, path, here, known)
+    responses: Mapping[Key, str] = {path.head: "resp_1"} if stored else {}
+    return HistorySnapshot(strategy, path, is_embedded, responses)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "mode", "here", "stored", "way"),
+    ("strategy", "mode", "is_embedded", "stored", "way"),
     [
         (Strategy.SESSION, CompactionMode.AUTO, True, False, CompactionMethod.SUMMARY),
         (Strategy.SESSION, CompactionMode.AUTO, False, False, CompactionMethod.INPUT),
@@ -51,62 +51,65 @@ def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool =
     ],
 )
 def test_the_method_follows_from_the_strategy_and_the_available_history(
-    strategy: Strategy, mode: CompactionMode, here: bool, stored: bool, way: CompactionMethod
+    strategy: Strategy, mode: CompactionMode, is_embedded: bool, stored: bool, way: CompactionMethod
 ) -> None:
-    assert plan_compaction(standing(strategy, here=here, stored=stored), CompactionOptions(mode)).method is way
+    assert (
+        plan_compaction(make_snapshot(strategy, is_embedded=is_embedded, stored=stored), CompactionOptions(mode)).method
+        is way
+    )
 
 
 def test_encrypted_items_are_left_to_the_endpoint_that_can_decrypt_them() -> None:
-    there = standing(Strategy.SESSION, SEALED, *TALK)
-    assert plan_compaction(there, CompactionOptions()).method is CompactionMethod.INPUT
+    snapshot = make_snapshot(Strategy.SESSION, SEALED, *TALK)
+    assert plan_compaction(snapshot, CompactionOptions()).method is CompactionMethod.INPUT
     with pytest.raises(InvalidUsage, match="encrypted"):
-        plan_compaction(there, CompactionOptions(focus="names"))
+        plan_compaction(snapshot, CompactionOptions(focus="names"))
 
 
 def test_remaining_turns_are_counted_from_the_end() -> None:
-    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=1))
-    assert [item_text(item) for item in made.kept_items] == ["two", "second"]
-    assert [item_text(item) for item in made.compacted_items] == ["Be brief.", "one", "first"]
+    plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions(keep_turns=1))
+    assert [item_text(item) for item in plan.kept_items] == ["two", "second"]
+    assert [item_text(item) for item in plan.compacted_items] == ["Be brief.", "one", "first"]
 
 
 @pytest.mark.parametrize("keep", [2, 3])
 def test_when_every_turn_remains_there_is_nothing_to_compact(keep: int) -> None:
     with pytest.raises(InvalidUsage, match="nothing to compact"):
-        plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=keep))
+        plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions(keep_turns=keep))
 
 
 def test_an_earlier_response_of_the_chain_is_used_where_turns_remain() -> None:
     path = START.append(TALK)
-    there = HistorySnapshot(
+    snapshot = HistorySnapshot(
         Strategy.CHAIN, path, is_embedded=False, stored_responses={path.first(3).head: "resp_1", path.head: "resp_2"}
     )
-    made = plan_compaction(there, CompactionOptions(keep_turns=1))
-    assert (made.method, made.previous_response_id) == (CompactionMethod.PREVIOUS, "resp_1")
+    plan = plan_compaction(snapshot, CompactionOptions(keep_turns=1))
+    assert (plan.method, plan.previous_response_id) == (CompactionMethod.PREVIOUS, "resp_1")
 
 
 @pytest.mark.parametrize("kind", ["function_call", "custom_tool_call", "shell_call"])
 def test_a_call_without_its_output_postpones_the_compaction(kind: str) -> None:
     call: Item = {"type": kind, "call_id": "call_1", "name": "look"}
     with pytest.raises(StateFault, match="call_1"):
-        plan_compaction(standing(Strategy.SESSION, *TALK, call), CompactionOptions())
+        plan_compaction(make_snapshot(Strategy.SESSION, *TALK, call), CompactionOptions())
     output: Item = {"type": f"{kind}_output", "call_id": "call_1", "output": "seen"}
-    assert plan_compaction(standing(Strategy.SESSION, *TALK, call, output), CompactionOptions()).compacted_items
+    assert plan_compaction(make_snapshot(Strategy.SESSION, *TALK, call, output), CompactionOptions()).compacted_items
 
 
 def test_a_summary_alone_cannot_be_compacted() -> None:
-    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions())
-    (fuller, bare) = build_replacements(made, [1] * len(TALK), "They counted.")
-    assert [item_text(item).split("\n")[-1] for item in fuller] == ["Be brief.", "one", "two", "They counted."]
+    plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions())
+    (with_turns, bare) = build_replacements(plan, [1] * len(TALK), "They counted.")
+    assert [item_text(item).split("\n")[-1] for item in with_turns] == ["Be brief.", "one", "two", "They counted."]
     assert [item_text(item).split("\n")[-1] for item in bare] == ["Be brief.", "They counted."]
     with pytest.raises(InvalidUsage, match="nothing to compact"):
-        plan_compaction(standing(Strategy.SESSION, *fuller), CompactionOptions())
+        plan_compaction(make_snapshot(Strategy.SESSION, *with_turns), CompactionOptions())
 
 
 def test_a_deleted_chain_is_compacted_from_the_items() -> None:
-    made = plan_compaction(standing(Strategy.CHAIN, stored=True), CompactionOptions())
-    assert plan_from_items(made, is_embedded=True).method is CompactionMethod.SUMMARY
-    assert plan_from_items(made, is_embedded=False).method is CompactionMethod.INPUT
-    assert plan_from_items(made, is_embedded=False).previous_response_id is None
+    plan = plan_compaction(make_snapshot(Strategy.CHAIN, stored=True), CompactionOptions())
+    assert plan_from_items(plan, is_embedded=True).method is CompactionMethod.SUMMARY
+    assert plan_from_items(plan, is_embedded=False).method is CompactionMethod.INPUT
+    assert plan_from_items(plan, is_embedded=False).previous_response_id is None
 
 
 APPROVAL: Item = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "arguments": "{}"}
@@ -137,9 +140,9 @@ OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "
     ],
 )
 def test_an_open_call_is_named_with_the_next_step(items: list[Item], message: str, hint: str) -> None:
-    with pytest.raises(StateFault) as refused:
-        plan_compaction(standing(Strategy.SESSION, *TALK, *items), CompactionOptions())
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    with pytest.raises(StateFault) as error:
+        plan_compaction(make_snapshot(Strategy.SESSION, *TALK, *items), CompactionOptions())
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +155,8 @@ def test_an_open_call_is_named_with_the_next_step(items: list[Item], message: st
     ],
 )
 def test_answered_and_incomplete_calls_are_compacted(items: list[Item]) -> None:
-    made = plan_compaction(standing(Strategy.SESSION, *TALK, *items), CompactionOptions())
-    assert made.compacted_items == (*TALK, *items)
+    plan = plan_compaction(make_snapshot(Strategy.SESSION, *TALK, *items), CompactionOptions())
+    assert plan.compacted_items == (*TALK, *items)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +180,9 @@ def test_answered_and_incomplete_calls_are_compacted(items: list[Item]) -> None:
     ],
 )
 def test_there_must_be_something_to_compact(items: list[Item], keep: int, message: str, hint: str) -> None:
-    with pytest.raises(InvalidUsage) as refused:
-        plan_compaction(standing(Strategy.SESSION, *items), CompactionOptions(keep_turns=keep))
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    with pytest.raises(InvalidUsage) as error:
+        plan_compaction(make_snapshot(Strategy.SESSION, *items), CompactionOptions(keep_turns=keep))
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize(
@@ -211,47 +214,51 @@ def test_there_must_be_something_to_compact(items: list[Item], keep: int, messag
 def test_a_mode_that_is_not_possible_is_refused(
     strategy: Strategy, stored: bool, options: CompactionOptions, message: str, hint: str
 ) -> None:
-    with pytest.raises(InvalidUsage) as refused:
-        plan_compaction(standing(strategy, stored=stored), options)
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    with pytest.raises(InvalidUsage) as error:
+        plan_compaction(make_snapshot(strategy, stored=stored), options)
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 def test_a_summary_cannot_focus_on_encrypted_items() -> None:
-    with pytest.raises(InvalidUsage) as refused:
-        plan_compaction(standing(Strategy.SESSION, SEALED, *TALK), CompactionOptions(focus="names"))
-    assert refused.value.message == "an earlier compaction is encrypted, so --focus cannot apply to it"
-    assert refused.value.hint == "compact without --focus"
+    with pytest.raises(InvalidUsage) as error:
+        plan_compaction(make_snapshot(Strategy.SESSION, SEALED, *TALK), CompactionOptions(focus="names"))
+    assert error.value.message == "an earlier compaction is encrypted, so --focus cannot apply to it"
+    assert error.value.hint == "compact without --focus"
 
 
 def test_a_focus_needs_a_summary() -> None:
-    for strategy, here in [(Strategy.SESSION, False), (Strategy.CONVERSATION, False), (Strategy.CHAIN, True)]:
-        made = plan_compaction(standing(strategy, here=here, stored=True), CompactionOptions(focus="names"))
-        assert (made.method, made.focus, made.previous_response_id) == (CompactionMethod.SUMMARY, "names", None)
+    for strategy, is_embedded in [(Strategy.SESSION, False), (Strategy.CONVERSATION, False), (Strategy.CHAIN, True)]:
+        plan = plan_compaction(
+            make_snapshot(strategy, is_embedded=is_embedded, stored=True), CompactionOptions(focus="names")
+        )
+        assert (plan.method, plan.focus, plan.previous_response_id) == (CompactionMethod.SUMMARY, "names", None)
 
 
 def test_kept_turns_of_a_conversation_are_not_compacted_in_place() -> None:
-    for here, method in [(True, CompactionMethod.SUMMARY), (False, CompactionMethod.INPUT)]:
+    for is_embedded, method in [(True, CompactionMethod.SUMMARY), (False, CompactionMethod.INPUT)]:
         options = CompactionOptions(keep_turns=1)
-        assert plan_compaction(standing(Strategy.CONVERSATION, here=here), options).method is method
+        assert plan_compaction(make_snapshot(Strategy.CONVERSATION, is_embedded=is_embedded), options).method is method
 
 
 def test_a_plan_from_items_keeps_the_turns_and_the_focus() -> None:
-    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(focus="names", keep_turns=1))
-    again = plan_from_items(made, is_embedded=True)
-    assert again == made
-    sealed = plan_compaction(standing(Strategy.SESSION, SEALED, *TALK), CompactionOptions())
-    assert plan_from_items(sealed, is_embedded=True).method is CompactionMethod.INPUT
+    plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions(focus="names", keep_turns=1))
+    again = plan_from_items(plan, is_embedded=True)
+    assert again == plan
+    encrypted_plan = plan_compaction(make_snapshot(Strategy.SESSION, SEALED, *TALK), CompactionOptions())
+    assert plan_from_items(encrypted_plan, is_embedded=True).method is CompactionMethod.INPUT
 
 
 @pytest.mark.parametrize(("tokens", "is_kept"), [(20_000, True), (20_001, False)])
 def test_twenty_thousand_tokens_of_the_users_own_messages_stay(tokens: int, is_kept: bool) -> None:
-    made = plan_compaction(standing(Strategy.SESSION, user_message("one"), assistant_message("1")), CompactionOptions())
-    replacements = build_replacements(made, [tokens, 1], "They counted.")
+    plan = plan_compaction(
+        make_snapshot(Strategy.SESSION, user_message("one"), assistant_message("1")), CompactionOptions()
+    )
+    replacements = build_replacements(plan, [tokens, 1], "They counted.")
     assert [len(items) for items in replacements] == ([2, 1] if is_kept else [1])
 
 
 def test_replacements_end_with_the_kept_turns() -> None:
-    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=1))
-    for items in build_replacements(made, [1] * 3, "They counted."):
+    plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions(keep_turns=1))
+    for items in build_replacements(plan, [1] * 3, "They counted."):
         assert items[-2:] == TALK[-2:]
         assert item_text(items[-3]).endswith("They counted.")

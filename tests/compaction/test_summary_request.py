@@ -15,8 +15,8 @@ def transcript(*items: Any, **more: Any) -> str:
 
 
 def test_the_transcript_contains_roles_and_calls_with_their_outputs() -> None:
-    shown = transcript(message("user", "Look."), call(1), output(1), message("assistant", "I looked."))
-    assert "User: Look.\n\nFunction call: look\n{}\n\nFunction call output: seen\n\nAssistant: I looked." in shown
+    text = transcript(message("user", "Look."), call(1), output(1), message("assistant", "I looked."))
+    assert "User: Look.\n\nFunction call: look\n{}\n\nFunction call output: seen\n\nAssistant: I looked." in text
 
 
 def test_the_focus_of_the_summary_is_part_of_the_request() -> None:
@@ -24,9 +24,9 @@ def test_the_focus_of_the_summary_is_part_of_the_request() -> None:
 
 
 def test_the_instructions_of_the_conversation_are_quoted_and_not_set() -> None:
-    asked = build_summary_request([message("user", "Hi.")], context="Speak like a pirate.")
-    assert "pirate" not in asked.instructions
-    assert "held under these instructions:\nSpeak like a pirate." in item_text(asked.items[0])
+    request = build_summary_request([message("user", "Hi.")], context="Speak like a pirate.")
+    assert "pirate" not in request.instructions
+    assert "held under these instructions:\nSpeak like a pirate." in item_text(request.items[0])
 
 
 def test_an_image_is_replaced_by_a_placeholder() -> None:
@@ -36,9 +36,9 @@ def test_an_image_is_replaced_by_a_placeholder() -> None:
 
 
 def test_a_long_output_keeps_its_beginning_and_its_end() -> None:
-    shown = transcript({**output(1), "output": "a" * 50_000 + "z" * 50_000})
-    assert "a\n[60,000 characters left out]\nz" in shown
-    assert len(shown) < 41_000
+    text = transcript({**output(1), "output": "a" * 50_000 + "z" * 50_000})
+    assert "a\n[60,000 characters left out]\nz" in text
+    assert len(text) < 41_000
 
 
 def test_reasoning_without_text_has_no_line() -> None:
@@ -50,29 +50,32 @@ def test_an_earlier_summary_is_distinguished_from_user_messages() -> None:
 
 
 def test_a_summary_is_one_message_with_a_heading() -> None:
-    stood = summary_message("  They looked.\n")
-    assert is_summary(stood)
-    assert item_text(stood).endswith(":\n\nThey looked.")
+    summary = summary_message("  They looked.\n")
+    assert is_summary(summary)
+    assert item_text(summary).endswith(":\n\nThey looked.")
     assert not is_summary(message("user", "They looked."))
 
 
 def test_text_beside_a_refusal_counts_and_the_refusal_does_not() -> None:
-    refused = {"type": "refusal", "refusal": "I will not."}
-    said = {"type": "output_text", "text": " They counted. "}
+    refusal = {"type": "refusal", "refusal": "I will not."}
+    text_part = {"type": "output_text", "text": " They counted. "}
     call = {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}
     message = {"type": "message", "role": "assistant"}
-    assert extract_summary([{**message, "content": [refused]}]) == ""
-    easy = {**message, "content": "And stopped."}
-    assert extract_summary([{**message, "content": [said, refused]}, call, easy]) == "They counted. \nAnd stopped."
+    assert extract_summary([{**message, "content": [refusal]}]) == ""
+    second_message = {**message, "content": "And stopped."}
+    assert (
+        extract_summary([{**message, "content": [text_part, refusal]}, call, second_message])
+        == "They counted. \nAnd stopped."
+    )
 
 
 @given(histories())
 def test_any_history_becomes_one_text_message(items: list[Item]) -> None:
     """The request therefore needs no model with tools or image input."""
-    asked = build_summary_request(items)
-    assert len(asked.items) == 1
-    assert is_user_message(asked.items[0])
-    assert [part["type"] for part in asked.items[0]["content"]] == ["input_text"]
+    request = build_summary_request(items)
+    assert len(request.items) == 1
+    assert is_user_message(request.items[0])
+    assert [part["type"] for part in request.items[0]["content"]] == ["input_text"]
 
 
 @pytest.mark.parametrize(
@@ -114,25 +117,25 @@ def test_the_request_without_more_has_the_instructions_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "shown"),
+    ("length", "text"),
     [
         (40_000, "a" * 40_000),
         (40_001, "a" * 20_000 + "\n[1 characters left out]\n" + "a" * 20_000),
         (42_000, "a" * 20_000 + "\n[2,000 characters left out]\n" + "a" * 20_000),
     ],
 )
-def test_an_item_has_at_most_forty_thousand_characters_of_the_transcript(length: int, shown: str) -> None:
-    assert f"User: {shown}\n</transcript>" in transcript(message("user", "a" * length))
+def test_an_item_has_at_most_forty_thousand_characters_of_the_transcript(length: int, text: str) -> None:
+    assert f"User: {text}\n</transcript>" in transcript(message("user", "a" * length))
 
 
 def test_a_summary_of_several_messages_is_read_in_order() -> None:
     parts = [{"type": "output_text", "text": "One."}]
-    said = [
+    items = [
         {"type": "message", "role": "assistant", "content": parts},
         message("user", "No."),
         message("assistant", "Two."),
     ]
-    assert extract_summary(said) == "One.\nTwo."
+    assert extract_summary(items) == "One.\nTwo."
 
 
 def test_a_part_whose_type_is_no_text_gets_no_placeholder() -> None:

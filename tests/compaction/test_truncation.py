@@ -42,17 +42,17 @@ def test_an_empty_history_always_fits() -> None:
 
 @given(histories(), some.integers(0, 40))
 def test_only_complete_turns_are_dropped_from_the_front_and_the_rest_fits(items: list[Item], room: int) -> None:
-    sizes = [1 + at % 3 for at in range(len(items))]
-    left = truncate_to_fit(items, sizes, room)
-    if left is None:
+    sizes = [1 + index % 3 for index in range(len(items))]
+    remaining = truncate_to_fit(items, sizes, room)
+    if remaining is None:
         last = turn_starts(items)[-1]
-        must = sum(size for at, size in enumerate(sizes) if at >= last or is_instruction(items[at]))
-        assert must > room
+        required_size = sum(size for index, size in enumerate(sizes) if index >= last or is_instruction(items[index]))
+        assert required_size > room
         return
-    assert instructions(left) == instructions(items)
-    assert has_complete_pairs(left)
-    told = [item for item in left if not is_instruction(item)]
-    whole = [
+    assert instructions(remaining) == instructions(items)
+    assert has_complete_pairs(remaining)
+    dropped_rest = [item for item in remaining if not is_instruction(item)]
+    turns = [
         [item for item in items[begin:] if not is_instruction(item)] for begin in (*turn_starts(items), len(items))
     ]
-    assert told in whole
+    assert dropped_rest in turns

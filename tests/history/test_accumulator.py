@@ -8,14 +8,14 @@ from convo.history.items import Json, StreamEvent
 from convo.models.stream import ResponseEventWriter, make_usage
 from tests.clock import counting_ids
 
-SAID = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
+DELTA_POSITION = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
 
 
-def gathered(*events: StreamEvent) -> list[Json]:
-    partial = ResponseAccumulator()
+def gather_items(*events: StreamEvent) -> list[Json]:
+    accumulator = ResponseAccumulator()
     for event in events:
-        partial.add(validate_stream_event(event))
-    return list(partial.output)
+        accumulator.add(validate_stream_event(event))
+    return list(accumulator.output)
 
 
 @pytest.mark.parametrize("summarized", [False, True])
@@ -32,7 +32,7 @@ def test_a_complete_answer_is_accumulated_as_the_final_response_has_it(summarize
         *answer.write_arguments(": 1}"),
         *answer.write_completed(make_usage(1, 2)),
     ]
-    assert gathered(*events) == events[-1]["response"]["output"]
+    assert gather_items(*events) == events[-1]["response"]["output"]
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
@@ -45,28 +45,30 @@ def test_an_interrupted_answer_contains_the_received_deltas(cut: int) -> None:
         *answer.write_text("three"),
         *answer.start_function_call("c", "f"),
     ]
-    partial, words = ResponseAccumulator(), ""
+    accumulator, text = ResponseAccumulator(), ""
     for event in events[:cut]:
-        partial.add(event)
-        words += event.get("delta", "")
-    parts = [part for item in partial.output for part in item.get("content", ())]
-    assert "".join(part.get("text", part.get("refusal", "")) for part in parts) == words
+        accumulator.add(event)
+        text += event.get("delta", "")
+    parts = [part for item in accumulator.output for part in item.get("content", ())]
+    assert "".join(part.get("text", part.get("refusal", "")) for part in parts) == text
 
 
 def test_deltas_of_a_summary_are_accumulated_without_their_item() -> None:
     delta = {"output_index": 0, "summary_index": 0, "item_id": "rs_1", "type": "response.reasoning_summary_text.delta"}
     parts = [{"type": "summary_text", "text": "onetwo"}]
-    assert gathered({**delta, "delta": "one"}, {**delta, "delta": "two"}) == [{"type": "reasoning", "summary": parts}]
+    assert gather_items({**delta, "delta": "one"}, {**delta, "delta": "two"}) == [
+        {"type": "reasoning", "summary": parts}
+    ]
 
 
 def test_deltas_without_an_item_or_part_are_accumulated_as_text() -> None:
-    piece = {"type": "response.output_text.delta", **SAID, "delta": "hi"}
-    assert gathered(piece, piece)[0]["content"] == [{"type": "output_text", "text": "hihi"}]
+    piece = {"type": "response.output_text.delta", **DELTA_POSITION, "delta": "hi"}
+    assert gather_items(piece, piece)[0]["content"] == [{"type": "output_text", "text": "hihi"}]
 
 
 def test_accumulating_a_very_long_answer_takes_linear_time() -> None:
-    piece = {"type": "response.output_text.delta", **SAID, "delta": "x" * 16}
-    assert len(gathered(*[piece] * 100_000)[0]["content"][0]["text"]) == 1_600_000
+    piece = {"type": "response.output_text.delta", **DELTA_POSITION, "delta": "x" * 16}
+    assert len(gather_items(*[piece] * 100_000)[0]["content"][0]["text"]) == 1_600_000
 
 
 @pytest.mark.parametrize(
@@ -102,15 +104,15 @@ def test_an_invalid_event_ends_the_answer_with_an_error(event: StreamEvent) -> N
 def test_an_unknown_event_may_contain_anything() -> None:
     event = {"type": "response.something.new", "item": {"deep": [1]}, "output_index": "odd"}
     assert validate_stream_event(event) == event
-    assert gathered(event) == []
+    assert gather_items(event) == []
 
 
 @pytest.mark.parametrize("content", [None, "words", [], ["odd"], [None]])
 def test_a_message_may_start_with_content_that_is_no_list(content: Json) -> None:
-    begun = {"type": "message", "role": "assistant", "content": content}
+    partial_message = {"type": "message", "role": "assistant", "content": content}
 
-    (message,) = gathered(
-        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+    (message,) = gather_items(
+        {"type": "response.output_item.added", "output_index": 0, "item": partial_message},
         {"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"},
         {"type": "response.output_text.delta", "output_index": 0, "delta": "lo"},
     )
@@ -125,10 +127,10 @@ def test_a_cancelled_response_must_be_an_object() -> None:
 
 def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
     """Return whether the messages `final` differ from the deltas `streamed`, pairs of `output_index` and text."""
-    text, said = StreamedTextChecksum(), "response.output_text.delta"
+    text, event_type = StreamedTextChecksum(), "response.output_text.delta"
     for index, delta in streamed:
-        text.add({"type": said, "output_index": index, "content_index": 0, "delta": delta})
-    parts = [[{"type": "output_text", "text": words}] for words in final]
+        text.add({"type": event_type, "output_index": index, "content_index": 0, "delta": delta})
+    parts = [[{"type": "output_text", "text": final_text}] for final_text in final]
     output = [{"type": "message", "role": "assistant", "content": part} for part in parts]
     return text.has_different_text({"type": "response.completed", "response": {"output": output}})
 
@@ -192,21 +194,21 @@ DELTA_EVENTS = [
     ],
 )
 def test_the_error_names_the_event_and_the_invalid_field(event: StreamEvent, field: str) -> None:
-    with pytest.raises(StreamBroken) as broken:
+    with pytest.raises(StreamBroken) as error:
         validate_stream_event(event)
-    assert broken.value.message == f"the endpoint's event {event['type']!r} has no valid {field!r}"
+    assert error.value.message == f"the endpoint's event {event['type']!r} has no valid {field!r}"
 
 
 def test_an_output_item_that_is_not_an_object_is_named() -> None:
-    with pytest.raises(StreamBroken) as broken:
+    with pytest.raises(StreamBroken) as error:
         validate_stream_event({"type": "response.completed", "response": {"output": ["x"]}})
-    assert broken.value.message == "the endpoint's event 'response.completed' has a member that is not an object"
+    assert error.value.message == "the endpoint's event 'response.completed' has a member that is not an object"
 
 
 def test_an_event_without_a_type_is_refused() -> None:
-    with pytest.raises(StreamBroken) as broken:
+    with pytest.raises(StreamBroken) as error:
         validate_stream_event({"type": None})
-    assert broken.value.message == "the endpoint sent an event without a type"
+    assert error.value.message == "the endpoint sent an event without a type"
 
 
 @pytest.mark.parametrize(
@@ -247,20 +249,20 @@ def text_delta(index: int, text: str, kind: str = "output_text") -> StreamEvent:
     return {"type": f"response.{kind}.delta", "output_index": index, "delta": text}
 
 
-def accumulated(*events: StreamEvent) -> ResponseAccumulator:
-    partial = ResponseAccumulator()
+def accumulate(*events: StreamEvent) -> ResponseAccumulator:
+    accumulator = ResponseAccumulator()
     for event in events:
-        partial.add(event)
-    return partial
+        accumulator.add(event)
+    return accumulator
 
 
 def test_the_response_keeps_the_id_that_a_start_event_gave() -> None:
     created = {"type": "response.created", "response": {"id": "resp_1"}}
     queued: StreamEvent = {"type": "response.queued", "response": {}}
     progress = {"type": "response.in_progress", "response": {"id": "resp_2"}}
-    assert accumulated().response_id is None
-    assert accumulated(created, queued).response_id == "resp_1"
-    assert accumulated(created, queued, progress).response_id == "resp_2"
+    assert accumulate().response_id is None
+    assert accumulate(created, queued).response_id == "resp_1"
+    assert accumulate(created, queued, progress).response_id == "resp_2"
 
 
 @pytest.mark.parametrize(
@@ -272,15 +274,15 @@ def test_the_response_keeps_the_id_that_a_start_event_gave() -> None:
     ],
 )
 def test_output_events_are_those_between_start_and_end(event: StreamEvent, expected: bool) -> None:
-    assert accumulated().has_output_events is False
-    assert accumulated(event).has_output_events is expected
-    assert accumulated(text_delta(0, "a"), event).has_output_events is True
+    assert accumulate().has_output_events is False
+    assert accumulate(event).has_output_events is expected
+    assert accumulate(text_delta(0, "a"), event).has_output_events is True
 
 
 def test_the_items_are_in_the_order_of_their_indexes() -> None:
-    done = {"type": "response.output_item.done", "output_index": 0, "item": {"type": "message", "content": []}}
-    assert [item["type"] for item in accumulated(text_delta(2, "b"), done).output] == ["message", "message"]
-    assert accumulated(text_delta(2, "b"), done).output[0]["content"] == []
+    done_event = {"type": "response.output_item.done", "output_index": 0, "item": {"type": "message", "content": []}}
+    assert [item["type"] for item in accumulate(text_delta(2, "b"), done_event).output] == ["message", "message"]
+    assert accumulate(text_delta(2, "b"), done_event).output[0]["content"] == []
 
 
 def test_an_incomplete_response_keeps_complete_items_and_partial_text() -> None:
@@ -294,12 +296,12 @@ def test_an_incomplete_response_keeps_complete_items_and_partial_text() -> None:
         {"type": "response.output_item.done", "output_index": 5, "item": {"type": "x", "status": "incomplete"}},
     ]
     message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hel"}]}
-    assert accumulated(*events).incomplete_output == [
+    assert accumulate(*events).incomplete_output == [
         call,
         {**message, "status": "incomplete"},
         {"type": "x", "status": "incomplete"},
     ]
-    assert accumulated(*events).output[4] == {"type": "function_call", "arguments": "{"}
+    assert accumulate(*events).output[4] == {"type": "function_call", "arguments": "{"}
 
 
 @pytest.mark.parametrize(
@@ -321,14 +323,14 @@ def test_an_incomplete_response_keeps_complete_items_and_partial_text() -> None:
     ],
 )
 def test_a_delta_without_its_item_starts_one(kind: str, item: Json) -> None:
-    assert gathered(text_delta(0, "a", kind), text_delta(0, "b", kind)) == [item]
+    assert gather_items(text_delta(0, "a", kind), text_delta(0, "b", kind)) == [item]
 
 
 @pytest.mark.parametrize(("event", "name"), [("content_part", "content"), ("reasoning_summary_part", "summary")])
 def test_a_part_that_starts_ends_the_part_before_it(event: str, name: str) -> None:
     kind = "output_text" if name == "content" else "reasoning_summary_text"
     added = {"type": f"response.{event}.added", "output_index": 0, "part": {"type": "part", "text": ""}}
-    (item,) = gathered(added, text_delta(0, "one", kind), added, text_delta(0, "two", kind))
+    (item,) = gather_items(added, text_delta(0, "one", kind), added, text_delta(0, "two", kind))
     assert item[name] == [{"type": "part", "text": "one"}, {"type": "part", "text": "two"}]
     assert added["part"] == {"type": "part", "text": ""}
 
@@ -338,16 +340,19 @@ def test_the_item_of_an_event_is_not_changed(event: str, name: str) -> None:
     item = {"type": "x", name: [{"type": "part", "text": "one"}]}
     started = {"type": "response.output_item.added", "output_index": 0, "item": item}
     added = {"type": f"response.{event}.added", "output_index": 0, "part": {"type": "part", "text": "two"}}
-    assert [part["text"] for part in gathered(started, added)[0][name]] == ["one", "two"]
+    assert [part["text"] for part in gather_items(started, added)[0][name]] == ["one", "two"]
     assert item == {"type": "x", name: [{"type": "part", "text": "one"}]}
 
 
 def test_a_complete_item_replaces_its_parts() -> None:
     item = {"type": "message", "content": [{"type": "output_text", "text": "whole"}], "summary": "odd"}
-    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
-    assert gathered(text_delta(0, "half"), text_delta(1, "other"), done)[0] == item
+    done_event = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    assert gather_items(text_delta(0, "half"), text_delta(1, "other"), done_event)[0] == item
     part = {"type": "response.content_part.added", "output_index": 0, "part": {"type": "output_text", "text": ""}}
-    assert [part["text"] for part in gathered(done, part, text_delta(0, "more"))[0]["content"]] == ["whole", "more"]
+    assert [part["text"] for part in gather_items(done_event, part, text_delta(0, "more"))[0]["content"]] == [
+        "whole",
+        "more",
+    ]
     assert item["content"] == [{"type": "output_text", "text": "whole"}]
 
 

@@ -49,12 +49,12 @@ DIFFERENT: list[Item] = [
 ]
 
 
-def shuffled(value: Json, dice: random.Random) -> Json:
+def shuffled(value: Json, rng: random.Random) -> Json:
     """Return `value` with the keys of every object in another order."""
     if isinstance(value, list):
-        return [shuffled(inner, dice) for inner in value]
+        return [shuffled(inner, rng) for inner in value]
     if isinstance(value, dict):
-        return {key: shuffled(value[key], dice) for key in dice.sample(list(value), len(value))}
+        return {key: shuffled(value[key], rng) for key in rng.sample(list(value), len(value))}
     return value
 
 
@@ -126,12 +126,12 @@ def test_an_item_that_contains_itself_has_no_digest() -> None:
 def test_the_name_of_an_item_is_the_hash_of_its_canonical_text() -> None:
     """Stores contain both names, so neither may change."""
     form = '{"content":"h\\u00e9","id":"m","n":18014398509481985,"role":"user"}'
-    meaning = (
+    canonical = (
         '{"content":[{"text":"h\\u00e9","type":"input_text"}],"n":18014398509481985,"role":"user","type":"message"}'
     )
     item = {"role": "user", "content": "h\u00e9", "id": "m", "n": 2**54 + 1}
     assert item_hash(item) == f"h1:{sha256(form.encode()).hexdigest()}"
-    assert digest(item) == f"d1:{sha256(meaning.encode()).hexdigest()}"
+    assert digest(item) == f"d1:{sha256(canonical.encode()).hexdigest()}"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,6 @@ def test_only_messages_are_normalized(item: Item, normalized: dict[str, Json]) -
 
 
 def test_the_error_says_why_an_item_has_no_name() -> None:
-    with pytest.raises(NotCanonical) as refused:
+    with pytest.raises(NotCanonical) as error:
         item_hash({"type": "n", "n": float("nan")})
-    assert refused.value.message.startswith("an item has no exact JSON form: Out of range float values")
+    assert error.value.message.startswith("an item has no exact JSON form: Out of range float values")

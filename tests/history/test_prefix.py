@@ -16,15 +16,15 @@ MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.lists(st.sam
 
 @given(MOVES)
 def test_appending_to_any_prefix_leaves_every_other_value_unchanged(moves: list[tuple[int, int, list[str]]]) -> None:
-    made: list[tuple[Prefix[str], tuple[str, ...]]] = [(Prefix(), ())]
+    versions: list[tuple[Prefix[str], tuple[str, ...]]] = [(Prefix(), ())]
     for which, count, more in moves:
-        prefix, plain = made[which % len(made)]
-        made.append((prefix.first(count).append(more), (*plain[:count], *more)))
+        prefix, plain = versions[which % len(versions)]
+        versions.append((prefix.first(count).append(more), (*plain[:count], *more)))
 
-    for prefix, plain in made:
+    for prefix, plain in versions:
         assert tuple(prefix) == plain
         assert len(prefix) == len(plain)
-        assert [prefix[at] for at in range(len(plain))] == list(plain)
+        assert [prefix[index] for index in range(len(plain))] == list(plain)
 
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.slices(6))
@@ -35,9 +35,9 @@ def test_a_prefix_stays_the_same_while_its_list_grows(own: list[int], more: list
     assert prefix[part] == tuple(own)[part]
     assert prefix == Prefix(own)
     assert list(reversed(prefix)) == own[::-1]
-    for at in (len(own), -len(own) - 1):
+    for index in (len(own), -len(own) - 1):
         with pytest.raises(IndexError):
-            prefix[at]
+            prefix[index]
 
 
 def test_an_existing_continuation_is_reused() -> None:
@@ -64,12 +64,12 @@ def test_threads_that_append_concurrently_get_their_own_elements() -> None:
     ready = Barrier(threads)
     bases = [Prefix[int](range(3)) for _ in range(rounds)]
 
-    def grown(number: int) -> list[Prefix[int]]:
+    def append_values(number: int) -> list[Prefix[int]]:
         ready.wait()
         return [base.append([1000 + number] * 2) for base in bases]
 
     with ThreadPoolExecutor(threads) as pool:
-        for number, made in enumerate(pool.map(grown, range(threads))):
+        for number, made in enumerate(pool.map(append_values, range(threads))):
             assert {tuple(one) for one in made} == {(0, 1, 2, 1000 + number, 1000 + number)}
 
 

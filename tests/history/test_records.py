@@ -91,9 +91,9 @@ def test_the_schema_of_a_client_tool_stays(kind: str) -> None:
     assert strip_tool_secrets({"tools": [tool]}) == {"tools": [tool]}
 
 
-@pytest.mark.parametrize(("url", "shown"), [(7, None), ("", None), ("https://a.b:1/c?d#e", "https://a.b:1")])
-def test_a_server_url_is_shown_without_its_path(url: object, shown: str | None) -> None:
-    assert strip_tool_secrets({"tools": [{"type": "mcp", "server_url": url}]})["tools"][0]["server_url"] == shown
+@pytest.mark.parametrize(("url", "displayed"), [(7, None), ("", None), ("https://a.b:1/c?d#e", "https://a.b:1")])
+def test_a_server_url_is_shown_without_its_path(url: object, displayed: str | None) -> None:
+    assert strip_tool_secrets({"tools": [{"type": "mcp", "server_url": url}]})["tools"][0]["server_url"] == displayed
 
 
 def test_credentials_in_lists_are_stripped() -> None:

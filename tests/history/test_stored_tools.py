@@ -16,10 +16,10 @@ TOOL = {
 )
 def test_of_an_mcp_server_only_its_label_and_url_are_stored(way: str) -> None:
     """For many servers the path or the query is the credential; the real API shows neither."""
-    kept = strip_tool_secrets(
+    stripped = strip_tool_secrets(
         {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
     )
-    assert kept == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
+    assert stripped == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
 
 
 def test_no_credentials_of_a_tool_are_stored_at_any_depth() -> None:
@@ -32,12 +32,12 @@ def test_no_credentials_of_a_tool_are_stored_at_any_depth() -> None:
     }
     parameters = {"tools": [tool, {"type": "mcp", "server_url": "https://[broken@", "headers": {}}, TOOL], "top_p": 1}
 
-    kept = strip_tool_secrets(parameters)
+    stripped = strip_tool_secrets(parameters)
 
-    assert "hunter2" not in str(kept)
-    assert kept["tools"][0]["environment"]["network_policy"] == {"type": "allowlist", "allowed_domains": ["a"]}
-    assert kept["tools"][1] == {"type": "mcp", "server_url": None}
-    assert kept["tools"][2] == TOOL
+    assert "hunter2" not in str(stripped)
+    assert stripped["tools"][0]["environment"]["network_policy"] == {"type": "allowlist", "allowed_domains": ["a"]}
+    assert stripped["tools"][1] == {"type": "mcp", "server_url": None}
+    assert stripped["tools"][2] == TOOL
     assert "hunter2" in str(parameters)
 
 

@@ -16,7 +16,7 @@ from convo.history.items import (
 from tests.history.json_strategies import ITEMS
 
 CALL = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
-READ: dict[str, tuple[Item, str]] = {
+TEXTS: dict[str, tuple[Item, str]] = {
     "words in the easy form": ({"role": "user", "content": "hi"}, "hi"),
     "words in parts": (user_message("hi", {"type": "input_text", "text": "there"}), "hi\nthere"),
     "an image beside words": (user_message("look", {"type": "input_image", "image_url": "data:..."}), "look"),
@@ -31,9 +31,9 @@ READ: dict[str, tuple[Item, str]] = {
 }
 
 
-@pytest.mark.parametrize(("item", "words"), READ.values(), ids=READ)
-def test_the_text_of_an_item_is_read_in_every_form(item: Item, words: str) -> None:
-    assert item_text(item) == words
+@pytest.mark.parametrize(("item", "text"), TEXTS.values(), ids=TEXTS)
+def test_the_text_of_an_item_is_read_in_every_form(item: Item, text: str) -> None:
+    assert item_text(item) == text
 
 
 def test_a_call_is_searched_by_its_name_and_arguments() -> None:

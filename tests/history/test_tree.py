@@ -21,11 +21,11 @@ FEW = st.lists(
 )
 """Histories of a few different items, which often share a prefix."""
 
-TOP = root_key("local")
-EMPTY = Path(TOP)
+ROOT_KEY = root_key("local")
+EMPTY = Path(ROOT_KEY)
 
 
-def agreeing(one: Sequence[object], other: Sequence[object]) -> int:
+def common_length(one: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the common prefix of both lists."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
@@ -35,26 +35,26 @@ def agreeing(one: Sequence[object], other: Sequence[object]) -> int:
 
 @given(HISTORIES)
 def test_equal_items_have_equal_keys(items: list[Item]) -> None:
-    whole, parts = EMPTY.append(items), EMPTY
+    path, parts = EMPTY.append(items), EMPTY
     for item in items:
         parts = parts.append([item])
 
-    assert whole.keys == parts.keys
-    assert list(whole.items) == items
+    assert path.keys == parts.keys
+    assert list(path.items) == items
 
 
 @given(FEW, FEW)
 def test_two_histories_share_keys_as_far_as_their_items_are_equal(ours: list[Item], theirs: list[Item]) -> None:
     one, other = EMPTY.append(ours), EMPTY.append(theirs)
-    alike = agreeing([item_hash(item) for item in ours], [item_hash(item) for item in theirs])
+    common = common_length([item_hash(item) for item in ours], [item_hash(item) for item in theirs])
 
-    assert agreeing(one.keys, other.keys) == one.common_depth(other) == other.common_depth(one) == alike
-    assert set(one.keys[alike:]).isdisjoint(other.keys)
+    assert common_length(one.keys, other.keys) == one.common_depth(other) == other.common_depth(one) == common
+    assert set(one.keys[common:]).isdisjoint(other.keys)
 
 
 @given(FEW)
 def test_all_nodes_of_a_history_have_distinct_keys(items: list[Item]) -> None:
-    keys = (TOP, *EMPTY.append(items).keys)
+    keys = (ROOT_KEY, *EMPTY.append(items).keys)
 
     assert len(set(keys)) == len(keys)
 
@@ -88,16 +88,16 @@ def test_an_unknown_node_is_a_conflict(items: list[Item], other: Item) -> None:
     elsewhere = path.append([other]).head
 
     assert not path.contains(elsewhere)
-    for ask in (path.depth, path.up_to, path.after):
+    for lookup in (path.depth, path.up_to, path.after):
         with pytest.raises(Conflict):
-            ask(elsewhere)
+            lookup(elsewhere)
 
 
 @given(st.text(min_size=1), st.text(min_size=1), HISTORIES)
 def test_tenants_share_no_node(one: str, other: str, items: list[Item]) -> None:
-    mine, theirs = (Path(root_key(tenant)).append(items) for tenant in (one, other))
+    own_path, other_path = (Path(root_key(tenant)).append(items) for tenant in (one, other))
 
-    assert (set(mine.keys) | {mine.root}).isdisjoint({*theirs.keys, theirs.root}) == (one != other)
+    assert (set(own_path.keys) | {own_path.root}).isdisjoint({*other_path.keys, other_path.root}) == (one != other)
 
 
 def test_keys_equal_those_of_the_first_release() -> None:
@@ -115,17 +115,17 @@ def test_keys_equal_those_of_the_first_release() -> None:
 
 @given(FEW, FEW)
 def test_the_first_difference_is_the_first_item_with_another_meaning(ours: list[Item], theirs: list[Item]) -> None:
-    at = common_prefix_length(ours, theirs)
-    told = first_difference(ours, theirs)
+    depth = common_prefix_length(ours, theirs)
+    difference = first_difference(ours, theirs)
 
-    assert all(is_same_item(one, other) for one, other in zip(ours[:at], theirs[:at], strict=True))
-    if told is None:
-        assert at == len(ours) == len(theirs)
+    assert all(is_same_item(one, other) for one, other in zip(ours[:depth], theirs[:depth], strict=True))
+    if difference is None:
+        assert depth == len(ours) == len(theirs)
     else:
-        assert told.shared_count == at
-        assert told.a == next(iter(ours[at:]), None)
-        assert told.b == next(iter(theirs[at:]), None)
-        assert told.a is None or told.b is None or not is_same_item(told.a, told.b)
+        assert difference.shared_count == depth
+        assert difference.a == next(iter(ours[depth:]), None)
+        assert difference.b == next(iter(theirs[depth:]), None)
+        assert difference.a is None or difference.b is None or not is_same_item(difference.a, difference.b)
 
 
 @given(FEW, FEW)
@@ -137,8 +137,8 @@ def test_a_difference_is_symmetric(ours: list[Item], theirs: list[Item]) -> None
 
 def test_an_answer_in_another_form_is_no_difference() -> None:
     sent = [user_message("hi"), {**assistant_message("hello"), "id": "msg_1", "status": "completed"}]
-    back = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, user_message("more")]
-    told = first_difference(sent, back)
+    returned = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, user_message("more")]
+    difference = first_difference(sent, returned)
 
-    assert told is not None
-    assert (told.shared_count, told.a, told.b) == (2, None, user_message("more"))
+    assert difference is not None
+    assert (difference.shared_count, difference.a, difference.b) == (2, None, user_message("more"))

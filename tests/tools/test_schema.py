@@ -186,9 +186,9 @@ def test_a_mutable_default_is_not_shared() -> None:
     ids=str,
 )
 def test_a_value_that_does_not_match_is_refused_with_its_path(kind: Any, value: Any, message: str) -> None:
-    with pytest.raises(Mismatch) as refused:
+    with pytest.raises(Mismatch) as error:
         form(kind, "the value").read(value, "x")
-    assert str(refused.value) == message
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,9 @@ def test_a_value_that_does_not_match_is_refused_with_its_path(kind: Any, value: 
     [([], "x: must be an object, not []"), ({"a": {"b": "c"}}, "x.a.b: must be an integer, not 'c'")],
 )
 def test_a_value_in_a_non_strict_object_has_its_path(value: Any, message: str) -> None:
-    with pytest.raises(Mismatch) as refused:
+    with pytest.raises(Mismatch) as error:
         form(dict[str, dict[str, int]], "the value", strict=False).read(value, "x")
-    assert str(refused.value) == message
+    assert str(error.value) == message
 
 
 def test_a_value_at_the_top_level_is_called_it() -> None:
@@ -248,9 +248,9 @@ LITERAL = "use strings, numbers, booleans or None; for the members of an Enum, u
     ids=str,
 )
 def test_a_type_that_no_schema_can_express_is_refused(kind: Any, strict: bool, message: str, hint: str) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         form(kind, "the value", strict=strict)
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    assert (error.value.message, error.value.hint) == (message, hint)
 
 
 def test_a_default_is_part_of_the_description_of_a_strict_schema() -> None:

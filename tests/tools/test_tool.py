@@ -113,9 +113,9 @@ def google(city: str, days: int = 1) -> str:
 
 @pytest.mark.parametrize("function", [sphinx, numpy, plain, google], ids=lambda one: one.__name__)
 def test_a_docstring_may_have_four_formats(function: Any) -> None:
-    made = tool(function)
-    properties = made.parameters["properties"]
-    assert made.description == "Tell it."
+    definition = tool(function)
+    properties = definition.parameters["properties"]
+    assert definition.description == "Tell it."
     assert properties["city"]["description"] == "where"
     assert properties["days"]["description"] == "how many Default: 1."
 
@@ -141,12 +141,12 @@ def test_every_supported_type_has_a_schema_and_is_parsed() -> None:
         j: set[int],
     ) -> None: ...
 
-    made = tool(take)
-    written = (
+    definition = tool(take)
+    arguments = (
         '{"a": 1, "b": true, "c": null, "d": [1, 2.0], "e": "y", "f": "celsius",'
         ' "g": {"city": "Bath", "country": "GB"}, "h": {"city": "Rye", "days": 2}, "i": ["p"], "j": [3, 3]}'
     )
-    assert read_arguments(made, written) == {
+    assert read_arguments(definition, arguments) == {
         "a": 1,
         "b": True,
         "c": None,
@@ -158,7 +158,7 @@ def test_every_supported_type_has_a_schema_and_is_parsed() -> None:
         "i": ("p",),
         "j": {3},
     }
-    properties = made.parameters["properties"]
+    properties = definition.parameters["properties"]
     assert properties["c"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
     assert properties["f"] == {"type": "string", "enum": ["celsius", "fahrenheit"]}
     assert properties["g"]["properties"]["city"] == {"type": "string", "description": "the town's name"}
@@ -173,9 +173,9 @@ def test_a_schema_equals_that_of_the_agents_sdk_except_for_titles() -> None:
             a: the first
         """
 
-    theirs = untitled(function_tool(take).params_json_schema)
-    del theirs["properties"]["f"]["anyOf"][0]["uniqueItems"]
-    assert schema(take) == theirs
+    sdk_schema = untitled(function_tool(take).params_json_schema)
+    del sdk_schema["properties"]["f"]["anyOf"][0]["uniqueItems"]
+    assert schema(take) == sdk_schema
 
 
 def untitled(value: Any) -> Any:
@@ -249,25 +249,25 @@ NO_NAME = "has no name that a model could use"
 def test_a_type_that_a_strict_schema_cannot_express_is_refused_by_name_at_definition(
     function: Any, message: str, hint: str
 ) -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         tool(function)
-    assert refused.value.message == f"parameter 'a' of tool {function.__name__!r} {message}"
-    assert refused.value.hint == hint
+    assert error.value.message == f"parameter 'a' of tool {function.__name__!r} {message}"
+    assert error.value.hint == hint
 
 
 def test_a_recursive_parameter_type_is_refused_with_its_field() -> None:
-    with pytest.raises(InputFault) as refused:
+    with pytest.raises(InputFault) as error:
         tool(itself)
-    assert refused.value.message == ("field 'below' of parameter 'a' of tool 'itself' is Tree, which contains itself")
+    assert error.value.message == ("field 'below' of parameter 'a' of tool 'itself' is Tree, which contains itself")
 
 
 def test_a_first_parameter_of_type_context_is_not_in_the_schema() -> None:
     def who(context: Context, name: str) -> str:
         return name
 
-    made = tool(who)
-    assert made.takes_context
-    assert list(made.parameters["properties"]) == ["name"]
+    definition = tool(who)
+    assert definition.takes_context
+    assert list(definition.parameters["properties"]) == ["name"]
     assert not tool(plain).takes_context
 
 
@@ -281,23 +281,34 @@ def test_a_decorator_may_set_every_field() -> None:
         "failure": str,
         "enabled": False,
     }
-    made = tool(name="find", description="", strict=False, **settings)(plain)
-    assert {field: getattr(made, field) for field in settings} == settings
-    assert (made.name, made.title, made.description, made.strict, made.run) == ("find", "crm.find", "", False, plain)
-    assert made.parameters["required"] == ["city"]
+    definition = tool(name="find", description="", strict=False, **settings)(plain)
+    assert {field: getattr(definition, field) for field in settings} == settings
+    assert (definition.name, definition.title, definition.description, definition.strict, definition.run) == (
+        "find",
+        "crm.find",
+        "",
+        False,
+        plain,
+    )
+    assert definition.parameters["required"] == ["city"]
 
 
 def test_a_tool_has_the_defaults_of_the_agents_sdk() -> None:
-    made, theirs = tool(plain), function_tool(plain)
-    assert (made.strict, made.needs_approval, made.deferred) == (
-        theirs.strict_json_schema,
-        theirs.needs_approval,
-        theirs.defer_loading,
+    definition, sdk_tool = tool(plain), function_tool(plain)
+    assert (definition.strict, definition.needs_approval, definition.deferred) == (
+        sdk_tool.strict_json_schema,
+        sdk_tool.needs_approval,
+        sdk_tool.defer_loading,
     )
-    assert (made.timeout_s, made.enabled, made.namespace, made.serialize) == (theirs.timeout_seconds, True, None, None)
-    assert made.on_timeout == "tell"
-    assert made.failure is not None
-    assert made.failure(ValueError("x")) == "An error occurred while running the tool. Please try again."
+    assert (definition.timeout_s, definition.enabled, definition.namespace, definition.serialize) == (
+        sdk_tool.timeout_seconds,
+        True,
+        None,
+        None,
+    )
+    assert definition.on_timeout == "tell"
+    assert definition.failure is not None
+    assert definition.failure(ValueError("x")) == "An error occurred while running the tool. Please try again."
 
 
 def test_sync_and_async_functions_are_distinguished() -> None:
@@ -309,9 +320,9 @@ def test_sync_and_async_functions_are_distinguished() -> None:
 
 
 def test_an_invalid_timeout_is_refused() -> None:
-    with pytest.raises(InputFault, match=r"^tool 'plain' has a timeout of 0 seconds$") as refused:
+    with pytest.raises(InputFault, match=r"^tool 'plain' has a timeout of 0 seconds$") as error:
         tool(timeout_s=0)(plain)
-    assert refused.value.hint == "set timeout_s to more than 0"
+    assert error.value.hint == "set timeout_s to more than 0"
     with pytest.raises(InputFault, match=r"^tool 'slow' has a timeout of -1 seconds$"):
         tool(name="slow", timeout_s=-1)(plain)
     assert tool(timeout_s=0.5)(plain).timeout_s == 0.5
@@ -324,7 +335,7 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("arguments", "expected"),
     [
         ('{"nights": "3"}', "city: is missing; nights: must be an integer, not '3'"),
         ('{"city": "B", "nights": true}', "nights: must be an integer, not True"),
@@ -336,9 +347,9 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
         ('{"city": ' + "[" * 100_000, "they are not JSON (nested too deep)"),
     ],
 )
-def test_the_model_gets_every_invalid_argument_with_its_expected_type(written: str, told: str) -> None:
-    assert read_arguments(book, written) == Wrong(
-        f"Invalid arguments for tool book: {told}. Call it again with arguments that fit its schema."
+def test_the_model_gets_every_invalid_argument_with_its_expected_type(arguments: str, expected: str) -> None:
+    assert read_arguments(book, arguments) == Wrong(
+        f"Invalid arguments for tool book: {expected}. Call it again with arguments that fit its schema."
     )
 
 

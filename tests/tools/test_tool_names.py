@@ -27,7 +27,7 @@ BARE, SPACED, DEFERRED = make(), make(namespace=CRM), make(deferred=True)
 
 
 @pytest.mark.parametrize(
-    ("call", "meant"),
+    ("call", "expected"),
     [
         ({"name": "find"}, BARE),
         ({"name": "find", "namespace": None}, BARE),
@@ -40,16 +40,18 @@ BARE, SPACED, DEFERRED = make(), make(namespace=CRM), make(deferred=True)
         ({}, None),
     ],
 )
-def test_a_call_is_resolved_to_its_tool_by_all_its_lookup_keys(call: dict[str, str | None], meant: Tool | None) -> None:
+def test_a_call_is_resolved_to_its_tool_by_all_its_lookup_keys(
+    call: dict[str, str | None], expected: Tool | None
+) -> None:
     for tools in permutations([BARE, SPACED, DEFERRED]):
-        assert toolbox(tools).find(call) is meant
+        assert toolbox(tools).find(call) is expected
 
 
 def test_the_lookup_keys_equal_those_of_the_agents_sdk() -> None:
-    theirs: FunctionTool = function_tool(find)
-    (spaced,) = tool_namespace(name="crm", description="customers", tools=[theirs])
+    sdk_tool: FunctionTool = function_tool(find)
+    (spaced,) = tool_namespace(name="crm", description="customers", tools=[sdk_tool])
     deferred = function_tool(find, defer_loading=True)
-    found = [get_function_tool_lookup_key_for_tool(one) for one in (theirs, spaced, deferred)]
+    found = [get_function_tool_lookup_key_for_tool(one) for one in (sdk_tool, spaced, deferred)]
     assert [lookup_of(one) for one in (BARE, SPACED, DEFERRED)] == found
 
 
@@ -64,15 +66,15 @@ def test_the_lookup_keys_equal_those_of_the_agents_sdk() -> None:
     ],
 )
 def test_two_tools_that_a_call_could_not_distinguish_are_refused(pair: tuple[Tool, Tool]) -> None:
-    with pytest.raises(InputFault, match=f"^two tools are named '{pair[1].title}'$") as refused:
+    with pytest.raises(InputFault, match=f"^two tools are named '{pair[1].title}'$") as error:
         toolbox(pair)
-    assert refused.value.hint == "rename one, or give it a namespace"
+    assert error.value.hint == "rename one, or give it a namespace"
 
 
 def test_a_namespace_with_the_name_of_its_tool_is_refused() -> None:
-    with pytest.raises(InputFault, match=r"^tool 'find.find' has the name of its namespace$") as wrong:
+    with pytest.raises(InputFault, match=r"^tool 'find.find' has the name of its namespace$") as error:
         toolbox([make(namespace=Namespace("find", ""))])
-    assert wrong.value.hint == "rename one: that form means a deferred tool"
+    assert error.value.hint == "rename one: that form means a deferred tool"
 
 
 def test_definitions_group_a_namespace_at_its_first_tool_and_keep_hosted_tools_unchanged() -> None:
@@ -97,18 +99,18 @@ def test_definitions_group_a_namespace_at_its_first_tool_and_keep_hosted_tools_u
 
 
 def test_a_deferred_tool_needs_a_matching_search_tool() -> None:
-    with pytest.raises(InputFault, match=r"^tool 'find' is deferred, but there is no tool search$") as refused:
+    with pytest.raises(InputFault, match=r"^tool 'find' is deferred, but there is no tool search$") as error:
         definitions([BARE, DEFERRED, {"type": "web_search"}])
-    assert refused.value.hint == 'add {"type": "tool_search"}'
+    assert error.value.hint == 'add {"type": "tool_search"}'
     got = definitions([DEFERRED, {"type": "tool_search"}])
     assert got[0]["defer_loading"] is True
     assert "defer_loading" not in definitions([BARE])[0]
 
 
 def test_a_namespace_with_two_descriptions_is_refused() -> None:
-    with pytest.raises(InputFault, match=r"^namespace 'crm' has two descriptions$") as refused:
+    with pytest.raises(InputFault, match=r"^namespace 'crm' has two descriptions$") as error:
         definitions([SPACED, make(name="close", namespace=Namespace("crm", "clients"))])
-    assert refused.value.hint == "use the same description for all its tools"
+    assert error.value.hint == "use the same description for all its tools"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 4_
 
 
 @pytest.fixture
-def without_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Simulate a machine without the extra `tokens`."""
     monkeypatch.setitem(sys.modules, "toktok", None)
     load_tokenizer.cache_clear()
@@ -33,14 +33,14 @@ def test_an_item_takes_four_tokens_more_than_its_text() -> None:
     assert count_tokens([user_message(PROSE)]) == TokenCount(PROSE_TOKENS + 4, is_estimate=False)
 
 
-@pytest.mark.usefixtures("without_a_vocabulary")
+@pytest.mark.usefixtures("no_vocabulary")
 def test_a_count_without_a_vocabulary_is_marked_as_an_estimate() -> None:
     found = count_tokens((), PROSE)
     assert found.is_estimate
     assert found.tokens == pytest.approx(PROSE_TOKENS, rel=1 / 3)
 
 
-@pytest.mark.usefixtures("without_a_vocabulary")
+@pytest.mark.usefixtures("no_vocabulary")
 @pytest.mark.parametrize(("text", "tokens"), [("a", 1), ("abcd", 1), ("abcde", 2), ("日本", 2), ("\ud83d" * 5, 2)])
 def test_without_a_vocabulary_four_bytes_are_a_token(text: str, tokens: int) -> None:
     assert count_tokens((), text) == TokenCount(tokens, is_estimate=True)
@@ -56,8 +56,8 @@ def test_an_estimate_is_shown_as_one() -> None:
 
 @pytest.mark.parametrize(("detail", "tokens"), [({}, 765), ({"detail": "high"}, 765), ({"detail": "low"}, 85)])
 def test_an_image_is_estimated_and_its_bytes_do_not_count(detail: dict[str, str], tokens: int) -> None:
-    shown = user_message("", {**IMAGE, **detail})
-    assert count_tokens([shown]) == TokenCount(tokens + 4, is_estimate=True)
+    message = user_message("", {**IMAGE, **detail})
+    assert count_tokens([message]) == TokenCount(tokens + 4, is_estimate=True)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_the_bound_is_the_bytes_of_all_text_and_a_token_for_each_field(
     assert max_token_count(items, instructions, tools) == bound
 
 
-@pytest.mark.parametrize("place", ["content", "output"])
-def test_an_image_given_by_url_stays_within_its_bound(place: str) -> None:
-    shown = {"type": "function_call_output", place: [{"type": "input_image", "file_id": "f"}]}
-    assert count_tokens([shown]).tokens <= max_token_count([shown])
+@pytest.mark.parametrize("field", ["content", "output"])
+def test_an_image_given_by_url_stays_within_its_bound(field: str) -> None:
+    message = {"type": "function_call_output", field: [{"type": "input_image", "file_id": "f"}]}
+    assert count_tokens([message]).tokens <= max_token_count([message])
     screen = {"type": "computer_call_output", "output": {"type": "computer_screenshot", "file_id": "f"}}
     assert count_tokens([screen]).tokens <= max_token_count([screen])
 
@@ -125,9 +125,9 @@ def test_an_item_without_text_takes_a_token_for_four_bytes(item: Any) -> None:
 
 def test_instructions_and_tools_are_counted_too() -> None:
     tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
-    alone = count_tokens([user_message("hi")]).tokens
+    message_tokens = count_tokens([user_message("hi")]).tokens
     assert (
-        alone
+        message_tokens
         < count_tokens([user_message("hi")], instructions=PROSE).tokens
         < count_tokens([user_message("hi")], PROSE, tools).tokens
     )

@@ -26,8 +26,8 @@ def test_a_price_in_the_settings_overrides_the_table() -> None:
     assert find_price("openai/gpt-5-mini", {}) == load_prices()["openai/gpt-5-mini"]
     assert find_price("groq/x", OWN) == OWN["groq/x"]
     assert find_price("groq/x-20250807", OWN) == OWN["groq/x"]
-    dated = {"openai/gpt-5-mini-2025-08-07": Price(7.0, 8.0, 6.0), **OWN}
-    assert find_price("openai/gpt-5-mini-2025-08-07", dated) == Price(7.0, 8.0, 6.0)
+    prices = {"openai/gpt-5-mini-2025-08-07": Price(7.0, 8.0, 6.0), **OWN}
+    assert find_price("openai/gpt-5-mini-2025-08-07", prices) == Price(7.0, 8.0, 6.0)
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "azure/gpt-5-mini", "openai/gpt-5-mini-tuned", "scripted/echo", ""])
@@ -54,5 +54,5 @@ def test_a_request_above_a_price_threshold_is_priced_completely_by_its_factors()
 
 def test_cache_writes_are_billed_once() -> None:
     price = Price(1.0, 2.0, 0.1, written=1.25)
-    used = Usage(input_tokens=1_000_000, cached_tokens=400_000, cache_write_tokens=200_000)
-    assert used.cost_usd(price) == pytest.approx(0.4 + 0.04 + 0.25)
+    usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, cache_write_tokens=200_000)
+    assert usage.cost_usd(price) == pytest.approx(0.4 + 0.04 + 0.25)

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from convo.config.sections import Price
 from convo.usage.cost import Usage
 
-WHOLE = {
+USAGE = {
     "input_tokens": 1_000,
     "input_tokens_details": {"cached_tokens": 400, "cache_write_tokens": 0},
     "output_tokens": 200,
@@ -19,7 +19,7 @@ WHOLE = {
 
 
 def test_a_usage_object_is_read_with_its_details() -> None:
-    assert Usage.from_json(WHOLE) == Usage(
+    assert Usage.from_json(USAGE) == Usage(
         input_tokens=1_000, cached_tokens=400, output_tokens=200, reasoning_tokens=150
     )
 
