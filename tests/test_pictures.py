@@ -14,7 +14,7 @@ LARGEST = 12_000
 CHART = "response owner input cached ~sent context"
 
 
-def compared(name: str, picture: str) -> list[str]:
+def differing_lines(name: str, picture: str) -> list[str]:
     """The lines to compare. The tree of `inspect` is omitted: its columns depend on measured durations."""
     lines = picture_lines(picture)
     return lines[lines.index(CHART) :] if name == "inspect" else lines
@@ -22,14 +22,14 @@ def compared(name: str, picture: str) -> list[str]:
 
 @pytest.mark.needs("terminal")
 @pytest.mark.parametrize(
-    "typed", [pytest.param(False, id="printed"), pytest.param(True, id="typed", marks=pytest.mark.full)]
+    "is_typed", [pytest.param(False, id="printed"), pytest.param(True, id="typed", marks=pytest.mark.full)]
 )
-def test_a_picture_shows_what_the_command_shows(typed: bool, tmp_path: Path) -> None:
+def test_a_picture_shows_what_the_command_shows(is_typed: bool, tmp_path: Path) -> None:
     with picture_conversations(tmp_path) as server:
         for name, picture in PICTURES.items():
-            if bool(picture.says) == typed:
-                kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-                assert compared(name, render_picture(picture, server)) == compared(name, kept)
+            if bool(picture.input) == is_typed:
+                svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+                assert differing_lines(name, render_picture(picture, server)) == differing_lines(name, svg)
 
 
 def test_pictures_are_small_well_formed_and_hold_nothing_that_runs() -> None:
@@ -43,6 +43,6 @@ def test_pictures_are_small_well_formed_and_hold_nothing_that_runs() -> None:
 
 def test_the_readmes_pictures_are_there() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = [Path(part.partition(")")[0]) for part in readme.split("](.github/pictures/")[1:]]
-    assert shown
-    assert all((FOLDER / name).is_file() for name in shown)
+    paths = [Path(part.partition(")")[0]) for part in readme.split("](.github/pictures/")[1:]]
+    assert paths
+    assert all((FOLDER / name).is_file() for name in paths)

@@ -38,14 +38,14 @@ class ErrorMessage(NamedTuple):
 
 def error_classes() -> list[type[ConvoError]]:
     """The class tree; each class precedes its subclasses."""
-    return [*_below(ConvoError)]
+    return [*_subclasses(ConvoError)]
 
 
-def _below(top: type[ConvoError]) -> Iterator[type[ConvoError]]:
+def _subclasses(top: type[ConvoError]) -> Iterator[type[ConvoError]]:
     yield top
     for one in top.__subclasses__():
         if one.__module__ == errors.__name__:
-            yield from _below(one)
+            yield from _subclasses(one)
 
 
 @cache
@@ -55,11 +55,11 @@ def error_messages() -> list[ErrorMessage]:
 
 
 def error_messages_in(module: Module) -> Iterator[ErrorMessage]:
-    named = {one.__name__: one for one in error_classes()}
+    classes_by_name = {one.__name__: one for one in error_classes()}
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in named:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in classes_by_name:
             hints = [_text(keyword.value) or VALUE for keyword in node.keywords if keyword.arg == "hint"]
-            error = named[node.func.id]
+            error = classes_by_name[node.func.id]
             own = error.__init__ is not ConvoError.__init__ and not issubclass(error, errors.EndpointFault)
             message = None if own or not node.args else _text(node.args[0])
             yield ErrorMessage(f"{module.name}:{node.lineno}", error, message, hints[0] if hints else None)

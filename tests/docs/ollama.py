@@ -27,17 +27,17 @@ def run_ollama(replies: list[str]) -> Iterator[str]:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         messages = json.loads(body or b"{}").get("messages", [])
-        asked = sum(one["role"] == "user" for one in messages)
-        text = texts[min(asked, len(texts)) - 1]
-        words = sum(len(str(one.get("content")).split()) for one in messages)
-        used = {"prompt_tokens": words, "completion_tokens": len(text.split()), "total_tokens": words}
+        user_count = sum(one["role"] == "user" for one in messages)
+        text = texts[min(user_count, len(texts)) - 1]
+        word_count = sum(len(str(one.get("content")).split()) for one in messages)
+        usage = {"prompt_tokens": word_count, "completion_tokens": len(text.split()), "total_tokens": word_count}
         choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
-        chunks: tuple[Sent, ...] = ({"choices": [choice]}, {"choices": [], "usage": used})
+        chunks: tuple[Sent, ...] = ({"choices": [choice]}, {"choices": [], "usage": usage})
         await send_head(send, 200, "text/event-stream")
         for chunk in chunks:
             await send_piece(send, event(chunk))
         await send_piece(send, b"data: [DONE]\n\n", more=False)
 
-    place, url = listen_on_free_port()
-    with serve_in_thread(application, place, asyncio.new_event_loop()):
+    listener, url = listen_on_free_port()
+    with serve_in_thread(application, listener, asyncio.new_event_loop()):
         yield url.removesuffix("/v1")

@@ -54,27 +54,27 @@ def run_page(
         if found := REPLIES.search(page):
             loopback.replies(*json.loads(found[1]))
         environ = {"CONVO_HOME": str(folder / "home")}
-        shown = {str(folder / "home" / "data"): "/home/you/.local/share/convo", loopback.url: OPENAI}
-        shown |= {str(folder / "home" / "state"): "/home/you/.local/state/convo"}
+        replacements = {str(folder / "home" / "data"): "/home/you/.local/share/convo", loopback.url: OPENAI}
+        replacements |= {str(folder / "home" / "state"): "/home/you/.local/state/convo"}
         environ |= {} if "<!-- keyless -->" in page else loopback.environ
         if "ollama" in page:
             environ["OLLAMA_HOST"] = open_.enter_context(run_ollama(REPLIES.findall(page)))
         if "<!-- postgresql -->" in page:
             environ["DATABASE_URL"] = url = databases.new_database(schema=False)
             open_.callback(databases.drop, url)
-            shown[databases.database_name(url)] = "convo"
-        yield TranscriptRunner(folder / "here", in_processes, environ, shown).run(page), loopback
+            replacements[databases.database_name(url)] = "convo"
+        yield TranscriptRunner(folder / "here", in_processes, environ, replacements).run(page), loopback
 
 
 def updated_page(page: str, outputs: list[CommandOutput]) -> str:
     """Return the page with new outputs. An output that still matches, perhaps with a `…`, is unchanged."""
-    said = iter(outputs)
+    remaining = iter(outputs)
 
     def block(found: re.Match[str]) -> str:
-        shown = list(parse_console(found[0]))
-        got = [next(said) for _ in shown]
-        kept = [one if matches(one.lines, list(new.lines)) else new for one, new in zip(shown, got, strict=True)]
-        return "".join(f"$ {one.command}\n" + "".join(f"{line}\n" for line in one.lines) for one in kept)
+        commands = list(parse_console(found[0]))
+        got = [next(remaining) for _ in commands]
+        updated = [one if matches(one.lines, list(new.lines)) else new for one, new in zip(commands, got, strict=True)]
+        return "".join(f"$ {one.command}\n" + "".join(f"{line}\n" for line in one.lines) for one in updated)
 
     return CONSOLE.sub(block, page)
 

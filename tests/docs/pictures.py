@@ -60,11 +60,11 @@ class Picture(NamedTuple):
     argv: Sequence[str]
     columns: int
     rows: int = 60
-    says: Sequence[str] = ()
+    input: Sequence[str] = ()
 
 
 PICTURES = {
-    "chat": Picture(("chat",), 100, says=("Plan a day in Oslo.", "And if it rains?", "/status")),
+    "chat": Picture(("chat",), 100, input=("Plan a day in Oslo.", "And if it rains?", "/status")),
     "inspect": Picture(("inspect", "oslo", "--no-pager"), 100),
     "next": Picture(("next", "oslo", "Is there a ferry at night?"), 88),
     "race": Picture(("race", "Plan a day in Oslo.", "And if it rains?"), 88),
@@ -90,9 +90,9 @@ def render_picture(picture: Picture, server: LoopbackServer) -> str:
     """Run the command of a picture and return the picture as SVG."""
     import pyte
 
-    drawn = chat_output(picture) if picture.says else command_output(picture)
+    output = chat_output(picture) if picture.input else command_output(picture)
     screen = pyte.Screen(picture.columns, picture.rows)
-    pyte.Stream(screen).feed(drawn.replace(DIM, GREY).replace(server.url, OPENAI))
+    pyte.Stream(screen).feed(output.replace(DIM, GREY).replace(server.url, OPENAI))
     title = " ".join(
         ["convo", *(f'"{word}"' if " " in word else word for word in picture.argv if word != "--no-pager")]
     )
@@ -103,11 +103,11 @@ def take_screenshot(folder: Path) -> bytes:
     """A PNG of the inspector page, which shows one request next to the context of the model."""
     from tests.server.browser import chromium
 
-    place = folder / "page.html"
-    assert run_in_process("inspect", "oslo", "cheap", "--html", str(place)).exit == 0
+    path = folder / "page.html"
+    assert run_in_process("inspect", "oslo", "cheap", "--html", str(path)).exit == 0
     with chromium() as browser:
         page = browser.new_page(viewport={"width": WIDE, "height": HIGH})
-        page.goto(place.as_uri())
+        page.goto(path.as_uri())
         page.get_by_role("link", name="oslo").first.click()
         page.locator("tbody tr").nth(2).get_by_role("link").first.click()
         page.get_by_role("heading").last.wait_for()
@@ -133,9 +133,9 @@ def chat_output(picture: Picture) -> str:
 
     with open_screen(*picture.argv, columns=picture.columns) as screen:
         screen.shows_prompt()
-        for words in picture.says:
-            screen.types(f"{words}\r")
-            screen.shows_prompt(words)
+        for text in picture.input:
+            screen.types(f"{text}\r")
+            screen.shows_prompt(text)
         return screen.raw
 
 

@@ -42,16 +42,16 @@ def reference() -> str:
     """Return the page."""
     with patch.dict(os.environ, {"COLUMNS": "80", "CONVO_HOME": "/nowhere"}):
         pages = [*pages_of(make_root_group(), None, "convo")]
-    listed = [f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages] + ["* [errors](#errors)"]
+    links = [f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages] + ["* [errors](#errors)"]
     helps = [f"\n## {name}\n\n```text\n{help_}\n```" for name, help_ in pages]
-    return "\n".join([HEAD, *listed, *helps, ERRORS, *map(row, error_classes()[1:])]) + "\n"
+    return "\n".join([HEAD, *links, *helps, ERRORS, *map(row, error_classes()[1:])]) + "\n"
 
 
 def row(error: type[ConvoError]) -> str:
     """Return the row of one error: code, exit code, status, meaning and hint."""
-    meant = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
+    summary = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
     step = SHELL_HINTS.get(error.hint, error.hint)
-    return f"| `{error.code}` | {error.exit} | {error.status} | {meant} | {step} |"
+    return f"| `{error.code}` | {error.exit} | {error.status} | {summary} | {step} |"
 
 
 def pages_of(command: Any, parent: Context | None, name: str) -> Iterator[tuple[str, str]]:

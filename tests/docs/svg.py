@@ -45,11 +45,11 @@ def render_svg(title: str, rows: Sequence[Sequence[Cell]]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img">',
             f"<title>{escape(title)}</title>",
             f'<rect width="100%" height="100%" rx="8" fill="{GROUND}" stroke="{EDGE}"/>',
-            *(f'<circle cx="{18 + 16 * at}" cy="17" r="5" fill="{EDGE}"/>' for at in range(3)),
+            *(f'<circle cx="{18 + 16 * index}" cy="17" r="5" fill="{EDGE}"/>' for index in range(3)),
             f'<text x="{width / 2:.0f}" y="21" fill="{COLOURS["brightblack"]}" text-anchor="middle" '
             f'font-family="{FONT}" font-size="12">{escape(title)}</text>',
             f'<g font-family="{FONT}" font-size="14" fill="{TEXT}">',
-            *(_line(at, row) for at, row in enumerate(rows)),
+            *(_line(index, row) for index, row in enumerate(rows)),
             "</g>",
             "</svg>\n",
         ]
@@ -64,12 +64,12 @@ def _line(at: int, row: Sequence[Cell]) -> str:
 def _runs(row: Sequence[Cell]) -> Iterator[str]:
     """Yield a tspan for each run of words with the same style, at the position and width of its cells in any font."""
     column = 0
-    for look, signs in groupby(row, key=lambda sign: sign[1:]):
-        words = "".join(sign.data for sign in signs)
-        for run in RUN.finditer(words):
+    for style, signs in groupby(row, key=lambda sign: sign[1:]):
+        text = "".join(sign.data for sign in signs)
+        for run in RUN.finditer(text):
             x, length = MARGIN + (column + run.start()) * CELL_WIDTH, len(run[0]) * CELL_WIDTH
-            yield f'<tspan x="{x:.1f}" textLength="{length:.1f}"{_style(*look)}>{escape(run[0])}</tspan>'
-        column += len(words)
+            yield f'<tspan x="{x:.1f}" textLength="{length:.1f}"{_style(*style)}>{escape(run[0])}</tspan>'
+        column += len(text)
 
 
 def _style(colour: str, bold: bool, reverse: bool) -> str:

@@ -77,9 +77,9 @@ def masked(line: str) -> str:
     return line.strip()
 
 
-def matches(shown: tuple[str, ...], outputs: list[str]) -> bool:
+def matches(expected: tuple[str, ...], outputs: list[str]) -> bool:
     """Whether the output matches the lines that the page shows."""
-    lines = ["(?:.*\n)*" if line.strip() == "…" else _pattern(masked(line)) + "\n" for line in shown]
+    lines = ["(?:.*\n)*" if line.strip() == "…" else _pattern(masked(line)) + "\n" for line in expected]
     return re.fullmatch("".join(lines), "".join(masked(line) + "\n" for line in outputs)) is not None
 
 
@@ -130,8 +130,11 @@ class TranscriptRunner:
         if command == STATUS:
             return [str(self.status)]
         text = self._run_command(self._with_ports(command))
-        for there, shown in {**{f":{own}/": f":{shown}/" for shown, own in self.ports.items()}, **self.shown}.items():
-            text = text.replace(there, shown)
+        for there, shown_port in {
+            **{f":{own_port}/": f":{shown_port}/" for shown_port, own_port in self.ports.items()},
+            **self.shown,
+        }.items():
+            text = text.replace(there, shown_port)
         return text.splitlines()
 
     def _run_command(self, command: str) -> str:
@@ -153,34 +156,34 @@ class TranscriptRunner:
             self.status = run_command_line(shlex.split(command)[1:])
         return self._shell(rest, written_text(out)) + written_text(err) if rest else written_text(out)
 
-    def _shell(self, command: str, given: str = "") -> str:
-        done = subprocess.run(
+    def _shell(self, command: str, stdin: str = "") -> str:
+        result = subprocess.run(
             ["bash", "-c", f'convo() {{ {sys.executable} -m convo "$@"; }}\n{command}'],
-            input=given,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             check=False,
         )
-        self.status = done.returncode
-        return done.stdout
+        self.status = result.returncode
+        return result.stdout
 
     def _with_ports(self, text: str) -> str:
         """`text` with the actual ports of the servers of this page."""
         return PORT.sub(lambda found: f"127.0.0.1:{self.ports.get(found[1], found[1])}", text)
 
     def _serve(self, command: str) -> str:
-        words = shlex.split(os.path.expandvars(command))[1:]
-        at = words.index("--port") + 1 if "--port" in words else None
-        shown = words.pop(at) if at else "8788"
-        words.insert(at, "0") if at else words.extend(["--port", "0"])
-        process = ConvoProcess(words, stderr=subprocess.PIPE)
+        arguments = shlex.split(os.path.expandvars(command))[1:]
+        index = arguments.index("--port") + 1 if "--port" in arguments else None
+        shown_port = arguments.pop(index) if index else "8788"
+        arguments.insert(index, "0") if index else arguments.extend(["--port", "0"])
+        process = ConvoProcess(arguments, stderr=subprocess.PIPE)
         self.open.callback(_end, process)
         assert process.stderr
         line = process.stderr.readline()
         found = PORT.search(line)
         assert found, line + process.stderr.read()
-        self.ports[shown] = found[1]
+        self.ports[shown_port] = found[1]
         return line
 
 
@@ -191,11 +194,11 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 def differences(page: str, outputs: list[CommandOutput]) -> str:
     """The commands whose output differs from the page, with their actual output; empty if there are none."""
-    shown = [one for block in blocks(page) if block.language == "console" for one in parse_console(block.text)]
-    assert len(shown) == len(outputs)
-    wrong = [
+    commands = [one for block in blocks(page) if block.language == "console" for one in parse_console(block.text)]
+    assert len(commands) == len(outputs)
+    differing = [
         f"$ {one.command}\n" + "\n".join(got.lines)
-        for one, got in zip(shown, outputs, strict=True)
+        for one, got in zip(commands, outputs, strict=True)
         if not matches(one.lines, list(got.lines))
     ]
-    return "\n".join(wrong)
+    return "\n".join(differing)

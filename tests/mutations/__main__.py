@@ -23,14 +23,16 @@ def main() -> int:
     running.add_argument("folder", type=Path)
     running.add_argument("sample", type=Path)
     running.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    asked = parser.parse_args()
-    if asked.command == "cover":
-        return cover(asked.folder.resolve())
-    if asked.command == "draw":
-        json.dump([asdict(mutation) for mutation in draw(Path.cwd(), asked.seed, asked.count)], sys.stdout, indent=1)
+    options = parser.parse_args()
+    if options.command == "cover":
+        return cover(options.folder.resolve())
+    if options.command == "draw":
+        json.dump(
+            [asdict(mutation) for mutation in draw(Path.cwd(), options.seed, options.count)], sys.stdout, indent=1
+        )
         return 0
-    sample = [Mutation(**each) for each in json.loads(asked.sample.read_text("utf-8"))]
-    results = run(asked.folder.resolve(), sample, jobs=asked.jobs)
+    sample = [Mutation(**each) for each in json.loads(options.sample.read_text("utf-8"))]
+    results = run(options.folder.resolve(), sample, jobs=options.jobs)
     survivors = [result for result in results if result.survived]
     for result in survivors:
         mutation = sample[result.number]

@@ -42,25 +42,25 @@ class Mutation:
 
 def draw(root: Path, seed: int, count: int) -> list[Mutation]:
     """Draw `count` mutations of lines below root/convo; all lines are equally likely."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     lines = [
         (path, number)
         for path in sorted((root / "convo").rglob("*.py"))
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if line.strip() and not line.strip().startswith("#")
     ]
-    chance.shuffle(lines)
+    rng.shuffle(lines)
     sources: dict[Path, Source] = {}
-    drawn: list[Mutation] = []
+    mutations: list[Mutation] = []
     for path, number in lines:
-        if len(drawn) == count:
+        if len(mutations) == count:
             break
         if path not in sources:
             sources[path] = Source(path.relative_to(root).as_posix(), path.read_text("utf-8"))
-        possible = list(sources[path].mutations(number, chance))
+        possible = list(sources[path].mutations(number, rng))
         if possible:
-            drawn.append(chance.choice(possible))
-    return drawn
+            mutations.append(rng.choice(possible))
+    return mutations
 
 
 class Source:
@@ -72,15 +72,17 @@ class Source:
         self._starts = [0]
         for line in self.raw.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
-        left_alone = {id(inner) for node in ast.walk(self._tree) for left in _left(node) for inner in ast.walk(left)}
+        excluded_ids = {
+            id(inner) for node in ast.walk(self._tree) for left in _without_behaviour(node) for inner in ast.walk(left)
+        }
         self._lines: dict[int, list[ast.AST]] = {}
         for node in ast.walk(self._tree):
-            if id(node) not in left_alone and hasattr(node, "lineno"):
+            if id(node) not in excluded_ids and hasattr(node, "lineno"):
                 self._lines.setdefault(node.lineno, []).append(node)
 
-    def mutations(self, line: int, chance: random.Random) -> Iterator[Mutation]:
+    def mutations(self, line: int, rng: random.Random) -> Iterator[Mutation]:
         for node in self._lines.get(line, []):
-            for kind, piece, new in changes(node, chance):
+            for kind, piece, new in changes(node, rng):
                 start, end = self._span(piece)
                 mutation = Mutation(self.file, line, kind, start, end, self.raw[start:end].decode(), new)
                 try:
@@ -94,7 +96,7 @@ class Source:
         return start, self._starts[node.end_lineno - 1] + node.end_col_offset
 
 
-def _left(node: ast.AST) -> Iterator[ast.AST]:
+def _without_behaviour(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a node without behaviour: types, docstrings, imports, assertions."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.JoinedStr():
@@ -125,29 +127,33 @@ def _left(node: ast.AST) -> Iterator[ast.AST]:
             yield node.args[0]
 
 
-def changes(node: ast.AST, chance: random.Random) -> Iterator[tuple[str, ast.AST, str]]:
+def changes(node: ast.AST, rng: random.Random) -> Iterator[tuple[str, ast.AST, str]]:
     """Yield (kind, node, new source) for each mutation of one node; only half of the strings are mutated."""
     match node:
         case ast.Compare(left, [operator], comparators) if type(operator) in OPPOSITE:
-            yield "comparison", node, _written(ast.Compare(left, [OPPOSITE[type(operator)]()], comparators))
+            yield "comparison", node, _source_text(ast.Compare(left, [OPPOSITE[type(operator)]()], comparators))
         case ast.BoolOp(op=joined, values=values):
             other = ast.Or() if isinstance(joined, ast.And) else ast.And()
-            yield "and/or", node, _written(ast.BoolOp(other, values))
-            dropped = chance.randrange(len(values))
-            kept = [value for at, value in enumerate(values) if at != dropped]
-            yield "operand dropped", node, _written(ast.BoolOp(joined, kept) if len(kept) > 1 else kept[0])
+            yield "and/or", node, _source_text(ast.BoolOp(other, values))
+            dropped = rng.randrange(len(values))
+            remaining = [value for index, value in enumerate(values) if index != dropped]
+            yield (
+                "operand dropped",
+                node,
+                _source_text(ast.BoolOp(joined, remaining) if len(remaining) > 1 else remaining[0]),
+            )
         case ast.BinOp(left, operator, right) if type(operator) in OTHER and not _is_text(left):
-            yield "operator", node, _written(ast.BinOp(left, OTHER[type(operator)](), right))
+            yield "operator", node, _source_text(ast.BinOp(left, OTHER[type(operator)](), right))
         case ast.UnaryOp(ast.Not(), operand):
-            yield "not dropped", node, _written(operand)
+            yield "not dropped", node, _source_text(operand)
         case ast.IfExp(_, body, orelse):
-            yield "always", node, _written(body)
-            yield "never", node, _written(orelse)
+            yield "always", node, _source_text(body)
+            yield "never", node, _source_text(orelse)
         case ast.Constant(value=bool(value)):
             yield "bool", node, repr(not value)
         case ast.Constant(value=int(value) | float(value)):
             yield "number", node, repr(value + 1)
-        case ast.Constant(value=str(value)) if value and chance.random() < 0.5:
+        case ast.Constant(value=str(value)) if value and rng.random() < 0.5:
             yield "string", node, repr("XX" + value)
         case ast.Return(value) if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
             yield "return None", node, "return None"
@@ -156,7 +162,7 @@ def changes(node: ast.AST, chance: random.Random) -> Iterator[tuple[str, ast.AST
         case ast.Raise(exc) if exc is not None:
             yield "raise dropped", node, "pass"
         case ast.If(test) | ast.While(test):
-            yield "condition negated", test, f"not {_written(test)}"
+            yield "condition negated", test, f"not {_source_text(test)}"
         case ast.Continue():
             yield "continue", node, "break"
         case ast.Break():
@@ -165,7 +171,7 @@ def changes(node: ast.AST, chance: random.Random) -> Iterator[tuple[str, ast.AST
             yield "assignment dropped", node, "pass"
 
 
-def _written(node: ast.expr) -> str:
+def _source_text(node: ast.expr) -> str:
     return f"({ast.unparse(node)})"
 
 

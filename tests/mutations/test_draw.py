@@ -23,8 +23,8 @@ def test_each_mutation_is_a_program_that_does_something_else() -> None:
 def test_types_docstrings_and_imports_are_left_alone() -> None:
     for mutation in draw(ROOT, 4, 60):
         tree = ast.parse((ROOT / mutation.file).read_bytes())
-        left = [node for node in ast.walk(tree) if _is_left_alone(node)]
-        assert not any(node.lineno <= mutation.line <= (node.end_lineno or 0) for node in left), mutation
+        nodes = [node for node in ast.walk(tree) if _is_left_alone(node)]
+        assert not any(node.lineno <= mutation.line <= (node.end_lineno or 0) for node in nodes), mutation
 
 
 def _is_left_alone(node: ast.AST) -> TypeGuard[ast.stmt]:

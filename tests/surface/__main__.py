@@ -22,18 +22,18 @@ def main() -> int:
     parser.add_argument("revisions", nargs="+", metavar="REVISION")
     parser.add_argument("--no-additions", action="store_true", help="refuse additions as well")
     parser.add_argument("--parts", type=lambda text: text.split(","), default=(), help="collect these parts only")
-    given = parser.parse_args()
-    if len(given.revisions) > 2:
+    arguments = parser.parse_args()
+    if len(arguments.revisions) > 2:
         parser.error("one revision to write, or two to compare")
     with ThreadPoolExecutor(2) as pool:
-        surfaces = list(pool.map(lambda side: surface_of(side, given.parts), given.revisions))
+        surfaces = list(pool.map(lambda side: surface_of(side, arguments.parts), arguments.revisions))
     if len(surfaces) == 1:
         json.dump(surfaces[0], sys.stdout, indent=1)
         return 0
     found = differences(*surfaces)
     for line in difference_lines(found):
         print(line)
-    return int(is_refused(found, additions=given.no_additions))
+    return int(is_refused(found, additions=arguments.no_additions))
 
 
 if __name__ == "__main__":

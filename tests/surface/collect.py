@@ -41,10 +41,10 @@ def main(tree: Path, out: Path, *parts: str) -> None:
     folder = Path.cwd()
     collection = Collection(Masks({str(folder): "<folder>", str(Path(sys.prefix)): "<environment>"}))
     for name in parts or PARTS:
-        place = folder / name
-        place.mkdir()
-        os.chdir(place)
-        PARTS[name](collection, tree, RevisionShell(place / "home", place))
+        target = folder / name
+        target.mkdir()
+        os.chdir(target)
+        PARTS[name](collection, tree, RevisionShell(target / "home", target))
     out.write_text(json.dumps(collection.surface, indent=1, sort_keys=True), encoding="utf-8")
 
 

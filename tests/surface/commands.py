@@ -63,14 +63,14 @@ class RevisionShell(NamedTuple):
     before: tuple[str, ...] = ()
 
     def run(self, *argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CompletedProcess[str]:
-        own = {**os.environ, "CONVO_HOME": str(self.home), **(env or {})}
-        return fork_server.run_convo([*self.before, *argv], stdin=stdin, env=own, cwd=self.folder)
+        environ = {**os.environ, "CONVO_HOME": str(self.home), **(env or {})}
+        return fork_server.run_convo([*self.before, *argv], stdin=stdin, env=environ, cwd=self.folder)
 
-    def begin(self, *argv: str, **env: str) -> fork_server.ConvoProcess:
+    def start(self, *argv: str, **env: str) -> fork_server.ConvoProcess:
         """Start a command and return its process, with a pipe for stdout."""
-        own, quiet = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.DEVNULL
+        environ, devnull = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.DEVNULL
         command = [*self.before, *argv]
-        return fork_server.ConvoProcess(command, env=own, cwd=self.folder, stdout=subprocess.PIPE, stderr=quiet)
+        return fork_server.ConvoProcess(command, env=environ, cwd=self.folder, stdout=subprocess.PIPE, stderr=devnull)
 
     def completions(self, *argv: str) -> list[str]:
         """The completion candidates for the last word of `argv`."""
@@ -80,7 +80,7 @@ class RevisionShell(NamedTuple):
 
 def collect_commands(collection: Collection, shell: RevisionShell) -> None:
     """Collect every command with its arguments and options."""
-    for name, text in helps(shell, ()):
+    for name, text in iter_help(shell, ()):
         collection.add_value("commands", name, f"arguments: {', '.join(help_arguments(text)) or 'none'}")
         for option, kind in help_options(text):
             collection.add_value("commands", f"{name} {option}", kind)
@@ -88,14 +88,14 @@ def collect_commands(collection: Collection, shell: RevisionShell) -> None:
             collection.add_words("exit codes", "convo --help", EXITS.findall(text.rpartition("Exit codes")[2]))
 
 
-def helps(shell: RevisionShell, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def iter_help(shell: RevisionShell, command: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the full name and the help of a command and of all its subcommands."""
-    text = shell.run(*words, "--help").stdout
-    yield " ".join(("convo", *words)), text
+    text = shell.run(*command, "--help").stdout
+    yield " ".join(("convo", *command)), text
     if "COMMAND [ARGS]" not in text:
         return
-    for below in shell.completions(*words, ""):
-        yield from helps(shell, (*words, below))
+    for below in shell.completions(*command, ""):
+        yield from iter_help(shell, (*command, below))
 
 
 def help_arguments(text: str) -> list[str]:
@@ -124,10 +124,10 @@ def option_lines(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
     """Yield the first line of each option, and the lines of its help."""
     found, lines = None, []
     for line in text.splitlines():
-        if begins := OPTION.match(line):
+        if match := OPTION.match(line):
             if found:
                 yield found, lines
-            found, lines = begins, [begins["text"] or ""]
+            found, lines = match, [match["text"] or ""]
         elif line.startswith(" " * 6):
             lines.append(line)
         else:
@@ -158,8 +158,8 @@ def collect_completions(collection: Collection, shell: RevisionShell, tree: Path
     for name in ("bash", "zsh", "fish", "powershell"):
         got = shell.run("--completion", name)
         collection.add_value("completion scripts", f"--completion {name}", f"exit {got.returncode}, {bool(got.stdout)}")
-    for words in COMPLETED:
-        collection.add_words("completions", " ".join(words), shell.completions(*words, ""))
+    for command in COMPLETED:
+        collection.add_words("completions", " ".join(command), shell.completions(*command, ""))
     collection.add_value("commands", "convo --man", f"exit {shell.run('--man').returncode}")
     collection.add_value("commands", "convo --version", shell.run("--version").stdout.split()[0])
 
@@ -168,11 +168,13 @@ def collect_settings(collection: Collection, shell: RevisionShell) -> None:
     """Collect every setting with its default and the words that it accepts."""
     for setting in loads(shell.run("config", "--json").stdout) or ():
         value = setting["value"]
-        shown = collection.masks.masked(value) if isinstance(value, str) else repr(value)
-        collection.add_value("settings", f"default {setting['key']}", shown)
+        masked = collection.masks.masked(value) if isinstance(value, str) else repr(value)
+        collection.add_value("settings", f"default {setting['key']}", masked)
         collection.add_words("settings", "layers", [setting["layer"]])
-    asked = [(f"{table}.zzz" if table else "zzz", "zzz") for table in SETTINGS]
-    tables = {table: _longest_list(said) for table, said in zip(SETTINGS, attempts(shell, asked), strict=True)}
+    unknown_keys = [(f"{table}.zzz" if table else "zzz", "zzz") for table in SETTINGS]
+    tables = {
+        table: _longest_list(error) for table, error in zip(SETTINGS, set_values(shell, unknown_keys), strict=True)
+    }
     keys = [
         f"{table}.{name}" if table else name
         for table, names in tables.items()
@@ -180,25 +182,27 @@ def collect_settings(collection: Collection, shell: RevisionShell) -> None:
         if not table or names != tables[_above(table)]
     ]
     collection.add_names("settings", (f"key {key}" for key in keys))
-    own = [key for key in keys if not key.startswith("profiles.")]
-    offered = [
+    own_keys = [key for key in keys if not key.startswith("profiles.")]
+    candidates = [
         (key, word)
-        for key, said in zip(own, attempts(shell, [(key, "zzz") for key in own]), strict=True)
-        for word in _longest_list(said)
+        for key, error in zip(own_keys, set_values(shell, [(key, "zzz") for key in own_keys]), strict=True)
+        for word in _longest_list(error)
     ]
-    for (key, word), said in zip(offered, attempts(shell, [_listed(key, word) for key, word in offered]), strict=True):
-        if said is None:
+    for (key, word), error in zip(
+        candidates, set_values(shell, [_listed(key, word) for key, word in candidates]), strict=True
+    ):
+        if error is None:
             collection.add_words("settings", f"words {key}", [word])
 
 
-def attempts(shell: RevisionShell, pairs: Sequence[tuple[str, str]]) -> list[str | None]:
+def set_values(shell: RevisionShell, pairs: Sequence[tuple[str, str]]) -> list[str | None]:
     """Run `convo config set KEY VALUE` for each pair in a separate CONVO_HOME; returns each error, None for success."""
 
     def attempt(numbered: tuple[int, tuple[str, str]]) -> str | None:
         number, (key, value) = numbered
         table, _, name = key.rpartition(".")
-        words = (table, f"{{ {name} = '{value}' }}") if table.endswith('"') else (key, value)
-        got = shell.run("config", "set", *words, env={"CONVO_HOME": f"{shell.home}-{number}"})
+        arguments = (table, f"{{ {name} = '{value}' }}") if table.endswith('"') else (key, value)
+        got = shell.run("config", "set", *arguments, env={"CONVO_HOME": f"{shell.home}-{number}"})
         shutil.rmtree(f"{shell.home}-{number}", ignore_errors=True)
         return got.stderr if got.returncode else None
 

@@ -55,8 +55,8 @@ boss = Agent(
 """
 
 REFUND = {"call": {"name": "refund", "call_id": "c1", "arguments": {"order": "A1", "cents": 500}}}
-LOOK_UP = {"call": {"name": "look_up", "call_id": "c0", "arguments": {"order": "A1"}}}
-OVER = {"call": {"name": "transfer_to_billing", "call_id": "h0"}}
+LOOKUP_CALL = {"call": {"name": "look_up", "call_id": "c0", "arguments": {"order": "A1"}}}
+HANDOFF = {"call": {"name": "transfer_to_billing", "call_id": "h0"}}
 ASK = {"call": {"name": "ask_clerk", "call_id": "a1", "arguments": {"input": "Pay."}}}
 TWO = {
     "output": [
@@ -107,7 +107,7 @@ class Recorder:
 
     def interrupt(self, name: str, *argv: str) -> None:
         """Start a command, and interrupt it after the first line of its output."""
-        with self._shell.begin(*argv) as process:
+        with self._shell.start(*argv) as process:
             assert process.stdout
             process.stdout.readline()
             process.send_signal(signal.SIGINT)
@@ -130,8 +130,8 @@ def collect_sessions(collection: Collection, shell: RevisionShell) -> None:
         own = write_settings(shell.folder, "own.toml", scripted_settings(shell.folder) + REMOTE.format(url=url))
         recorder = Recorder(collection, shell._replace(before=("--config", str(own))))
         for owner in OWNERS:
-            for place, model in (("here", "plain"), ("remote", "up/plain")):
-                talk_under(recorder, owner, place, model)
+            for name, model in (("here", "plain"), ("remote", "up/plain")):
+                run_conversation(recorder, owner, name, model)
         run_reading_commands(recorder)
         run_converting_commands(recorder)
     run_refused_commands(recorder)
@@ -140,9 +140,9 @@ def collect_sessions(collection: Collection, shell: RevisionShell) -> None:
     run_store_commands(recorder)
 
 
-def talk_under(recorder: Recorder, owner: str, place: str, model: str) -> None:
+def run_conversation(recorder: Recorder, owner: str, where: str, model: str) -> None:
     """Run two turns and the commands that show them."""
-    name, env = f"{owner}-{place}", {"UP_KEY": "key"}
+    name, env = f"{owner}-{where}", {"UP_KEY": "key"}
     recorder.run(f"chat {name}", "chat", f"--{owner}", "-n", name, "-m", model, "--json", "one", **env)
     recorder.run(f"chat {name} again", "chat", "--from", name, "--jsonl", "-s", "Short", "two", **env)
     recorder.run(f"next {owner}", "next", name, "three", "--json", **env)
@@ -247,11 +247,11 @@ def collect_runs(collection: Collection, shell: RevisionShell) -> None:
     Path("bot.py").write_text(AGENTS, encoding="utf-8")
     Path("nested.py").write_text(NESTED.format(clerk=clerk, boss=boss), encoding="utf-8")
     for owner in OWNERS:
-        model = recorder.script(LOOK_UP, TWO if owner == "session" else REFUND, DONE)
-        words = ("chat", f"--{owner}", "-n", owner, "--agent", "bot.py:desk", "-m", model)
-        recorder.run(f"run {owner}", *words, "--state", f"state-{owner}.json", "--jsonl", "one")
+        model = recorder.script(LOOKUP_CALL, TWO if owner == "session" else REFUND, DONE)
+        arguments = ("chat", f"--{owner}", "-n", owner, "--agent", "bot.py:desk", "-m", model)
+        recorder.run(f"run {owner}", *arguments, "--state", f"state-{owner}.json", "--jsonl", "one")
         recorder.add_file("state", Path(f"state-{owner}.json"))
-    model = recorder.script(OVER, REFUND, DONE)
+    model = recorder.script(HANDOFF, REFUND, DONE)
     recorder.run("run handoff", "chat", "-n", "over", "--agent", "bot.py:triage", "-m", model, "--json", "one")
     recorder.run("run nested", "chat", "-n", "boss", "--agent", "nested.py:boss", "--jsonl", "one")
     recorder.run("approvals", "approvals", "--json")
@@ -274,10 +274,10 @@ def collect_runs(collection: Collection, shell: RevisionShell) -> None:
 
 def decide_on_states(recorder: Recorder) -> None:
     """Decide pending calls of states in files and in the store."""
-    words = ("resume", "state-session.json", "--decide-only", "-o")
+    arguments = ("resume", "state-session.json", "--decide-only", "-o")
     for label in LABELS:
-        recorder.run(f"state as {label}", *words, "-", "--approve", "c1", "--reject", "c2=no", "--schema", label)
-    recorder.run("state signed", *words, "signed.json", "--approve", "all", "--sign", **KEY)
+        recorder.run(f"state as {label}", *arguments, "-", "--approve", "c1", "--reject", "c2=no", "--schema", label)
+    recorder.run("state signed", *arguments, "signed.json", "--approve", "all", "--sign", **KEY)
     recorder.add_file("signed state", Path("signed.json"))
     recorder.run("state verified", "resume", "signed.json", "--decide-only", "-o", "-", "--verify", **KEY)
     recorder.run(
@@ -291,7 +291,7 @@ def decide_on_states(recorder: Recorder) -> None:
         "--json",
         **KEY,
     )
-    recorder.run("state always", *words, "-", "--approve", "refund", "--always")
+    recorder.run("state always", *arguments, "-", "--approve", "refund", "--always")
     recorder.run("export runstate", "export", "session", "--format", "runstate", "--agent", "bot.py:desk")
     recorder.run("approvals approve", "approvals", "approve", "c1", "--run", "session", "--json")
     recorder.run("approvals reject", "approvals", "reject", "c2=no", "--run", "session", "--json")

@@ -60,7 +60,7 @@ def difference_lines(found: Sequence[Difference], longest: int = 200) -> Iterato
             section = change.section
             yield f"{section}:"
         words = change.words if len(change.words) <= longest else f"{change.words[:longest]}…"
-        shown = "" if words in ("present", "") else f"  ({words})"
-        yield f"  {change.kind:<8} {change.name}{shown}"
+        suffix = "" if words in ("present", "") else f"  ({words})"
+        yield f"  {change.kind:<8} {change.name}{suffix}"
     counts = {kind: sum(change.kind == kind for change in found) for kind in ("removed", "changed", "added")}
     yield ", ".join(f"{count} {kind}" for kind, count in counts.items()) if found else "no differences"

@@ -94,19 +94,19 @@ def schema_paths(schema: object, path: str = "$", *, named: bool = False) -> Ite
     elif path.endswith(".required") and not named:
         yield path, ", ".join(sorted(map(str, schema)))
     elif any(isinstance(one, dict | list) for one in schema):
-        for at, one in enumerate(schema):
-            yield from schema_paths(one, f"{path}[{_key(one, at)}]")
+        for index, one in enumerate(schema):
+            yield from schema_paths(one, f"{path}[{_key(one, index)}]")
     else:
         yield path, [json.dumps(one) for one in schema]
 
 
-def _key(one: object, at: int) -> str:
+def _key(one: object, index: int) -> str:
     """The name or reference of an alternative or parameter, or else its index."""
     if isinstance(one, Mapping):
         for key in ("$ref", "name"):
             if isinstance(one.get(key), str):
                 return str(one[key])
-    return str(at)
+    return str(index)
 
 
 def loads(text: str) -> Any:

@@ -107,7 +107,7 @@ def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    with shell.begin("serve", "--port", str(port), *argv, CONVO_SEAL_KEY=SEAL, UP_KEY="key") as process:
+    with shell.start("serve", "--port", str(port), *argv, CONVO_SEAL_KEY=SEAL, UP_KEY="key") as process:
         try:
             wait_for(url, process)
             yield url
@@ -138,7 +138,7 @@ class SurfaceClient:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.http = httpx2.Client(base_url=url, timeout=60, trust_env=False, headers=headers)
 
-    def ask(self, name: str, method: str, path: str, body: Any = None, **more: Any) -> Any:
+    def call(self, name: str, method: str, path: str, body: Any = None, **more: Any) -> Any:
         """Send a request, add the response to the surface as `name`, and return its JSON."""
         answer = self.http.request(method, path, json=body, **more)
         self._add_head(name, answer)
@@ -183,22 +183,22 @@ def collect_server(collection: Collection, shell: RevisionShell) -> None:
     front = shell._replace(before=("--config", str(file)))
     with served_revision(front) as url:
         client = SurfaceClient(collection, url)
-        ask_everything(client)
-        ask_wrongly(client)
-        talk_over_websocket(collection, url)
-        look_around(collection, client)
+        call_all_routes(client)
+        call_with_errors(client)
+        run_websocket_conversation(collection, url)
+        call_read_routes(collection, client)
         collect_keyed_server(collection, shell, url)
     collect_limited_server(collection, shell)
     collect_sqlite(collection, "server", shell.home)
 
 
-def ask_everything(client: SurfaceClient) -> None:
+def call_all_routes(client: SurfaceClient) -> None:
     """Send valid requests: responses, chains, conversations, background runs, compaction, token counts, models."""
     for model in SCRIPTS:
         for stream in (False, True):
             tools = {"tools": [TOOL]} if model == "calling" else {}
             name = f"{model} {'streamed' if stream else 'plain'}"
-            client.ask(name, "POST", "/v1/responses", {"model": model, "input": "one", "stream": stream, **tools})
+            client.call(name, "POST", "/v1/responses", {"model": model, "input": "one", "stream": stream, **tools})
     ignored = {
         "model": "plain",
         "input": "one",
@@ -206,74 +206,77 @@ def ask_everything(client: SurfaceClient) -> None:
         "safety_identifier": "me",
         "metadata": {"a": "b"},
     }
-    first = client.ask("ignored fields", "POST", "/v1/responses", ignored)
+    first = client.call("ignored fields", "POST", "/v1/responses", ignored)
     chain = {"model": "plain", "input": "two", "previous_response_id": first["id"]}
-    client.ask("chained", "POST", "/v1/responses", chain)
-    client.ask("unstored", "POST", "/v1/responses", {"model": "plain", "input": "two", "store": False})
+    client.call("chained", "POST", "/v1/responses", chain)
+    client.call("unstored", "POST", "/v1/responses", {"model": "plain", "input": "two", "store": False})
     path = f"/v1/responses/{first['id']}"
-    client.ask("retrieve", "GET", path)
-    client.ask("input items", "GET", f"{path}/input_items")
-    running = client.ask("background", "POST", "/v1/responses", {"model": "plain", "input": "one", "background": True})
+    client.call("retrieve", "GET", path)
+    client.call("input items", "GET", f"{path}/input_items")
+    running = client.call("background", "POST", "/v1/responses", {"model": "plain", "input": "one", "background": True})
     for _ in range(200):
         if client.http.get(f"/v1/responses/{running['id']}").json()["status"] == "completed":
             break
         time.sleep(0.02)
-    client.ask("background events", "GET", f"/v1/responses/{running['id']}?stream=true")
-    client.ask("cancel", "POST", f"/v1/responses/{running['id']}/cancel")
-    made = client.ask("conversation", "POST", "/v1/conversations", {"metadata": {"a": "b"}})
-    place = f"/v1/conversations/{made['id']}"
-    client.ask(
-        "in conversation", "POST", "/v1/responses", {"model": "plain", "input": "one", "conversation": made["id"]}
+    client.call("background events", "GET", f"/v1/responses/{running['id']}?stream=true")
+    client.call("cancel", "POST", f"/v1/responses/{running['id']}/cancel")
+    conversation = client.call("conversation", "POST", "/v1/conversations", {"metadata": {"a": "b"}})
+    url_path = f"/v1/conversations/{conversation['id']}"
+    client.call(
+        "in conversation",
+        "POST",
+        "/v1/responses",
+        {"model": "plain", "input": "one", "conversation": conversation["id"]},
     )
-    client.ask("update conversation", "POST", place, {"metadata": {"c": "d"}})
-    client.ask("retrieve conversation", "GET", place)
-    added = client.ask("add items", "POST", f"{place}/items", {"items": [{"role": "user", "content": "more"}]})
-    client.ask("list items", "GET", f"{place}/items")
+    client.call("update conversation", "POST", url_path, {"metadata": {"c": "d"}})
+    client.call("retrieve conversation", "GET", url_path)
+    added = client.call("add items", "POST", f"{url_path}/items", {"items": [{"role": "user", "content": "more"}]})
+    client.call("list items", "GET", f"{url_path}/items")
     item = added["data"][0]["id"]
-    client.ask("retrieve item", "GET", f"{place}/items/{item}")
-    client.ask("delete item", "DELETE", f"{place}/items/{item}")
-    kept = client.ask(
+    client.call("retrieve item", "GET", f"{url_path}/items/{item}")
+    client.call("delete item", "DELETE", f"{url_path}/items/{item}")
+    second_conversation = client.call(
         "second conversation", "POST", "/v1/conversations", {"items": [{"role": "user", "content": "hi"}]}
     )
-    client.ask("delete conversation", "DELETE", f"/v1/conversations/{kept['id']}")
-    client.ask("delete response", "DELETE", path)
-    client.ask("compact", "POST", "/v1/responses/compact", {"model": "plain", "input": "one"})
-    client.ask("count tokens", "POST", "/v1/responses/input_tokens", {"model": "plain", "input": "one"})
-    client.ask("models", "GET", "/v1/models")
-    client.ask("model", "GET", "/v1/models/plain")
-    client.ask("ready", "GET", "/readyz")
-    client.ask("health", "GET", "/healthz")
+    client.call("delete conversation", "DELETE", f"/v1/conversations/{second_conversation['id']}")
+    client.call("delete response", "DELETE", path)
+    client.call("compact", "POST", "/v1/responses/compact", {"model": "plain", "input": "one"})
+    client.call("count tokens", "POST", "/v1/responses/input_tokens", {"model": "plain", "input": "one"})
+    client.call("models", "GET", "/v1/models")
+    client.call("model", "GET", "/v1/models/plain")
+    client.call("ready", "GET", "/readyz")
+    client.call("health", "GET", "/healthz")
 
 
-def ask_wrongly(client: SurfaceClient) -> None:
+def call_with_errors(client: SurfaceClient) -> None:
     """Send requests that the server refuses."""
     json_type = {"content-type": "application/json"}
-    client.ask("no body", "POST", "/v1/responses", {})
-    client.ask("unknown model", "POST", "/v1/responses", {"model": "nobody", "input": "one"})
-    client.ask("unknown field", "POST", "/v1/responses", {"model": "plain", "input": "one", "zzz": 1})
-    client.ask("wrong type", "POST", "/v1/responses", {"model": "plain", "input": 1})
-    client.ask("wrong value", "POST", "/v1/responses", {"model": "plain", "input": "one", "temperature": 9})
+    client.call("no body", "POST", "/v1/responses", {})
+    client.call("unknown model", "POST", "/v1/responses", {"model": "nobody", "input": "one"})
+    client.call("unknown field", "POST", "/v1/responses", {"model": "plain", "input": "one", "zzz": 1})
+    client.call("wrong type", "POST", "/v1/responses", {"model": "plain", "input": 1})
+    client.call("wrong value", "POST", "/v1/responses", {"model": "plain", "input": "one", "temperature": 9})
     owners = {"previous_response_id": "resp_1", "conversation": "conv_1"}
-    client.ask("both owners", "POST", "/v1/responses", {"model": "plain", "input": "one", **owners})
-    client.ask(
+    client.call("both owners", "POST", "/v1/responses", {"model": "plain", "input": "one", **owners})
+    client.call(
         "unknown parent", "POST", "/v1/responses", {"model": "plain", "input": "a", "previous_response_id": "resp_1"}
     )
-    client.ask("no JSON", "POST", "/v1/responses", content=b"{", headers=json_type)
-    client.ask("no JSON type", "POST", "/v1/responses", content=b"{}", headers={"content-type": "text/plain"})
+    client.call("no JSON", "POST", "/v1/responses", content=b"{", headers=json_type)
+    client.call("no JSON type", "POST", "/v1/responses", content=b"{}", headers={"content-type": "text/plain"})
     output = [{"type": "function_call_output", "call_id": "c", "output": "x"}]
-    client.ask("output without call", "POST", "/v1/responses", {"model": "plain", "input": output})
+    client.call("output without call", "POST", "/v1/responses", {"model": "plain", "input": output})
     call = [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]
-    client.ask(
+    client.call(
         "call without output",
         "POST",
         "/v1/responses",
         {"model": "plain", "input": [*call, {"role": "user", "content": "x"}]},
     )
-    client.ask("unknown response", "GET", "/v1/responses/resp_1")
-    client.ask("unknown conversation", "GET", "/v1/conversations/conv_1")
-    client.ask("unknown path", "GET", "/v1/nowhere")
-    client.ask("wrong method", "PUT", "/v1/responses", {})
-    client.ask("foreign host", "GET", "/v1/models", headers={"host": "example.com"})
+    client.call("unknown response", "GET", "/v1/responses/resp_1")
+    client.call("unknown conversation", "GET", "/v1/conversations/conv_1")
+    client.call("unknown path", "GET", "/v1/nowhere")
+    client.call("wrong method", "PUT", "/v1/responses", {})
+    client.call("foreign host", "GET", "/v1/models", headers={"host": "example.com"})
 
 
 MESSAGES: Sequence[tuple[str, Mapping[str, Any]]] = (
@@ -284,7 +287,7 @@ MESSAGES: Sequence[tuple[str, Mapping[str, Any]]] = (
 )
 
 
-def talk_over_websocket(
+def run_websocket_conversation(
     collection: Collection, url: str, key: str = "", messages: Sequence[tuple[str, Mapping[str, Any]]] = MESSAGES
 ) -> None:
     """Send messages over a WebSocket and add the events of each."""
@@ -298,7 +301,7 @@ def talk_over_websocket(
             add_events(collection, f"websocket {name}", events)
 
 
-def look_around(collection: Collection, client: SurfaceClient) -> None:
+def call_read_routes(collection: Collection, client: SurfaceClient) -> None:
     """Collect the metrics, the OpenAPI document and the headers of the inspector page."""
     document = client.http.get("/openapi.json").json()
     del document["info"]["version"]
@@ -332,9 +335,9 @@ def collect_limited_server(collection: Collection, shell: RevisionShell) -> None
             client = SurfaceClient(collection, url)
             for name in ("long", "long streamed"):
                 body = {"model": "echo", "input": "word " * 1000, "stream": name == "long streamed"}
-                client.ask(f"limited {name}", "POST", "/v1/responses", body)
-            client.ask("limited third", "GET", "/v1/models")
-            client.ask("limited fourth", "GET", "/v1/models")
+                client.call(f"limited {name}", "POST", "/v1/responses", body)
+            client.call("limited third", "GET", "/v1/models")
+            client.call("limited fourth", "GET", "/v1/models")
     except TimeoutError:
         collection.add_value("http", "limited", "no such settings")
 
@@ -352,7 +355,7 @@ def chat_completions() -> Iterator[str]:
             for chunk in (*map(json.dumps, CHUNKS), "[DONE]"):
                 self.wfile.write(f"data: {chunk}\n\n".encode())
 
-        def log_message(self, *words: object) -> None:
+        def log_message(self, *text: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -368,30 +371,30 @@ def chat_completions() -> Iterator[str]:
 def collect_keyed_server(collection: Collection, shell: RevisionShell, url: str) -> None:
     """Collect a server with keys that forwards requests: sealed reasoning of a provider, refusals without a key."""
     keys = shell.folder / "keys"
-    made = shell.run("serve", "--new-key", "alice", "--keys", str(keys))
-    collection.add_value("formats", "a new key", collection.masks.pattern("", made.stdout.strip()))
+    result = shell.run("serve", "--new-key", "alice", "--keys", str(keys))
+    collection.add_value("formats", "a new key", collection.masks.pattern("", result.stdout.strip()))
     collection.add_value("formats", "a line of the file of keys", collection.masks.masked(keys.read_text().strip()))
     with chat_completions() as chat:
         file = write_settings(shell.folder, "behind.toml", BEHIND.format(url=url, chat=chat))
         own = shell._replace(home=shell.folder / "behind", before=("--config", str(file)))
-        ask_behind(collection, own, keys, made.stdout.strip())
+        call_keyed_routes(collection, own, keys, result.stdout.strip())
 
 
-def ask_behind(collection: Collection, shell: RevisionShell, keys: Path, key: str) -> None:
+def call_keyed_routes(collection: Collection, shell: RevisionShell, keys: Path, key: str) -> None:
     """Send requests to the forwarding server: sealed reasoning, fields that it does not forward, refused keys."""
     with served_revision(shell, "--keys", str(keys), "--store", "memory") as address:
         client = SurfaceClient(collection, address, key)
         include = {"include": ["reasoning.encrypted_content"]}
         for model in ("up/sealed", "alias"):
-            client.ask(f"behind {model}", "POST", "/v1/responses", {"model": model, "input": "one", **include})
+            client.call(f"behind {model}", "POST", "/v1/responses", {"model": model, "input": "one", **include})
         ignored = {"input": "one", "service_tier": "flex", "user": "me", "safety_identifier": "me", "max_tool_calls": 2}
-        client.ask("behind chat", "POST", "/v1/responses", {"model": "other/m", **ignored})
-        client.ask("behind chat streamed", "POST", "/v1/responses", {"model": "other/m", "stream": True, **ignored})
-        talk_over_websocket(
+        client.call("behind chat", "POST", "/v1/responses", {"model": "other/m", **ignored})
+        client.call("behind chat streamed", "POST", "/v1/responses", {"model": "other/m", "stream": True, **ignored})
+        run_websocket_conversation(
             collection, address, key, [("behind", {"type": "response.create", "model": "other/m", **ignored})]
         )
-        client.ask("behind compact", "POST", "/v1/responses/compact", {"model": "up/plain", "input": "one"})
-        SurfaceClient(collection, address).ask(
+        client.call("behind compact", "POST", "/v1/responses/compact", {"model": "up/plain", "input": "one"})
+        SurfaceClient(collection, address).call(
             "without key", "POST", "/v1/responses", {"model": "up/plain", "input": "one"}
         )
-        SurfaceClient(collection, address, "wrong").ask("wrong key", "GET", "/v1/models")
+        SurfaceClient(collection, address, "wrong").call("wrong key", "GET", "/v1/models")

@@ -30,8 +30,8 @@ def surface_of(side: str, sections: Sequence[str] = ()) -> Surface:
     Raises subprocess.CalledProcessError if there is no such revision or its surface cannot be collected.
     """
     if side.endswith(".json"):
-        written: Surface = json.loads(Path(side).read_text(encoding="utf-8"))
-        return written
+        surface: Surface = json.loads(Path(side).read_text(encoding="utf-8"))
+        return surface
     with tempfile.TemporaryDirectory(prefix="convo-surface-") as name:
         tree = Path(name) / "tree"
         tree.mkdir()
@@ -57,8 +57,8 @@ def extract(revision: str, tree: Path) -> None:
     archive = tree.parent / "archive.tar"
     command = ["git", "archive", "--output", str(archive), revision, ".", ":(exclude)tests"]
     subprocess.run(command, cwd=HERE, check=True)
-    with tarfile.open(archive) as opened:
-        opened.extractall(tree, filter="data")
+    with tarfile.open(archive) as archive_file:
+        archive_file.extractall(tree, filter="data")
 
 
 def collect_in_process(tree: Path, folder: Path, sections: Sequence[str]) -> Surface:

@@ -91,15 +91,15 @@ def collect_imports(collection: Collection, tree: Path) -> None:
     for module, name in sorted({*DOCUMENTED, *documented(tree)}):
         try:
             found = getattr(import_module(module), name)
-        except (ImportError, AttributeError) as wrong:
-            collection.add_value("imports", f"{module}.{name}", type(wrong).__name__)
+        except (ImportError, AttributeError) as error:
+            collection.add_value("imports", f"{module}.{name}", type(error).__name__)
             continue
         collection.add_value("imports", f"{module}.{name}", signature(found))
         for member in sorted(vars(found)) if isinstance(found, type) else ():
             value = inspect.getattr_static(found, member)
             if not member.startswith("_") and (inspect.isroutine(value) or isinstance(value, property)):
-                shown = signature(value) if inspect.isfunction(value) else "attribute"
-                collection.add_value("imports", f"{module}.{name}.{member}", shown)
+                described = signature(value) if inspect.isfunction(value) else "attribute"
+                collection.add_value("imports", f"{module}.{name}.{member}", described)
 
 
 def documented(tree: Path) -> Iterator[tuple[str, str]]:

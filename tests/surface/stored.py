@@ -48,10 +48,10 @@ def add_rows(collection: Collection, section: str, table: str, columns: list[str
             elif document is None:
                 collection.add_words(section, f"{table}.{column}", [collection.masks.pattern(column, value)])
             else:
-                by_place = (
-                    {str(place): one for place, one in enumerate(document)} if isinstance(document, list) else None
+                by_index = (
+                    {str(index): one for index, one in enumerate(document)} if isinstance(document, list) else None
                 )
-                collection.add_document(section, f"{table}.{column}", document if by_place is None else by_place)
+                collection.add_document(section, f"{table}.{column}", document if by_index is None else by_index)
 
 
 def decoded_bytes(value: object) -> tuple[object, str]:
@@ -87,8 +87,8 @@ def collect_postgresql(collection: Collection, shell: RevisionShell) -> None:
     import psycopg
 
     for partitions in ("0", "4"):
-        words = ("--store", "postgresql://nowhere/none", "--print-sql", "--partitions", partitions)
-        script = statement(shell.run("store", "migrate", *words).stdout)
+        arguments = ("--store", "postgresql://nowhere/none", "--print-sql", "--partitions", partitions)
+        script = statement(shell.run("store", "migrate", *arguments).stdout)
         collection.add_names(f"postgresql script, {partitions} partitions", script.split("; "))
     if not databases.available():
         return

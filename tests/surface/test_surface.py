@@ -27,14 +27,14 @@ SURFACE: Surface = {
 }
 
 
-def altered(section: str, name: str, entry: str | list[str] | None) -> Surface:
+def altered_surface(section: str, name: str, entry: str | list[str] | None) -> Surface:
     """`SURFACE` with one entry replaced, or without it."""
     surface = deepcopy(SURFACE)
     surface[section].pop(name, None)
     return surface if entry is None else {**surface, section: {**surface[section], name: entry}}
 
 
-BREAKS = [
+BREAKING = [
     ("commands", "convo chat --model", None, "removed"),
     ("commands", "convo chat --model", "-m, --model; flag", "changed"),
     ("settings", "default serve.port", "8789", "changed"),
@@ -47,9 +47,9 @@ BREAKS = [
 ]
 
 
-@pytest.mark.parametrize(("section", "name", "entry", "kind"), BREAKS)
+@pytest.mark.parametrize(("section", "name", "entry", "kind"), BREAKING)
 def test_a_breaking_change_is_refused(section: str, name: str, entry: Any, kind: str) -> None:
-    found = differences(SURFACE, altered(section, name, entry))
+    found = differences(SURFACE, altered_surface(section, name, entry))
     assert (section, kind, name) in [(one.section, one.kind, one.name) for one in found]
     assert is_refused(found)
     assert f"  {kind:<8} {name}" in "\n".join(difference_lines(found))
@@ -65,7 +65,7 @@ def test_a_breaking_change_is_refused(section: str, name: str, entry: Any, kind:
 )
 def test_an_addition_is_listed_and_refused_only_on_request(section: str, name: str, entry: str | list[str]) -> None:
     found = differences(
-        SURFACE, altered(section, name, entry) if section in SURFACE else {**SURFACE, section: {name: entry}}
+        SURFACE, altered_surface(section, name, entry) if section in SURFACE else {**SURFACE, section: {name: entry}}
     )
     assert [(one.section, one.kind, one.name) for one in found] == [(section, "added", name)]
     assert not is_refused(found)
@@ -231,14 +231,14 @@ def altered_checkout(folder: Path, **replaced: tuple[str, str]) -> str:
     folder.mkdir()
     copy_checkout(ROOT, folder)
     for before, after in replaced.values():
-        holders = [file for file in folder.rglob("convo/**/*.*") if before.encode() in file.read_bytes()]
-        assert holders, before
-        for file in holders:
+        files = [file for file in folder.rglob("convo/**/*.*") if before.encode() in file.read_bytes()]
+        assert files, before
+        for file in files:
             file.write_bytes(file.read_bytes().replace(before.encode(), after.encode()))
     return str(folder)
 
 
-def compared(after: str, *parts: str) -> list[Difference]:
+def compare(after: str, *parts: str) -> list[Difference]:
     """The differences between this checkout and the checkout in the folder `after`."""
     with ThreadPoolExecutor(2) as pool:
         return differences(*pool.map(lambda side: surface_of(side, parts), (str(ROOT), after)))
@@ -252,7 +252,7 @@ def test_exactly_the_changes_of_a_checkout_are_found(tmp_path: Path) -> None:
         parameter=("reset_tool_choice", "reset_choice"),
         sentence=("the response is incomplete", "the response is not complete"),
     )
-    found = compared(after, "sources", "imports", "rules")
+    found = compare(after, "sources", "imports", "rules")
     assert [(one.section, one.kind, one.name) for one in found] == [
         ("environment", "removed", "CONVO_TENANT"),
         ("environment", "added", "CONVO_CUSTOMER"),
@@ -271,7 +271,7 @@ def test_exactly_the_changes_of_a_server_are_found(tmp_path: Path) -> None:
         index=("agent_runs_by_session", "agent_runs_by_owner"),
         summary=("Create a response.", "Respond to an input."),
     )
-    found = compared(after, "server")
+    found = compare(after, "server")
     headers = [one for one in found if one.section == "headers"]
     assert {(one.kind, one.words) for one in headers} == {("removed", "x-request-id"), ("added", "x-request-number")}
     assert [(one.section, one.kind, one.name) for one in found if one not in headers] == [
@@ -294,7 +294,7 @@ def test_exactly_the_changed_commands_settings_and_stored_values_are_found(tmp_p
         stored=("staged", "waiting_items"),
         severity=("call-without-output", "call-without-answer"),
     )
-    found = compared(after, "commands", "settings", "rules", "runs")
+    found = compare(after, "commands", "settings", "rules", "runs")
     assert {(one.section, one.kind, one.name) for one in found} >= {
         ("commands", "removed", "convo inspect --until-idle"),
         ("settings", "changed", "default serve.port"),
