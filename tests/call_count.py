@@ -22,7 +22,9 @@ class CallCount:
         sys.setprofile(self._profile)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         sys.setprofile(None)
 
     def _profile(self, frame: FrameType, event: str, value: Any) -> None:

@@ -25,20 +25,20 @@ def clean_up_after(folder: Path, commands: Sequence[Sequence[str]], pid: int) ->
     """Run `commands` and remove `folder` when process `pid` has ended."""
     argv = [sys.executable, "-m", "tests.cleanup_process", str(pid), str(folder), json.dumps(commands)]
     root = Path(__file__).parents[1]
-    quiet = subprocess.DEVNULL
-    subprocess.run(argv, cwd=root, stdin=quiet, stdout=quiet, stderr=quiet, check=True)
+    devnull = subprocess.DEVNULL
+    subprocess.run(argv, cwd=root, stdin=devnull, stdout=devnull, stderr=devnull, check=True)
 
 
 def wait_for_exit(pid: int) -> None:
     try:
-        watched = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     except AttributeError:  # not Linux
         while _is_alive(pid):
             time.sleep(POLL_S)
         return
-    select.select([watched], [], [])
+    select.select([pidfd], [], [])
 
 
 def _is_alive(pid: int) -> bool:

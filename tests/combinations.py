@@ -19,17 +19,17 @@ def rotated_combinations(*columns: Iterable[Any], each: int = 1) -> list[Any]:
     """Return parameters for all combinations. By default each combination of the first columns gets `each` values of
     the last column; the others are marked `full`."""
     numbered = [list(enumerate(column)) for column in columns]
-    of_the_last = len(numbered[-1])
+    last_count = len(numbered[-1])
     return [
         pytest.param(
             *(value for _, value in combination),
-            marks=() if _distance_from_turn(combination, of_the_last) < each else pytest.mark.full,
+            marks=() if _distance_from_turn(combination, last_count) < each else pytest.mark.full,
         )
         for combination in product(*numbered)
     ]
 
 
-def _distance_from_turn(combination: Sequence[tuple[int, Any]], of_the_last: int) -> int:
+def _distance_from_turn(combination: Sequence[tuple[int, Any]], last_count: int) -> int:
     """The distance of the last column's value from the value that a default run uses for the other columns."""
-    *before, last = (at for at, _ in combination)
-    return (last - sum(before)) % of_the_last
+    *before, last = (position for position, _ in combination)
+    return (last - sum(before)) % last_count

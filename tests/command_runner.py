@@ -55,10 +55,10 @@ def text_stream(text: str = "", encoding: str = "utf-8") -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(text.encode(encoding)), encoding=encoding)
 
 
-def written_text(written: io.TextIOWrapper) -> str:
-    written.flush()
-    assert isinstance(written.buffer, io.BytesIO)
-    return written.buffer.getvalue().decode(written.encoding)
+def written_text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode(stream.encoding)
 
 
 def run_in_process(
@@ -73,17 +73,17 @@ def run_in_process(
 
 def run_as_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CommandResult:
     """Run one command line as a process (see `tests.fork_server`); `env` is added to the environment."""
-    done = run_convo(argv, stdin=stdin, env={**os.environ, **(env or {})})
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    result = run_convo(argv, stdin=stdin, env={**os.environ, **(env or {})})
+    return CommandResult(result.returncode, result.stdout, result.stderr)
 
 
 def write_project_file(text: str, folder: Path = Path()) -> Path:
     """Write a project's settings file and trust it. Returns its path."""
-    place = folder.absolute() / ".convo.toml"
-    place.write_text(text, encoding="utf-8")
-    trusted = run_in_process("config", "trust", str(place))
+    file = folder.absolute() / ".convo.toml"
+    file.write_text(text, encoding="utf-8")
+    trusted = run_in_process("config", "trust", str(file))
     assert trusted.exit == 0, trusted
-    return place
+    return file
 
 
 def start_process(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
@@ -91,8 +91,8 @@ def start_process(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
     streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if not shell:
         return ConvoProcess(argv, preexec_fn=restore_sighup, **streams)
-    around = ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
-    return subprocess.Popen(around, encoding="utf-8", preexec_fn=restore_sighup, **streams)
+    command = ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
+    return subprocess.Popen(command, encoding="utf-8", preexec_fn=restore_sighup, **streams)
 
 
 def restore_sighup() -> None:

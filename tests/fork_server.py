@@ -54,7 +54,7 @@ class ConvoProcess(subprocess.Popen[str]):
             return
         cwd, environ, pipes = given[4], given[5], given[9:15]
         ends = [pipes[0], pipes[3], pipes[5]]
-        streams = [at if end == -1 else end for at, end in enumerate(ends)]
+        streams = [index if end == -1 else end for index, end in enumerate(ends)]
         self.pid = start_fork(args[2:], environ or os.environ, cwd or os.getcwd(), streams)
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -109,9 +109,9 @@ def fork_server_socket() -> socket.socket:
     for end in (own_end, server_end):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_ORDER_BYTES)
     number = server_end.fileno()
-    quiet = subprocess.DEVNULL
+    devnull = subprocess.DEVNULL
     command = [sys.executable, "-m", "tests.fork_server", str(number)]
-    process = subprocess.Popen(command, cwd=ROOT, pass_fds=[number], stdin=quiet, stdout=quiet)
+    process = subprocess.Popen(command, cwd=ROOT, pass_fds=[number], stdin=devnull, stdout=devnull)
     server_end.close()
 
     def stop_server() -> None:
@@ -195,12 +195,12 @@ def reopen_stream(number: int, mode: str, **more: Any) -> Any:
     return open(number, mode, closefd=False, **more)
 
 
-def exit_at_once(ended: list[int]) -> None:
+def exit_at_once(pids: list[int]) -> None:
     """Exit right after the exit handlers, without freeing the objects that are shared with the server."""
-    if ended:
+    if pids:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(ended[0])
+        os._exit(pids[0])
 
 
 if __name__ == "__main__":

@@ -142,5 +142,5 @@ def gzip_of_size(megabytes: int, piece: bytes = b" ") -> bytes:
 
 
 def sse_event(data: Any, name: str = "") -> bytes:
-    named = f"event: {name}\n" if name else ""
-    return f"{named}data: {json.dumps(data)}\n\n".encode()
+    event_line = f"event: {name}\n" if name else ""
+    return f"{event_line}data: {json.dumps(data)}\n\n".encode()

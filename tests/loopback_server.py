@@ -113,8 +113,13 @@ def error_response(status: int, error: Mapping[str, Any] | str, headers: Mapping
 
 
 def conversation_locked(headers: Mapping[str, str] | None = None) -> Fault:
-    words = "Another process is currently operating on this conversation. Please retry in a few seconds."
-    error = {"message": words, "type": "invalid_request_error", "param": "conversation", "code": "conversation_locked"}
+    message = "Another process is currently operating on this conversation. Please retry in a few seconds."
+    error = {
+        "message": message,
+        "type": "invalid_request_error",
+        "param": "conversation",
+        "code": "conversation_locked",
+    }
     return error_response(400, error, headers)
 
 
@@ -193,7 +198,9 @@ class LoopbackServer:
     @property
     def bodies(self) -> list[Any]:
         """The bodies of all requests for a response, oldest first."""
-        return [asked.json for asked in self.requests if (asked.method, asked.path) == ("POST", "/v1/responses")]
+        return [
+            request.json for request in self.requests if (request.method, request.path) == ("POST", "/v1/responses")
+        ]
 
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
         """Call `LoopbackModels.replies`."""
@@ -215,9 +222,9 @@ class LoopbackServer:
             self._endpoints[key] = EmbeddedEndpoint(self.store.for_tenant(key), self.scripts, SystemClock(), random_id)
         return self._endpoints[key]
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the server, from the thread of a test; return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         request = await _record_request(scope, receive)
@@ -273,16 +280,16 @@ class LoopbackServer:
 
     async def _stream(self, endpoint: Endpoint, body: dict[str, Any], fault: Fault, send: "Send") -> None:
         streaming, sent = bool(body.pop("stream", False)), 0
-        begun = False
+        started = False
         async with aclosing(endpoint.create(body)) as events:
             try:
                 async for event in events:
                     if not streaming or (fault.commits_first and sent >= (fault.cut_after or 0)):
                         final = event
                         continue
-                    if not begun:
+                    if not started:
                         await _send_head(send, 200, "text/event-stream")
-                        begun = True
+                        started = True
                     await _send_piece(send, _sse(event))
                     sent += 1
                     if fault.cut_after is not None and sent >= fault.cut_after and not fault.commits_first:
@@ -290,7 +297,7 @@ class LoopbackServer:
                     if fault.pause_after is not None and sent >= fault.pause_after:
                         await self._pause()
             except ConvoError as error:
-                if not begun:
+                if not started:
                     return await _send_error(send, error)
                 return await _send_piece(send, _sse(error_event(error, sent)), more=False)
         if fault.commits_first:
@@ -300,14 +307,14 @@ class LoopbackServer:
         return await _send(send, 200, final["response"])
 
     async def _follow(self, endpoint: Endpoint, request: RecordedRequest, send: "Send") -> None:
-        asked = dict(pair.split("=", 1) for pair in request.query.split("&"))
-        after, begun = asked.get("starting_after"), False
-        following = endpoint.follow(request.path.rpartition("/")[2], after=None if after is None else int(after))
-        async with aclosing(following) as events:
+        query = dict(pair.split("=", 1) for pair in request.query.split("&"))
+        after, started = query.get("starting_after"), False
+        followed = endpoint.follow(request.path.rpartition("/")[2], after=None if after is None else int(after))
+        async with aclosing(followed) as events:
             async for event in events:
-                if not begun:
+                if not started:
                     await _send_head(send, 200, "text/event-stream")
-                    begun = True
+                    started = True
                 await _send_piece(send, _sse(event))
         await _send_piece(send, b"data: [DONE]\n\n", more=False)
 
@@ -364,9 +371,9 @@ def run_loopback_server(folder: Path, store: Store | None = None) -> Iterator[Lo
     """Run a server in a thread. Its socket listens before the thread starts, so callers need not wait."""
     from tests.asgi_server import listen_on_free_port, serve_in_thread
 
-    place, url = listen_on_free_port()
+    listener, url = listen_on_free_port()
     server = LoopbackServer(url, folder, store or MemoryStore())
-    with serve_in_thread(server, place, server.loop):
+    with serve_in_thread(server, listener, server.loop):
         try:
             yield server
         finally:

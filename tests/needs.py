@@ -51,8 +51,8 @@ SQLITE_SHELL = os.environ.get("CONVO_TEST_SQLITE3")
 def find_recovery_shell() -> str | None:
     """The shell of SQLite; None if it is missing or lacks `sqlite_dbpage`, which `.recover` needs."""
     shell = SQLITE_SHELL or shutil.which("sqlite3")
-    asked = [shell or "", ":memory:", "SELECT count(*) FROM sqlite_dbpage"]
-    return shell if shell and subprocess.run(asked, capture_output=True, check=False).returncode == 0 else None
+    command = [shell or "", ":memory:", "SELECT count(*) FROM sqlite_dbpage"]
+    return shell if shell and subprocess.run(command, capture_output=True, check=False).returncode == 0 else None
 
 
 NODE_MODULES = os.environ.get("CONVO_TEST_NODE_MODULES", "")
@@ -120,8 +120,8 @@ def is_present(name: str) -> bool:
 
 def missing(item: pytest.Item) -> list[str]:
     """The parts that a test needs and this machine lacks."""
-    named = [name for mark in item.iter_markers("needs") for name in mark.args]
-    return [name for name in named if not is_present(name)]
+    names = [name for mark in item.iter_markers("needs") for name in mark.args]
+    return [name for name in names if not is_present(name)]
 
 
 def in_ci() -> bool:

@@ -137,7 +137,7 @@ def imports_upward(module: Module) -> Iterator[str]:
             yield f"{found}, which is in a layer above"
 
 
-def imports_beside(module: Module) -> Iterator[str]:
+def imports_same_layer(module: Module) -> Iterator[str]:
     for found in own_imports(module):
         pair = package_of(module.name), package_of(found.target)
         if layer_of(found.target) == layer_of(module.name) and pair[0] != pair[1]:
@@ -170,7 +170,7 @@ def imports_private(module: Module) -> Iterator[str]:
                 yield f"{module.name} imports {name}, which is private"
 
 
-def effects_in_a_decision(module: Module) -> Iterator[str]:
+def decision_effects(module: Module) -> Iterator[str]:
     if package_of(module.name) not in DECISIONS:
         return
     effects = (found for found in module.imports if (module.name, found.target) not in IN_MEMORY)
@@ -187,9 +187,9 @@ def reads_clock(module: Module) -> Iterator[str]:
         yield from (str(found) for found in module.imports if found.target.split(".")[0] in CLOCKS)
 
 
-def has_effect(called: ast.expr) -> bool:
-    named = isinstance(called, ast.Name) and called.id in EFFECTFUL_CALLS
-    return named or (isinstance(called, ast.Attribute) and called.attr in EFFECTFUL_METHODS)
+def has_effect(function: ast.expr) -> bool:
+    is_named = isinstance(function, ast.Name) and function.id in EFFECTFUL_CALLS
+    return is_named or (isinstance(function, ast.Attribute) and function.attr in EFFECTFUL_METHODS)
 
 
 def own_imports(module: Module) -> Iterator[Import]:
@@ -201,11 +201,11 @@ Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     in_no_layer,
     imports_upward,
-    imports_beside,
+    imports_same_layer,
     imports_implementation,
     imports_heavy,
     imports_private,
-    effects_in_a_decision,
+    decision_effects,
     reads_clock,
 )
 
@@ -225,8 +225,8 @@ BROKEN = [
         "convo.errors",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from convo.history.items import Item",
     ),
-    (imports_beside, "convo.models.base", "from convo.stores.base import Store"),
-    (imports_beside, "convo.lint.rules", "import convo.runs.machine"),
+    (imports_same_layer, "convo.models.base", "from convo.stores.base import Store"),
+    (imports_same_layer, "convo.lint.rules", "import convo.runs.machine"),
     (imports_implementation, "convo.cli.chat", "import convo.stores.sqlite"),
     (imports_implementation, "convo.stores.codec", "import convo.stores.sqlite"),
     (imports_implementation, "convo.stores.base", "import convo.stores.factory"),
@@ -238,12 +238,12 @@ BROKEN = [
     (imports_heavy, "convo.terminal.terminal", "try:\n    import rich.markdown\nexcept ImportError:\n    pass"),
     (imports_private, "convo.cli.output", "from typer._click import Context"),
     (imports_private, "convo.cli.output", "from typer.core import _main"),
-    (effects_in_a_decision, "convo.strategies.requests", "import time"),
-    (effects_in_a_decision, "convo.history.items", "from os import environ"),
-    (effects_in_a_decision, "convo.history.tree", "async def f(): ..."),
-    (effects_in_a_decision, "convo.history.tree", "datetime.now()"),
-    (effects_in_a_decision, "convo.history.tree", "open('x')"),
-    (effects_in_a_decision, "convo.history.tree", "from convo.runtime import SystemClock"),
+    (decision_effects, "convo.strategies.requests", "import time"),
+    (decision_effects, "convo.history.items", "from os import environ"),
+    (decision_effects, "convo.history.tree", "async def f(): ..."),
+    (decision_effects, "convo.history.tree", "datetime.now()"),
+    (decision_effects, "convo.history.tree", "open('x')"),
+    (decision_effects, "convo.history.tree", "from convo.runtime import SystemClock"),
     (reads_clock, "convo.chat.turn", "def f():\n    from time import monotonic"),
 ]
 
@@ -253,9 +253,9 @@ def test_a_line_that_a_rule_forbids_breaks_it(rule: Rule, name: str, source: str
     assert len(list(rule(Module(name, source)))) == 1
 
 
-KEPT = [
+ALLOWED = [
     (imports_upward, "convo.history.tree", "import convo.history.items"),
-    (imports_beside, "convo.config.settings", "from convo.errors import InvalidSettings"),
+    (imports_same_layer, "convo.config.settings", "from convo.errors import InvalidSettings"),
     (imports_implementation, "convo.stores.factory", "import convo.stores.sqlite"),
     (imports_implementation, "convo.chat.endpoint_factory", "import convo.stores.factory"),
     (imports_implementation, "convo.cli.chat", "import convo.chat.endpoint_factory"),
@@ -263,13 +263,13 @@ KEPT = [
     (imports_heavy, "convo.endpoints.remote", "import openai"),
     (imports_heavy, "convo.terminal.prompt", "def f():\n    import prompt_toolkit"),
     (imports_private, "convo.cli.output", "from typer.core import TyperGroup"),
-    (effects_in_a_decision, "convo.chat.turn", "import time"),
-    (effects_in_a_decision, "convo.history.tree", "import oscillator"),
+    (decision_effects, "convo.chat.turn", "import time"),
+    (decision_effects, "convo.history.tree", "import oscillator"),
     (reads_clock, "convo.chat.turn", "from convo.runtime import Clock"),
 ]
 
 
-@pytest.mark.parametrize(("rule", "name", "source"), KEPT)
+@pytest.mark.parametrize(("rule", "name", "source"), ALLOWED)
 def test_a_line_that_a_rule_allows_keeps_it(rule: Rule, name: str, source: str) -> None:
     assert list(rule(Module(name, source))) == []
 

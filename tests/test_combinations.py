@@ -16,9 +16,9 @@ def test_each_value_meets_one_value_of_the_last_column_in_turn() -> None:
 
 
 def test_of_three_columns_each_pair_of_the_first_two_is_included() -> None:
-    chosen = by_default(rotated_combinations("ab", "xy", [1, 2, 3]))
-    assert [values[:2] for values in chosen] == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
-    assert {values[2] for values in chosen} == {1, 2, 3}
+    params = by_default(rotated_combinations("ab", "xy", [1, 2, 3]))
+    assert [values[:2] for values in params] == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    assert {values[2] for values in params} == {1, 2, 3}
 
 
 def test_the_requested_number_of_values_is_included() -> None:

@@ -20,16 +20,16 @@ MARKS = {
 )
 def test_a_cookbook_page_shows_the_actual_output(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    with run_page(text, tmp_path) as (came, _):
-        assert differences(text, came) == ""
+    with run_page(text, tmp_path) as (output, _):
+        assert differences(text, output) == ""
 
 
 def test_every_cookbook_page_is_in_the_list() -> None:
-    listed = (COOKBOOK / "README.md").read_text(encoding="utf-8")
+    readme = (COOKBOOK / "README.md").read_text(encoding="utf-8")
     for page in cookbook_pages():
         title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
         assert title.endswith("?")
-        assert f"[{title}]({page.name})" in listed
+        assert f"[{title}]({page.name})" in readme
     assert ".github/cookbook/README.md" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 

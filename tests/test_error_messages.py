@@ -12,14 +12,14 @@ from convo.cli.output import SHELL_HINTS, to_failure
 from convo.errors import ConvoError, EndpointFault, Interrupted, RequestRefused, StreamBroken, TryLater
 from tests.docs.errors import VALUE, ErrorMessage, error_classes, error_messages
 
-IN_THE_WORDS_OF_THE_API = (
+API_MODULES = (
     "convo.responses_api.",
     "convo.endpoints.remote",
     "convo.chat.endpoint_factory",
 )
-IN_HTTP = ("convo.server.", "convo.models.scripted")
+HTTP_MODULES = ("convo.server.", "convo.models.scripted")
 
-NO_STEP = {
+WITHOUT_HINT = {
     ConvoError: "the root; nothing is made of it alone",
     EndpointFault: "what the endpoint said comes with a code of its own",
     Interrupted: "whoever stopped it knows what to do next",
@@ -29,36 +29,38 @@ NAMES = ("CONVO_", "EDITOR", "JSON", "OAuth", "OpenAI", "PostgreSQL", "SQLite", 
 """Names in upper case with which a message may start."""
 
 
-def ours() -> list[ErrorMessage]:
+def collect_error_messages() -> list[ErrorMessage]:
     """The messages in our own wording."""
-    return [one for one in error_messages() if not one.location.startswith((*IN_THE_WORDS_OF_THE_API, *IN_HTTP))]
+    return [one for one in error_messages() if not one.location.startswith((*API_MODULES, *HTTP_MODULES))]
 
 
 def test_a_message_starts_in_lower_case_and_ends_without_a_full_stop() -> None:
-    wrong = [
+    offending = [
         one
-        for one in ours()
+        for one in collect_error_messages()
         if one.message
         and (re.search(r"[.?]$|\w!$", one.message) or (one.message[0].isupper() and not one.message.startswith(NAMES)))
     ]
-    assert wrong == []
+    assert offending == []
 
 
 def test_a_message_is_one_line_without_pleas_or_blame() -> None:
-    begging = re.compile(r"\n|\b(please|sorry|oops|invalid|illegal|bad|cannot proceed)\b", re.IGNORECASE)
-    assert [one for one in ours() if one.message and begging.search(one.message)] == []
+    pattern = re.compile(r"\n|\b(please|sorry|oops|invalid|illegal|bad|cannot proceed)\b", re.IGNORECASE)
+    assert [one for one in collect_error_messages() if one.message and pattern.search(one.message)] == []
 
 
 def test_every_error_has_a_hint_without_a_full_stop() -> None:
     without = {error for error in error_classes() if not error.hint}
-    assert without == set(NO_STEP)
-    steps = [error.hint for error in error_classes()] + [one.hint for one in ours() if one.hint not in (None, VALUE)]
+    assert without == set(WITHOUT_HINT)
+    steps = [error.hint for error in error_classes()] + [
+        one.hint for one in collect_error_messages() if one.hint not in (None, VALUE)
+    ]
     assert [step for step in steps if step.endswith(".") and not step.endswith("...")] == []
     assert [step for step in steps if "\n" in step] == []
 
 
 def test_a_hint_adds_to_the_message() -> None:
-    assert [one for one in ours() if one.message and one.message == one.next_step] == []
+    assert [one for one in collect_error_messages() if one.message and one.message == one.next_step] == []
 
 
 def test_every_class_has_a_unique_code_in_lower_case() -> None:

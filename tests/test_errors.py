@@ -152,5 +152,5 @@ def test_an_error_keeps_the_values_that_a_program_asks_for() -> None:
     window = WindowExceeded("a/b", 3, 2)
     assert (window.model, window.needed_tokens, window.limit_tokens, window.param) == ("a/b", 3, 2, "input")
     assert NotFound("run", "x" * 301).handle == "x" * 301
-    failed = RunFailed("no output", code="max_turns")
-    assert (failed.code, RunFailed("no output", code="x", hint="retry").hint) == ("max_turns", "retry")
+    error = RunFailed("no output", code="max_turns")
+    assert (error.code, RunFailed("no output", code="x", hint="retry").hint) == ("max_turns", "retry")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.source_modules import Module, modules, walk_statements
 
-CATCHES = {
+BROAD_HANDLERS = {
     "convo.cli.app": "the edge of the process: nothing above would catch it",
     "convo.agent_runner.user_code": "whatever a person's own function raises is what came of it",
     "convo.stores.sqlite.connection": "what a job raises in its thread is raised again where somebody waits for it",
@@ -26,34 +26,34 @@ VAGUE = {"helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 Rule = Callable[[Module], Iterator[str]]
 
-NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def without_a_story(module: Module) -> Iterator[str]:
+def missing_docstrings(module: Module) -> Iterator[str]:
     if not ast.get_docstring(module.tree):
         yield f"{module.name} does not say what it is"
 
 
-def vaguely_named(module: Module) -> Iterator[str]:
-    named = [node.name for node in walk_statements(module.tree) if isinstance(node, NAMED)]
-    for name in (module.name.rpartition(".")[2], *named):
+def vague_names(module: Module) -> Iterator[str]:
+    named_nodes = [node.name for node in walk_statements(module.tree) if isinstance(node, DEFINITIONS)]
+    for name in (module.name.rpartition(".")[2], *named_nodes):
         if VAGUE & set(re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split("_")):
             yield f"{module.name} has a {name}, which says nothing"
 
 
-def takes_any_error(module: Module) -> Iterator[str]:
+def catches_any_error(module: Module) -> Iterator[str]:
     for node in walk_statements(module.tree):
-        if isinstance(node, ast.ExceptHandler) and module.name not in CATCHES and takes_any(node):
+        if isinstance(node, ast.ExceptHandler) and module.name not in BROAD_HANDLERS and is_broad_handler(node):
             yield f"{module.name}:{node.lineno} takes any error for an answer"
 
 
-def takes_any(handler: ast.ExceptHandler) -> bool:
+def is_broad_handler(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches every exception and does not end with `raise`."""
     kinds = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else ANY_ERROR
     return bool(kinds & ANY_ERROR) and not isinstance(handler.body[-1], ast.Raise)
 
 
-RULES: tuple[Rule, ...] = (without_a_story, vaguely_named, takes_any_error)
+RULES: tuple[Rule, ...] = (missing_docstrings, vague_names, catches_any_error)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -62,27 +62,27 @@ def test_no_file_breaks_a_rule(rule: Rule) -> None:
     assert complaints == ""
 
 
-OF_TESTS: tuple[Rule, ...] = (vaguely_named,)
+TEST_RULES: tuple[Rule, ...] = (vague_names,)
 
 
-@pytest.mark.parametrize("rule", OF_TESTS, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", TEST_RULES, ids=lambda rule: rule.__name__)
 def test_no_test_breaks_a_rule_of_theirs(rule: Rule) -> None:
     complaints = "\n".join(complaint for module in modules("tests") for complaint in rule(module))
     assert complaints == ""
 
 
 def test_every_file_of_tests_says_what_it_is() -> None:
-    complaints = [complaint for module in modules("tests") if module.source for complaint in without_a_story(module)]
+    complaints = [complaint for module in modules("tests") if module.source for complaint in missing_docstrings(module)]
     assert complaints == []
 
 
 BROKEN = [
-    (without_a_story, "convo.history.items", "x = 1"),
-    (vaguely_named, "convo.items.utils", "x = 1"),
-    (vaguely_named, "convo.history.items", "class TextManager: ..."),
-    (takes_any_error, "convo.chat.turn", "try: ...\nexcept Exception: ..."),
-    (takes_any_error, "convo.chat.turn", "try: ...\nexcept (KeyError, BaseException): ..."),
-    (takes_any_error, "convo.chat.turn", "try: ...\nexcept: ..."),
+    (missing_docstrings, "convo.history.items", "x = 1"),
+    (vague_names, "convo.items.utils", "x = 1"),
+    (vague_names, "convo.history.items", "class TextManager: ..."),
+    (catches_any_error, "convo.chat.turn", "try: ...\nexcept Exception: ..."),
+    (catches_any_error, "convo.chat.turn", "try: ...\nexcept (KeyError, BaseException): ..."),
+    (catches_any_error, "convo.chat.turn", "try: ...\nexcept: ..."),
 ]
 
 
@@ -91,23 +91,23 @@ def test_a_rule_is_broken_by_a_line_that_it_forbids(rule: Rule, name: str, sourc
     assert len(list(rule(Module(name, source)))) == 1
 
 
-KEPT = [
-    (vaguely_named, "convo.history.items", "def utility(): ..."),
-    (takes_any_error, "convo.chat.turn", "try: ...\nexcept BaseException:\n    undo()\n    raise"),
-    (takes_any_error, "convo.chat.turn", "try: ...\nexcept KeyError: ..."),
+ALLOWED = [
+    (vague_names, "convo.history.items", "def utility(): ..."),
+    (catches_any_error, "convo.chat.turn", "try: ...\nexcept BaseException:\n    undo()\n    raise"),
+    (catches_any_error, "convo.chat.turn", "try: ...\nexcept KeyError: ..."),
 ]
 
 
-@pytest.mark.parametrize(("rule", "name", "source"), KEPT)
+@pytest.mark.parametrize(("rule", "name", "source"), ALLOWED)
 def test_a_rule_is_kept_by_a_line_that_it_allows(rule: Rule, name: str, source: str) -> None:
     assert list(rule(Module(name, source))) == []
 
 
 def test_whoever_may_take_any_error_still_does() -> None:
-    takers = {
+    modules_that_catch = {
         module.name
         for module in modules()
         for node in walk_statements(module.tree)
-        if isinstance(node, ast.ExceptHandler) and takes_any(node)
+        if isinstance(node, ast.ExceptHandler) and is_broad_handler(node)
     }
-    assert takers == set(CATCHES)
+    assert modules_that_catch == set(BROAD_HANDLERS)

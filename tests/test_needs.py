@@ -82,13 +82,13 @@ def test_the_long_ones_run_when_they_are_asked_for(suite: pytest.Pytester) -> No
 
 def test_each_long_variant_is_drawn_by_one_of_four_commits(suite: pytest.Pytester) -> None:
     suite.makepyfile(QUARTERS)
-    drawn: list[str] = []
+    names: list[str] = []
     for commit in ("00000000", "00000001", "00000002", "00000003"):
         result = suite.runpytest_subprocess("-n", "0", "-m", "full", "-v", "--quarter", commit)
         passed = [line.split()[0] for line in result.outlines if " PASSED" in line]
         assert any("without_a_small_sibling" in test for test in passed)
-        drawn += [test for test in passed if "test_long[" in test]
-    assert len(drawn) == len(set(drawn)) == 40
+        names += [test for test in passed if "test_long[" in test]
+    assert len(names) == len(set(names)) == 40
 
 
 def test_a_test_that_hangs_fails(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,5 +60,5 @@ def test_the_wheel_brings_neither_weights_nor_tools_for_tests(wheel: Path) -> No
 def test_the_unpacked_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     ZipFile(wheel).extractall(tmp_path)
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import convo.cli.app; print(convo.__file__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
-    assert Path(done.stdout.strip()) == tmp_path / "convo" / "__init__.py"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
+    assert Path(result.stdout.strip()) == tmp_path / "convo" / "__init__.py"

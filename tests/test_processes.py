@@ -13,20 +13,20 @@ from convo.runtime import describe_process, is_process_dead, process_identity
 
 pytestmark = pytest.mark.needs("posix")
 
-SAYS_WHO = "from convo.runtime import process_identity; print(process_identity(), flush=True); input()"
+PRINT_IDENTITY = "from convo.runtime import process_identity; print(process_identity(), flush=True); input()"
 
 
 @pytest.fixture
-def other() -> Iterator[subprocess.Popen[str]]:
+def other_process() -> Iterator[subprocess.Popen[str]]:
     """Another process, which prints its identity and waits for input."""
     with subprocess.Popen(
-        [sys.executable, "-c", SAYS_WHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PRINT_IDENTITY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         yield child
         child.kill()
 
 
-def named(child: "subprocess.Popen[str]") -> str:
+def process_name(child: "subprocess.Popen[str]") -> str:
     assert child.stdout
     return child.stdout.readline().strip()
 
@@ -37,38 +37,38 @@ def kill(child: "subprocess.Popen[str]") -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_a_live_process_is_not_dead(other: "subprocess.Popen[str]") -> None:
+def test_a_live_process_is_not_dead(other_process: "subprocess.Popen[str]") -> None:
     assert not is_process_dead(process_identity())
-    assert not is_process_dead(named(other))
+    assert not is_process_dead(process_name(other_process))
 
 
-def test_a_killed_process_is_dead_once_its_parent_waited(other: "subprocess.Popen[str]") -> None:
-    name = named(other)
-    kill(other)
-    other.wait()
+def test_a_killed_process_is_dead_once_its_parent_waited(other_process: "subprocess.Popen[str]") -> None:
+    name = process_name(other_process)
+    kill(other_process)
+    other_process.wait()
     assert is_process_dead(name)
 
 
 @pytest.mark.needs("linux")
-def test_a_killed_process_is_dead_before_its_parent_waited(other: "subprocess.Popen[str]") -> None:
-    name = named(other)
-    kill(other)
+def test_a_killed_process_is_dead_before_its_parent_waited(other_process: "subprocess.Popen[str]") -> None:
+    name = process_name(other_process)
+    kill(other_process)
     assert is_process_dead(name)
 
 
-def test_the_suffix_of_a_holder_name_is_ignored(other: "subprocess.Popen[str]") -> None:
-    name = named(other)
+def test_the_suffix_of_a_holder_name_is_ignored(other_process: "subprocess.Popen[str]") -> None:
+    name = process_name(other_process)
     assert not is_process_dead(f"{name}:hold_1")
-    kill(other)
-    other.wait()
+    kill(other_process)
+    other_process.wait()
     assert is_process_dead(f"{name}:hold_1")
 
 
 @pytest.mark.needs("linux")
 def test_a_reused_process_id_does_not_count_as_alive() -> None:
-    machine, pid, began = process_identity().split(":")
-    assert is_process_dead(f"{machine}:{pid}:{int(began) - 1}")
-    assert not is_process_dead(f"{machine}:{pid}:{began}")
+    machine, pid, start_time = process_identity().split(":")
+    assert is_process_dead(f"{machine}:{pid}:{int(start_time) - 1}")
+    assert not is_process_dead(f"{machine}:{pid}:{start_time}")
 
 
 @pytest.mark.parametrize("holder", ["elsewhere@1:1:1", "elsewhere:999999:5", "somebody", "", "a:b:c"])
@@ -78,10 +78,10 @@ def test_processes_of_other_machines_are_unknown(holder: str) -> None:
 
 @pytest.mark.needs("linux")
 def test_a_container_with_the_same_host_name_has_other_processes() -> None:
-    machine, _, began = process_identity().split(":")
+    machine, _, start_time = process_identity().split(":")
     nobody = 2**22 + 1
-    assert is_process_dead(f"{machine}:{nobody}:{began}")
-    assert not is_process_dead(f"{machine}0:{nobody}:{began}")
+    assert is_process_dead(f"{machine}:{nobody}:{start_time}")
+    assert not is_process_dead(f"{machine}0:{nobody}:{start_time}")
 
 
 def test_the_process_of_another_user_counts_as_alive() -> None:

@@ -14,20 +14,20 @@ from convo.runtime import SystemClock, random_id, redirect_notices, send_notice,
 Commit: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
 
 
-async def steps_of(run: Callable[[Commit], Awaitable[str]]) -> list[str]:
+async def record_steps(run: Callable[[Commit], Awaitable[str]]) -> list[str]:
     """Run a commit of two steps in a task that is cancelled twice between them; return the completed steps."""
     steps: list[str] = []
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    started, go_on = asyncio.Event(), asyncio.Event()
 
     async def commit() -> str:
         steps.append("begun")
-        begun.set()
+        started.set()
         await go_on.wait()
         steps.append("committed")
         return "result"
 
     task = asyncio.ensure_future(run(commit))
-    await begun.wait()
+    await started.wait()
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()
@@ -44,7 +44,7 @@ async def test_a_shielded_coroutine_completes_before_the_cancellation_is_raised(
 
         return await shielded(nested())
 
-    assert await steps_of(run) == ["begun", "committed"]
+    assert await record_steps(run) == ["begun", "committed"]
 
 
 async def test_a_shielded_coroutine_returns_its_result_and_raises_its_errors() -> None:
@@ -62,7 +62,7 @@ async def test_a_scope_of_anyio_does_not_shield_from_the_cancellation_of_a_task(
             return await commit()
         raise AssertionError("the scope caught the cancellation")
 
-    assert await steps_of(run) == ["begun"]
+    assert await record_steps(run) == ["begun"]
 
 
 async def test_the_system_clock_is_that_of_the_operating_system() -> None:

@@ -191,7 +191,7 @@ CORPUS = [
         (("invalid-arguments", 1),),
     ),
     BrokenHistory(
-        "arguments were stored as an object, as null, and as a list",
+        "arguments were stored as an object, as an empty string, and as a list",
         lint_view_of_file(
             [
                 user(),
