@@ -31,10 +31,10 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 MAX_LIFE_S = 120
 PR_SET_CHILD_SUBREAPER = 36
-MAX_ORDER_BYTES = 1 << 20
-"""Maximum size of an order in bytes; most of it is the environment."""
+MAX_REQUEST_BYTES = 1 << 20
+"""Maximum size of a request in bytes; most of it is the environment."""
 
-_order_lock = Lock()
+_request_lock = Lock()
 
 
 # -- the client ------------------------------------------------------------------------------------
@@ -47,12 +47,12 @@ class ConvoProcess(subprocess.Popen[str]):
         self._warm = can_fork(more.get("env") or os.environ)
         super().__init__([sys.executable, "-m", module, *argv], encoding="utf-8", **more)
 
-    def _execute_child(self, args: Sequence[str], *given: Any) -> None:
-        """Override the start of the child in `Popen`; the last arguments in `given` are both ends of each pipe."""
+    def _execute_child(self, args: Sequence[str], *arguments: Any) -> None:
+        """Override the start of the child in `Popen`; the last items of `arguments` are both ends of each pipe."""
         if not self._warm:
-            super()._execute_child(args, *given)  # type: ignore[misc]  # no part of what typeshed knows
+            super()._execute_child(args, *arguments)  # type: ignore[misc]  # no part of what typeshed knows
             return
-        cwd, environ, pipes = given[4], given[5], given[9:15]
+        cwd, environ, pipes = arguments[4], arguments[5], arguments[9:15]
         ends = [pipes[0], pipes[3], pipes[5]]
         streams = [index if end == -1 else end for index, end in enumerate(ends)]
         self.pid = start_fork(args[2:], environ or os.environ, cwd or os.getcwd(), streams)
@@ -93,10 +93,10 @@ def start_fork(
     argv:         the name of the module and its arguments
     at_terminal:  the streams are a terminal, which becomes the controlling terminal
     """
-    order = {"argv": list(argv), "environ": dict(environ), "folder": str(folder), "at_terminal": at_terminal}
+    request = {"argv": list(argv), "environ": dict(environ), "folder": str(folder), "at_terminal": at_terminal}
     connection = fork_server_socket()
-    with _order_lock:
-        socket.send_fds(connection, [json.dumps(order).encode()], streams)
+    with _request_lock:
+        socket.send_fds(connection, [json.dumps(request).encode()], streams)
         return int(connection.recv(64))
 
 
@@ -107,7 +107,7 @@ def fork_server_socket() -> socket.socket:
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0  # a fork's fork becomes our child when its parent ends
     own_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (own_end, server_end):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_ORDER_BYTES)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST_BYTES)
     number = server_end.fileno()
     devnull = subprocess.DEVNULL
     command = [sys.executable, "-m", "tests.fork_server", str(number)]
@@ -136,8 +136,10 @@ def import_everything() -> None:
 
     import convo
 
-    own_end = [module.name for module in pkgutil.walk_packages(convo.__path__, "convo.", onerror=lambda name: None)]
-    for name in [*own_end, "openai.resources.responses", "openai.resources.conversations"]:
+    module_names = [
+        module.name for module in pkgutil.walk_packages(convo.__path__, "convo.", onerror=lambda name: None)
+    ]
+    for name in [*module_names, "openai.resources.responses", "openai.resources.conversations"]:
         if not name.endswith("__main__"):
             with suppress(ImportError):
                 import_module(name)
@@ -146,9 +148,9 @@ def import_everything() -> None:
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork for each order until the client closes its end; returns only in the fork that becomes the command."""
+    """Fork for each request until the client closes its end; returns only in the fork that becomes the command."""
     while True:
-        data, streams, _, _ = socket.recv_fds(connection, MAX_ORDER_BYTES, 3)
+        data, streams, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, 3)
         if not data:
             os._exit(0)
         reading, writing = os.pipe()
@@ -168,24 +170,24 @@ def serve(connection: socket.socket) -> None:
             os.close(number)
 
 
-def become_command(order: dict[str, Any], streams: Sequence[int]) -> None:
+def become_command(request: dict[str, Any], streams: Sequence[int]) -> None:
     """Set up arguments, environment, folder and streams like a new interpreter."""
     import fcntl
     import termios
     import time
 
-    if order["at_terminal"]:
+    if request["at_terminal"]:
         os.setsid()
         fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(order["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(order["environ"])
+    os.environ.update(request["environ"])
     time.tzset()
-    sys.path[0] = order["folder"]
-    sys.argv = order["argv"]
+    sys.path[0] = request["folder"]
+    sys.argv = request["argv"]
     sys.stdin = sys.__stdin__ = reopen_stream(0, "r")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = reopen_stream(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = reopen_stream(2, "w", errors="backslashreplace", buffering=1)  # type: ignore[misc]
@@ -195,26 +197,26 @@ def reopen_stream(number: int, mode: str, **more: Any) -> Any:
     return open(number, mode, closefd=False, **more)
 
 
-def exit_at_once(pids: list[int]) -> None:
+def exit_at_once(exit_codes: list[int]) -> None:
     """Exit right after the exit handlers, without freeing the objects that are shared with the server."""
-    if pids:
+    if exit_codes:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(pids[0])
+        os._exit(exit_codes[0])
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the parent may ignore these signals
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    ended: list[int] = []
-    atexit.register(exit_at_once, ended)  # the handler that is registered first runs last
+    exit_codes: list[int] = []
+    atexit.register(exit_at_once, exit_codes)  # the handler that is registered first runs last
     import_everything()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    module, *words = sys.argv
+    module, *arguments = sys.argv
     if module == "convo":
         from convo.__main__ import main
 
-        sys.argv = [str(ROOT / "convo" / "__main__.py"), *words]
-        ended.append(main())
-        sys.exit(ended[0])
+        sys.argv = [str(ROOT / "convo" / "__main__.py"), *arguments]
+        exit_codes.append(main())
+        sys.exit(exit_codes[0])
     runpy.run_module(module, run_name="__main__", alter_sys=True)

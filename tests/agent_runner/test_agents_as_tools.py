@@ -27,7 +27,7 @@ from tests.chat.agent_runs import (
 from tests.chat.conftest import ChatHarness
 from tests.chat.tool_log import ToolLog
 
-ASK = tool_calls(("c1", "ask_clerk", {"input": "How much?"}))
+CALL_CLERK = tool_calls(("c1", "ask_clerk", {"input": "How much?"}))
 
 
 def make_run_config(harness: ChatHarness) -> RunConfig:
@@ -50,7 +50,7 @@ def clerk(harness: ChatHarness, tool_log: ToolLog, *replies: dict[str, object]) 
 async def test_an_agent_as_a_tool_answers_in_a_nested_run_with_its_own_history(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
-    harness.model = scripted_model(harness.folder, ASK, {"text": "It is 4."})
+    harness.model = scripted_model(harness.folder, CALL_CLERK, {"text": "It is 4."})
     helper = Agent("clerk", "Look it up.", model=scripted_model(harness.folder, {"text": "Four."}, name="clerk.json"))
     one = await open_runner(harness, make_boss(helper), make_run_config(harness), strategy=strategy)
     await send_message(one, "hello")
@@ -68,7 +68,7 @@ async def test_an_agent_as_a_tool_answers_in_a_nested_run_with_its_own_history(
 async def test_a_nested_run_pauses_with_the_outer_run_and_is_resumed_in_another_process(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    harness.model = scripted_model(harness.folder, ASK, {"text": "It is 4."})
+    harness.model = scripted_model(harness.folder, CALL_CLERK, {"text": "It is 4."})
     agent = make_boss(clerk(harness, tool_log, tool_calls(("i1", "look")), {"text": "Four."}))
     one = await open_runner(harness, agent, make_run_config(harness), strategy=strategy)
     events = await send_message(one, "hello")
@@ -91,7 +91,7 @@ async def test_a_nested_run_pauses_with_the_outer_run_and_is_resumed_in_another_
 async def test_a_failed_nested_run_is_reported_to_the_model_or_without_a_message_fails_the_outer_run(
     harness: ChatHarness,
 ) -> None:
-    harness.model = scripted_model(harness.folder, ASK, {"text": "Well."})
+    harness.model = scripted_model(harness.folder, CALL_CLERK, {"text": "Well."})
     endless = Agent("clerk", model=scripted_model(harness.folder, tool_calls("nothing"), name="clerk.json"))
     await send_message(await open_runner(harness, make_boss(endless), make_run_config(harness)), "hello")
     assert request_inputs(harness)[-1][-1] == "c1: An error occurred while running the tool. Please try again."

@@ -238,12 +238,12 @@ def test_no_agent_may_leave_the_endpoint_that_stores_the_history(
     assert error.value.hint == "convert it"
 
 
-ASK = agent_tool(GUARDED, "ask_desk")
+AGENT_TOOL = agent_tool(GUARDED, "ask_desk")
 
 
 def test_a_nested_run_needs_a_store(endpoint: Endpoint) -> None:
     with pytest.raises(InvalidUsage) as error:
-        validate_run_config(graph(Agent("boss", tools=(ASK,))), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
+        validate_run_config(graph(Agent("boss", tools=(AGENT_TOOL,))), RunConfig(), Strategy.SESSION, OPTIONS, endpoint)
     assert error.value.message == "the nested run of tool 'ask_desk' has no store"
     assert error.value.hint == "set open_scratch_store in the RunConfig"
 
@@ -251,7 +251,7 @@ def test_a_nested_run_needs_a_store(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_nested_run_stores_its_own_history(endpoint: Endpoint, strategy: Strategy) -> None:
     config = RunConfig(open_scratch_store=scratch_store)
-    validate_run_config(graph(Agent("boss", tools=(ASK,))), config, strategy, OPTIONS, endpoint)
+    validate_run_config(graph(Agent("boss", tools=(AGENT_TOOL,))), config, strategy, OPTIONS, endpoint)
 
 
 @pytest.mark.parametrize(

@@ -199,8 +199,8 @@ def test_no_newline_in_a_role_or_name_starts_a_new_record(field: str) -> None:
 
 TEXTS = st.text(st.sampled_from('ab 1.:(){}"\\,ä\n\r\t[]<>/'), max_size=24)
 ROLES = st.sampled_from(["user", "assistant", "system", "developer"])
-CONTENT = st.one_of(TEXTS, st.none(), TEXTS.map(lambda words: [{"type": "output_text", "text": words}]))
-EASY_MESSAGES = st.builds(lambda role, content: {"role": role, "content": content}, ROLES, CONTENT)
+CONTENTS = st.one_of(TEXTS, st.none(), TEXTS.map(lambda words: [{"type": "output_text", "text": words}]))
+EASY_MESSAGES = st.builds(lambda role, content: {"role": role, "content": content}, ROLES, CONTENTS)
 NAMED_MESSAGES = st.builds(
     lambda easy, name: {**easy, "name": name}, EASY_MESSAGES, st.sampled_from(["", "kim", "a b", "x (y)"])
 )

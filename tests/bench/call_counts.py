@@ -42,7 +42,7 @@ from typing import Any
 START_S = 60
 """A server must listen within this time."""
 
-AFTERWORK_S = 0.1
+SETTLE_S = 0.1
 """A server may still work on a request for this long after its response."""
 
 RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -136,7 +136,7 @@ def send_requests(port: int, bodies: Sequence[Mapping[str, Any]], counter: CallC
         text = response.read()
         assert response.status == 200, text
         previous = json.loads(text)["id"]
-        time.sleep(AFTERWORK_S)
+        time.sleep(SETTLE_S)
     counter.active = False
     connection.close()
 

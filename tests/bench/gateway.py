@@ -39,7 +39,7 @@ from tests.bench.load import KEY, Body, Times, measure_requests
 WARM = 60
 CLIENTS = (16, 64)
 CHAINS = (100, 1000)
-PATIENCE_S = 180
+START_TIMEOUT_S = 180
 
 SETTINGS = """
 [providers.mock]
@@ -121,7 +121,7 @@ def running(server: Server) -> Iterator[tuple[Process, float]]:
 
 
 def wait_until_ready(server: Server, process: Process, started_at: float) -> float:
-    while time.perf_counter() - started_at < PATIENCE_S:
+    while time.perf_counter() - started_at < START_TIMEOUT_S:
         assert process.poll() is None, f"{server.name} ended"
         try:
             with socket.create_connection(("127.0.0.1", server.port), timeout=5):

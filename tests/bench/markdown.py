@@ -20,7 +20,7 @@ from convo.terminal.markdown.stream import MarkdownRenderer
 KILOBYTES = (10, 100, 1_000)
 NAIVE = (5, 10)
 PIECE = 16
-GROWS = 1.25
+MAX_GROWTH = 1.25
 """The factor by which the cost of a character may grow in a longer answer."""
 
 ANSWER = """## Where the state lives
@@ -140,8 +140,8 @@ def linear(kind: str, lengths: Sequence[int]) -> bool:
         print(format_row(kind, cost), flush=True)
     first, last = costs[0], costs[-1]
     return (
-        last.examined_per_char < GROWS * first.examined_per_char
-        and last.written_per_char < GROWS * first.written_per_char
+        last.examined_per_char < MAX_GROWTH * first.examined_per_char
+        and last.written_per_char < MAX_GROWTH * first.written_per_char
     )
 
 

@@ -30,7 +30,7 @@ from convo.stores.factory import open_store
 from tests.command_runner import ROOT
 
 ITEMS = 10_000
-MOST = 15.0
+MAX_RATIO = 15.0
 
 SMALL, LONG = "small", "long"
 
@@ -42,7 +42,7 @@ class Case:
     name: str
     argv: Callable[[str], Sequence[str]]
     from_file: bool
-    most: float = MOST
+    most: float = MAX_RATIO
 
 
 CASES = [

@@ -52,11 +52,11 @@ from convo.tools.tool import tool
 from tests.runstate.sdk import ITEM
 
 TURNS = (100, 400, 1600)
-MOST = 1.5 / 1.4
+MAX_SLOWDOWN = 1.5 / 1.4
 """The maximum time of a turn in memory, on average and at the end of a run, under every owner, as a multiple
 of that of the SDK's linear run: 1.5 ms on a machine on which the SDK needs 1.4."""
 
-SDK_MOST = 400
+SDK_MAX_TURNS = 400
 """Above this number of turns the SDK's quadratic runs take minutes; they are omitted."""
 
 
@@ -230,8 +230,8 @@ async def runs(turns: int) -> bool:
         for store in ("sqlite", "memory"):
             line = await in_new(store, lambda opened_store, folder: convo(strategy, turns, opened_store, folder))  # noqa: B023
             print(format_row(turns, f"convo, {store}", strategy, line, flat), flush=True)
-            all_passed = all_passed and (store == "sqlite" or max(line.turn, line.last) <= MOST * flat.turn)
-        if strategy is Strategy.CHAIN or (strategy is not Strategy.CONVERSATION and turns <= SDK_MOST):
+            all_passed = all_passed and (store == "sqlite" or max(line.turn, line.last) <= MAX_SLOWDOWN * flat.turn)
+        if strategy is Strategy.CHAIN or (strategy is not Strategy.CONVERSATION and turns <= SDK_MAX_TURNS):
             line = await in_new("memory", lambda opened_store, folder: sdk(strategy, turns, folder))  # noqa: B023
             print(format_row(turns, "SDK", strategy, line, flat), flush=True)
     return all_passed
@@ -244,9 +244,11 @@ def bare_commits() -> None:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("CREATE TABLE rows (body TEXT)")
         started_at = time.perf_counter()
-        for _ in range(2 * SDK_MOST):
+        for _ in range(2 * SDK_MAX_TURNS):
             db.execute("INSERT INTO rows VALUES (?)", ("x" * 1024,))
-        print(f"two bare durable commits: {1e3 * (time.perf_counter() - started_at) / SDK_MOST:.2f} ms", flush=True)
+        print(
+            f"two bare durable commits: {1e3 * (time.perf_counter() - started_at) / SDK_MAX_TURNS:.2f} ms", flush=True
+        )
 
 
 HEAD = f"{'turns':>6} {'':<14} {'owner':<13} {'ms a turn':>9} {'x SDK':>6} {'last':>7} {'request':>8} {'whole ms':>9}"

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from convo.compaction.window import is_instruction
 from convo.history.items import Item, get_call_id, is_client_call, is_client_output, item_type
 
-WORDS = some.text(some.characters(codec="utf-8"), min_size=1, max_size=40)
+TEXTS = some.text(some.characters(codec="utf-8"), min_size=1, max_size=40)
 
 
 def message(role: str, text: str) -> dict[str, Any]:
@@ -30,13 +30,13 @@ def histories(draw: some.DrawFn) -> list[Item]:
     numbers = count()
     items: list[Item] = []
     for _ in range(draw(some.integers(0, 6))):
-        items += [message("developer", draw(WORDS))] if draw(some.booleans()) else []
-        items += [message("user", draw(WORDS)) for _ in range(draw(some.integers(0, 2)))]
+        items += [message("developer", draw(TEXTS))] if draw(some.booleans()) else []
+        items += [message("user", draw(TEXTS)) for _ in range(draw(some.integers(0, 2)))]
         for _ in range(draw(some.integers(0, 3))):
             items += _step(
                 [next(numbers) for _ in range(draw(some.integers(0, 3)))], has_reasoning=draw(some.booleans())
             )
-        items += [message("assistant", draw(WORDS))]
+        items += [message("assistant", draw(TEXTS))]
     return items
 
 

@@ -23,7 +23,11 @@ from convo.history.items import Item
 from tests.compaction.history_strategies import has_complete_pairs, histories, instructions, message
 from tests.history.json_strategies import ITEMS
 
-ASK, ANSWER, MORE = message("user", "Look."), message("assistant", "I looked."), message("user", "Look again.")
+QUESTION, ANSWER, FOLLOW_UP = (
+    message("user", "Look."),
+    message("assistant", "I looked."),
+    message("user", "Look again."),
+)
 RULE = message("developer", "Be brief.")
 ENDPOINT_COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAAB"}
 
@@ -32,73 +36,88 @@ def compaction_item(number: int = 1) -> Item:
     return {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": f"ours {number}"}
 
 
-class Drawer:
+class ContentReader:
     """Returns the content of its own compaction items, and None for those of a provider."""
 
     def __init__(self, *content: CompactionContent) -> None:
-        self._sealed: Mapping[str, CompactionContent] = {f"ours {index}": one for index, one in enumerate(content, 1)}
+        self._contents: Mapping[str, CompactionContent] = {f"ours {index}": one for index, one in enumerate(content, 1)}
 
     def __call__(self, item: Item) -> CompactionContent | None:
-        return self._sealed.get(item["encrypted_content"])
+        return self._contents.get(item["encrypted_content"])
 
 
 def test_a_history_without_a_compaction_item_is_unchanged() -> None:
-    assert items_shown_to_model([ASK, ANSWER], Drawer()) == (ASK, ANSWER)
-    assert last_compaction_index([ASK, ANSWER]) is None
+    assert items_shown_to_model([QUESTION, ANSWER], ContentReader()) == (QUESTION, ANSWER)
+    assert last_compaction_index([QUESTION, ANSWER]) is None
 
 
 def test_a_compaction_item_replaces_all_items_before_it() -> None:
-    history = [ASK, ANSWER, compaction_item(), MORE]
+    history = [QUESTION, ANSWER, compaction_item(), FOLLOW_UP]
     content = CompactionContent(
-        "local", (RULE,), "They looked.", (ANSWER,), covered_message_digests([ASK, ANSWER], Drawer())
+        "local", (RULE,), "They looked.", (ANSWER,), covered_message_digests([QUESTION, ANSWER], ContentReader())
     )
-    assert items_shown_to_model(history, Drawer(content)) == (RULE, summary_message("They looked."), ANSWER, MORE)
+    assert items_shown_to_model(history, ContentReader(content)) == (
+        RULE,
+        summary_message("They looked."),
+        ANSWER,
+        FOLLOW_UP,
+    )
 
 
 def test_a_client_may_omit_the_items_before_a_compaction_item() -> None:
     content = CompactionContent(
-        "local", (RULE,), "They looked.", (), covered_message_digests([RULE, ASK, ANSWER], Drawer())
+        "local", (RULE,), "They looked.", (), covered_message_digests([RULE, QUESTION, ANSWER], ContentReader())
     )
-    assert items_shown_to_model([compaction_item(), MORE], Drawer(content)) == items_shown_to_model(
-        [RULE, ASK, ANSWER, compaction_item(), MORE], Drawer(content)
+    assert items_shown_to_model([compaction_item(), FOLLOW_UP], ContentReader(content)) == items_shown_to_model(
+        [RULE, QUESTION, ANSWER, compaction_item(), FOLLOW_UP], ContentReader(content)
     )
 
 
 def test_messages_that_a_client_puts_before_a_compaction_item_later_are_visible() -> None:
     """An agent may send new instructions at the start of every request."""
-    content = CompactionContent("local", (), "They looked.", (), covered_message_digests([ASK, ANSWER], Drawer()))
-    assert items_shown_to_model([RULE, MORE, compaction_item()], Drawer(content)) == (
+    content = CompactionContent(
+        "local", (), "They looked.", (), covered_message_digests([QUESTION, ANSWER], ContentReader())
+    )
+    assert items_shown_to_model([RULE, FOLLOW_UP, compaction_item()], ContentReader(content)) == (
         RULE,
-        MORE,
+        FOLLOW_UP,
         summary_message("They looked."),
     )
 
 
 def test_user_messages_kept_beside_a_compaction_item_are_included_once() -> None:
     content = CompactionContent(
-        "local", (), "They looked.", (), covered_message_digests([ASK, ANSWER, MORE], Drawer(), kept_messages=[MORE])
+        "local",
+        (),
+        "They looked.",
+        (),
+        covered_message_digests([QUESTION, ANSWER, FOLLOW_UP], ContentReader(), kept_messages=[FOLLOW_UP]),
     )
-    assert items_shown_to_model([ASK, MORE, compaction_item()], Drawer(content)) == (
-        MORE,
+    assert items_shown_to_model([QUESTION, FOLLOW_UP, compaction_item()], ContentReader(content)) == (
+        FOLLOW_UP,
         summary_message("They looked."),
     )
 
 
 def test_a_second_compaction_item_replaces_the_first() -> None:
-    history = [ASK, ANSWER, compaction_item(1), MORE, ANSWER]
-    first = CompactionContent("local", (), "They looked.", (), covered_message_digests([ASK, ANSWER], Drawer()))
-    second = CompactionContent("local", (), "They looked twice.", (), covered_message_digests(history, Drawer(first)))
-    assert items_shown_to_model([*history, compaction_item(2)], Drawer(first, second)) == (
+    history = [QUESTION, ANSWER, compaction_item(1), FOLLOW_UP, ANSWER]
+    first = CompactionContent(
+        "local", (), "They looked.", (), covered_message_digests([QUESTION, ANSWER], ContentReader())
+    )
+    second = CompactionContent(
+        "local", (), "They looked twice.", (), covered_message_digests(history, ContentReader(first))
+    )
+    assert items_shown_to_model([*history, compaction_item(2)], ContentReader(first, second)) == (
         summary_message("They looked twice."),
     )
 
 
 def test_a_compaction_item_of_a_provider_stays_after_the_messages_before_it() -> None:
-    assert items_shown_to_model([RULE, ASK, ANSWER, ENDPOINT_COMPACTION, MORE], Drawer()) == (
+    assert items_shown_to_model([RULE, QUESTION, ANSWER, ENDPOINT_COMPACTION, FOLLOW_UP], ContentReader()) == (
         RULE,
-        ASK,
+        QUESTION,
         ENDPOINT_COMPACTION,
-        MORE,
+        FOLLOW_UP,
     )
 
 
@@ -131,26 +150,26 @@ def test_no_pair_is_split_and_no_instruction_lost_by_a_compaction(items: list[It
         (*split.instructions, *split.user_messages),
         "Short.",
         split.kept_items,
-        covered_message_digests(items, Drawer()),
+        covered_message_digests(items, ContentReader()),
     )
-    found = items_shown_to_model([*items, compaction_item(), *later], Drawer(content))
+    found = items_shown_to_model([*items, compaction_item(), *later], ContentReader(content))
     assert has_complete_pairs(found)
     assert sorted(map(digest, instructions(found))) == sorted(map(digest, instructions([*items, *later])))
-    assert items_shown_to_model([compaction_item(), *later], Drawer(content)) == found
+    assert items_shown_to_model([compaction_item(), *later], ContentReader(content)) == found
 
 
 def test_the_content_is_stored_in_this_form() -> None:
     """Clients store compaction items, so the form must not change."""
-    content = CompactionContent("acme", (RULE,), None, (ASK,), frozenset({"b", "a"}))
+    content = CompactionContent("acme", (RULE,), None, (QUESTION,), frozenset({"b", "a"}))
     assert json.loads(encode_compaction(content)) == {
         "v": 1,
         "tenant": "acme",
         "before": [RULE],
         "summary": None,
-        "after": [ASK],
+        "after": [QUESTION],
         "covers": ["a", "b"],
     }
-    assert expand_compaction(content) == (RULE, ASK)
+    assert expand_compaction(content) == (RULE, QUESTION)
     assert decode_compaction(encode_compaction(content)) == content
     assert b'"covers":["a","b"]' in encode_compaction(content)
 
@@ -161,11 +180,15 @@ def covered_digests(*messages: Item) -> set[str]:
 
 
 def test_a_message_is_covered_by_the_first_digits_of_its_digest() -> None:
-    assert covered_message_digests([RULE, ASK, ANSWER], Drawer()) == covered_digests(RULE, ASK)
-    assert covered_message_digests([RULE, ASK], Drawer(), kept_messages=[ASK]) == covered_digests(RULE)
-    earlier = CompactionContent("local", covered_digests=frozenset(covered_digests(ASK)))
-    assert covered_message_digests([compaction_item(), MORE], Drawer(earlier)) == covered_digests(ASK, MORE)
-    assert covered_message_digests([ENDPOINT_COMPACTION, MORE], Drawer(earlier)) == covered_digests(MORE)
+    assert covered_message_digests([RULE, QUESTION, ANSWER], ContentReader()) == covered_digests(RULE, QUESTION)
+    assert covered_message_digests([RULE, QUESTION], ContentReader(), kept_messages=[QUESTION]) == covered_digests(RULE)
+    earlier = CompactionContent("local", covered_digests=frozenset(covered_digests(QUESTION)))
+    assert covered_message_digests([compaction_item(), FOLLOW_UP], ContentReader(earlier)) == covered_digests(
+        QUESTION, FOLLOW_UP
+    )
+    assert covered_message_digests([ENDPOINT_COMPACTION, FOLLOW_UP], ContentReader(earlier)) == covered_digests(
+        FOLLOW_UP
+    )
 
 
 def test_the_error_for_a_newer_form_says_what_to_do() -> None:
@@ -176,11 +199,13 @@ def test_the_error_for_a_newer_form_says_what_to_do() -> None:
 
 
 def test_the_last_of_several_compactions_counts() -> None:
-    assert last_compaction_index([compaction_item(1), ASK, compaction_item(2), MORE]) == 2
+    assert last_compaction_index([compaction_item(1), QUESTION, compaction_item(2), FOLLOW_UP]) == 2
     assert last_compaction_index([compaction_item(1)]) == 0
-    assert items_shown_to_model([ASK, ENDPOINT_COMPACTION, ANSWER, MORE, ENDPOINT_COMPACTION, ANSWER], Drawer()) == (
-        ASK,
-        MORE,
+    assert items_shown_to_model(
+        [QUESTION, ENDPOINT_COMPACTION, ANSWER, FOLLOW_UP, ENDPOINT_COMPACTION, ANSWER], ContentReader()
+    ) == (
+        QUESTION,
+        FOLLOW_UP,
         ENDPOINT_COMPACTION,
         ANSWER,
     )

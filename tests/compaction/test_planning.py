@@ -19,18 +19,18 @@ from convo.history.records import Strategy
 from convo.history.tree import Key, Path, root_key
 
 START = Path(root_key("local"))
-TALK: tuple[Item, ...] = (
+MESSAGES: tuple[Item, ...] = (
     {"type": "message", "role": "system", "content": "Be brief."},
     user_message("one"),
     assistant_message("first"),
     user_message("two"),
     assistant_message("second"),
 )
-SEALED: Item = {"type": "compaction", "encrypted_content": "x"}
+ENCRYPTED: Item = {"type": "compaction", "encrypted_content": "x"}
 
 
 def make_snapshot(strategy: Strategy, *items: Item, is_embedded: bool = True, stored: bool = False) -> HistorySnapshot:
-    path = START.append(items or TALK)
+    path = START.append(items or MESSAGES)
     responses: Mapping[Key, str] = {path.head: "resp_1"} if stored else {}
     return HistorySnapshot(strategy, path, is_embedded, responses)
 
@@ -60,7 +60,7 @@ def test_the_method_follows_from_the_strategy_and_the_available_history(
 
 
 def test_encrypted_items_are_left_to_the_endpoint_that_can_decrypt_them() -> None:
-    snapshot = make_snapshot(Strategy.SESSION, SEALED, *TALK)
+    snapshot = make_snapshot(Strategy.SESSION, ENCRYPTED, *MESSAGES)
     assert plan_compaction(snapshot, CompactionOptions()).method is CompactionMethod.INPUT
     with pytest.raises(InvalidUsage, match="encrypted"):
         plan_compaction(snapshot, CompactionOptions(focus="names"))
@@ -79,7 +79,7 @@ def test_when_every_turn_remains_there_is_nothing_to_compact(keep: int) -> None:
 
 
 def test_an_earlier_response_of_the_chain_is_used_where_turns_remain() -> None:
-    path = START.append(TALK)
+    path = START.append(MESSAGES)
     snapshot = HistorySnapshot(
         Strategy.CHAIN, path, is_embedded=False, stored_responses={path.first(3).head: "resp_1", path.head: "resp_2"}
     )
@@ -91,14 +91,16 @@ def test_an_earlier_response_of_the_chain_is_used_where_turns_remain() -> None:
 def test_a_call_without_its_output_postpones_the_compaction(kind: str) -> None:
     call: Item = {"type": kind, "call_id": "call_1", "name": "look"}
     with pytest.raises(StateFault, match="call_1"):
-        plan_compaction(make_snapshot(Strategy.SESSION, *TALK, call), CompactionOptions())
+        plan_compaction(make_snapshot(Strategy.SESSION, *MESSAGES, call), CompactionOptions())
     output: Item = {"type": f"{kind}_output", "call_id": "call_1", "output": "seen"}
-    assert plan_compaction(make_snapshot(Strategy.SESSION, *TALK, call, output), CompactionOptions()).compacted_items
+    assert plan_compaction(
+        make_snapshot(Strategy.SESSION, *MESSAGES, call, output), CompactionOptions()
+    ).compacted_items
 
 
 def test_a_summary_alone_cannot_be_compacted() -> None:
     plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions())
-    (with_turns, bare) = build_replacements(plan, [1] * len(TALK), "They counted.")
+    (with_turns, bare) = build_replacements(plan, [1] * len(MESSAGES), "They counted.")
     assert [item_text(item).split("\n")[-1] for item in with_turns] == ["Be brief.", "one", "two", "They counted."]
     assert [item_text(item).split("\n")[-1] for item in bare] == ["Be brief.", "They counted."]
     with pytest.raises(InvalidUsage, match="nothing to compact"):
@@ -141,7 +143,7 @@ OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "
 )
 def test_an_open_call_is_named_with_the_next_step(items: list[Item], message: str, hint: str) -> None:
     with pytest.raises(StateFault) as error:
-        plan_compaction(make_snapshot(Strategy.SESSION, *TALK, *items), CompactionOptions())
+        plan_compaction(make_snapshot(Strategy.SESSION, *MESSAGES, *items), CompactionOptions())
     assert (error.value.message, error.value.hint) == (message, hint)
 
 
@@ -155,22 +157,22 @@ def test_an_open_call_is_named_with_the_next_step(items: list[Item], message: st
     ],
 )
 def test_answered_and_incomplete_calls_are_compacted(items: list[Item]) -> None:
-    plan = plan_compaction(make_snapshot(Strategy.SESSION, *TALK, *items), CompactionOptions())
-    assert plan.compacted_items == (*TALK, *items)
+    plan = plan_compaction(make_snapshot(Strategy.SESSION, *MESSAGES, *items), CompactionOptions())
+    assert plan.compacted_items == (*MESSAGES, *items)
 
 
 @pytest.mark.parametrize(
     ("items", "keep", "message", "hint"),
     [
         ([user_message("one")], 0, "nothing to compact yet", "continue the conversation first"),
-        ([SEALED, user_message("one")], 0, "nothing to compact yet", "continue the conversation first"),
+        ([ENCRYPTED, user_message("one")], 0, "nothing to compact yet", "continue the conversation first"),
         (
             [{"role": "developer", "content": "Be brief."}, user_message("one")],
             0,
             "nothing to compact yet",
             "continue the conversation first",
         ),
-        (TALK, 2, "nothing to compact before the kept turns", "use a smaller --keep-last"),
+        (MESSAGES, 2, "nothing to compact before the kept turns", "use a smaller --keep-last"),
         (
             [assistant_message("hello"), user_message("one"), assistant_message("first")],
             2,
@@ -221,7 +223,7 @@ def test_a_mode_that_is_not_possible_is_refused(
 
 def test_a_summary_cannot_focus_on_encrypted_items() -> None:
     with pytest.raises(InvalidUsage) as error:
-        plan_compaction(make_snapshot(Strategy.SESSION, SEALED, *TALK), CompactionOptions(focus="names"))
+        plan_compaction(make_snapshot(Strategy.SESSION, ENCRYPTED, *MESSAGES), CompactionOptions(focus="names"))
     assert error.value.message == "an earlier compaction is encrypted, so --focus cannot apply to it"
     assert error.value.hint == "compact without --focus"
 
@@ -244,7 +246,7 @@ def test_a_plan_from_items_keeps_the_turns_and_the_focus() -> None:
     plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions(focus="names", keep_turns=1))
     again = plan_from_items(plan, is_embedded=True)
     assert again == plan
-    encrypted_plan = plan_compaction(make_snapshot(Strategy.SESSION, SEALED, *TALK), CompactionOptions())
+    encrypted_plan = plan_compaction(make_snapshot(Strategy.SESSION, ENCRYPTED, *MESSAGES), CompactionOptions())
     assert plan_from_items(encrypted_plan, is_embedded=True).method is CompactionMethod.INPUT
 
 
@@ -260,5 +262,5 @@ def test_twenty_thousand_tokens_of_the_users_own_messages_stay(tokens: int, is_k
 def test_replacements_end_with_the_kept_turns() -> None:
     plan = plan_compaction(make_snapshot(Strategy.SESSION), CompactionOptions(keep_turns=1))
     for items in build_replacements(plan, [1] * 3, "They counted."):
-        assert items[-2:] == TALK[-2:]
+        assert items[-2:] == MESSAGES[-2:]
         assert item_text(items[-3]).endswith("They counted.")

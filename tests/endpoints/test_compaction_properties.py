@@ -13,7 +13,7 @@ from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
 from convo.usage.counting import count_tokens
-from tests.compaction.history_strategies import WORDS, has_complete_pairs, histories, instructions, message
+from tests.compaction.history_strategies import TEXTS, has_complete_pairs, histories, instructions, message
 from tests.endpoints.endpoint_calls import ask
 from tests.endpoints.summarizing_model import SummarizingModel
 
@@ -35,7 +35,7 @@ def run(items: list[Item], summary: str, **body: Any) -> tuple[SummarizingModel,
 
 
 @EXAMPLES
-@given(histories(), WORDS, some.integers(1, 200))
+@given(histories(), TEXTS, some.integers(1, 200))
 def test_above_a_threshold_the_model_gets_a_valid_history_that_is_no_longer_than_before(
     items: list[Item], summary: str, threshold: int
 ) -> None:
@@ -50,7 +50,7 @@ def test_above_a_threshold_the_model_gets_a_valid_history_that_is_no_longer_than
 
 
 @EXAMPLES
-@given(histories(), WORDS)
+@given(histories(), TEXTS)
 def test_a_trigger_yields_exactly_one_compaction_that_can_be_continued(items: list[Item], summary: str) -> None:
     _, output = run([*items, TRIGGER], summary)
     assert [item_type(item) for item in output] == ["compaction"]
@@ -62,7 +62,7 @@ def test_a_trigger_yields_exactly_one_compaction_that_can_be_continued(items: li
 
 
 @EXAMPLES
-@given(histories(), WORDS)
+@given(histories(), TEXTS)
 def test_a_compacted_history_has_exactly_one_compaction_and_no_additional_content(
     items: list[Item], summary: str
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_compacted_history_has_exactly_one_compaction_and_no_additional_conten
 
 
 @EXAMPLES
-@given(histories(), WORDS, some.sampled_from(["other", "Local", "local ", ""]))
+@given(histories(), TEXTS, some.sampled_from(["other", "Local", "local ", ""]))
 def test_no_tenant_decrypts_the_compaction_of_another(items: list[Item], summary: str, tenant: str) -> None:
     _, output = run([*items, TRIGGER], summary)
 

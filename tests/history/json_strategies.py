@@ -29,12 +29,12 @@ JSON: st.SearchStrategy[Json] = st.recursive(
     max_leaves=12,
 ).map(_through_json)
 
-WORDS = st.sampled_from(["yes", "no", "why", "tree", "Café", ""])
+TEXTS = st.sampled_from(["yes", "no", "why", "tree", "Café", ""])
 PARTS = st.builds(
-    lambda kind, text: {"type": kind, "text": text}, st.sampled_from(["input_text", "output_text"]), WORDS
+    lambda kind, text: {"type": kind, "text": text}, st.sampled_from(["input_text", "output_text"]), TEXTS
 )
 MESSAGES = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant"]), "content": WORDS | st.lists(PARTS, max_size=2)},
+    {"role": st.sampled_from(["user", "assistant"]), "content": TEXTS | st.lists(PARTS, max_size=2)},
     optional={"type": st.just("message"), "id": st.sampled_from(["msg_1", "msg_2"]), "status": st.just("completed")},
 )
 UNKNOWN = st.dictionaries(TEXT, JSON, max_size=4).map(

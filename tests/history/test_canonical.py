@@ -16,16 +16,21 @@ from tests.history.json_strategies import ITEMS, JSON
 
 PART = {"type": "output_text", "text": "hello"}
 FOUR_FORMS: dict[str, Item] = {
-    "as output of a response": {
+    "output of a response": {
         "id": "msg_1",
         "type": "message",
         "status": "completed",
         "role": "assistant",
         "content": [{**PART, "annotations": [], "logprobs": []}],
     },
-    "as input again": {"id": "msg_1", "type": "message", "role": "assistant", "content": [{**PART, "annotations": []}]},
+    "input of a request": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "content": [{**PART, "annotations": []}],
+    },
     "without type and id": {"role": "assistant", "content": [PART]},
-    "as words": {"role": "assistant", "content": "hello"},
+    "content as a string": {"role": "assistant", "content": "hello"},
 }
 DIFFERENT: list[Item] = [
     user_message("hello"),

@@ -5,12 +5,12 @@ import pytest
 from convo.history.items import Item, assistant_message, to_resendable, to_sendable, user_message
 
 DONE = {**assistant_message("whole"), "id": "msg_1", "status": "completed"}
-HALF = {**assistant_message("half an ans"), "id": "msg_2", "status": "incomplete"}
+INCOMPLETE = {**assistant_message("half an ans"), "id": "msg_2", "status": "incomplete"}
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": '{"a'}
 
 
 def test_a_partial_answer_is_sent_as_its_text() -> None:
-    assert to_sendable(HALF) == assistant_message("half an ans")
+    assert to_sendable(INCOMPLETE) == assistant_message("half an ans")
 
 
 @pytest.mark.parametrize(

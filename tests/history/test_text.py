@@ -17,14 +17,14 @@ from tests.history.json_strategies import ITEMS
 
 CALL = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
 TEXTS: dict[str, tuple[Item, str]] = {
-    "words in the easy form": ({"role": "user", "content": "hi"}, "hi"),
-    "words in parts": (user_message("hi", {"type": "input_text", "text": "there"}), "hi\nthere"),
-    "an image beside words": (user_message("look", {"type": "input_image", "image_url": "data:..."}), "look"),
+    "text in the short form": ({"role": "user", "content": "hi"}, "hi"),
+    "text in parts": (user_message("hi", {"type": "input_text", "text": "there"}), "hi\nthere"),
+    "an image beside text": (user_message("look", {"type": "input_image", "image_url": "data:..."}), "look"),
     "a refusal": ({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, "no"),
-    "a summary of thoughts": ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, "hm"),
-    "a tool's output": ({"type": "function_call_output", "call_id": "c", "output": "rain"}, "rain"),
+    "a reasoning summary": ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, "hm"),
+    "a tool output": ({"type": "function_call_output", "call_id": "c", "output": "rain"}, "rain"),
     "a call": (CALL, ""),
-    "content that is no content": ({"role": "user", "content": {"text": 7}}, ""),
+    "invalid content": ({"role": "user", "content": {"text": 7}}, ""),
     "a transcript": ({"role": "user", "content": [{"type": "input_audio", "transcript": "hello"}]}, "hello"),
     "a part of several texts": ({"role": "user", "content": [{"text": "a", "refusal": "b"}, "odd", {}]}, "a\nb"),
     "texts in several fields": ({"summary": "a", "content": "b", "output": ["odd", {"text": "c"}]}, "a\nb\nc"),

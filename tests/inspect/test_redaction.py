@@ -138,36 +138,38 @@ def encode_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-SPELLED: dict[str, Item] = {
+SPELLINGS: dict[str, Item] = {
     "a file without its type": {"type": "input_file", "file_data": encode_base64(f"KEY={KEY}")},
-    "a file in lines": {
+    "a file in several lines": {
         "type": "input_file",
         "file_data": f"{encode_base64(f'KEY={KEY}' * 3)[:76]}\n{encode_base64(f'KEY={KEY}' * 3)[76:]}",
     },
-    "an image of words": user_message(
+    "an image that contains text": user_message(
         "", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{encode_base64(KEY)}"}
     ),
-    "a file of any kind": {"file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{encode_base64(KEY)}'},
-    "a file of the other alphabet": {
+    "a file of an unknown type": {
+        "file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{encode_base64(KEY)}'
+    },
+    "a file in URL-safe base64": {
         "file_data": f"data:;base64,{base64.urlsafe_b64encode(f'>>>???{KEY}'.encode()).decode()}"
     },
-    "a file without its end": {"file_data": f"data:text/plain;base64,{encode_base64(f'{KEY} ').rstrip('=')}"},
+    "a truncated file": {"file_data": f"data:text/plain;base64,{encode_base64(f'{KEY} ').rstrip('=')}"},
     "a link to a file": user_message(f"see ![x](data:text/plain;base64,{encode_base64(KEY)}) there"),
-    "base64 in words": user_message(f"kubectl says password: {encode_base64(f'my {KEY}')}, and more"),
-    "escapes in half a document": {"output": '{"a": "\\u0073' + KEY[1:]},
-    "escapes behind words": {"output": 'Result: {"a": "\\u0073' + KEY[1:] + '"}'},
-    "escapes under a name said twice": {"arguments": '{"a": "\\u0073' + KEY[1:] + '", "a": 1}'},
-    "an address in a link": user_message("https://example.net/?who=ada%40example.com&x=1"),
-    "words that are quoted": user_message('password: "correct horse sk-proj battery"'),
-    "all of a header": user_message("Cookie: a=sk-proj-1; b=ada@example.com"),
-    "a number with a point": {"type": "x", "paid": 4111111111111111.0},
+    "base64 within text": user_message(f"kubectl says password: {encode_base64(f'my {KEY}')}, and more"),
+    "escapes in a truncated document": {"output": '{"a": "\\u0073' + KEY[1:]},
+    "escapes after text": {"output": 'Result: {"a": "\\u0073' + KEY[1:] + '"}'},
+    "escapes under a duplicate name": {"arguments": '{"a": "\\u0073' + KEY[1:] + '", "a": 1}'},
+    "an address in a URL": user_message("https://example.net/?who=ada%40example.com&x=1"),
+    "quoted text": user_message('password: "correct horse sk-proj battery"'),
+    "a whole header": user_message("Cookie: a=sk-proj-1; b=ada@example.com"),
+    "a decimal number": {"type": "x", "paid": 4111111111111111.0},
 }
 """Items with a secret in another spelling, in encoded data or within other text."""
 
 
-@pytest.mark.parametrize("case", SPELLED)
+@pytest.mark.parametrize("case", SPELLINGS)
 def test_a_secret_with_another_spelling_is_redacted(case: str) -> None:
-    found = redact(SPELLED[case])
+    found = redact(SPELLINGS[case])
     assert found.replacements
     redacted = redacted_text(found)
     files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", redacted)

@@ -14,8 +14,8 @@ from tests.command_runner import Convo
 from tests.lint.lint_views import APPROVAL_REQUEST, APPROVAL_RESPONSE, answer, call, output, user
 
 PROGRAM = {"type": "program", "call_id": "p1", "code": "look()", "fingerprint": "f"}
-ENDED = {"type": "program_output", "call_id": "p1", "result": "ok", "status": "completed"}
-CALLED = [dict(one, caller={"type": "program", "caller_id": "p1"}) for one in (call("a"), output("a"))]
+PROGRAM_OUTPUT = {"type": "program_output", "call_id": "p1", "result": "ok", "status": "completed"}
+CALLS_BY_PROGRAM = [dict(one, caller={"type": "program", "caller_id": "p1"}) for one in (call("a"), output("a"))]
 AGENT = {"type": "multi_agent_call", "call_id": "m1", "action": "spawn_agent", "arguments": "{}"}
 SPAWNED = {"type": "multi_agent_call_output", "call_id": "m1", "action": "spawn_agent", "output": []}
 SEARCH = {"type": "tool_search_call", "call_id": "s1", "arguments": {}, "execution": "server"}
@@ -23,7 +23,7 @@ FOUND = {"type": "tool_search_output", "call_id": "s1", "tools": [], "execution"
 NAMELESS, NAMELESS_FOUND = {**SEARCH, "call_id": None}, {**FOUND, "call_id": None}
 
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "program": (PROGRAM, ENDED),
+    "program": (PROGRAM, PROGRAM_OUTPUT),
     "multi_agent_call": (AGENT, SPAWNED),
     "tool_search": (SEARCH, FOUND),
     "tool_search without an id": (NAMELESS, NAMELESS_FOUND),
@@ -59,9 +59,9 @@ def test_an_approval_request_may_be_pending_at_the_end() -> None:
 
 
 def test_a_program_is_removed_with_its_calls() -> None:
-    assert codes(user(), PROGRAM, *CALLED, ENDED, answer()) == []
-    assert codes(user(), PROGRAM, *CALLED, answer()) == [("call-without-output", 1)]
-    repaired = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLED, answer(), user()])).view
+    assert codes(user(), PROGRAM, *CALLS_BY_PROGRAM, PROGRAM_OUTPUT, answer()) == []
+    assert codes(user(), PROGRAM, *CALLS_BY_PROGRAM, answer()) == [("call-without-output", 1)]
+    repaired = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLS_BY_PROGRAM, answer(), user()])).view
     assert [one["type"] for one in repaired.items] == ["message", "message", "message"]
 
 

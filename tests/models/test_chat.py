@@ -268,7 +268,7 @@ async def test_json_that_is_nested_too_deeply_breaks_the_stream(server: ChatServ
         await read_events(model, HI)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["nobody listens", "no scheme"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["closed port", "no scheme"])
 async def test_an_unreachable_server_is_named(url: str) -> None:
     model = ChatModel("ollama", url, counting_ids())
 

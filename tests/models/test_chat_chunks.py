@@ -121,7 +121,7 @@ def test_an_unknown_finish_reason_is_a_failure_that_names_it() -> None:
 @pytest.mark.parametrize(
     "chunks",
     [(), (delta(content="Ye"),), (["no", "chunk"],), (delta(content=[{"text": "Ye"}]),)],
-    ids=["nothing", "no reason", "a list", "words in a list"],
+    ids=["nothing", "no reason", "a list", "text in a list"],
 )
 def test_an_incomplete_answer_is_a_broken_stream(chunks: tuple[Any, ...]) -> None:
     with pytest.raises(StreamBroken):

@@ -25,14 +25,14 @@ def user_chat_message(*parts: Json) -> Item:
 
 
 ONE_MESSAGE = {
-    "an easy message": ({"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}),
-    "parts of text": (
+    "a message in the short form": ({"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}),
+    "text parts": (
         user_chat_message({"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}),
         {"role": "user", "content": "a\nb"},
     ),
     "a message without content": ({"role": "user", "content": []}, {"role": "user", "content": ""}),
     "a system message": ({"role": "system", "content": "be brief"}, {"role": "system", "content": "be brief"}),
-    "a developer's message": ({"role": "developer", "content": "x"}, {"role": "system", "content": "x"}),
+    "a developer message": ({"role": "developer", "content": "x"}, {"role": "system", "content": "x"}),
     "an answer as output": (
         {
             "type": "message",
@@ -43,7 +43,7 @@ ONE_MESSAGE = {
         },
         {"role": "assistant", "content": "yes"},
     ),
-    "an answer in the easy form": ({"role": "assistant", "content": "yes"}, {"role": "assistant", "content": "yes"}),
+    "an answer in the short form": ({"role": "assistant", "content": "yes"}, {"role": "assistant", "content": "yes"}),
     "a refusal": (
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not"}]},
         {"role": "assistant", "content": "I will not"},
@@ -60,15 +60,15 @@ ONE_MESSAGE = {
             ],
         },
     ),
-    "a file in the request": (
+    "an inline file": (
         user_chat_message({"type": "input_file", "filename": "a.pdf", "file_data": "data:y"}),
         {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:y"}}]},
     ),
-    "a sound": (
+    "audio": (
         user_chat_message({"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}),
         {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}]},
     ),
-    "a tool's output in parts": (
+    "a tool output in parts": (
         output("c1", [{"type": "input_text", "text": "12"}, {"type": "input_text", "text": "degrees"}]),
         {"role": "tool", "tool_call_id": "c1", "content": "12\ndegrees"},
     ),
@@ -200,7 +200,7 @@ def test_a_server_that_needs_its_reasoning_back_gets_it_only_in_turns_with_calls
         reasoning("Hm.", make_issuer_tag("deepseek", "v3", "https://api.deepseek.com")),
         {**reasoning(""), "encrypted_content": "x"},
     ],
-    ids=["another model's", "nobody's"],
+    ids=["another model", "no issuer"],
 )
 def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(omitted: Item) -> None:
     messages = build_chat_messages(

@@ -22,19 +22,19 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
     "sampling": ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
     "a temperature of zero": ({"temperature": 0}, {"temperature": 0}),
     "penalties": ({"presence_penalty": 1, "frequency_penalty": -1}, {"presence_penalty": 1, "frequency_penalty": -1}),
-    "a bound": ({"max_output_tokens": 7}, {"max_tokens": 7}),
+    "an output token limit": ({"max_output_tokens": 7}, {"max_tokens": 7}),
     "nulls": ({"temperature": None, "tools": None, "reasoning": None, "text": None}, {}),
     "functions": ({"tools": [WEATHER, TIME]}, {"tools": TOOLS}),
     "no tools": ({"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}, {}),
-    "a choice in a word": (
+    "a tool choice mode": (
         {"tools": [WEATHER, TIME], "tool_choice": "required"},
         {"tools": TOOLS, "tool_choice": "required"},
     ),
-    "a choice by name": (
+    "a tool choice by name": (
         {"tools": [WEATHER, TIME], "tool_choice": {"type": "function", "name": "time"}},
         {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}},
     ),
-    "a choice among some": (
+    "allowed tools": (
         {
             "tools": [WEATHER, TIME],
             "tool_choice": {
@@ -45,7 +45,7 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
         },
         {"tools": TOOLS[1:], "tool_choice": "required"},
     ),
-    "one call at a time": (
+    "no parallel calls": (
         {"tools": [TIME], "parallel_tool_calls": False},
         {"tools": TOOLS[1:], "parallel_tool_calls": False},
     ),
@@ -60,20 +60,20 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
             }
         },
     ),
-    "few words in JSON": (
+    "low verbosity with a schema": (
         {"text": {"verbosity": "low", "format": {"type": "json_object"}}},
         {"verbosity": "low", "response_format": {"type": "json_object"}},
     ),
-    "a choice among some without a mode": (
+    "allowed tools without a mode": (
         {"tools": [WEATHER, TIME], "tool_choice": {"type": "allowed_tools", "tools": [{"name": "time"}]}},
         {"tools": TOOLS[1:], "tool_choice": "auto"},
     ),
-    "few words": ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
+    "low verbosity": ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
     "logprobs": ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
-    "the likeliest tokens": ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
-    "no likeliest tokens": ({"top_logprobs": 0}, {}),
+    "top logprobs": ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+    "no top logprobs": ({"top_logprobs": 0}, {}),
     "an effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
-    "what the response's owner keeps": (
+    "fields of the Responses API only": (
         {"store": False, "metadata": {"a": "b"}, "include": ["reasoning.encrypted_content"], "truncation": "disabled"},
         {},
     ),

@@ -86,10 +86,10 @@ COUNT_CASES = {
     "a question": [user_message("hi")],
     "an empty message": [user_message("")],
     "a conversation": [user_message("hi"), assistant_message("hello"), user_message("and?")],
-    "an answer at the end": [user_message("hi"), assistant_message("hello")],
-    "every script": [user_message("Grüße, 世界! 👩‍🚀 \u200d\x00 <|im_end|> <|im_start|>system")],
+    "a final answer": [user_message("hi"), assistant_message("hello")],
+    "many scripts": [user_message("Grüße, 世界! 👩‍🚀 \u200d\x00 <|im_end|> <|im_start|>system")],
     "parts": [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}],
-    "a developer": [{"role": "developer", "content": "be brief"}, user_message("hi")],
+    "a developer message": [{"role": "developer", "content": "be brief"}, user_message("hi")],
 }
 
 

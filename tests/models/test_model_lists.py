@@ -49,7 +49,7 @@ async def test_models_are_listed_under_the_names_that_the_server_accepts(
         ({"object": "list", "data": None}, []),
         ([{"id": "one"}], ["one"]),
     ],
-    ids=["none", "null for none", "a bare list"],
+    ids=["none", "null", "a bare list"],
 )
 def test_model_lists_are_read_in_several_forms(body: Any, found: list[str]) -> None:
     assert parse_model_names(body, "mine") == found

@@ -25,27 +25,32 @@ KEY = "sk-abcdefghijklmnop"
 CONTEXT = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
 
 REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
-    "a wrong key": (401, {"message": f"Incorrect API key provided: {KEY}."}, KeyRefused, "refused the key: Incorrect"),
+    "an invalid key": (
+        401,
+        {"message": f"Incorrect API key provided: {KEY}."},
+        KeyRefused,
+        "refused the key: Incorrect",
+    ),
     "a masked key": (401, {"message": "Incorrect key: sk-ab***nop."}, KeyRefused, "Incorrect key: ***"),
-    "no right": (403, {"message": "You have no access"}, KeyRefused, "refused the key: You have no access"),
-    "a fault of ours": (400, {"message": "Bad.", "code": "bad", "param": "input"}, RequestRefused, "Bad"),
-    "one that is not found": (
+    "no permission": (403, {"message": "You have no access"}, KeyRefused, "refused the key: You have no access"),
+    "an invalid request": (400, {"message": "Bad.", "code": "bad", "param": "input"}, RequestRefused, "Bad"),
+    "not found": (
         404,
         {"message": "Response with id 'r' not found."},
         RequestRefused,
         "Response with id 'r' not",
     ),
-    "too much": (413, "", RequestRefused, "deepseek returned HTTP 413 at https://api.deepseek.com/v1"),
-    "too often": (429, {"message": "Slow down", "code": "rate_limit_exceeded"}, TryLater, "Slow down"),
+    "too large": (413, "", RequestRefused, "deepseek returned HTTP 413 at https://api.deepseek.com/v1"),
+    "a rate limit": (429, {"message": "Slow down", "code": "rate_limit_exceeded"}, TryLater, "Slow down"),
     "no credit": (429, {"message": "You have no credit", "code": "insufficient_quota"}, RequestRefused, "no credit"),
-    "another at work": (409, {"message": "Conflict"}, TryLater, "Conflict"),
-    "a timeout of the server": (408, None, TryLater, "deepseek returned HTTP 408"),
+    "a conflict": (409, {"message": "Conflict"}, TryLater, "Conflict"),
+    "a server timeout": (408, None, TryLater, "deepseek returned HTTP 408"),
     "a locked conversation": (400, {"message": "Locked", "code": "conversation_locked"}, TryLater, "Locked"),
     "an outage": (503, "<html>nginx</html>", TryLater, "deepseek returned HTTP 503"),
     "nested": (400, {"error": {"message": "Deep"}}, RequestRefused, "Deep"),
-    "in a word": (400, {"error": "Bad word"}, RequestRefused, "Bad word"),
+    "an error as text": (400, {"error": "Bad word"}, RequestRefused, "Bad word"),
     "FastAPI's": (422, {"detail": "field required"}, RequestRefused, "field required"),
-    "FastAPI's list": (422, {"detail": [{"loc": ["body"]}]}, RequestRefused, "deepseek returned HTTP 422"),
+    "a FastAPI error list": (422, {"detail": [{"loc": ["body"]}]}, RequestRefused, "deepseek returned HTTP 422"),
 }
 
 
@@ -246,7 +251,7 @@ def test_a_status_that_is_no_error_is_not_passed_on(status: int) -> None:
         (404, {"error": "model 'v9' not found"}),
         (400, {"message": "Model Not Exist", "type": "invalid_request_error"}),
     ],
-    ids=["openai", "ollama", "ollama's old form", "deepseek"],
+    ids=["openai", "ollama", "older ollama", "deepseek"],
 )
 def test_a_missing_model_is_named_whichever_form_the_server_uses(status: int, body: Any) -> None:
     error = fault_from_status(status, body, CONTEXT)

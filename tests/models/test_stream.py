@@ -130,7 +130,7 @@ def test_later_text_does_not_change_an_emitted_event() -> None:
 @pytest.mark.parametrize(
     "pieces",
     [("a\ud83d", "\ude00b"), ("a", "\ud83d", "\ude00", "b"), ("a\ud83d\ude00b",)],
-    ids=["cut", "apart", "together"],
+    ids=["split", "separate", "together"],
 )
 def test_a_surrogate_pair_split_across_chunks_is_joined(pieces: tuple[str, ...]) -> None:
     answer = ResponseEventWriter(counting_ids())

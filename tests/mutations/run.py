@@ -37,8 +37,8 @@ FEW = 3
 NEW_TEST_S = 0.1
 """The assumed duration of a test that is newer than the recorded run."""
 
-BATCH_START_S = 60.0
-SLOWER = 5.0
+BATCH_START_TIMEOUT_S = 60.0
+SLOWDOWN = 5.0
 """A batch may take this many times its recorded duration, and the time to start beside that."""
 
 PYTEST_OPTIONS = (
@@ -46,7 +46,7 @@ PYTEST_OPTIONS = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache")
+IGNORED = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache")
 
 LIST_MODULES = """
 import pkgutil, sys
@@ -91,7 +91,7 @@ def run(folder: Path, mutations: Sequence[Mutation], *, jobs: int) -> list[Resul
     for job in range(jobs):
         copy = folder / f"copy{job}"
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(root, copy, ignore=LEFT_OUT)
+        shutil.copytree(root, copy, ignore=IGNORED)
         driver = os.fork()
         if not driver:
             Job(folder, copy, tests, list(enumerate(mutations))[job::jobs]).run()
@@ -109,8 +109,8 @@ def _results(folder: Path) -> Iterator[Result]:
 
 
 def _import_dependencies() -> None:
-    listed = subprocess.run([sys.executable, "-c", LIST_MODULES], capture_output=True, text=True, check=True)
-    for name in listed.stdout.splitlines()[-1].split():
+    result = subprocess.run([sys.executable, "-c", LIST_MODULES], capture_output=True, text=True, check=True)
+    for name in result.stdout.splitlines()[-1].split():
         with suppress(Exception):
             import_module(name)
 
@@ -163,22 +163,22 @@ class Tests:
         known = found & self._seconds.keys()
         return sorted(known, key=lambda test: (not test.startswith(near), self._seconds[test]))
 
-    def lots(self, tests: Sequence[str]) -> Iterator[list[str]]:
+    def batches(self, tests: Sequence[str]) -> Iterator[list[str]]:
         """Yield batches of tests in the order in which they run, with one case of each function in a batch."""
-        left = list(tests)
+        remaining = list(tests)
         for seconds, count in STAGES:
-            lot: list[str] = []
+            batch: list[str] = []
             functions: set[str] = set()
             spent = 0.0
-            for test in left:
+            for test in remaining:
                 function = test.split("[")[0]
-                if function not in functions and spent + self._seconds[test] < seconds and len(lot) < count:
-                    lot.append(test)
+                if function not in functions and spent + self._seconds[test] < seconds and len(batch) < count:
+                    batch.append(test)
                     functions.add(function)
                     spent += self._seconds[test]
-            left = [test for test in left if test not in set(lot)]
-            if lot:
-                yield lot
+            remaining = [test for test in remaining if test not in set(batch)]
+            if batch:
+                yield batch
 
     def seconds(self, tests: Sequence[str]) -> float:
         return sum(self._seconds[test] for test in tests)
@@ -213,7 +213,7 @@ class Job:
                 pytest.main([*PYTEST_OPTIONS], plugins=[self])
             os._exit(0)
         os.waitpid(collector, 0)
-        for number, mutation in self._left():
+        for number, mutation in self._remaining():
             self._try(number, mutation, self._import_and_run)
 
     @pytest.hookimpl(tryfirst=True)
@@ -225,7 +225,7 @@ class Job:
         databases = import_module("tests.databases")  # of the copy
         if databases.available():
             databases.server()  # one for all forks
-        for number, mutation in self._left():
+        for number, mutation in self._remaining():
             code = None if self._tests.runs_on_import(mutation) else self._changed_functions(mutation)
             if code:
                 self._try(number, mutation, partial(self._replace_and_run, code))
@@ -237,42 +237,42 @@ class Job:
             self._output.write_text(f"FAILED {report.nodeid}\n", "utf-8")
             os._exit(1)
 
-    def _left(self) -> list[tuple[int, Mutation]]:
-        done = {result.number for result in _results(self._folder)}
-        return [each for each in self._mutations if each[0] not in done]
+    def _remaining(self) -> list[tuple[int, Mutation]]:
+        done_numbers = {result.number for result in _results(self._folder)}
+        return [each for each in self._mutations if each[0] not in done_numbers]
 
     def _try(self, number: int, mutation: Mutation, run_tests: Callable[[Sequence[str]], NoReturn]) -> None:
-        began = time.monotonic()
+        started_at = time.monotonic()
         file = self._copy / mutation.file
         before = file.read_bytes()
         file.write_bytes(mutation.applied(before))
         covering = self._tests.covering(mutation)
         failure = ""
-        for lot in self._tests.lots(covering):
-            failure = self._failure(lot, run_tests)
+        for batch in self._tests.batches(covering):
+            failure = self._failure(batch, run_tests)
             if failure:
                 break
         file.write_bytes(before)
-        took = round(time.monotonic() - began, 1)
-        result = Result(number, not failure, failure or "no test failed", len(covering), took)
+        duration_s = round(time.monotonic() - started_at, 1)
+        result = Result(number, not failure, failure or "no test failed", len(covering), duration_s)
         with (self._folder / "results.jsonl").open("a", encoding="utf-8") as results:
             results.write(json.dumps(asdict(result)) + "\n")
 
-    def _failure(self, lot: Sequence[str], run_tests: Callable[[Sequence[str]], NoReturn]) -> str:
+    def _failure(self, batch: Sequence[str], run_tests: Callable[[Sequence[str]], NoReturn]) -> str:
         """Run these tests in a fork. Returns the failure; "" if all pass."""
         self._output.unlink(missing_ok=True)
         child = os.fork()
         if not child:
             self._begin(self._output)
             with suppress(BaseException):
-                run_tests(lot)
+                run_tests(batch)
             os._exit(70)
-        until = time.monotonic() + BATCH_START_S + SLOWER * self._tests.seconds(lot)
+        deadline = time.monotonic() + BATCH_START_TIMEOUT_S + SLOWDOWN * self._tests.seconds(batch)
         while True:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
+            ended_pid, status = os.waitpid(child, os.WNOHANG)
+            if ended_pid:
                 break
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 return "the tests did not end"
@@ -282,8 +282,8 @@ class Job:
         if os.waitstatus_to_exitcode(status) == 0:
             return ""
         lines = self._output.read_text("utf-8", "replace").splitlines()
-        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        return (failed or lines[-1:] or [str(status)])[0][:200]
+        failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        return (failures or lines[-1:] or [str(status)])[0][:200]
 
     def _begin(self, output: Path) -> None:
         """Make a fork the leader of a process group, in the copy, with its output in a file."""
@@ -294,21 +294,21 @@ class Job:
         os.dup2(file, 1)
         os.dup2(file, 2)
 
-    def _import_and_run(self, lot: Sequence[str]) -> NoReturn:
+    def _import_and_run(self, batch: Sequence[str]) -> NoReturn:
         code: int = 70
         _import_from(self._copy)
         try:
-            code = pytest.main(["-x", *PYTEST_OPTIONS, *lot])
+            code = pytest.main(["-x", *PYTEST_OPTIONS, *batch])
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
 
-    def _replace_and_run(self, code: Mapping[FunctionType, CodeType], lot: Sequence[str]) -> NoReturn:
+    def _replace_and_run(self, code: Mapping[FunctionType, CodeType], batch: Sequence[str]) -> NoReturn:
         for function, changed in code.items():
             function.__code__ = changed
         vars(import_module("tests.databases"))["WORKER"] = f"fork{os.getpid()}"  # each fork has databases of its own
-        items = [self._items[test] for test in lot if test in self._items]
+        items = [self._items[test] for test in batch if test in self._items]
         for item, following in zip(items, [*items[1:], items[-1]], strict=True):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         os._exit(0)

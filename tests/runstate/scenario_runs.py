@@ -1,4 +1,4 @@
-"""The agents of a snapshot's story as agents of convo, with tools that return the same outputs as in the SDK."""
+"""The agents of a snapshot's scenario as agents of convo, with tools that return the same outputs as in the SDK."""
 
 import json
 from collections.abc import Iterable
@@ -36,13 +36,13 @@ from tests.runstate.sdk import final_message, function_output
 ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
-def scenario_graph(story: dict[str, Any]) -> Graph:
-    """Return the graph of a story; its start is the agent that starts the run."""
-    return graph(_make_agents(story)[story["spec"]["root"]])
+def scenario_graph(scenario: dict[str, Any]) -> Graph:
+    """Return the graph of a scenario; its start is the agent that starts the run."""
+    return graph(_make_agents(scenario)[scenario["spec"]["root"]])
 
 
-def _make_agents(story: dict[str, Any]) -> dict[str, Agent]:
-    spec = story["spec"]
+def _make_agents(scenario: dict[str, Any]) -> dict[str, Agent]:
+    spec = scenario["spec"]
     agents: dict[str, Agent] = {}
     for name in spec["order"]:
         agent = _agent(spec["agents"][name], agents)
@@ -147,7 +147,7 @@ def _call_tool(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRu
 
 @dataclass
 class ScenarioRun:
-    """A story that convo runs: the run, its model calls and its items.
+    """A scenario that convo runs: the run, its model calls and its items.
 
     items:  the input and the output of the model
     confirmed_count:  how many of them the owner has stored; None if it stores no history
@@ -212,7 +212,7 @@ def tokens(number: int) -> dict[str, int]:
 
 
 def scenario_owner(spec: dict[str, Any], request_count: int) -> tuple[Strategy, str | None]:
-    """Return the owner of a story's history and its handle after this many model calls."""
+    """Return the owner of a scenario's history and its handle after this many model calls."""
     if spec["run"].get("conversation_id"):
         return Strategy.CONVERSATION, spec["run"]["conversation_id"]
     if spec["run"].get("auto_previous_response_id"):

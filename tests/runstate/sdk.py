@@ -1,4 +1,4 @@
-"""Resume a run state with the installed Agents SDK, using the agents, tools and scripted model of its story.
+"""Resume a run state with the installed Agents SDK, using the agents, tools and scripted model of its scenario.
 
 Everything is deterministic: a tool returns its name and its arguments. When its script has ended, the
 model returns a message with all tool outputs of the request, so that the final output identifies the
@@ -48,7 +48,7 @@ class RunResult:
 
 @dataclass
 class Script(Model):
-    """A model that returns the responses of a story's script, from call `at` on."""
+    """A model that returns the responses of a scenario's script, from call `at` on."""
 
     turns: list[list[dict[str, Any]]]
     at: int
@@ -146,12 +146,12 @@ def final_message(index: int, instructions: str | None, items: list[dict[str, An
     return {"type": "message", "id": f"msg_{index:03}", "role": "assistant", "status": "completed", "content": content}
 
 
-# -- the agents of a story -----------------------------------------------------------------------------
+# -- the agents of a scenario --------------------------------------------------------------------------
 
 
-def graph(story: Scenario, model: Model) -> Agent[Any]:
-    """Create the agents of a story in its order; return the agent that starts the run."""
-    spec = story["spec"]
+def graph(scenario: Scenario, model: Model) -> Agent[Any]:
+    """Create the agents of a scenario in its order; return the agent that starts the run."""
+    spec = scenario["spec"]
     made_agents: dict[str, Agent[Any]] = {}
     for name in spec["order"]:
         made_agents[name] = _agent(spec["agents"][name], made_agents, model)
@@ -208,7 +208,7 @@ def _function(spec: dict[str, Any], made_agents: dict[str, Agent[Any]]) -> list[
 
 
 def function_output(spec: dict[str, Any], arguments: str) -> Any:
-    """Return the output of a function tool of a story."""
+    """Return the output of a function tool of a scenario."""
     values = json.loads(arguments) if arguments else {}
     match spec.get("output"):
         case "dict":
@@ -332,16 +332,16 @@ MAX_ROUNDS = 6
 """A run that pauses again after this many rounds of approvals is not resumed."""
 
 
-async def resume_in_sdk(story: Scenario, text: str, decide: Decide | None = None) -> RunResult:
+async def resume_in_sdk(scenario: Scenario, text: str, decide: Decide | None = None) -> RunResult:
     """Resume the decided state `text` until the run ends.
 
     decide:  returns the text of a later pause with decisions; without it the SDK approves the
              pending calls in this process
     """
-    spec = story["spec"]
-    model = Script(spec["script"], story["expected"]["model_calls_made"], spec.get("usages", []))
-    root = graph(story, model)
-    session = await _session(story)
+    spec = scenario["spec"]
+    model = Script(spec["script"], scenario["expected"]["model_calls_made"], spec.get("usages", []))
+    root = graph(scenario, model)
+    session = await _session(scenario)
     settings = RunConfig(tracing_disabled=True, nest_handoff_history=spec["run"].get("nest_handoff_history", False))
     rounds = [pending_count(text)]
     try:
@@ -382,11 +382,11 @@ async def _resume(root: Agent[Any], state: Any, settings: RunConfig, session: An
     return result
 
 
-async def _session(story: Scenario) -> SQLiteSession | None:
-    spec = story["spec"].get("session")
+async def _session(scenario: Scenario) -> SQLiteSession | None:
+    spec = scenario["spec"].get("session")
     if spec is None:
         return None
     session = SQLiteSession(spec["id"])
-    before = story["expected"].get("session_before")
+    before = scenario["expected"].get("session_before")
     await session.add_items(before if before is not None else spec["history"])
     return session

@@ -1,7 +1,7 @@
 """The run states that releases of openai-agents wrote, and malformed ones, in two archives.
 
 `corpus.tar.xz` has 831 files of 25 releases with the expected meaning of each (`index.json`) and its
-story (`expect/`: agents, scripted responses, results); `malformed.tar.xz` has 76 broken or hostile files.
+scenario (`expect/`: agents, scripted responses, results); `malformed.tar.xz` has 76 broken or hostile files.
 """
 
 import json
@@ -35,7 +35,7 @@ def snapshot(name: str) -> bytes:
 
 
 def load_scenario(name: str) -> dict[str, Any]:
-    """Return the story of a snapshot: its agents, its scripted responses and the result of resuming it."""
+    """Return the scenario of a snapshot: its agents, its scripted responses and the result of resuming it."""
     content: dict[str, Any] = json.loads(_files("corpus.tar.xz")[f"expect/{name}"])
     return content
 

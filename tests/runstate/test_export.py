@@ -91,11 +91,11 @@ def test_unmodelled_members_stay_in_a_state_that_is_resumed() -> None:
     entry = next(one for one in snapshots.entries_of_label("1.21") if one["scenario"] == "custom_data")
     found = import_run_state(base, scenario_runs.scenario_graph(snapshots.load_scenario(entry["file"])))
     (*_, last) = document["model_responses"]
-    story = ScenarioRun(decide_in_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
-    story.turns.append(ModelCall(found.run.agent, last["output"]))
-    story.resume()
+    scenario_run = ScenarioRun(decide_in_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
+    scenario_run.turns.append(ModelCall(found.run.agent, last["output"]))
+    scenario_run.resume()
     after = export_run_state(
-        story.run, RunTranscript((), story.turns, found.strategy, found.handle, base=base)
+        scenario_run.run, RunTranscript((), scenario_run.turns, found.strategy, found.handle, base=base)
     ).document
     for key in ("sandbox", "x_of_somebody", "trace", "original_input", "input_guardrail_results"):
         assert after[key] == document[key]

@@ -73,7 +73,7 @@ def innermost(run: Run, items: Sequence[Item]) -> tuple[Run, Sequence[Item]]:
 
 
 def context_values(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """Return new context values for a story whose context was not a mapping."""
+    """Return new context values for a scenario whose context was not a mapping."""
     return {} if entry["scenario"].startswith("context_") else None
 
 

@@ -250,14 +250,14 @@ def test_members_that_resuming_needs_are_validated(member: tuple[str | int, ...]
 STATE = snapshot("0.24.0__schema1.21__single_approval.json")
 
 HOSTILE = {
-    "key twice, deep": (b'{"a": [{"b": 1, "c": {"d": 1, "d": 2}}]}', "$.a[0].c.d", "is a duplicate key"),
-    "key twice, in two spellings": (b'{"a": 1, "\\u0061": 2}', "$.a", "is a duplicate key"),
-    "no number": (b'{"a": [1, {"b": -Infinity}]}', "$.a[1].b", "is -Infinity"),
+    "nested duplicate key": (b'{"a": [{"b": 1, "c": {"d": 1, "d": 2}}]}', "$.a[0].c.d", "is a duplicate key"),
+    "duplicate key with an escape": (b'{"a": 1, "\\u0061": 2}', "$.a", "is a duplicate key"),
+    "negative infinity": (b'{"a": [1, {"b": -Infinity}]}', "$.a[1].b", "is -Infinity"),
     "rounded to infinity": (b'{"a": [1e999]}', "$.a[0]", "too large"),
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "$.a", "too many digits"),
-    "cut in a string": (b'{"a": {"b": "cd', "$.a.b", "has a JSON syntax error"),
-    "cut in a key": (b'{"a": {"b', "$.a", "has a JSON syntax error"),
-    "odd key": (b'{"a b\\n": [NaN]}', '$["a b\\u000a"][0]', "is NaN"),
+    "truncated in a string": (b'{"a": {"b": "cd', "$.a.b", "has a JSON syntax error"),
+    "truncated in a key": (b'{"a": {"b', "$.a", "has a JSON syntax error"),
+    "escaped key in the path": (b'{"a b\\n": [NaN]}', '$["a b\\u000a"][0]', "is NaN"),
     "deep": (b'{"a":' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}", "$.a[0][0][0][0][0][0][0]…", "deeper"),
     "many": (b"[" + b"[]," * MAX_MEMBERS + b"[]]", "$", "objects and lists"),
     "only spaces": (b" \n\t ", "$", "is empty"),

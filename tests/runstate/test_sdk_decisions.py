@@ -23,7 +23,7 @@ NOT_RESUMABLE = ("nested_agent_tool_approval", "nested_decided")
 
 @pytest.fixture(autouse=True)
 def no_logging() -> Iterator[None]:
-    """Turn off logging: the SDK logs the values that it cannot restore, which the stories expect."""
+    """Turn off logging: the SDK logs the values that it cannot restore, which the scenarios expect."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -76,7 +76,7 @@ WITH_AGENT_TOOLS = {
     "agents used as tools in one another",
     "two agents used as tools beside other calls",
 }
-"""Stories whose pending calls are in an agent used as a tool."""
+"""Scenarios whose pending calls are in an agent used as a tool."""
 
 WITHOUT_AGENT_TOOLS = [name for name in SCENARIOS if name not in WITH_AGENT_TOOLS]
 
@@ -89,7 +89,7 @@ def decide_in_convo(run: Run, verdict: ApprovalVerdict) -> Run:
 
 
 def pause_in_convo(spec: Spec) -> ScenarioRun:
-    """Run a story with convo up to its first pause."""
+    """Run a scenario with convo up to its first pause."""
     server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
     input_items: list[Item] = [{"role": "user", "content": spec["input"]}]
     scenario_run = ScenarioRun(
@@ -108,7 +108,7 @@ def run_transcript(spec: Spec, scenario_run: ScenarioRun, **more: Any) -> RunTra
 
 
 class Sdk:
-    """The SDK with the agents, tools and script of a story."""
+    """The SDK with the agents, tools and script of a scenario."""
 
     def __init__(self, spec: Spec, request_count: int = 0) -> None:
         self.spec, self.model = spec, Script(spec["script"], request_count)
@@ -198,7 +198,7 @@ async def test_a_run_that_changes_sides_at_every_pause_ends_the_same(scenario: s
 
 
 async def pause_in_sdk(spec: Spec) -> tuple[ScenarioRun, Any]:
-    """Pause a story with the SDK and import the state; return the story in convo and the original state."""
+    """Pause a scenario with the SDK and import the state; return the scenario in convo and the original state."""
     base = parse_run_state((await Sdk(spec).pause()).encode())
     imported = import_run_state(base, scenario_runs.scenario_graph({"spec": spec}))
     (*_, last) = base.document["model_responses"]

@@ -40,7 +40,7 @@ def agent_tool(agent: str, *, needs_approval: bool = False) -> dict[str, Any]:
 
 
 def spec(order: str, agents_: dict[str, Any], script: list[Any], **more: Any) -> Spec:
-    """Return a story whose agents are named by their keys in upper case; the last one of `order` starts."""
+    """Return a scenario whose agents are named by their keys in upper case; the last one of `order` starts."""
     agents = {key: {"name": key.upper(), "instructions": key, **rest} for key, rest in agents_.items()}
     return {
         "order": list(order),
@@ -170,7 +170,7 @@ def decisions_of(text: str) -> Any:
 
 
 class Run:
-    """One story run to its end; the SDK or convo decides at each pause."""
+    """One scenario run to its end; the SDK or convo decides at each pause."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec, self.model = spec, Script(spec["script"], 0)

@@ -58,7 +58,7 @@ def test_a_model_may_reuse_a_call_id_and_each_call_keeps_its_output() -> None:
 
 BY_PROGRAM = {"caller": {"type": "program", "caller_id": "p1"}}
 PROGRAM: Item = {"type": "program", "call_id": "p1", "code": "look()"}
-ENDED: Item = {"type": "program_output", "call_id": "p1", "result": "ok"}
+PROGRAM_OUTPUT: Item = {"type": "program_output", "call_id": "p1", "result": "ok"}
 
 
 def search(call_id: str | None = None) -> Item:
@@ -79,14 +79,14 @@ def test_a_tool_search_without_its_output_is_left_out_with_its_reasoning() -> No
 
 def test_a_program_without_its_output_is_left_out_with_its_calls() -> None:
     calls = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
-    history = [HI, PROGRAM, *calls, ENDED, HELLO]
+    history = [HI, PROGRAM, *calls, PROGRAM_OUTPUT, HELLO]
     assert newest_sendable_items(history, None) == history
     assert newest_sendable_items([HI, THOUGHT, PROGRAM, *calls, HELLO], None) == [HI, HELLO]
 
 
 def test_a_limit_splits_no_pair_of_a_search_or_a_program() -> None:
     assert newest_sendable_items([HI, search("s1"), tools("s1"), HELLO], 2) == [HELLO]
-    assert newest_sendable_items([HI, PROGRAM, ENDED, HELLO], 2) == [HELLO]
+    assert newest_sendable_items([HI, PROGRAM, PROGRAM_OUTPUT, HELLO], 2) == [HELLO]
 
 
 def item(kind: str, name: str, **more: Any) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def test_calls_are_left_out_as_in_the_agents_sdk(seed: int) -> None:
 )
 def test_a_shell_call_of_a_program_may_still_lack_its_output(status: dict[str, str], is_kept: bool) -> None:
     shell = item("shell_call", "s1", **BY_PROGRAM, **status)
-    items = [HI, PROGRAM, shell, ENDED, HELLO]
-    assert newest_sendable_items(items, None) == (items if is_kept else [HI, PROGRAM, ENDED, HELLO])
+    items = [HI, PROGRAM, shell, PROGRAM_OUTPUT, HELLO]
+    assert newest_sendable_items(items, None) == (items if is_kept else [HI, PROGRAM, PROGRAM_OUTPUT, HELLO])
     assert newest_sendable_items([HI, {**call(), **BY_PROGRAM}], None) == [HI]
     assert newest_sendable_items([HI, item("shell_call", "s1", **status)], None) == [HI]
 

@@ -57,7 +57,7 @@ boss = Agent(
 REFUND = {"call": {"name": "refund", "call_id": "c1", "arguments": {"order": "A1", "cents": 500}}}
 LOOKUP_CALL = {"call": {"name": "look_up", "call_id": "c0", "arguments": {"order": "A1"}}}
 HANDOFF = {"call": {"name": "transfer_to_billing", "call_id": "h0"}}
-ASK = {"call": {"name": "ask_clerk", "call_id": "a1", "arguments": {"input": "Pay."}}}
+CALL_CLERK = {"call": {"name": "ask_clerk", "call_id": "a1", "arguments": {"input": "Pay."}}}
 TWO = {
     "output": [
         {"type": "function_call", "call_id": f"c{at}", "name": "refund", "arguments": '{"order": "A1", "cents": 1}'}
@@ -243,7 +243,7 @@ def collect_files(collection: Collection, name: str, shell: RevisionShell) -> No
 def collect_runs(collection: Collection, shell: RevisionShell) -> None:
     """Collect agent runs that pause and resume after decisions, with each owner, and their states in all versions."""
     recorder = Recorder(collection, shell)
-    clerk, boss = recorder.script(REFUND, DONE), recorder.script(ASK, DONE)
+    clerk, boss = recorder.script(REFUND, DONE), recorder.script(CALL_CLERK, DONE)
     Path("bot.py").write_text(AGENTS, encoding="utf-8")
     Path("nested.py").write_text(NESTED.format(clerk=clerk, boss=boss), encoding="utf-8")
     for owner in OWNERS:

@@ -19,7 +19,7 @@ from tests.surface.commands import RevisionShell
 from tests.surface.document import Collection, loads
 from tests.surface.stored import collect_sqlite
 
-PATIENCE_S = 60
+START_TIMEOUT_S = 60
 
 SCRIPTS: Mapping[str, list[dict[str, Any]]] = {
     "plain": [{"text": "Hello", "usage": {"cached": 2}}, {"text": "Again"}],
@@ -72,7 +72,7 @@ CHUNKS = (
 )
 """The response of a chat completions server."""
 
-SEAL = "c2VhbC1zZWFsLXNlYWwtc2VhbC1zZWFsLXNlYWwtc2VhbC0="
+SEAL_KEY = "c2VhbC1zZWFsLXNlYWwtc2VhbC1zZWFsLXNlYWwtc2VhbC0="
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
 
@@ -107,7 +107,7 @@ def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    with shell.start("serve", "--port", str(port), *argv, CONVO_SEAL_KEY=SEAL, UP_KEY="key") as process:
+    with shell.start("serve", "--port", str(port), *argv, CONVO_SEAL_KEY=SEAL_KEY, UP_KEY="key") as process:
         try:
             wait_for(url, process)
             yield url
@@ -117,7 +117,7 @@ def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
 
 def wait_for(url: str, process: "subprocess.Popen[str]") -> None:
     """Wait until a server responds. Raises TimeoutError if it ends or does not respond in `PATIENCE_S`."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end and process.poll() is None:
         try:
             if httpx2.get(f"{url}/healthz", trust_env=False).status_code == 200:

@@ -23,7 +23,7 @@ from tests.embedded_endpoint import make_embedded_endpoint
 from tests.transfer.faults import FaultyProxy, StepFault
 
 LONG = "and this goes on for quite a while, as people do when they explain something at length; " * 4
-CLIENT = [Strategy.SESSION, Strategy.REPLAY]
+CLIENT_STRATEGIES = [Strategy.SESSION, Strategy.REPLAY]
 SUMMARY = "They counted."
 ANSWER = LONG * 3
 """The reply to every user message after the first. A summary request has one message, so its reply is SUMMARY."""

@@ -76,7 +76,7 @@ async def test_after_a_failure_it_is_due_again_when_the_history_has_grown_by_a_t
     assert compaction.check_due(with_usage(chat, 111)) == CompactionDue(111, 2, None)
 
 
-class At:
+class OtherScopeEndpoint:
     """The same endpoint with another scope."""
 
     def __init__(self, endpoint: Endpoint, scope: Scope) -> None:
@@ -103,7 +103,7 @@ async def test_the_endpoint_of_a_conversation_compacts_it_where_it_can(
 ) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION, turns=1)
     chat.options = replace(chat.options, parameters={"temperature": 1})
-    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, At(chat.deps.endpoint, scope)))
+    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, OtherScopeEndpoint(chat.deps.endpoint, scope)))
     notices: list[str] = []
 
     assert await AutoCompaction(50).compact_chat(chat, CompactionDue(60, 50, None), notices.append) is None

@@ -17,7 +17,7 @@ from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
 from convo.transfer.compact import prepare_compaction
 from tests.transfer.compaction_cases import (
-    CLIENT,
+    CLIENT_STRATEGIES,
     LONG,
     NAME,
     SUMMARY,
@@ -28,7 +28,7 @@ from tests.transfer.compaction_cases import (
 )
 
 
-@pytest.mark.parametrize("strategy", CLIENT)
+@pytest.mark.parametrize("strategy", CLIENT_STRATEGIES)
 async def test_a_history_stored_at_the_client_is_compacted_to_a_summary_item(
     case: CompactionCase, strategy: Strategy
 ) -> None:
@@ -142,12 +142,12 @@ async def test_another_file_with_the_name_of_the_copy_stays_unchanged(case: Comp
     before = read_items(case.file)
     other = case.folder / "talk-before.json"
     other.write_text(content)
-    done = await compact(chat)
-    assert (done.old_handle, other.read_text()) == (str(case.folder / "talk-before-2.json"), content)
-    assert read_items(Path(str(done.old_handle))) == before
+    result = await compact(chat)
+    assert (result.old_handle, other.read_text()) == (str(case.folder / "talk-before-2.json"), content)
+    assert read_items(Path(str(result.old_handle))) == before
 
 
-@pytest.mark.parametrize("strategy", [*CLIENT, Strategy.CHAIN])
+@pytest.mark.parametrize("strategy", [*CLIENT_STRATEGIES, Strategy.CHAIN])
 @pytest.mark.parametrize("keep", [1, 2])
 async def test_kept_turns_are_unchanged(case: CompactionCase, strategy: Strategy, keep: int) -> None:
     chat = await case.start_chat(strategy)
@@ -245,7 +245,7 @@ async def test_responses_stored_at_the_endpoint_can_be_compacted_by_id(case: Com
     assert result.prepared.plan.previous_response_id == chat.turn.response["id"]
 
 
-class Elsewhere:
+class OtherScopeEndpoint:
     """The same endpoint with another scope."""
 
     scope = Scope("https://elsewhere.example")
@@ -261,7 +261,7 @@ async def test_responses_stored_at_another_endpoint_cannot_be_compacted_by_id(ca
     chat = await case.open(Strategy.SESSION)
     chat.options = replace(chat.options, store=True)
     await case.send(chat, LONG)
-    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, Elsewhere(chat.deps.endpoint)))
+    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, OtherScopeEndpoint(chat.deps.endpoint)))
     with pytest.raises(InvalidUsage, match="the endpoint stores no response at the end"):
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 

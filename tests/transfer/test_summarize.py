@@ -45,7 +45,7 @@ class Narrow:
             yield event
 
 
-class Brief:
+class ShortEndpoint:
     """An endpoint that limits every response to one token."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -74,7 +74,7 @@ PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
 @pytest.mark.parametrize(
     "refusal",
     [WindowExceeded("m", 2, 1), RequestRefused("too long", code="context_length_exceeded")],
-    ids=["here", "elsewhere"],
+    ids=["window", "refused"],
 )
 async def test_a_history_too_long_for_one_summary_is_summarized_in_several_steps(
     tmp_path: Path, refusal: ConvoError
@@ -121,7 +121,7 @@ async def test_an_empty_refused_or_interrupted_summary_is_an_error(
 
 
 async def test_a_truncated_summary_is_reported(tmp_path: Path) -> None:
-    endpoint = cast(Endpoint, Brief(make_embedded_endpoint(MemoryStore())))
+    endpoint = cast(Endpoint, ShortEndpoint(make_embedded_endpoint(MemoryStore())))
     result = await run_compaction(
         replace(PLAN, compacted_items=TURNS[:4]),
         make_options(tmp_path, {"text": "They counted."}),

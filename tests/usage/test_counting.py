@@ -117,7 +117,7 @@ def test_an_image_given_by_url_stays_within_its_bound(field: str) -> None:
         user_message("", {"type": "input_audio", "input_audio": {"data": "A" * 16_000}}),
         {"type": "reasoning", "summary": [], "encrypted_content": "A" * 16_000},
     ],
-    ids=["a file", "a sound", "sealed reasoning"],
+    ids=["a file", "audio", "encrypted reasoning"],
 )
 def test_an_item_without_text_takes_a_token_for_four_bytes(item: Any) -> None:
     assert count_tokens([item]) == TokenCount(3_000 + 4, is_estimate=True)

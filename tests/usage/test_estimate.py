@@ -40,7 +40,7 @@ def test_an_item_without_words_still_takes_the_tokens_around_it() -> None:
         {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64," + "A" * 10_000}]},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "A" * 10_000},
     ],
-    ids=["an image", "sealed reasoning"],
+    ids=["an image", "encrypted reasoning"],
 )
 def test_binary_content_counts_as_zero(item: Any) -> None:
     assert estimate_tokens(item) == estimate_tokens(user_message(""))

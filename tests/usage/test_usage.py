@@ -41,7 +41,7 @@ def test_missing_usage_is_not_zero_usage(reported: Any) -> None:
             Usage(input_tokens=9, cached_tokens=1, cache_write_tokens=2),
         ),
     ],
-    ids=["no details", "null details", "null in the details", "fields of its own", "written to the cache"],
+    ids=["no details", "null details", "null in the details", "additional fields", "cache writes"],
 )
 def test_fields_that_an_endpoint_omits_count_as_zero(reported: Any, found: Usage) -> None:
     assert Usage.from_json(reported) == found
