@@ -37,7 +37,7 @@ from tests.chat.tool_log import ToolLog
 
 
 async def cancel_at(coroutine: Coroutine[Any, Any, Any], event: asyncio.Event) -> None:
-    """Run `work` until the event `where` is set, then cancel it."""
+    """Run `coroutine` until `event` is set, then cancel it."""
     task, event_task = asyncio.ensure_future(coroutine), asyncio.ensure_future(event.wait())
     await asyncio.wait([task, event_task], return_when=asyncio.FIRST_COMPLETED)
     task.cancel()

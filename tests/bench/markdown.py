@@ -2,7 +2,7 @@
 
     python -m tests.bench.markdown [KILOBYTES ...]
 
-Answers of several kinds arrive in pieces of 16 characters, each of which is rendered. `looked` is the
+Answers of several kinds arrive in pieces of 16 characters, each of which is rendered. `examined` is the
 number of characters that the parser examined for each character of the answer, `written` the number of
 bytes that were written to the terminal for each one. Both must be constant from 10 KB to 1 MB, or the
 script ends with 1. The naive renderer parses and prints everything at each piece; it is shown at 5 and 10 KB.
@@ -125,7 +125,7 @@ def naive(text: str, piece: int) -> Cost:
     return Cost(len(text), out.count, examined, time.process_time() - started_at, len(text))
 
 
-HEAD = f"{'kind':<12} {'KB':>6} {'looked':>8} {'written':>8} {'ms a KB':>8}"
+HEAD = f"{'kind':<12} {'KB':>6} {'examined':>8} {'written':>8} {'ms a KB':>8}"
 
 
 def format_row(kind: str, cost: Cost) -> str:

@@ -59,7 +59,7 @@ class Cost:
 
 
 def measure_s(function: Callable[[], object]) -> float:
-    """Return the seconds that `work` takes."""
+    """Return the seconds that `function` takes."""
     started_at = time.perf_counter()
     function()
     return time.perf_counter() - started_at

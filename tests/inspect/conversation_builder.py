@@ -54,7 +54,7 @@ class ConversationBuilder:
         return head
 
     def view(self, link_id: str | None, **fields: Any) -> ConversationView:
-        """Return the view of the conversation at the end of the link `at`."""
+        """Return the view of the conversation at the end of the link `link_id`."""
         path = self.paths[link_id] if link_id else Path(ROOT)
         view = ConversationView(
             handle=link_id or "nothing",

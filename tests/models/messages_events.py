@@ -1,6 +1,6 @@
 """Events of a Messages API stream, in the form of its documentation.
 
-`ChatServer.stream(*whole_answer(...), end=b"")` answers with them.
+`ChatServer.stream(*message_events(...), end=b"")` answers with them.
 """
 
 import json

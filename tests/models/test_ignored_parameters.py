@@ -113,7 +113,7 @@ def test_a_parameter_is_sent_refused_or_reported_and_never_dropped_silently(name
 
 
 def parameter_outcome(adapter: Adapter, request: ModelRequest, without: ModelRequest) -> str | None:
-    """Return the parameter in which `ask` differs from `without`, if it is sent or refused by name."""
+    """Return the parameter in which `request` differs from `without`, if it is sent or refused by name."""
     try:
         sent = adapter.body(request) != adapter.body(without)
     except Unsupported as error:

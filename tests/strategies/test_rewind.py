@@ -34,7 +34,7 @@ def make_state(strategy: Strategy) -> ConversationState:
 
 
 def link(input_depth: int, sent: int, previous: str | None) -> Link:
-    """Return the link whose input is the first `saw` items of the path."""
+    """Return the link whose input is the first `input_depth` items of the path."""
     return Link(
         id="resp_x",
         input_head=PATH.first(input_depth).head,

@@ -116,7 +116,7 @@ def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
 
 
 def wait_for(url: str, process: "subprocess.Popen[str]") -> None:
-    """Wait until a server responds. Raises TimeoutError if it ends or does not respond in `PATIENCE_S`."""
+    """Wait until a server responds. Raises TimeoutError if it ends or does not respond in `START_TIMEOUT_S`."""
     end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end and process.poll() is None:
         try:

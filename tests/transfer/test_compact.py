@@ -126,8 +126,8 @@ async def test_a_copy_with_the_first_items_of_the_replay_file_is_replaced(case: 
     before = read_items(case.file)
     interrupted = case.folder / "talk-before.json"
     interrupted.write_text(json.dumps(before[:2]))
-    done = await compact(chat)
-    assert done.old_handle == str(interrupted)
+    result = await compact(chat)
+    assert result.old_handle == str(interrupted)
     assert read_items(interrupted) == before
     assert sorted(file.name for file in case.folder.glob("talk*")) == ["talk-before.json", "talk.json"]
 
@@ -187,7 +187,7 @@ async def test_a_compacted_history_that_is_not_smaller_is_refused(case: Compacti
 
 
 async def saved_by(case: CompactionCase, word_count: int) -> int | None:
-    """Return the number of tokens that a summary of `words` words saves, or None if the compaction is refused."""
+    """Return the number of tokens that a summary of `word_count` words saves, or None if the compaction is refused."""
     wordy = CompactionCase(case.store, case.folder)
     wordy.script.write_text(json.dumps({"replies": [{"text": "word " * word_count}]}))
     with suppress(StateFault):
