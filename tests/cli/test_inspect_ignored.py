@@ -16,7 +16,7 @@ def test_inspect_names_the_request_fields_that_were_not_sent_to_the_model(
     with run_chat_server() as upstream:
         upstream.stream({"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]})
         with run_gateway(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml=CHAT.format(url=upstream.url)) as at:
-            made = at.ask({"model": "chat/m", "input": "hi", "service_tier": "flex", "seed": 1}).json()
+            made = at.create_response({"model": "chat/m", "input": "hi", "service_tier": "flex", "seed": 1}).json()
 
     shown, link = convo("inspect", made["id"]), convo("inspect", made["id"], "--json").json()["links"][0]
 

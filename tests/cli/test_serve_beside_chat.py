@@ -13,7 +13,7 @@ def test_continue_and_the_session_list_ignore_responses_of_serve_clients(
 ) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
     with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
-        theirs = served.ask({"model": "echo", "input": "by a client"}).json()["id"]
+        theirs = served.create_response({"model": "echo", "input": "by a client"}).json()["id"]
 
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (0, "two\n")
@@ -30,7 +30,7 @@ def test_continue_without_a_session_names_the_command_that_lists_responses_of_se
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
-        theirs = served.ask({"model": "echo", "input": "by a client"}).json()["id"]
+        theirs = served.create_response({"model": "echo", "input": "by a client"}).json()["id"]
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (5, "")
     assert "convo inspect resp_" in got.err

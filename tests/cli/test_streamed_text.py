@@ -88,7 +88,11 @@ def test_inspect_reports_the_differing_text_of_a_served_response_with_its_provid
     upstream.stream(*answer("sunny", "rainy"))
 
     events = gateway.events({"model": "fast", "input": "weather?", **body}) if body.get("stream") else []
-    made = events[-1]["response"] if events else gateway.ask({"model": "fast", "input": "weather?", **body}).json()
+    made = (
+        events[-1]["response"]
+        if events
+        else gateway.create_response({"model": "fast", "input": "weather?", **body}).json()
+    )
     while made["status"] in ("queued", "in_progress"):
         made = gateway.http.get(f"/v1/responses/{made['id']}").json()
     link = convo("inspect", made["id"], "--json").json()["links"][0]

@@ -25,7 +25,7 @@ SMALL = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
+def import_provider_packages() -> None:
     """Import the provider packages first, so that the import does not count towards a short time limit."""
     import_module("openai")
     import_module("anthropic")
@@ -50,16 +50,16 @@ def serve(
     from contextlib import ExitStack
 
     monkeypatch.setenv("FAR_KEY", "test-key")
-    with ExitStack() as running:
+    with ExitStack() as stack:
 
         def start(api: str, **limits: Any) -> RunningGateway:
-            more = toml(server, api, {**SMALL, **limits})
-            return running.enter_context(run_gateway(tmp_path / "served", toml=more))
+            settings_text = toml(server, api, {**SMALL, **limits})
+            return stack.enter_context(run_gateway(tmp_path / "served", toml=settings_text))
 
         yield start
 
 
-LONG: dict[str, tuple[Callable[[str], Iterator[bytes]], dict[str, Any], str]] = {
+OVER_LIMIT: dict[str, tuple[Callable[[str], Iterator[bytes]], dict[str, Any], str]] = {
     "deltas": (endless_deltas, {}, "output_bytes"),
     "arguments": (lambda api: endless_deltas(api, arguments=True), {}, "output_bytes"),
     "events": (endless_deltas, {"output_bytes": 2**20, "answer_events": 50}, "answer_events"),
@@ -69,13 +69,13 @@ LONG: dict[str, tuple[Callable[[str], Iterator[bytes]], dict[str, Any], str]] = 
 
 
 @pytest.mark.parametrize("api", FORMS)
-@pytest.mark.parametrize("kind", LONG)
+@pytest.mark.parametrize("kind", OVER_LIMIT)
 def test_a_limit_of_size_makes_an_answer_incomplete(server: HostileServer, serve: Any, api: str, kind: str) -> None:
-    answers, limits, limit = LONG[kind]
+    answers, limits, limit = OVER_LIMIT[kind]
     server.answers = lambda _: answers(api)
-    served = serve(api, **limits)
+    gateway = serve(api, **limits)
 
-    answer = served.ask({"model": "far/m", "input": "hi"})
+    answer = gateway.create_response({"model": "far/m", "input": "hi"})
     response = answer.json()
 
     assert answer.status_code == 200
@@ -85,17 +85,17 @@ def test_a_limit_of_size_makes_an_answer_incomplete(server: HostileServer, serve
     assert [item["type"] for item in response["output"]] == ["message"]
     assert response["output"][0]["content"][0]["text"].startswith("begun ")
     assert server.closed.wait(2)
-    assert served.exchanges[-1].limit_name == f"limits.{limit}"
-    assert served.http.get(f"/v1/responses/{response['id']}").json() == response
+    assert gateway.exchanges[-1].limit_name == f"limits.{limit}"
+    assert gateway.http.get(f"/v1/responses/{response['id']}").json() == response
 
 
 @pytest.mark.parametrize("api", FORMS)
 @pytest.mark.parametrize("limit", ["idle_s", "answer_s"])
 def test_a_limit_of_time_makes_an_answer_fail(server: HostileServer, serve: Any, api: str, limit: str) -> None:
     server.answers = lambda _: slow_drip(server, api)
-    served = serve(api, **{"idle_s": 30, "answer_s": 30, limit: 0.6})
+    gateway = serve(api, **{"idle_s": 30, "answer_s": 30, limit: 0.6})
 
-    answer = served.ask({"model": "far/m", "input": "hi"})
+    answer = gateway.create_response({"model": "far/m", "input": "hi"})
     response = answer.json()
 
     assert answer.headers["x-convo-limit"] == f"limits.{limit}"
@@ -112,12 +112,12 @@ def test_an_answer_that_never_starts_is_refused_with_the_name_of_the_limit(
     server: HostileServer, serve: Any, kind: str
 ) -> None:
     if kind == "slow drip":
-        server.answers = lambda _: repeated_slowly(server)
+        server.answers = lambda _: slow_continue_responses(server)
     else:
         server.answers = lambda _: endless_answers(server, "chat")[kind]()
-    served = serve("chat")
+    gateway = serve("chat")
 
-    answer = served.ask({"model": "far/m", "input": "hi"})
+    answer = gateway.create_response({"model": "far/m", "input": "hi"})
 
     assert answer.status_code == 502
     assert answer.json()["error"]["type"] == "server_error"
@@ -126,7 +126,7 @@ def test_an_answer_that_never_starts_is_refused_with_the_name_of_the_limit(
     assert server.closed.wait(2)
 
 
-def repeated_slowly(server: HostileServer) -> Iterator[bytes]:
+def slow_continue_responses(server: HostileServer) -> Iterator[bytes]:
     yield b"HTTP/1.1 100 Continue\r\n\r\n"
     while True:
         server.wait(0.02)
@@ -137,7 +137,7 @@ def repeated_slowly(server: HostileServer) -> Iterator[bytes]:
 def test_endless_headers_are_refused(server: HostileServer, serve: Any, api: str) -> None:
     server.answers = lambda _: endless_answers(server, api)["header"]()
 
-    answer = serve(api).ask({"model": "far/m", "input": "hi"})
+    answer = serve(api).create_response({"model": "far/m", "input": "hi"})
 
     assert answer.status_code == 502
     assert server.closed.wait(2)
@@ -146,7 +146,7 @@ def test_endless_headers_are_refused(server: HostileServer, serve: Any, api: str
 def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: HostileServer, serve: Any) -> None:
     server.answers = lambda _: endless_deltas("chat")
 
-    text = serve("chat").ask({"model": "far/m", "input": "hi", "stream": True}).text
+    text = serve("chat").create_response({"model": "far/m", "input": "hi", "stream": True}).text
     *_, comment, last, done, _ = text.split("\n\n")
 
     assert comment == ": x-convo-limit limits.output_bytes"
@@ -158,11 +158,11 @@ def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: Hos
 
 def test_a_response_in_the_background_ends_at_its_limit(server: HostileServer, serve: Any) -> None:
     server.answers = lambda _: endless_deltas("chat")
-    served = serve("chat")
+    gateway = serve("chat")
 
-    begun = served.ask({"model": "far/m", "input": "hi", "background": True}).json()
-    text = served.http.get(f"/v1/responses/{begun['id']}", params={"stream": "true"}).text
-    response = served.http.get(f"/v1/responses/{begun['id']}").json()
+    created = gateway.create_response({"model": "far/m", "input": "hi", "background": True}).json()
+    text = gateway.http.get(f"/v1/responses/{created['id']}", params={"stream": "true"}).text
+    response = gateway.http.get(f"/v1/responses/{created['id']}").json()
 
     assert ": x-convo-limit limits.output_bytes" in text
     assert response["status"] == "incomplete"
@@ -172,10 +172,10 @@ def test_a_response_in_the_background_ends_at_its_limit(server: HostileServer, s
 
 def test_a_chain_continues_from_a_response_that_a_limit_ended(server: HostileServer, serve: Any) -> None:
     server.answers = lambda _: endless_deltas("chat", arguments=True)
-    served = serve("chat")
-    first = served.ask({"model": "far/m", "input": "hi"}).json()
+    gateway = serve("chat")
+    first = gateway.create_response({"model": "far/m", "input": "hi"}).json()
 
-    second = served.ask({"model": "far/m", "input": "go on", "previous_response_id": first["id"]})
+    second = gateway.create_response({"model": "far/m", "input": "go on", "previous_response_id": first["id"]})
 
     assert second.status_code == 200
 
@@ -190,15 +190,15 @@ def chat(server: HostileServer, convo: Convo, home: Path, monkeypatch: pytest.Mo
     for name, value in server.environ.items():
         monkeypatch.setenv(name, value)
 
-    def ask(api: str, *argv: str, **limits: Any) -> Any:
+    def send_message(api: str, *argv: str, **limits: Any) -> Any:
         model = "openai/m" if api == "remote" else "far/m"
-        given = toml(server, "chat" if api == "remote" else api, {**SMALL, **limits})
+        settings_text = toml(server, "chat" if api == "remote" else api, {**SMALL, **limits})
         (home / "config").mkdir(parents=True, exist_ok=True)
         file = home / "limits.toml"
-        file.write_text(given)
+        file.write_text(settings_text)
         return convo("--config", str(file), "chat", "-m", model, *argv)
 
-    return ask
+    return send_message
 
 
 @pytest.mark.parametrize("api", ["chat", "anthropic", "remote"])
@@ -215,10 +215,10 @@ def test_a_chat_names_the_limit_and_ends_with_one(
     assert "limits.output_bytes" in got.err
     assert "convo config set limits.output_bytes" in got.err
     assert server.closed.wait(2)
-    seen = convo("inspect", "@last", "--json").json()
-    owned_there = api == "remote" and owner == "--chain"
-    assert seen["links"][-1]["status"] == ("failed" if owned_there else "incomplete")
-    assert seen["links"][-1]["limit"] == "limits.output_bytes"
+    document = convo("inspect", "@last", "--json").json()
+    is_server_owned = api == "remote" and owner == "--chain"
+    assert document["links"][-1]["status"] == ("failed" if is_server_owned else "incomplete")
+    assert document["links"][-1]["limit"] == "limits.output_bytes"
     assert "limits.output_bytes" in convo("inspect", "@last").out
 
 
@@ -258,8 +258,8 @@ def test_a_call_that_a_limit_truncated_is_never_run(server: HostileServer, chat:
 
 def test_an_endless_list_of_models_is_skipped(server: HostileServer, serve: Any) -> None:
     server.answers = lambda _: repeat_piece(b'{"id": "m"},', head=b"HTTP/1.1 200 OK\r\n\r\n" + b'{"data": [')
-    served = serve("chat", body_bytes=2**20)
+    gateway = serve("chat", body_bytes=2**20)
 
-    listed = served.http.get("/v1/models").json()
+    listed = gateway.http.get("/v1/models").json()
 
     assert "far/m" not in [model["id"] for model in listed["data"]]

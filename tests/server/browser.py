@@ -38,40 +38,42 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def open_page(
-    browser: Browser, *, wide: int = 1280, scheme: Literal["light", "dark"] = "light", forbidden: bool = False
+    browser: Browser, *, width: int = 1280, scheme: Literal["light", "dark"] = "light", expects_violation: bool = False
 ) -> Iterator[Page]:
     """Open an empty page in its own browser context, and check it when the block ends.
 
     Fails if an injected script ran. Fails on a policy violation, console error, dialog or failed request that is
-    not expected; with `forbidden` a policy violation is required and the other problems are ignored.
+    not expected; with `expects_violation` a policy violation is required and the other problems are ignored.
     """
-    context = browser.new_context(viewport={"width": wide, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
     context.set_default_timeout(20_000)
     page, problems = context.new_page(), list[str]()
     page.add_init_script(WATCH_SCRIPT)
-    page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
     page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
     try:
         yield page
         assert page.evaluate("planted") == []
-        assert bool(page.evaluate("violations")) is forbidden
-        assert forbidden or [words for words in problems if not is_expected(words)] == []
+        assert bool(page.evaluate("violations")) is expects_violation
+        assert expects_violation or [problem for problem in problems if not is_expected(problem)] == []
     finally:
         context.close()
 
 
-def is_expected(words: str) -> bool:
+def is_expected(problem: str) -> bool:
     """Return whether a browser reports this problem for a refused request (status 40x) or an aborted one."""
-    return "responded with a status of 40" in words or words.startswith("failed: http://127.0.0.1")
+    return "responded with a status of 40" in problem or problem.startswith("failed: http://127.0.0.1")
 
 
 def accessibility(page: Page) -> list[str]:
     """Return the accessibility violations that axe finds, each with its rule."""
     page.evaluate(AXE_SCRIPT)
-    found: dict[str, Any] = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    return [f"{rule['id']}: {node['html']}" for rule in found["violations"] for node in rule["nodes"]]
+    results: dict[str, Any] = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [f"{rule['id']}: {node['html']}" for rule in results["violations"] for node in rule["nodes"]]
 
 
 def horizontal_overflow(page: Page) -> int:

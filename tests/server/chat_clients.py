@@ -40,8 +40,8 @@ class ConfirmedTurns:
     locked_s: float = 0.0
 
     @property
-    def words(self) -> list[str]:
-        return [words for words, _ in self.confirmed]
+    def texts(self) -> list[str]:
+        return [text for text, _ in self.confirmed]
 
     @property
     def last(self) -> str | None:
@@ -51,9 +51,9 @@ class ConfirmedTurns:
 class ChatClient:
     """A client; `on_confirmed` is called after each confirmed turn."""
 
-    def __init__(self, account: ConfirmedTurns, urls: Sequence[str], on_confirmed: Callable[[], None]) -> None:
-        self.turns, self._urls, self._on_confirmed = account, urls, on_confirmed
-        self._at = 0
+    def __init__(self, record: ConfirmedTurns, urls: Sequence[str], on_confirmed: Callable[[], None]) -> None:
+        self.turns, self._urls, self._on_confirmed = record, urls, on_confirmed
+        self._replica_index = 0
 
     async def chat(self, turns: int) -> None:
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
@@ -75,62 +75,62 @@ class ChatClient:
     async def _conversation(self, http: httpx2.AsyncClient) -> str:
         while True:
             try:
-                got = await http.post(f"{self._url()}/v1/conversations", json={})
-                return str(got.json()["id"])
+                response = await http.post(f"{self._url()}/v1/conversations", json={})
+                return str(response.json()["id"])
             except httpx2.TransportError:
                 await self._next_replica()
 
-    async def _turn(self, http: httpx2.AsyncClient, words: str) -> None:
+    async def _turn(self, http: httpx2.AsyncClient, text: str) -> None:
         locked_at: float | None = None
         while True:
             try:
-                response_id = await self._send(http, words)
+                response_id = await self._send(http, text)
             except (httpx2.TransportError, LostAnswer) as fault:
                 self.turns.faults += 1
                 if "conversation_locked" in str(fault):
                     locked_at = locked_at or time.monotonic()
                     self.turns.locked_s = max(self.turns.locked_s, time.monotonic() - locked_at)
                 await self._next_replica()
-                if not await self._is_stored(http, words):
+                if not await self._is_stored(http, text):
                     continue
                 response_id = UNKNOWN_RESPONSE
-            self.turns.confirmed.append((words, response_id))
+            self.turns.confirmed.append((text, response_id))
             self._on_confirmed()
-            self._at += 1
+            self._replica_index += 1
             return
 
-    async def _send(self, http: httpx2.AsyncClient, words: str) -> str:
-        body: dict[str, Any] = {"model": "slow", "input": words, "stream": True}
+    async def _send(self, http: httpx2.AsyncClient, text: str) -> str:
+        body: dict[str, Any] = {"model": "slow", "input": text, "stream": True}
         if self.turns.conversation is not None:
             body["conversation"] = self.turns.conversation
         elif self.turns.last is not None:
             body["previous_response_id"] = self.turns.last
-        async with http.stream("POST", f"{self._url()}/v1/responses", json=body) as got:
-            if got.status_code != 200:
-                raise LostAnswer((await got.aread()).decode())
-            async for event in events(got.aiter_lines()):
+        async with http.stream("POST", f"{self._url()}/v1/responses", json=body) as response:
+            if response.status_code != 200:
+                raise LostAnswer((await response.aread()).decode())
+            async for event in events(response.aiter_lines()):
                 if event["type"] == "response.completed":
                     return str(event["response"]["id"])
         raise LostAnswer("no last event")
 
-    async def _is_stored(self, http: httpx2.AsyncClient, words: str) -> bool:
+    async def _is_stored(self, http: httpx2.AsyncClient, text: str) -> bool:
         """Return whether the conversation contains the turn although the client received no confirmation."""
         if self.turns.conversation is None:
             return False
         while True:
             try:
                 items = await conversation_items(http, self._url(), self.turns.conversation)
-                return words in user_messages(items)
+                return text in user_messages(items)
             except (httpx2.TransportError, LostAnswer):
                 await self._next_replica()
 
     async def _next_replica(self) -> None:
         """Select the next replica and wait `RETRY_S` seconds."""
-        self._at += 1
+        self._replica_index += 1
         await asyncio.sleep(RETRY_S)
 
     def _url(self) -> str:
-        return self._urls[self._at % len(self._urls)]
+        return self._urls[self._replica_index % len(self._urls)]
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[Any]:
@@ -148,10 +148,10 @@ async def list_all(http: httpx2.AsyncClient, url: str) -> list[Any]:
     items: list[Any] = []
     after: dict[str, str] = {}
     while True:
-        got = await http.get(url, params={"order": "asc", "limit": "100", **after})
-        if got.status_code != 200:
-            raise LostAnswer(got.text)
-        page = got.json()
+        response = await http.get(url, params={"order": "asc", "limit": "100", **after})
+        if response.status_code != 200:
+            raise LostAnswer(response.text)
+        page = response.json()
         items += page["data"]
         if not page["has_more"]:
             return items

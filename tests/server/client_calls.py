@@ -20,23 +20,23 @@ async def resolve(value: Any) -> Any:
 
 async def collect(value: Any) -> list[Any]:
     """Return all elements of an iterator of either kind, from all its pages."""
-    found = await resolve(value)
-    return [one async for one in found] if hasattr(found, "__aiter__") else list(found)
+    result = await resolve(value)
+    return [item async for item in result] if hasattr(result, "__aiter__") else list(result)
 
 
-async def ask(client: Any, words: str, **more: Any) -> Any:
-    return await resolve(client.responses.create(model="echo", input=words, **more))
+async def create_response(client: Any, text: str, **more: Any) -> Any:
+    return await resolve(client.responses.create(model="echo", input=text, **more))
 
 
 async def create(client: Any) -> None:
-    first = await ask(client, "one", metadata={"a": "b"}, temperature=0.5)
-    second = await ask(client, "two", previous_response_id=first.id)
+    first = await create_response(client, "one", metadata={"a": "b"}, temperature=0.5)
+    second = await create_response(client, "two", previous_response_id=first.id)
     assert (first.output_text, first.metadata, first.temperature) == ("one", {"a": "b"}, 0.5)
     assert (second.output_text, second.previous_response_id) == ("two", first.id)
 
 
 async def create_streamed(client: Any) -> None:
-    events = await collect(await ask(client, "hello", stream=True))
+    events = await collect(await create_response(client, "hello", stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[-1].response.output_text == "hello"
 
@@ -65,58 +65,58 @@ async def parse(client: Any) -> None:
 
 
 async def retrieve(client: Any) -> None:
-    made = await ask(client, "kept")
-    assert await resolve(client.responses.retrieve(made.id)) == made
-    assert await resolve(client.responses.retrieve(made.id, include=["reasoning.encrypted_content"])) == made
+    response = await create_response(client, "kept")
+    assert await resolve(client.responses.retrieve(response.id)) == response
+    assert await resolve(client.responses.retrieve(response.id, include=["reasoning.encrypted_content"])) == response
 
 
 async def retrieve_streamed(client: Any) -> None:
-    made = await ask(client, "one two three", background=True)
-    whole = await collect(await resolve(client.responses.retrieve(made.id, stream=True)))
-    rest = await collect(await resolve(client.responses.retrieve(made.id, stream=True, starting_after=2)))
+    response = await create_response(client, "one two three", background=True)
+    whole = await collect(await resolve(client.responses.retrieve(response.id, stream=True)))
+    rest = await collect(await resolve(client.responses.retrieve(response.id, stream=True, starting_after=2)))
     assert whole[-1].response.output_text == "one two three"
     assert rest == whole[3:]
 
 
 async def delete(client: Any) -> None:
-    made = await ask(client, "gone")
-    child = await ask(client, "kept", previous_response_id=made.id)
-    await resolve(client.responses.delete(made.id))
+    parent = await create_response(client, "gone")
+    child = await create_response(client, "kept", previous_response_id=parent.id)
+    await resolve(client.responses.delete(parent.id))
     listed = await collect(client.responses.input_items.list(child.id))
     assert len(listed) == 3
 
 
 async def cancel(client: Any) -> None:
-    made = await resolve(client.responses.create(model="slow", input="hi", background=True))
-    assert made.status in ("queued", "in_progress")
-    assert (await resolve(client.responses.cancel(made.id))).status == "cancelled"
+    response = await resolve(client.responses.create(model="slow", input="hi", background=True))
+    assert response.status in ("queued", "in_progress")
+    assert (await resolve(client.responses.cancel(response.id))).status == "cancelled"
 
 
 async def input_items(client: Any) -> None:
-    made = await ask(client, [{"role": "user", "content": str(at)} for at in range(25)])  # type: ignore[arg-type]
-    newest = await collect(client.responses.input_items.list(made.id, limit=10))
-    page = await resolve(client.responses.input_items.list(made.id, limit=2, order="asc", after=newest[-1].id))
-    assert [item.content[0].text for item in newest] == [str(at) for at in reversed(range(25))]
+    response = await create_response(client, [{"role": "user", "content": str(index)} for index in range(25)])  # type: ignore[arg-type]
+    newest = await collect(client.responses.input_items.list(response.id, limit=10))
+    page = await resolve(client.responses.input_items.list(response.id, limit=2, order="asc", after=newest[-1].id))
+    assert [item.content[0].text for item in newest] == [str(index) for index in reversed(range(25))]
     assert ([item.content[0].text for item in page.data], page.has_more) == (["1", "2"], True)
     assert page.first_id == page.data[0].id
 
 
 async def compact(client: Any) -> None:
-    window = await resolve(client.responses.compact(model="echo", input="a long story"))
-    kinds = [item.type for item in window.output]
-    assert (window.object, kinds.count("compaction")) == ("response.compaction", 1)
-    again = await resolve(
+    compacted = await resolve(client.responses.compact(model="echo", input="a long story"))
+    kinds = [item.type for item in compacted.output]
+    assert (compacted.object, kinds.count("compaction")) == ("response.compaction", 1)
+    response = await resolve(
         client.responses.create(
             model="echo",
-            input=[*(item.to_dict(warnings=False) for item in window.output), {"role": "user", "content": "go on"}],
+            input=[*(item.to_dict(warnings=False) for item in compacted.output), {"role": "user", "content": "go on"}],
         )
     )
-    assert again.output_text == "go on"
+    assert response.output_text == "go on"
 
 
 async def count(client: Any) -> None:
-    counted = await resolve(client.responses.input_tokens.count(model="echo", input="one two three"))
-    assert (counted.object, counted.input_tokens) == ("response.input_tokens", 3)
+    result = await resolve(client.responses.input_tokens.count(model="echo", input="one two three"))
+    assert (result.object, result.input_tokens) == ("response.input_tokens", 3)
 
 
 async def raw(client: Any) -> None:
@@ -124,48 +124,48 @@ async def raw(client: Any) -> None:
     assert got.headers["x-request-id"].startswith("req_")
     assert got.headers["openai-processing-ms"].isdigit()
     assert (await resolve(got.parse())).output_text == "hi"
-    assert (await ask(client, "hi"))._request_id.startswith("req_")
+    assert (await create_response(client, "hi"))._request_id.startswith("req_")
 
 
 async def conversation(client: Any) -> None:
     """Create a conversation with items, add a turn, update, retrieve and delete it."""
-    said = [{"type": "message", "role": "user", "content": "remember"}]
-    made = await resolve(client.conversations.create(items=said, metadata={"a": "b"}))
-    answer = await ask(client, "hello", conversation=made.id)
-    renamed = await resolve(client.conversations.update(made.id, metadata={"c": "d"}))
-    read = await resolve(client.conversations.retrieve(made.id))
-    gone = await resolve(client.conversations.delete(made.id))
+    items = [{"type": "message", "role": "user", "content": "remember"}]
+    created = await resolve(client.conversations.create(items=items, metadata={"a": "b"}))
+    answer = await create_response(client, "hello", conversation=created.id)
+    updated = await resolve(client.conversations.update(created.id, metadata={"c": "d"}))
+    retrieved = await resolve(client.conversations.retrieve(created.id))
+    deleted = await resolve(client.conversations.delete(created.id))
 
-    assert (made.object, made.metadata, answer.conversation.id) == ("conversation", {"a": "b"}, made.id)
-    assert renamed == read
-    assert read.metadata == {"c": "d"}
-    assert (gone.id, gone.object, gone.deleted) == (made.id, "conversation.deleted", True)
+    assert (created.object, created.metadata, answer.conversation.id) == ("conversation", {"a": "b"}, created.id)
+    assert updated == retrieved
+    assert retrieved.metadata == {"c": "d"}
+    assert (deleted.id, deleted.object, deleted.deleted) == (created.id, "conversation.deleted", True)
 
 
 async def conversation_items(client: Any) -> None:
-    made = await resolve(client.conversations.create())
-    said = [{"type": "message", "role": "user", "content": word} for word in ("one", "two", "three")]
+    created = await resolve(client.conversations.create())
+    items = [{"type": "message", "role": "user", "content": word} for word in ("one", "two", "three")]
     added = await resolve(
-        client.conversations.items.create(made.id, items=said, include=["message.output_text.logprobs"])
+        client.conversations.items.create(created.id, items=items, include=["message.output_text.logprobs"])
     )
     ids = [item.id for item in added.data]
-    listed = await collect(client.conversations.items.list(made.id, order="asc", limit=2))
-    second = await resolve(client.conversations.items.retrieve(ids[1], conversation_id=made.id))
-    left = await resolve(client.conversations.items.delete(ids[1], conversation_id=made.id))
-    rest = await collect(client.conversations.items.list(made.id, order="asc"))
+    listed = await collect(client.conversations.items.list(created.id, order="asc", limit=2))
+    second = await resolve(client.conversations.items.retrieve(ids[1], conversation_id=created.id))
+    remaining = await resolve(client.conversations.items.delete(ids[1], conversation_id=created.id))
+    rest = await collect(client.conversations.items.list(created.id, order="asc"))
 
     assert [item.id for item in listed] == ids
     assert (added.first_id, added.last_id, added.has_more) == (ids[0], ids[2], False)
     assert (second.id, second.content[0].text) == (ids[1], "two")
-    assert (left.id, left.object) == (made.id, "conversation")
+    assert (remaining.id, remaining.object) == (created.id, "conversation")
     assert [item.id for item in rest] == [ids[0], ids[2]]
 
 
 async def models(client: Any) -> None:
     listed = await collect(client.models.list())
-    one = await resolve(client.models.retrieve("echo"))
+    retrieved = await resolve(client.models.retrieve("echo"))
     assert "echo" in [model.id for model in listed]
-    assert (one.id, one.object) == ("echo", "model")
+    assert (retrieved.id, retrieved.object) == ("echo", "model")
 
 
 CALLS: Mapping[str, tuple[Call, ...]] = {
@@ -192,8 +192,8 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
 """The calls that test each method."""
 
 NOT_CALLED = {
-    "responses.connect": "a WebSocket, tried beside its rules",
-    "models.delete": "fine-tuned models, of which there are none here",
+    "responses.connect": "a WebSocket; test_websocket.py calls it",
+    "models.delete": "fine-tuned models, which this server does not have",
 }
 """Methods without a call here, each with the reason."""
 

@@ -15,10 +15,10 @@ Serve = Callable[..., RunningGateway]
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     """Return a function that starts a gateway: `serve(max_depth=20)` sets limits."""
-    with ExitStack() as running:
+    with ExitStack() as stack:
 
         def start(store_url: str = "memory", **more: Any) -> RunningGateway:
-            return running.enter_context(run_gateway(tmp_path / "served", store_url, **more))
+            return stack.enter_context(run_gateway(tmp_path / "served", store_url, **more))
 
         yield start
 
@@ -26,12 +26,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway over the memory store for all tests of a module that leave no state in it."""
-    with run_gateway(tmp_path_factory.mktemp("shared")) as running:
-        yield running
+    with run_gateway(tmp_path_factory.mktemp("shared")) as gateway:
+        yield gateway
 
 
 @pytest.fixture
-def served(serve: Serve) -> RunningGateway:
+def gateway(serve: Serve) -> RunningGateway:
     """A gateway over the memory store, with the default limits."""
     return serve()
 

@@ -1,7 +1,7 @@
 """A gateway on a real socket, in its own thread, with a real store and scripted models.
 
-served.script("slow", {"text": "..."}, delay_s=0.05)     sets the answers of the model "slow"
-served.ask({"model": "echo", "input": "hi"})             sends one request over HTTP
+gateway.script("slow", {"text": "..."}, delay_s=0.05)      sets the answers of the model "slow"
+gateway.create_response({"model": "echo", "input": "hi"})  sends one request over HTTP
 """
 
 import asyncio
@@ -49,9 +49,9 @@ class RunningGateway:
     url: str
     folder: Path
     store: Store
-    gateway: Gateway
+    app: Gateway
     loop: asyncio.AbstractEventLoop
-    ending: asyncio.Event
+    stop_event: asyncio.Event
     thread: threading.Thread
     exchanges: list[HttpExchange]
     unexpected_errors: list[BaseException]
@@ -74,21 +74,21 @@ class RunningGateway:
         assert name in SCRIPTS
         (self.folder / f"{name}.json").write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
 
-    def ask(self, body: dict[str, Any], **more: Any) -> httpx2.Response:
+    def create_response(self, body: dict[str, Any], **more: Any) -> httpx2.Response:
         return self.http.post("/v1/responses", json=body, **more)
 
     def events(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the events of one streamed response."""
-        text = self.ask({**body, "stream": True}).text
+        text = self.create_response({**body, "stream": True}).text
         return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the event loop of the server."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         """Start the shutdown, as a signal does."""
-        self.loop.call_soon_threadsafe(self.ending.set)
+        self.loop.call_soon_threadsafe(self.stop_event.set)
 
 
 def gateway_settings(folder: Path, limits: dict[str, Any], toml: str = "") -> Settings:
@@ -97,8 +97,8 @@ def gateway_settings(folder: Path, limits: dict[str, Any], toml: str = "") -> Se
     toml:  more of the user's settings file; it continues the [aliases] table
     """
     aliases = "".join(f'{name} = "scripted/{folder}/{name}.json"\n' for name in SCRIPTS)
-    given = make_settings(user=f'model = "echo"\n[aliases]\necho = "scripted/echo"\n{aliases}{toml}')
-    return given._replace(serve=given.serve._replace(host="127.0.0.1", port=0, **limits))
+    settings = make_settings(user=f'model = "echo"\n[aliases]\necho = "scripted/echo"\n{aliases}{toml}')
+    return settings._replace(serve=settings.serve._replace(host="127.0.0.1", port=0, **limits))
 
 
 Wrap = Callable[[EndpointService], EndpointService]
@@ -111,46 +111,46 @@ def unwrapped_service(service: EndpointService) -> EndpointService:
 @contextmanager
 def run_gateway(
     folder: Path, store_url: str = "memory", *, keys: Authenticator | None = None, wrap: Wrap = unwrapped_service,
-    bounds: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
+    websocket_limits: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
 ) -> Iterator[RunningGateway]:  # fmt: skip
     """Run a gateway while the block runs. Its socket listens before its thread starts, so a client need not wait.
 
-    wrap:    wraps the service
-    bounds:  limits of WebSocket connections
-    clock:   the clock of the gateway; the service uses the system clock
-    toml:    more of the settings file; it continues the [aliases] table
-    limits:  fields of `[serve]`
+    wrap:              wraps the service
+    websocket_limits:  limits of WebSocket connections
+    clock:             the clock of the gateway; the service uses the system clock
+    toml:              more of the settings file; it continues the [aliases] table
+    limits:            fields of `[serve]`
     """
     folder.mkdir(exist_ok=True)
-    found = gateway_settings(folder, {"grace_s": 5.0, **limits}, toml)
-    store, loop, machine = open_store(store_url), asyncio.new_event_loop(), SystemClock()
-    listening = server.open_listening_socket("127.0.0.1", 0)
+    settings = gateway_settings(folder, {"grace_s": 5.0, **limits}, toml)
+    store, loop, system_clock = open_store(store_url), asyncio.new_event_loop(), SystemClock()
+    listener = server.open_listening_socket("127.0.0.1", 0)
     exchanges: list[HttpExchange] = []
     unexpected_errors: list[BaseException] = []
     store_faults: list[StoreFault] = []
-    service = wrap(open_service(found, store=store, clock=machine, new_id=random_id))
-    gateway = Gateway(
-        service, found.serve, InspectorDeps(store),
-        clock=clock or machine, new_id=random_id, authenticator=keys, log=exchanges.append,
-        report_store_fault=store_faults.append, websocket_limits=bounds,
+    service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id))
+    app = Gateway(
+        service, settings.serve, InspectorDeps(store),
+        clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
+        report_store_fault=store_faults.append, websocket_limits=websocket_limits,
     )  # fmt: skip
-    ending = asyncio.Event()
+    stop_event = asyncio.Event()
 
     async def run() -> None:
         await store.admin.migrate()
         try:
-            await server.run_gateway(gateway, service, found.serve, listening, ending, unexpected_errors.append)
+            await server.run_gateway(app, service, settings.serve, listener, stop_event, unexpected_errors.append)
         finally:
             await store.aclose()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    served = RunningGateway(
-        server.local_base_url(listening),
+    running = RunningGateway(
+        server.local_base_url(listener),
         folder,
         store,
-        gateway,
+        app,
         loop,
-        ending,
+        stop_event,
         thread,
         exchanges,
         unexpected_errors,
@@ -158,10 +158,10 @@ def run_gateway(
     )
     thread.start()
     try:
-        yield served
+        yield running
     finally:
-        served.http.close()
-        served.end()
+        running.http.close()
+        running.shut_down()
         thread.join()
         loop.close()
-        listening.close()
+        listener.close()

@@ -62,13 +62,13 @@ class PacedUpstream:
                 with self.arrived:
                     self.calls.append(call)
                     self.arrived.notify_all()
-                answering = asyncio.create_task(self._answer(call, writer))
-                closing = asyncio.create_task(reader.read(1))
-                await asyncio.wait({answering, closing}, return_when=asyncio.FIRST_COMPLETED)
-                answering.cancel()
-                await asyncio.gather(answering, return_exceptions=True)
-                if not closing.done():
-                    await closing
+                answer_task = asyncio.create_task(self._answer(call, writer))
+                close_task = asyncio.create_task(reader.read(1))
+                await asyncio.wait({answer_task, close_task}, return_when=asyncio.FIRST_COMPLETED)
+                answer_task.cancel()
+                await asyncio.gather(answer_task, return_exceptions=True)
+                if not close_task.done():
+                    await close_task
                 call.closed_at = time.monotonic()
                 call.closed.set()
                 break
@@ -81,8 +81,13 @@ class PacedUpstream:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
         gap_s = int(numbers[1]) / 1000 if len(numbers) > 1 else 0.0
         if kind == "call":
-            said = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"a": '}}
-            writer.write(chunk({"tool_calls": [said]}))
+            tool_call = {
+                "index": 0,
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "look", "arguments": '{"a": '},
+            }
+            writer.write(chunk({"tool_calls": [tool_call]}))
             await asyncio.Event().wait()
         for number in range(int(numbers[0])):
             writer.write(chunk({"content": f"w{number} "}))
@@ -100,22 +105,22 @@ class PacedUpstream:
 
 def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    said = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    return b"data: %b\n\n" % json.dumps(said).encode()
+    payload = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: %b\n\n" % json.dumps(payload).encode()
 
 
 @contextmanager
 def run_paced_upstream() -> Iterator[PacedUpstream]:
     """Run a server on loopback while the block runs."""
     loop = asyncio.new_event_loop()
-    ready, ending = threading.Event(), asyncio.Event()
-    running = PacedUpstream("")
+    ready, stop_event = threading.Event(), asyncio.Event()
+    upstream = PacedUpstream("")
 
     async def run() -> None:
-        server = await asyncio.start_server(running.serve, "127.0.0.1", 0)
-        running.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+        upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         ready.set()
-        await ending.wait()
+        await stop_event.wait()
         server.close()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
@@ -124,8 +129,8 @@ def run_paced_upstream() -> Iterator[PacedUpstream]:
     thread.start()
     ready.wait()
     try:
-        yield running
+        yield upstream
     finally:
-        loop.call_soon_threadsafe(ending.set)
+        loop.call_soon_threadsafe(stop_event.set)
         thread.join()
         loop.close()

@@ -49,14 +49,14 @@ PATHS = (
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "get", "P\x00ST", "")
 
 ODD_HEADERS: Sequence[tuple[str, str]] = (
-    *(("content-type", form) for form in ("text/plain", "", "application/json; charset=utf-16", "x" * 9000, "\x00")),
-    *(("content-encoding", form) for form in ("gzip", "br", "identity", "x")),
+    *(("content-type", value) for value in ("text/plain", "", "application/json; charset=utf-16", "x" * 9000, "\x00")),
+    *(("content-encoding", value) for value in ("gzip", "br", "identity", "x")),
     *(("content-length", size) for size in ("-1", "x", "", "0", "1", "99999999999999999999", "1, 2", "+5", "0x5")),
-    *(("transfer-encoding", form) for form in ("chunked", "gzip", "chunked, chunked", "identity", "x")),
+    *(("transfer-encoding", value) for value in ("chunked", "gzip", "chunked, chunked", "identity", "x")),
     *(("host", name) for name in ("", "evil.example", "127.0.0.1:x", "[::1]", "\xff", "a" * 5000, "localhost:1\tx")),
     *(("origin", name) for name in ("null", "https://evil.example", "http://127.0.0.1", "\xff")),
-    *(("authorization", said) for said in ("", "Bearer", "Bearer ", "Basic eDp5", "Bearer \xff", "x" * 70_000)),
-    *(("upgrade", to) for to in ("websocket", "h2c", "TLS/1.3")),
+    *(("authorization", value) for value in ("", "Bearer", "Bearer ", "Basic eDp5", "Bearer \xff", "x" * 70_000)),
+    *(("upgrade", protocol) for protocol in ("websocket", "h2c", "TLS/1.3")),
     *(("expect", "100-continue"), ("x-any", "y" * 70_000), ("x y", "z"), ("", "z"), ("x-nul", "\x00"), ("te", "x")),
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawRequest:
     """The parts of a request on the wire."""
 
     method: str
@@ -92,31 +92,31 @@ class Raw:
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
-    def written(self) -> bytes:
+    def to_bytes(self) -> bytes:
         lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers), "", ""]
         return "\r\n".join(lines).encode("latin-1", "replace") + self.body
 
 
-def framed(request: Request, body: bytes) -> Raw:
-    sized = (*HEADERS, ("content-length", str(len(body)))) if request.body is not None else HEADERS
-    return Raw(request.method, request.path, sized, body)
+def frame(request: Request, body: bytes) -> RawRequest:
+    headers = (*HEADERS, ("content-length", str(len(body)))) if request.body is not None else HEADERS
+    return RawRequest(request.method, request.path, headers, body)
 
 
-def value_paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def value_paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Yield the path of every value in `value`, parents first."""
-    yield at
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        yield from value_paths(one, (*at, key))
+    yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from value_paths(child, (*path, key))
 
 
-def replace_at(value: Any, at: tuple[str | int, ...], new: Any) -> Any:
+def replace_at(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
     """Return `value` with `new` at the path `at`."""
-    if not at:
+    if not path:
         return new
     if isinstance(value, list):
-        return [replace_at(one, at[1:], new) if key == at[0] else one for key, one in enumerate(value)]
-    return {key: replace_at(one, at[1:], new) if key == at[0] else one for key, one in value.items()}
+        return [replace_at(child, path[1:], new) if key == path[0] else child for key, child in enumerate(value)]
+    return {key: replace_at(child, path[1:], new) if key == path[0] else child for key, child in value.items()}
 
 
 @st.composite
@@ -142,29 +142,29 @@ FIELDS = (
 @st.composite
 def mutated_bytes(draw: DrawFn, raw: bytes) -> bytes:
     """Draw `raw` with up to 20 bytes replaced by up to 20 other bytes."""
-    at = draw(st.integers(0, len(raw)))
-    to = draw(st.integers(at, min(len(raw), at + 20)))
-    return raw[:at] + draw(st.binary(max_size=20)) + raw[to:]
+    start = draw(st.integers(0, len(raw)))
+    end = draw(st.integers(start, min(len(raw), start + 20)))
+    return raw[:start] + draw(st.binary(max_size=20)) + raw[end:]
 
 
 @st.composite
-def wrong_json(draw: DrawFn, request: Request) -> Raw:
-    return framed(request, draw(mutated_json(request.body or {})).encode("utf-8", "surrogatepass"))
+def wrong_json(draw: DrawFn, request: Request) -> RawRequest:
+    return frame(request, draw(mutated_json(request.body or {})).encode("utf-8", "surrogatepass"))
 
 
 @st.composite
-def wrong_bytes(draw: DrawFn, request: Request) -> Raw:
+def wrong_bytes(draw: DrawFn, request: Request) -> RawRequest:
     good = json.dumps(request.body or {}).encode()
-    recoded = st.sampled_from(
+    reencoded = st.sampled_from(
         (b"", b"\xef\xbb\xbf" + good, good.decode().encode("utf-16"), gzip.compress(good), good * 2)
     )
-    return framed(request, draw(recoded | mutated_bytes(good)))
+    return frame(request, draw(reencoded | mutated_bytes(good)))
 
 
 @st.composite
-def wrong_head(draw: DrawFn, request: Request) -> Raw:
+def wrong_head(draw: DrawFn, request: Request) -> RawRequest:
     """Draw another method, path or header. Content-Length stays correct unless the header replaces it."""
-    raw = framed(request, json.dumps(request.body or {}).encode())
+    raw = frame(request, json.dumps(request.body or {}).encode())
     match draw(st.integers(0, 3)):
         case 0:
             return replace(raw, method=draw(st.sampled_from(METHODS)))
@@ -172,21 +172,23 @@ def wrong_head(draw: DrawFn, request: Request) -> Raw:
             return replace(raw, path=draw(st.sampled_from(PATHS)))
         case 2:
             name, value = draw(st.sampled_from(ODD_HEADERS))
-            return replace(raw, headers=(*(one for one in raw.headers if one[0] != name), (name, value)))
+            return replace(raw, headers=(*(header for header in raw.headers if header[0] != name), (name, value)))
         case _:
             return replace(raw, headers=(*raw.headers, draw(st.sampled_from(ODD_HEADERS))))
 
 
 def mutated_requests(requests: Sequence[Request]) -> SearchStrategy[bytes]:
     """Return a strategy for raw requests, most of them mutations of `requests`."""
-    some = st.sampled_from(requests)
-    parts = some.flatmap(lambda one: wrong_json(one) | wrong_bytes(one) | wrong_head(one)).map(Raw.written)
-    good = some.map(lambda one: framed(one, json.dumps(one.body or {}).encode()).written())
+    valid = st.sampled_from(requests)
+    parts = valid.flatmap(lambda request: wrong_json(request) | wrong_bytes(request) | wrong_head(request)).map(
+        RawRequest.to_bytes
+    )
+    good = valid.map(lambda request: frame(request, json.dumps(request.body or {}).encode()).to_bytes())
     return parts | parts | parts | good.flatmap(mutated_bytes) | mutated_bytes(HANDSHAKE) | st.sampled_from(NOT_HTTP)
 
 
 def mutated_messages(body: Mapping[str, Any]) -> SearchStrategy[str]:
     """Return a strategy for WebSocket messages, most of them mutations of `body`."""
     good = json.dumps(body)
-    halved = st.integers(0, len(good)).map(lambda at: good[:at])
-    return mutated_json(body) | mutated_json(body) | halved | st.text()
+    truncated = st.integers(0, len(good)).map(lambda length: good[:length])
+    return mutated_json(body) | mutated_json(body) | truncated | st.text()

@@ -25,16 +25,16 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def guarded(serve: Serve, file: Path) -> tuple[RunningGateway, str, str]:
+def gateway_with_keys(serve: Serve, file: Path) -> tuple[RunningGateway, str, str]:
     """A server with two tenants, and one key of each."""
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     return serve(keys=KeysFile(file)), alice, bob
 
 
-KNOWN_TO_NOBODY = "/v1/responses/resp_1"
+UNKNOWN_RESPONSE_PATH = "/v1/responses/resp_1"
 """A path that returns 404 to an authenticated caller."""
 
-OPEN = {"/healthz", "/readyz"}
+OPEN_PATHS = {"/healthz", "/readyz"}
 
 PATHS = [
     ("POST", "/v1/responses"),
@@ -56,9 +56,9 @@ PATHS = [
     ],
 )
 def test_without_a_key_every_route_is_refused(
-    guarded: tuple[RunningGateway, str, str], method: str, path: str, headers: dict[str, str], code: str
+    gateway_with_keys: tuple[RunningGateway, str, str], method: str, path: str, headers: dict[str, str], code: str
 ) -> None:
-    got = guarded[0].http.request(method, path, headers=headers)
+    got = gateway_with_keys[0].http.request(method, path, headers=headers)
     assert (got.status_code, got.json()["error"]["code"]) == (401, code)
     assert got.json()["error"]["type"] == "invalid_request_error"
     assert got.headers["www-authenticate"] == "Bearer"
@@ -67,73 +67,77 @@ def test_without_a_key_every_route_is_refused(
 @pytest.mark.parametrize("values", [("Bearer {alice}", "Bearer {bob}"), ("", "Bearer {bob}"), ("Bearer {bob}", "")])
 @pytest.mark.parametrize("path", ["/v1/models", "/metrics"])
 def test_two_authorization_headers_are_refused(
-    guarded: tuple[RunningGateway, str, str], values: tuple[str, str], path: str
+    gateway_with_keys: tuple[RunningGateway, str, str], values: tuple[str, str], path: str
 ) -> None:
     """The caller is ambiguous: a proxy may read one header, and this server the other."""
-    served, alice, bob = guarded
+    gateway, alice, bob = gateway_with_keys
     one, two = (value.format(alice=alice, bob=bob) for value in values)
-    got = served.http.get(path, headers=[("Authorization", one), ("authorization", two)])
+    got = gateway.http.get(path, headers=[("Authorization", one), ("authorization", two)])
     assert (got.status_code, got.json()["error"]["code"]) == (400, "duplicate_authorization_header")
 
 
 def test_two_authorization_headers_are_refused_without_keys_too(serve: Serve) -> None:
-    served = serve()
-    got = served.http.get("/v1/models", headers=[("authorization", "Bearer a"), ("AUTHORIZATION", "Bearer a")])
+    gateway = serve()
+    got = gateway.http.get("/v1/models", headers=[("authorization", "Bearer a"), ("AUTHORIZATION", "Bearer a")])
     assert got.status_code == 400
-    assert served.http.get("/healthz").status_code == 200
+    assert gateway.http.get("/healthz").status_code == 200
 
 
-def test_two_authorization_headers_open_no_websocket(guarded: tuple[RunningGateway, str, str]) -> None:
-    served, alice, bob = guarded
-    address = f"ws{served.root.removeprefix('http')}/v1/responses"
+def test_two_authorization_headers_open_no_websocket(gateway_with_keys: tuple[RunningGateway, str, str]) -> None:
+    gateway, alice, bob = gateway_with_keys
+    address = f"ws{gateway.root.removeprefix('http')}/v1/responses"
     headers = [("Authorization", f"Bearer {key}") for key in (alice, bob)]
-    with pytest.raises(InvalidStatus) as refused, connect(address, additional_headers=headers, proxy=None):
+    with pytest.raises(InvalidStatus) as caught, connect(address, additional_headers=headers, proxy=None):
         pass
-    assert refused.value.response.status_code == 400
+    assert caught.value.response.status_code == 400
 
 
-def test_the_health_route_needs_no_key(guarded: tuple[RunningGateway, str, str]) -> None:
-    assert {guarded[0].http.get(path).status_code for path in OPEN} == {200}
+def test_the_health_route_needs_no_key(gateway_with_keys: tuple[RunningGateway, str, str]) -> None:
+    assert {gateway_with_keys[0].http.get(path).status_code for path in OPEN_PATHS} == {200}
 
 
-def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[RunningGateway, str, str]) -> None:
+def test_state_belongs_to_the_name_of_the_key_on_every_route(
+    gateway_with_keys: tuple[RunningGateway, str, str],
+) -> None:
     """Another key gets the same errors as for an id that never existed."""
-    served, alice, bob = guarded
-    made = served.ask({"model": "echo", "input": "secret"}, headers=bearer(alice)).json()
-    told = served.http.post("/v1/conversations", json={}, headers=bearer(alice)).json()
-    response, conversation = f"/v1/responses/{made['id']}", f"/v1/conversations/{told['id']}"
+    gateway, alice, bob = gateway_with_keys
+    response = gateway.create_response({"model": "echo", "input": "secret"}, headers=bearer(alice)).json()
+    conversation = gateway.http.post("/v1/conversations", json={}, headers=bearer(alice)).json()
+    response_path, conversation_path = f"/v1/responses/{response['id']}", f"/v1/conversations/{conversation['id']}"
     routes: list[tuple[str, str, Any]] = [
-        ("GET", response, None),
-        ("GET", f"{response}?stream=true", None),
-        ("DELETE", response, None),
-        ("POST", f"{response}/cancel", None),
-        ("GET", f"{response}/input_items", None),
-        ("GET", conversation, None),
-        ("POST", conversation, {"metadata": {}}),
-        ("DELETE", conversation, None),
-        ("GET", f"{conversation}/items", None),
-        ("POST", f"{conversation}/items", {"items": [{"role": "user", "content": "x"}]}),
-        ("GET", f"{conversation}/items/msg_1", None),
-        ("DELETE", f"{conversation}/items/msg_1", None),
-        ("POST", "/v1/responses", {"model": "echo", "input": "x", "conversation": told["id"]}),
+        ("GET", response_path, None),
+        ("GET", f"{response_path}?stream=true", None),
+        ("DELETE", response_path, None),
+        ("POST", f"{response_path}/cancel", None),
+        ("GET", f"{response_path}/input_items", None),
+        ("GET", conversation_path, None),
+        ("POST", conversation_path, {"metadata": {}}),
+        ("DELETE", conversation_path, None),
+        ("GET", f"{conversation_path}/items", None),
+        ("POST", f"{conversation_path}/items", {"items": [{"role": "user", "content": "x"}]}),
+        ("GET", f"{conversation_path}/items/msg_1", None),
+        ("DELETE", f"{conversation_path}/items/msg_1", None),
+        ("POST", "/v1/responses", {"model": "echo", "input": "x", "conversation": conversation["id"]}),
     ]
-    foreign = [served.http.request(*route[:2], json=route[2], headers=bearer(bob)).status_code for route in routes]
-    chained = served.ask({"model": "echo", "input": "x", "previous_response_id": made["id"]}, headers=bearer(bob))
+    statuses = [gateway.http.request(*route[:2], json=route[2], headers=bearer(bob)).status_code for route in routes]
+    chained = gateway.create_response(
+        {"model": "echo", "input": "x", "previous_response_id": response["id"]}, headers=bearer(bob)
+    )
 
-    assert foreign == [404] * len(routes)
+    assert statuses == [404] * len(routes)
     assert (chained.status_code, chained.json()["error"]["code"]) == (400, "previous_response_not_found")
-    assert served.http.get(response, headers=bearer(alice)).json() == made
+    assert gateway.http.get(response_path, headers=bearer(alice)).json() == response
 
 
-def test_the_file_is_read_again_when_it_changes(guarded: tuple[RunningGateway, str, str], file: Path) -> None:
-    served, alice, bob = guarded
+def test_the_file_is_read_again_when_it_changes(gateway_with_keys: tuple[RunningGateway, str, str], file: Path) -> None:
+    gateway, alice, bob = gateway_with_keys
     carol = create_api_key(file, "carol")
-    let_in = served.http.get(KNOWN_TO_NOBODY, headers=bearer(carol)).status_code
+    new_key_status = gateway.http.get(UNKNOWN_RESPONSE_PATH, headers=bearer(carol)).status_code
     file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "alice" not in line))
-    put_out = served.http.get(KNOWN_TO_NOBODY, headers=bearer(alice)).status_code
+    removed_key_status = gateway.http.get(UNKNOWN_RESPONSE_PATH, headers=bearer(alice)).status_code
 
-    assert (let_in, put_out) == (404, 401)
-    assert served.http.get(KNOWN_TO_NOBODY, headers=bearer(bob)).status_code == 404
+    assert (new_key_status, removed_key_status) == (404, 401)
+    assert gateway.http.get(UNKNOWN_RESPONSE_PATH, headers=bearer(bob)).status_code == 404
 
 
 def test_a_damaged_line_grants_no_access_and_the_others_stay_valid(file: Path) -> None:
@@ -156,8 +160,8 @@ def test_a_deleted_file_grants_no_access(file: Path) -> None:
 def test_a_key_under_two_names_is_refused_at_the_start_and_grants_no_access_later(file: Path) -> None:
     key = create_api_key(file, "alice")
     keys = KeysFile(file)
-    with file.open("a", encoding="utf-8") as more:
-        more.write(f"bob {sha256(key.encode()).hexdigest()}\n")
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(f"bob {sha256(key.encode()).hexdigest()}\n")
 
     with pytest.raises(KeyRefused):
         keys.authenticate(f"Bearer {key}")
@@ -187,9 +191,9 @@ def test_comments_empty_lines_and_a_missing_newline_are_valid(file: Path) -> Non
 @pytest.mark.parametrize("line", ["alice", f"alice {'0' * 63}", f"a b {'0' * 64}", "alice sk-secret", f"-a {'0' * 64}"])
 def test_an_invalid_file_is_refused_at_the_start(file: Path, line: str) -> None:
     file.write_text(f"ok {'0' * 64}\n{line}\n")
-    with pytest.raises(InvalidSettings, match="line 2: is not a name and the SHA-256 of a key") as refused:
+    with pytest.raises(InvalidSettings, match="line 2: is not a name and the SHA-256 of a key") as caught:
         KeysFile(file)
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_missing_file_is_refused_at_the_start(file: Path) -> None:
@@ -211,16 +215,16 @@ def test_a_file_that_cannot_be_written_creates_no_key(tmp_path: Path) -> None:
 
 
 def test_without_keys_any_key_or_none_is_the_tenant_local() -> None:
-    assert {SingleTenant().authenticate(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
+    assert {SingleTenant().authenticate(header) for header in (None, "Bearer x", "nonsense")} == {"local"}
 
 
 def test_the_file_stamp_detects_a_replaced_file(file: Path) -> None:
     """Editors and deployments replace a file; here the new one has the same modification time and size."""
     alice = create_api_key(file, "alice")
-    keys, seen = KeysFile(file), file.stat()
+    keys, original_stat = KeysFile(file), file.stat()
     other = file.with_name("other")
     mallory = create_api_key(other, "mallo")
-    os.utime(other, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    os.utime(other, ns=(original_stat.st_atime_ns, original_stat.st_mtime_ns))
     other.replace(file)
 
     assert keys.authenticate(f"Bearer {mallory}") == "mallo"

@@ -12,7 +12,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quote
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
-class Read(HTMLParser):
+class ParsedPage(HTMLParser):
     """The elements and the text of a page as a browser parses it. Fails if elements are not closed in order."""
 
     VOID = ("meta", "img", "link", "br", "input")
@@ -63,44 +63,46 @@ EVERYTHING: list[Item] = [
 
 @pytest.mark.parametrize("data", [True, False])
 def test_no_text_becomes_markup(data: bool) -> None:
-    read = Read(render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data))
-    assert read.open == []
-    assert read.all("script") == ([{"type": "application/json", "id": "convo"}] if data else [])
-    assert read.all("img") == []
-    names = {name for _, attributes in read.elements for name in attributes}
+    page = ParsedPage(render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data))
+    assert page.open == []
+    assert page.all("script") == ([{"type": "application/json", "id": "convo"}] if data else [])
+    assert page.all("img") == []
+    names = {name for _, attributes in page.elements for name in attributes}
     assert not [name for name in names if name.startswith("on") or name in ("href", "srcset", "style")]
-    assert read.text.count("<script>alert(1)</script>") >= 8
-    assert "\x1b" not in read.text
+    assert page.text.count("<script>alert(1)</script>") >= 8
+    assert "\x1b" not in page.text
     render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data).encode("utf-8")
 
 
 def test_an_embedded_image_is_shown() -> None:
-    read = Read(render_conversation_page(document(user_message("look", {"type": "input_image", "image_url": PNG}))))
-    assert read.all("img") == [{"src": PNG, "alt": "the image of item 1"}]
+    page = ParsedPage(
+        render_conversation_page(document(user_message("look", {"type": "input_image", "image_url": PNG})))
+    )
+    assert page.all("img") == [{"src": PNG, "alt": "the image of item 1"}]
 
 
 def test_the_page_fetches_nothing_and_runs_no_script() -> None:
-    read = Read(render_conversation_page(document(user_message("see https://example.com/a.png"))))
-    policy = next(one["content"] for one in read.all("meta") if one.get("http-equiv"))
+    page = ParsedPage(render_conversation_page(document(user_message("see https://example.com/a.png"))))
+    policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv"))
     assert policy
     assert policy.startswith("default-src 'none';")
     assert "script-src" not in policy
-    assert not [attributes for _, attributes in read.elements if "src" in attributes or "href" in attributes]
+    assert not [attributes for _, attributes in page.elements if "src" in attributes or "href" in attributes]
 
 
 def test_the_page_can_be_read_with_a_screen_reader() -> None:
-    read = Read(
+    page = ParsedPage(
         render_conversation_page(
             document(
                 user_message("hi"), assistant_message("ho"), {"type": "function_call", "name": "f", "arguments": "{}"}
             )
         )
     )
-    assert read.all("html") == [{"lang": "en"}]
-    headings = {one["id"] for one in read.all("h2")}
-    assert [one["aria-labelledby"] in headings for one in read.all("article")] == [True] * 3
-    assert [len(read.all(tag)) for tag in ("h1", "main", "header", "title")] == [1, 1, 1, 1]
-    assert read.all("pre") == [{"tabindex": "0", "role": "region", "aria-label": "text of item 3"}]
+    assert page.all("html") == [{"lang": "en"}]
+    headings = {element["id"] for element in page.all("h2")}
+    assert [element["aria-labelledby"] in headings for element in page.all("article")] == [True] * 3
+    assert [len(page.all(tag)) for tag in ("h1", "main", "header", "title")] == [1, 1, 1, 1]
+    assert page.all("pre") == [{"tabindex": "0", "role": "region", "aria-label": "text of item 3"}]
 
 
 def test_the_page_follows_the_light_and_the_dark_color_scheme() -> None:

@@ -238,12 +238,12 @@ def test_a_wrong_method_gets_the_allowed_ones(shared_gateway: RunningGateway) ->
     assert shared_gateway.http.put("/v1/conversations").headers["allow"] == "POST"
 
 
-def test_a_retryable_error_has_a_retry_after_header(served: RunningGateway) -> None:
+def test_a_retryable_error_has_a_retry_after_header(gateway: RunningGateway) -> None:
     """The endpoint's retry time is sent in seconds, as in HTTP, and in milliseconds, which clients read first."""
-    served.script(
+    gateway.script(
         "refused", {"error": {"code": "rate_limit_exceeded", "message": "Slow", "status": 429, "retry_after_s": 1.5}}
     )
-    got = served.ask({"model": "refused", "input": "hi"})
+    got = gateway.create_response({"model": "refused", "input": "hi"})
     assert (got.status_code, got.headers["retry-after"], got.headers["retry-after-ms"]) == (429, "2", "1500")
 
 
@@ -259,12 +259,12 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize(("value", "why"), UNREADABLE, ids=[row[1] for row in UNREADABLE])
-def test_ambiguous_json_is_refused(shared_gateway: RunningGateway, value: bytes, why: str) -> None:
+@pytest.mark.parametrize(("value", "reason"), UNREADABLE, ids=[row[1] for row in UNREADABLE])
+def test_ambiguous_json_is_refused(shared_gateway: RunningGateway, value: bytes, reason: str) -> None:
     body = b'{"model": "echo", "input": "hi", "tool_choice": {"x": ' + value + b"}}"
     got = shared_gateway.http.post("/v1/responses", content=body, headers=JSON)
     assert got.status_code == 400
-    assert got.json()["error"]["message"] == f"We could not parse the JSON body of your request: {why}."
+    assert got.json()["error"]["message"] == f"We could not parse the JSON body of your request: {reason}."
 
 
 def test_a_body_with_too_many_values_is_refused_before_it_is_parsed(shared_gateway: RunningGateway) -> None:
@@ -273,27 +273,27 @@ def test_a_body_with_too_many_values_is_refused_before_it_is_parsed(shared_gatew
     assert got.json()["error"]["message"].endswith("it contains more than 500,000 values.")
 
 
-def test_brackets_and_commas_in_strings_do_not_count_as_values(served: RunningGateway) -> None:
-    served.script("one", {"text": "Read."})
-    got = served.ask({"model": "one", "input": '\\",[{' * 200_000})
+def test_brackets_and_commas_in_strings_do_not_count_as_values(gateway: RunningGateway) -> None:
+    gateway.script("one", {"text": "Read."})
+    got = gateway.create_response({"model": "one", "input": '\\",[{' * 200_000})
     assert got.json()["output"][0]["content"][0]["text"] == "Read."
 
 
 def test_numbers_and_lone_surrogates_round_trip(stored_gateway: RunningGateway) -> None:
     """Values that other servers round or refuse are stored and returned unchanged."""
     numbers = "[9007199254740993, 18446744073709551617, 1.0, 1]"
-    odd = f'{{"type": "message", "role": "user", "content": "\\ud83d", "x": {numbers}}}'
-    body = f'{{"model": "echo", "input": [{odd}]}}'
-    made = served_json(stored_gateway, "POST", "/v1/responses", body.encode())
-    listed = served_json(stored_gateway, "GET", f"/v1/responses/{made['id']}/input_items")
+    item = f'{{"type": "message", "role": "user", "content": "\\ud83d", "x": {numbers}}}'
+    body = f'{{"model": "echo", "input": [{item}]}}'
+    response = gateway_json(stored_gateway, "POST", "/v1/responses", body.encode())
+    listed = gateway_json(stored_gateway, "GET", f"/v1/responses/{response['id']}/input_items")
 
-    assert made["output"][0]["content"][0]["text"] == "\ud83d"
+    assert response["output"][0]["content"][0]["text"] == "\ud83d"
     assert listed["data"][0]["content"][0]["text"] == "\ud83d"
     assert repr(listed["data"][0]["x"]) == numbers
 
 
-def served_json(served: RunningGateway, method: str, path: str, body: bytes | None = None) -> Any:
-    got = served.http.request(method, path, content=body, headers=JSON if body else {})
+def gateway_json(gateway: RunningGateway, method: str, path: str, body: bytes | None = None) -> Any:
+    got = gateway.http.request(method, path, content=body, headers=JSON if body else {})
     assert got.status_code == 200, got.text
     return json.loads(got.content)
 
@@ -302,7 +302,7 @@ def served_json(served: RunningGateway, method: str, path: str, body: bytes | No
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_content_length(serve: Serve) -> None:
-    got = serve(max_body_bytes=1024).ask({"model": "echo", "input": "x" * 2000})
+    got = serve(max_body_bytes=1024).create_response({"model": "echo", "input": "x" * 2000})
     assert got.status_code == 413
     assert got.json() == error("The body of your request is larger than 1,024 bytes.", "request_too_large")
     assert got.headers["connection"] == "close"
@@ -315,7 +315,7 @@ def test_a_body_without_a_content_length_is_counted(serve: Serve) -> None:
 
 
 def test_too_many_items_are_refused_with_the_name_of_their_field(serve: Serve) -> None:
-    got = serve(max_items=2).ask({"model": "echo", "input": [{"role": "user", "content": "x"}] * 3})
+    got = serve(max_items=2).create_response({"model": "echo", "input": [{"role": "user", "content": "x"}] * 3})
     assert got.status_code == 400
     assert got.json() == error(
         "Invalid 'input': array too long. Expected an array with maximum length 2, "
@@ -326,29 +326,29 @@ def test_too_many_items_are_refused_with_the_name_of_their_field(serve: Serve) -
 
 
 def test_too_many_concurrent_requests_are_refused_with_a_retry_time(serve: Serve) -> None:
-    served = serve(max_requests=1)
-    served.script("slow", {"text": "word " * 100}, delay_s=0.02)
-    with served.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as first:
+    gateway = serve(max_requests=1)
+    gateway.script("slow", {"text": "word " * 100}, delay_s=0.02)
+    with gateway.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as first:
         lines = first.iter_lines()
         next(lines)
-        got = served.ask({"model": "echo", "input": "hi"})
-        alive = served.http.get("/healthz")
+        got = gateway.create_response({"model": "echo", "input": "hi"})
+        health = gateway.http.get("/healthz")
 
     assert (got.status_code, got.headers["retry-after"]) == (503, "1")
     assert got.json() == error(
         "Too many concurrent requests. Please retry in a moment.", "overloaded", kind="server_error"
     )
-    assert alive.json() == {"status": "ok"}
+    assert health.json() == {"status": "ok"}
 
 
 def test_calls_and_outputs_that_share_an_id_are_refused_by_name(shared_gateway: RunningGateway) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
-    for items, said in (
+    for items, prefix in (
         ([call, call, call, output], "No tool output found for function call c1"),
         ([call, output, output], "Duplicate function call output for call_id c1."),
     ):
-        got = shared_gateway.ask({"model": "echo", "input": [{"role": "user", "content": "hi"}, *items]})
+        got = shared_gateway.create_response({"model": "echo", "input": [{"role": "user", "content": "hi"}, *items]})
         error = got.json()["error"]
         assert (got.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "input")
-        assert error["message"].startswith(said)
+        assert error["message"].startswith(prefix)

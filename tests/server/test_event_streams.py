@@ -83,8 +83,8 @@ def test_an_event_is_written_with_its_type_and_its_json() -> None:
 
 def test_fields_that_the_api_does_not_know_are_not_sent() -> None:
     assert sse.to_api_event(CREATED) is CREATED
-    for own in ({"limit": {"name": "x"}}, {"streamed_text_differs": True}):
-        assert sse.to_api_event({**CREATED, **own}) == CREATED
+    for extra in ({"limit": {"name": "x"}}, {"streamed_text_differs": True}):
+        assert sse.to_api_event({**CREATED, **extra}) == CREATED
 
 
 def test_ignored_fields_move_from_the_first_event_to_the_header() -> None:
@@ -96,11 +96,11 @@ def test_ignored_fields_move_from_the_first_event_to_the_header() -> None:
     assert plain.ignored_fields == ()
 
 
-@pytest.mark.parametrize(("length", "kept"), [(2046, 1), (2047, 0)])
-def test_ignored_fields_fill_a_header_of_two_kilobytes(length: int, kept: int) -> None:
+@pytest.mark.parametrize(("length", "field_count"), [(2046, 1), (2047, 0)])
+def test_ignored_fields_fill_a_header_of_two_kilobytes(length: int, field_count: int) -> None:
     exchange = Recorder().exchange
     sse.record_ignored_fields({**CREATED, "ignored": ["x" * length]}, exchange)
-    assert len(exchange.ignored_fields) == kept
+    assert len(exchange.ignored_fields) == field_count
     sse.record_ignored_fields({**CREATED, "ignored": ["x" * 1022, "y" * 1022, "z"]}, exchange)
     assert exchange.ignored_fields == ("x" * 1022, "y" * 1022)
 
@@ -218,12 +218,12 @@ async def test_a_response_without_events_is_an_error() -> None:
 async def test_a_client_that_disconnects_ends_the_stream_without_an_error() -> None:
     recorder = Recorder()
 
-    async def leaves() -> AsyncGenerator[StreamEvent, None]:
+    async def events_then_disconnect() -> AsyncGenerator[StreamEvent, None]:
         yield CREATED
         recorder.exchange.connection.close()
         yield COMPLETED
 
-    await relay_events(recorder.exchange, EventsResult(leaves(), stream=True), recorder, keepalive_s=0)
+    await relay_events(recorder.exchange, EventsResult(events_then_disconnect(), stream=True), recorder, keepalive_s=0)
     assert recorder.body == sse.encode_sse_event(CREATED)
     assert recorder.exchange.status == 200
 
@@ -231,12 +231,12 @@ async def test_a_client_that_disconnects_ends_the_stream_without_an_error() -> N
 async def test_a_client_that_disconnects_before_its_response_is_logged_as_gone() -> None:
     recorder = Recorder()
 
-    async def waits() -> AsyncGenerator[StreamEvent, None]:
+    async def delayed_events() -> AsyncGenerator[StreamEvent, None]:
         await asyncio.sleep(60)
         yield COMPLETED
 
     recorder.exchange.connection.close()
-    await relay_events(recorder.exchange, EventsResult(waits(), stream=False), recorder, keepalive_s=0)
+    await relay_events(recorder.exchange, EventsResult(delayed_events(), stream=False), recorder, keepalive_s=0)
     assert (recorder.exchange.status, recorder.sent) == (http.CLIENT_CLOSED_STATUS, [])
     task = asyncio.current_task()
     assert task is not None

@@ -13,9 +13,9 @@ from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 
 
-def say(served: RunningGateway, *pieces: bytes) -> tuple[bytes, Any]:
+def send_raw(gateway: RunningGateway, *pieces: bytes) -> tuple[bytes, Any]:
     """Send `pieces` and read until the server closes; return the status line and the JSON body."""
-    with socket.create_connection(("127.0.0.1", served.port)) as client:
+    with socket.create_connection(("127.0.0.1", gateway.port)) as client:
         for piece in pieces:
             client.sendall(piece)
         got = b""
@@ -27,24 +27,24 @@ def say(served: RunningGateway, *pieces: bytes) -> tuple[bytes, Any]:
     return head.partition(b"\r\n")[0], json.loads(body)
 
 
-def code(body: Any) -> str:
+def error_code(body: Any) -> str:
     assert set(body["error"]) == {"message", "type", "param", "code"}
     return str(body["error"]["code"])
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"])
-def test_an_incomplete_request_head_times_out(serve: Serve, said: bytes) -> None:
-    status, body = say(serve(read_s=0.1), said)
-    assert (status, code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
+@pytest.mark.parametrize("raw", [b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"])
+def test_an_incomplete_request_head_times_out(serve: Serve, raw: bytes) -> None:
+    status, body = send_raw(serve(read_s=0.1), raw)
+    assert (status, error_code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
 
 
 def test_an_incomplete_request_body_times_out(serve: Serve) -> None:
     head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
-    status, body = say(serve(read_s=0.1), head)
-    assert (status, code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
+    status, body = send_raw(serve(read_s=0.1), head)
+    assert (status, error_code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
 
 
-LARGE = {
+LARGE_HEADS = {
     "one header": [b"GET / HTTP/1.1\r\na: " + b"x" * 2000 + b"\r\n\r\n"],
     "many headers": [b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + b"\r\n"],
     "a header without an end": [b"GET / HTTP/1.1\r\na: ", *[b"x" * 500] * 5],
@@ -52,13 +52,13 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("pieces", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize("pieces", LARGE_HEADS.values(), ids=LARGE_HEADS)
 def test_a_request_head_that_is_too_large_is_refused(serve: Serve, pieces: list[bytes]) -> None:
-    status, body = say(serve(max_header_bytes=1024), *pieces)
-    assert (status, code(body)) == (b"HTTP/1.1 431 Request Header Fields Too Large", "headers_too_large")
+    status, body = send_raw(serve(max_header_bytes=1024), *pieces)
+    assert (status, error_code(body)) == (b"HTTP/1.1 431 Request Header Fields Too Large", "headers_too_large")
 
 
-STRANGE = {
+INVALID_REQUESTS = {
     "no HTTP": b"hello\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "no method": b"NONSENSE / HTTP/1.1\r\n\r\n",
@@ -70,10 +70,10 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
-def test_an_invalid_request_gets_the_error_object(shared_gateway: RunningGateway, said: bytes) -> None:
-    status, body = say(shared_gateway, said)
-    assert (status, code(body)) == (b"HTTP/1.1 400 Bad Request", "invalid_request")
+@pytest.mark.parametrize("raw", INVALID_REQUESTS.values(), ids=INVALID_REQUESTS)
+def test_an_invalid_request_gets_the_error_object(shared_gateway: RunningGateway, raw: bytes) -> None:
+    status, body = send_raw(shared_gateway, raw)
+    assert (status, error_code(body)) == (b"HTTP/1.1 400 Bad Request", "invalid_request")
 
 
 def test_requests_on_one_connection_are_answered_in_order(shared_gateway: RunningGateway) -> None:
@@ -92,29 +92,29 @@ def test_a_head_request_gets_no_body(shared_gateway: RunningGateway) -> None:
     assert (got.status_code, got.content, int(got.headers["content-length"]) > 0) == (200, b"", True)
 
 
-def test_an_idle_connection_outlives_the_keep_alive_of_clients(served: RunningGateway) -> None:
+def test_an_idle_connection_outlives_the_keep_alive_of_clients(gateway: RunningGateway) -> None:
     """Node's agents keep connections for up to a minute; if the server closes first, they write to a closed socket."""
-    config = server.build_uvicorn_config(served.gateway, make_settings().serve)
+    config = server.build_uvicorn_config(gateway.app, make_settings().serve)
     assert config.timeout_keep_alive > 60
 
 
 def test_a_websocket_names_its_protocol() -> None:
     """asyncio disables Nagle's algorithm only for this protocol; otherwise a body is sent 40 ms after its headers."""
-    with open_listening_socket("127.0.0.1", 0) as listening:
-        assert listening.proto == socket.IPPROTO_TCP
+    with open_listening_socket("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_a_client_that_reads_nothing_is_disconnected(serve: Serve) -> None:
     """Its request slot is freed, although it never closes the connection."""
-    served = serve(write_s=0.1, max_requests=1)
-    served.script("slow", {"text": "x" * 8_000_000}, chunk=8_000)  # larger than the socket buffers
+    gateway = serve(write_s=0.1, max_requests=1)
+    gateway.script("slow", {"text": "x" * 8_000_000}, chunk=8_000)  # larger than the socket buffers
     body = json.dumps({"model": "slow", "input": "hi", "stream": True, "store": False}).encode()
     head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(("127.0.0.1", served.port))
+        client.connect(("127.0.0.1", gateway.port))
         client.sendall(head + body)
         assert client.recv(17) == b"HTTP/1.1 200 OK\r\n"
-        while served.ask({"model": "echo", "input": "hi"}).status_code == 503:
+        while gateway.create_response({"model": "echo", "input": "hi"}).status_code == 503:
             pass
-    assert b"convo_streams_open 0.0" in served.http.get("/metrics").content
+    assert b"convo_streams_open 0.0" in gateway.http.get("/metrics").content

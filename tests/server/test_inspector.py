@@ -22,7 +22,7 @@ pytestmark = pytest.mark.needs("chromium")
 expect.set_options(timeout=20_000)
 
 
-async def story(writer: ChatWriter) -> None:
+async def write_conversations(writer: ChatWriter) -> None:
     """Write a chain with a fork by another client, and a session with hostile text."""
     await writer.chat(Strategy.CHAIN, "monads", "What is a monad?", "And in Haskell?")
     await writer.other_client("And in Rust?", previous_response_id="resp_1")
@@ -30,36 +30,36 @@ async def story(writer: ChatWriter) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     folder = tmp_path_factory.mktemp("inspected")
-    write_chats(folder, story)
+    write_chats(folder, write_conversations)
     with run_gateway(folder / "served", f"sqlite:{folder / DATABASE}") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def browser(served: RunningGateway) -> Iterator[Browser]:
-    """One browser for the module. `served` runs first: `asyncio.run` fails in this thread while a browser runs."""
+def browser(gateway: RunningGateway) -> Iterator[Browser]:
+    """One browser for the module. `gateway` runs first: `asyncio.run` fails in this thread while a browser runs."""
     with chromium() as running:
         yield running
 
 
 @pytest.fixture
-def page(browser: Browser, served: RunningGateway) -> Iterator[Page]:
+def page(browser: Browser, gateway: RunningGateway) -> Iterator[Page]:
     """The page of the server, with its list rendered."""
     with open_page(browser) as opened:
-        opened.goto(served.root)
+        opened.goto(gateway.root)
         expect(opened.get_by_role("link", name="monads")).to_be_visible()
         yield opened
 
 
-def as_file(folder: Path, data: Any, page: Page) -> None:
+def open_as_file(folder: Path, data: Any, page: Page) -> None:
     file = folder / "page.html"
     file.write_text(render_inspector_page(data), encoding="utf-8")
     page.goto(file.as_uri())
 
 
-def focused(page: Page) -> str:
+def focused_id(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id"))
 
 
@@ -71,7 +71,7 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
     expect(page.get_by_role("heading", name="monads")).to_be_focused()
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(3)
-    heads = [" ".join(words.split()) for words in rows.locator("th").all_inner_texts()]
+    heads = [" ".join(text.split()) for text in rows.locator("th").all_inner_texts()]
     assert heads == [
         "● resp_1 What is a monad? → What is a monad?",
         "├─● resp_3 fork And in Rust? → And in Rust?",
@@ -92,10 +92,10 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
 def test_a_request_is_shown_beside_the_input_of_its_model_and_can_be_compared(page: Page) -> None:
     page.goto(page.url + "#/monads/resp_2")
     expect(page.locator("nav [aria-current=page]")).to_have_text("monads")
-    sent, saw = (page.get_by_role("region", name=name) for name in ("Sent", "Model input"))
+    sent, model_input = (page.get_by_role("region", name=name) for name in ("Sent", "Model input"))
     expect(sent.locator("article")).to_have_count(1)
     expect(sent.locator("pre").first).to_contain_text('"previous_response_id": "resp_1"')
-    notes = saw.locator("article .note").all_inner_texts()
+    notes = model_input.locator("article .note").all_inner_texts()
     assert [note.strip() for note in notes] == ["prepended by the server", "prepended by the server", "sent"]
 
     expect(page.get_by_text("Common prefix: 1 item.")).to_be_visible()
@@ -103,8 +103,8 @@ def test_a_request_is_shown_beside_the_input_of_its_model_and_can_be_compared(pa
     expect(page.get_by_text("Common prefix: 2 items.")).to_be_visible()
     expect(page.get_by_text("The request fields are equal.")).to_be_visible()
     assert [page.locator(f".changed {tag}").inner_text() for tag in ("del", "ins")] == ["Rust?", "Haskell?"]
-    saw.locator("summary").last.click()
-    expect(saw.locator("details pre")).to_contain_text('"text": "And in Haskell?"')
+    model_input.locator("summary").last.click()
+    expect(model_input.locator("details pre")).to_contain_text('"text": "And in Haskell?"')
 
 
 # -- keyboard and accessibility -------------------------------------------------------------------
@@ -116,14 +116,14 @@ def test_every_control_can_be_reached_with_the_keyboard(page: Page) -> None:
     monads = page.get_by_role("link", name="monads")
     for _ in range(10):
         page.keyboard.press("Tab")
-        if focused(page) == monads.get_attribute("id"):
+        if focused_id(page) == monads.get_attribute("id"):
             break
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="monads")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
-    assert focused(page) == "link-resp_1"
-    for key, at in (
+    assert focused_id(page) == "link-resp_1"
+    for key, response_id in (
         ("ArrowDown", "resp_3"),
         ("End", "resp_2"),
         ("ArrowUp", "resp_3"),
@@ -131,66 +131,71 @@ def test_every_control_can_be_reached_with_the_keyboard(page: Page) -> None:
         ("End", "resp_2"),
     ):
         page.keyboard.press(key)
-        assert focused(page) == f"link-{at}"
+        assert focused_id(page) == f"link-{response_id}"
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="resp_2", exact=True)).to_be_focused()
     for _ in range(30):
         page.keyboard.press("Tab")
-        if focused(page) == "other":
+        if focused_id(page) == "other":
             break
     page.keyboard.press("ArrowDown")
     expect(page.get_by_text("Common prefix: 2 items.")).to_be_visible()
-    assert focused(page) == "other"
+    assert focused_id(page) == "other"
     page.go_back()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
 
 
-SEEN: list[tuple[Literal["light", "dark"], int, str, str]] = [
+COLOR_SCHEMES: list[tuple[Literal["light", "dark"], int, str, str]] = [
     ("light", 1280, "rgb(0, 0, 0)", "rgb(11, 87, 164)"),
     ("dark", 640, "rgb(255, 255, 255)", "rgb(138, 184, 240)"),
 ]
 
 
-@pytest.mark.parametrize(("scheme", "wide", "ink", "ring"), SEEN)
+@pytest.mark.parametrize(("scheme", "width", "text_color", "outline_color"), COLOR_SCHEMES)
 def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
-    browser: Browser, served: RunningGateway, scheme: Literal["light", "dark"], wide: int, ink: str, ring: str
+    browser: Browser,
+    gateway: RunningGateway,
+    scheme: Literal["light", "dark"],
+    width: int,
+    text_color: str,
+    outline_color: str,
 ) -> None:
-    with open_page(browser, scheme=scheme, wide=wide) as page:
-        for address, drawn in (
+    with open_page(browser, scheme=scheme, width=width) as page:
+        for address, visible_text in (
             ("", "Choose a conversation."),
             ("#/monads", "History"),
             ("#/monads/resp_2", "Common prefix"),
         ):
-            page.goto(f"{served.root}/{address}")
-            expect(page.get_by_text(drawn)).to_be_visible()
+            page.goto(f"{gateway.root}/{address}")
+            expect(page.get_by_text(visible_text)).to_be_visible()
             assert accessibility(page) == []
             assert horizontal_overflow(page) == 0
-        assert page.evaluate("getComputedStyle(document.body).color") == ink
+        assert page.evaluate("getComputedStyle(document.body).color") == text_color
         page.keyboard.press("Tab")
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == ring
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == outline_color
 
 
 # -- responses in progress ------------------------------------------------------------------------
 
 
-WORDS = " ".join(f"word{number}" for number in range(100))
+LONG_TEXT = " ".join(f"word{number}" for number in range(100))
 
 
-def in_pieces(served: RunningGateway, words: str) -> str:
+def script_slow_answer(gateway: RunningGateway, text: str) -> str:
     """Script a slow answer of the model "slow", and return the id of a response to continue from."""
-    served.script("slow", {"text": words}, chunk=8, delay_s=0.3)
-    return str(served.ask({"model": "echo", "input": "hi"}).json()["id"])
+    gateway.script("slow", {"text": text}, chunk=8, delay_s=0.3)
+    return str(gateway.create_response({"model": "echo", "input": "hi"}).json()["id"])
 
 
 def test_a_streamed_answer_grows_while_it_arrives_and_then_appears_in_the_tree(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with run_gateway(tmp_path / "live") as served, open_page(browser) as page:
-        first = in_pieces(served, WORDS[:130])
-        page.goto(f"{served.root}/#/{first}")
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        first = script_slow_answer(gateway, LONG_TEXT[:130])
+        page.goto(f"{gateway.root}/#/{first}")
         expect(page.locator("tbody tr")).to_have_count(1)
-        asked = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
-        with served.http.stream("POST", "/v1/responses", json=asked):
+        request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
+        with gateway.http.stream("POST", "/v1/responses", json=request):
             running = page.locator("#running article")
             expect(running).to_contain_text("word0")
             assert "word17" not in running.inner_text()
@@ -202,14 +207,14 @@ def test_a_streamed_answer_grows_while_it_arrives_and_then_appears_in_the_tree(
 
 
 def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(browser: Browser, tmp_path: Path) -> None:
-    with run_gateway(tmp_path / "live") as served, open_page(browser) as page:
-        first = in_pieces(served, WORDS)
-        page.goto(f"{served.root}/#/{first}")
-        asked = {"model": "slow", "input": "go on", "previous_response_id": first, "background": True}
-        made = served.ask(asked).json()["id"]
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        first = script_slow_answer(gateway, LONG_TEXT)
+        page.goto(f"{gateway.root}/#/{first}")
+        request = {"model": "slow", "input": "go on", "previous_response_id": first, "background": True}
+        response_id = gateway.create_response(request).json()["id"]
         expect(page.locator("tbody tr.in_progress")).to_contain_text("in_progress")
         expect(page.locator("#running article")).to_contain_text("word0")
-        served.http.post(f"/v1/responses/{made}/cancel")
+        gateway.http.post(f"/v1/responses/{response_id}/cancel")
         expect(page.locator("tbody tr.cancelled")).to_contain_text("go on")
         expect(page.locator("#running article")).to_have_count(0)
 
@@ -217,27 +222,27 @@ def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(brows
 # -- hostile text ---------------------------------------------------------------------------------
 
 
-def test_hostile_text_stays_text_on_a_server(browser: Browser, served: RunningGateway) -> None:
+def test_hostile_text_stays_text_on_a_server(browser: Browser, gateway: RunningGateway) -> None:
     tool = {"type": "function", "name": "f", "description": HOSTILE_TEXT, "parameters": {}}
-    asked = {
+    request = {
         "model": "echo",
         "input": HOSTILE_TEXT,
         "instructions": HOSTILE_TEXT,
         "tools": [tool],
         "metadata": {"a": MARKUP},
     }
-    made = served.ask(asked).json()["id"]
+    response_id = gateway.create_response(request).json()["id"]
     with open_page(browser) as page:
-        page.goto(f"{served.root}/#/{made}/{made}")
+        page.goto(f"{gateway.root}/#/{response_id}/{response_id}")
         expect(page.locator("#link-title")).to_be_focused()
         assert page.locator("main").inner_text().count("<img src=x onerror=planted.push(1)>") >= 5
         page.get_by_role("link", name="</script>").click()
         expect(page.get_by_role("heading", name="</script>")).to_be_visible()
-        page.goto(f"{served.root}/#/{MARKUP}/{MARKUP}")
+        page.goto(f"{gateway.root}/#/{MARKUP}/{MARKUP}")
         expect(page.get_by_role("status")).to_contain_text("<img src=x")
 
 
-def everything_evil() -> dict[str, Any]:
+def hostile_inspector_data() -> dict[str, Any]:
     """Return inspector data in which every text is hostile."""
     client = ConversationBuilder(Strategy.CHAIN)
     client.turn(
@@ -257,7 +262,7 @@ def everything_evil() -> dict[str, Any]:
     )
     image = {"type": "input_image", "image_url": "javascript:planted.push(5)"}
     vector = {"type": "input_image", "image_url": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+"}
-    kinds: list[dict[str, Any]] = [
+    items: list[dict[str, Any]] = [
         {
             "role": HOSTILE_TEXT,
             "content": [image, vector, {"type": "input_file", "filename": HOSTILE_TEXT}, {"type": HOSTILE_TEXT}],
@@ -267,15 +272,15 @@ def everything_evil() -> dict[str, Any]:
         {"type": "function_call_output", "call_id": HOSTILE_TEXT, "output": HOSTILE_TEXT},
         {"type": HOSTILE_TEXT, HOSTILE_TEXT: HOSTILE_TEXT},
     ]
-    path = client.paths[HOSTILE_TEXT].append(kinds)
-    known = client.view(HOSTILE_TEXT, handle=HOSTILE_TEXT, notes=(HOSTILE_TEXT,), path=path)
-    known.path_index.add(path)
-    return build_inspector_data({HOSTILE_TEXT: known})
+    path = client.paths[HOSTILE_TEXT].append(items)
+    view = client.view(HOSTILE_TEXT, handle=HOSTILE_TEXT, notes=(HOSTILE_TEXT,), path=path)
+    view.path_index.add(path)
+    return build_inspector_data({HOSTILE_TEXT: view})
 
 
 def test_hostile_text_stays_text_in_a_file(browser: Browser, tmp_path: Path) -> None:
     with open_page(browser) as page:
-        as_file(tmp_path, everything_evil(), page)
+        open_as_file(tmp_path, hostile_inspector_data(), page)
         expect(page.locator("main article")).to_have_count(7)
         assert page.locator("main").inner_text().count("<script>planted.push(3)</script>") >= 12
         page.locator("tbody a").last.click()
@@ -286,7 +291,7 @@ def test_hostile_text_stays_text_in_a_file(browser: Browser, tmp_path: Path) -> 
         assert accessibility(page) == []
 
 
-TRIED = """([how, markup]) => {
+TRY_SCRIPT = """([how, markup]) => {
   try {
     if (how === "innerHTML") document.body.innerHTML = markup;
     else if (how === "onclick") document.body.setAttribute(how, "planted.push(6)");
@@ -297,45 +302,45 @@ TRIED = """([how, markup]) => {
 """Tries a forbidden operation in the page; returns the name of the error."""
 
 
-@pytest.mark.parametrize("whose", ["server", "file"])
+@pytest.mark.parametrize("source", ["server", "file"])
 def test_the_content_security_policy_forbids_other_scripts_and_requests(
-    browser: Browser, served: RunningGateway, tmp_path: Path, whose: str
+    browser: Browser, gateway: RunningGateway, tmp_path: Path, source: str
 ) -> None:
-    with open_page(browser, forbidden=True) as page:
-        if whose == "server":
-            page.goto(served.root)
+    with open_page(browser, expects_violation=True) as page:
+        if source == "server":
+            page.goto(gateway.root)
         else:
-            as_file(tmp_path, build_inspector_data({}), page)
-        told = [page.evaluate(TRIED, [how, MARKUP]) for how in ("innerHTML", "onclick", "script")]
-        assert told == ["TypeError"] * 3
+            open_as_file(tmp_path, build_inspector_data({}), page)
+        results = [page.evaluate(TRY_SCRIPT, [how, MARKUP]) for how in ("innerHTML", "onclick", "script")]
+        assert results == ["TypeError"] * 3
 
 
 # -- a file, and keys -----------------------------------------------------------------------------
 
 
 def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
-    known = build_chain(3).view("resp_3")
+    view = build_chain(3).view("resp_3")
     with open_page(browser) as page:
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        requested_urls: list[str] = []
+        page.on("request", lambda request: requested_urls.append(request.url))
         page.context.set_offline(True)
-        as_file(tmp_path, build_inspector_data({"talk": known}), page)
+        open_as_file(tmp_path, build_inspector_data({"talk": view}), page)
         expect(page.locator("tbody tr")).to_have_count(3)
         page.locator("tbody a").last.click()
         expect(page.get_by_text("Common prefix: 3 items.")).to_be_visible()
         expect(page.get_by_role("status")).to_have_text("Loaded from a file")
-        assert {url.partition("#")[0] for url in asked} == {(tmp_path / "page.html").as_uri()}
+        assert {url.partition("#")[0] for url in requested_urls} == {(tmp_path / "page.html").as_uri()}
 
 
 def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser, tmp_path: Path) -> None:
-    known = build_chain(3).view("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
+    view = build_chain(3).view("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
     with open_page(browser) as page:
-        as_file(tmp_path, build_inspector_data({"talk": known}), page)
+        open_as_file(tmp_path, build_inspector_data({"talk": view}), page)
         expect(page.locator("dl").first).to_contain_text("36 input (12 cached) · 27 output")
         expect(page.locator("dl").first).to_contain_text("$0.0081")
         bars = page.locator("tbody tr").last.locator("rect").all()
-        _, seen, cached, output = (int(bar.get_attribute("width") or 0) for bar in bars)
-        assert (cached * 3, output * 4) == (seen, seen * 3)
+        _, input_width, cached_width, output_width = (int(bar.get_attribute("width") or 0) for bar in bars)
+        assert (cached_width * 3, output_width * 4) == (input_width, input_width * 3)
         page.locator("tbody a").last.click()
         expect(page.locator("section dl")).to_contain_text("12 input (4 cached) · 9 output")
         expect(page.locator("section dl")).to_contain_text("$0.0027")
@@ -344,12 +349,14 @@ def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser
 def test_with_keys_the_page_asks_for_a_key_and_shows_the_data_of_that_key(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
-    with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as served, open_page(browser) as page:
-        made = [
-            served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"}).json()["id"]
-            for key, words in ((alice, "of Alice"), (bob, "of Bob"))
+    with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as gateway, open_page(browser) as page:
+        response_ids = [
+            gateway.create_response(
+                {"model": "echo", "input": text}, headers={"authorization": f"Bearer {key}"}
+            ).json()["id"]
+            for key, text in ((alice, "of Alice"), (bob, "of Bob"))
         ]
-        page.goto(served.root)
+        page.goto(gateway.root)
         field = page.get_by_label("Key")
         expect(field).to_be_focused()
         assert accessibility(page) == []
@@ -361,10 +368,10 @@ def test_with_keys_the_page_asks_for_a_key_and_shows_the_data_of_that_key(browse
         page.keyboard.press("Enter")
         expect(page.locator("nav li")).to_have_count(1)
         expect(page.locator("nav")).to_contain_text("of Bob")
-        page.goto(f"{served.root}/#/{made[0]}")
+        page.goto(f"{gateway.root}/#/{response_ids[0]}")
         expect(page.get_by_role("heading", name="Cannot show the conversation")).to_be_focused()
         assert "of Alice" not in page.content()
-        page.goto(f"{served.root}/#/%E0%A4%A")
+        page.goto(f"{gateway.root}/#/%E0%A4%A")
         expect(page.get_by_role("status")).to_contain_text("%E0%A4%A")
         assert page.evaluate("[localStorage.length, document.cookie, location.href.includes('convo_')]") == [
             0,
@@ -383,7 +390,7 @@ def test_deleted_items_are_shown_as_deleted(browser: Browser, tmp_path: Path) ->
     client = build_chain(2)
     client.turn("resp_3", "lost", "lost", after="resp_2", input_head="0" * 64, head="1" * 64)
     with open_page(browser) as page:
-        as_file(tmp_path, build_inspector_data({"talk": client.view("resp_2")}), page)
+        open_as_file(tmp_path, build_inspector_data({"talk": client.view("resp_2")}), page)
         page.get_by_role("link", name="resp_3").click()
         expect(page.get_by_role("heading", name="Model input: no longer available")).to_be_visible()
         expect(page.get_by_text("the model input of one of them was deleted")).to_be_visible()
@@ -396,7 +403,7 @@ def test_deleted_items_are_shown_as_deleted(browser: Browser, tmp_path: Path) ->
 @pytest.mark.parametrize("turns", [250, pytest.param(5_000, marks=pytest.mark.full)])
 def test_a_long_conversation_is_rendered_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
     with open_page(browser) as page:
-        as_file(tmp_path, build_inspector_data({"long": build_chain(turns).view(f"resp_{turns}")}), page)
+        open_as_file(tmp_path, build_inspector_data({"long": build_chain(turns).view(f"resp_{turns}")}), page)
         expect(page.locator("tbody tr")).to_have_count(100)
         expect(page.locator("main article")).to_have_count(20)
         assert page.evaluate("document.querySelectorAll('*').length") < 5_000

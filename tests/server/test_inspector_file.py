@@ -32,40 +32,40 @@ def source_hash(source: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
-def data_of(view: ConversationView) -> Any:
+def inspector_data(view: ConversationView) -> Any:
     return build_inspector_data({"mine": view})["conversations"]["mine"]
 
 
-class Inline(HTMLParser):
+class InlineSources(HTMLParser):
     """The inline scripts and styles of a page as a browser parses them, and its policy."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None], str]] = []
+        self.sources: list[tuple[str, dict[str, str | None], str]] = []
         self.policy = ""
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        attributes = dict(attrs)
         if tag in ("script", "style"):
-            self.found.append((tag, given, ""))
-        if given.get("http-equiv") == "Content-Security-Policy":
-            self.policy = str(given["content"])
+            self.sources.append((tag, attributes, ""))
+        if attributes.get("http-equiv") == "Content-Security-Policy":
+            self.policy = str(attributes["content"])
 
     def handle_data(self, data: str) -> None:
-        if self.found and self.cdata_elem:
-            tag, given, words = self.found[-1]
-            self.found[-1] = (tag, given, words + data)
+        if self.sources and self.cdata_elem:
+            tag, attributes, text = self.sources[-1]
+            self.sources[-1] = (tag, attributes, text + data)
 
 
 def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None:
     assert {path.name for path in STATIC.iterdir()} == {*SCRIPT_FILES, STYLE_FILE, PAGE_FILE}
-    for at, name in enumerate(SCRIPT_FILES):
+    for index, name in enumerate(SCRIPT_FILES):
         lines = [line for line in static(name).splitlines() if line.startswith("import")]
         found = IMPORTED.findall(static(name))
         assert len(found) == len(lines)
-        assert [other for _, other in found if other not in SCRIPT_FILES[:at]] == []
+        assert [other for _, other in found if other not in SCRIPT_FILES[:index]] == []
         for names, other in found:
             exported = set(
                 re.findall(r"^export (?:async )?(?:function\*?|class|const) (\w+)", static(other), re.MULTILINE)
@@ -75,7 +75,7 @@ def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None
 
 def test_a_name_means_one_thing_in_all_modules() -> None:
     """The modules share one scope in the single file."""
-    *_, (_, _, code) = Inline(render_inspector_page(build_inspector_data({}))).found
+    *_, (_, _, code) = InlineSources(render_inspector_page(build_inspector_data({}))).sources
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", code, re.MULTILINE)
     assert names
     assert sorted(set(names)) == sorted(names)
@@ -89,35 +89,38 @@ def test_no_module_creates_markup_from_text() -> None:
     assert not re.search(r"\son\w+=|style=", static(PAGE_FILE))
 
 
-@pytest.mark.parametrize("words", ["</script><script>", "<!--<script>", "]]>", "\u2028\ud800", "&lt;"])
-def test_the_single_file_runs_its_own_script_only(words: str) -> None:
+@pytest.mark.parametrize("text", ["</script><script>", "<!--<script>", "]]>", "\u2028\ud800", "&lt;"])
+def test_the_single_file_runs_its_own_script_only(text: str) -> None:
     client = ConversationBuilder()
-    client.turn("resp_1", words, words)
-    data = build_inspector_data({words: client.view("resp_1")})
-    read = Inline(render_inspector_page(data))
-    (style, _, css), (kept, given, told), (script, how, code) = read.found
-    assert (style, kept, script) == ("style", "script", "script")
-    assert (given, how) == ({"type": "application/json", "id": "convo-data"}, {"type": "module"})
-    assert json.loads(told) == data
-    assert read.policy.endswith(f"script-src {source_hash(code)}; style-src {source_hash(css)}")
-    assert read.policy.startswith("default-src 'none'; ")
+    client.turn("resp_1", text, text)
+    data = build_inspector_data({text: client.view("resp_1")})
+    page = InlineSources(render_inspector_page(data))
+    (style, _, css), (data_tag, data_attributes, data_json), (script, script_attributes, code) = page.sources
+    assert (style, data_tag, script) == ("style", "script", "script")
+    assert (data_attributes, script_attributes) == (
+        {"type": "application/json", "id": "convo-data"},
+        {"type": "module"},
+    )
+    assert json.loads(data_json) == data
+    assert page.policy.endswith(f"script-src {source_hash(code)}; style-src {source_hash(css)}")
+    assert page.policy.startswith("default-src 'none'; ")
     assert "src=" not in render_inspector_page(data).partition("<script")[0]
 
 
 def test_a_version_is_the_same_until_something_changes() -> None:
     client = build_chain(3)
-    known = client.view("resp_3")
-    assert data_of(known)["version"] == data_of(build_chain(3).view("resp_3"))["version"]
+    first_view = client.view("resp_3")
+    assert inspector_data(first_view)["version"] == inspector_data(build_chain(3).view("resp_3"))["version"]
     client.turn("resp_4", "and", "on", after="resp_3")
-    *before, last = known.links
-    failed = replace(known, links=(*before, replace(last, status="failed")))
+    *before, last = first_view.links
+    failed = replace(first_view, links=(*before, replace(last, status="failed")))
     others = [
         client.view("resp_3"),
         build_chain(3).view("resp_2"),
         build_chain(3).view("resp_3", notes=("gone",)),
         failed,
     ]
-    assert len({data_of(known)["version"], *(data_of(view)["version"] for view in others)}) == 5
+    assert len({inspector_data(first_view)["version"], *(inspector_data(view)["version"] for view in others)}) == 5
 
 
 def test_equal_request_settings_are_stored_once() -> None:
@@ -126,7 +129,7 @@ def test_equal_request_settings_are_stored_once() -> None:
     for number, parameters in enumerate((tools, tools, {}), 1):
         after = f"resp_{number - 1}" if number > 1 else None
         client.turn(f"resp_{number}", "hi", "ho", after=after, parameters=parameters, conversation_id="conv_1")
-    found = data_of(client.view("resp_3"))
+    found = inspector_data(client.view("resp_3"))
     assert [link["request"] for link in found["links"]] == [0, 0, 1]
     assert found["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
 
@@ -134,13 +137,13 @@ def test_equal_request_settings_are_stored_once() -> None:
 def test_unconfirmed_items_are_marked_and_a_path_leads_to_its_root() -> None:
     client = build_chain(1)
     path = client.paths["resp_1"]
-    grown = path.append([user_message("and now?")])
-    known = client.view("resp_1", path=grown, confirmed_head=path.head)
-    known.path_index.add(grown)
-    found = data_of(known)
-    assert found["unacknowledged"] == [grown.head]
-    key, back = found["path"]["through"], []
+    longer_path = path.append([user_message("and now?")])
+    view = client.view("resp_1", path=longer_path, confirmed_head=path.head)
+    view.path_index.add(longer_path)
+    found = inspector_data(view)
+    assert found["unacknowledged"] == [longer_path.head]
+    key, keys = found["path"]["through"], []
     while key is not None:
-        back.append(key)
+        keys.append(key)
         key = found["parents"][key]
-    assert back[::-1] == list(grown.keys)
+    assert keys[::-1] == list(longer_path.keys)

@@ -17,8 +17,8 @@ LIST, CONVERSATION = "/inspect/api/list", "/inspect/api/conversations/{}"
 FILES = ["/", *(f"/inspector/{name}" for name in (*SCRIPT_FILES, "inspector.css"))]
 
 
-def conversation(served: RunningGateway, handle: str, **more: Any) -> Any:
-    return served.http.get(CONVERSATION.format(handle), **more).json()
+def read_conversation(gateway: RunningGateway, handle: str, **more: Any) -> Any:
+    return gateway.http.get(CONVERSATION.format(handle), **more).json()
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -26,8 +26,8 @@ def test_every_file_of_the_page_has_its_content_type_and_security_headers(
     shared_gateway: RunningGateway, path: str
 ) -> None:
     got = shared_gateway.http.get(path)
-    form = {"": "html", "js": "javascript", "css": "css"}[path.rpartition(".")[2].strip("/")]
-    assert (got.status_code, got.headers["content-type"]) == (200, f"text/{form}; charset=utf-8")
+    subtype = {"": "html", "js": "javascript", "css": "css"}[path.rpartition(".")[2].strip("/")]
+    assert (got.status_code, got.headers["content-type"]) == (200, f"text/{subtype}; charset=utf-8")
     policy = dict(part.strip().partition(" ")[::2] for part in got.headers["content-security-policy"].split(";"))
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
@@ -67,86 +67,86 @@ def test_without_keys_other_web_pages_get_no_data(
 def test_with_keys_each_key_sees_its_own_data_and_the_page_itself_is_public(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))
-    served = serve(keys=KeysFile(file))
-    made = served.ask({"model": "echo", "input": "mine"}, headers=alice).json()["id"]
+    gateway = serve(keys=KeysFile(file))
+    response_id = gateway.create_response({"model": "echo", "input": "mine"}, headers=alice).json()["id"]
 
-    assert served.http.get("/").status_code == 200
-    assert [served.http.get(path).status_code for path in (LIST, CONVERSATION.format(made))] == [401, 401]
-    assert [one["id"] for one in served.http.get(LIST, headers=alice).json()["others"]] == [made]
-    assert served.http.get(LIST, headers=bob).json() == {"sessions": [], "others": [], "more": False, "running": []}
-    assert conversation(served, made, headers=alice)["at"] == made
-    assert served.http.get(CONVERSATION.format(made), headers=bob).status_code == 404
+    assert gateway.http.get("/").status_code == 200
+    assert [gateway.http.get(path).status_code for path in (LIST, CONVERSATION.format(response_id))] == [401, 401]
+    assert [row["id"] for row in gateway.http.get(LIST, headers=alice).json()["others"]] == [response_id]
+    assert gateway.http.get(LIST, headers=bob).json() == {"sessions": [], "others": [], "more": False, "running": []}
+    assert read_conversation(gateway, response_id, headers=alice)["at"] == response_id
+    assert gateway.http.get(CONVERSATION.format(response_id), headers=bob).status_code == 404
 
 
-def test_chains_of_other_clients_are_listed_by_their_last_response(served: RunningGateway) -> None:
-    first = served.ask({"model": "echo", "input": "one"}).json()["id"]
+def test_chains_of_other_clients_are_listed_by_their_last_response(gateway: RunningGateway) -> None:
+    first = gateway.create_response({"model": "echo", "input": "one"}).json()["id"]
     left, right = (
-        served.ask({"model": "echo", "input": words, "previous_response_id": first}).json()["id"]
-        for words in ("left", "right")
+        gateway.create_response({"model": "echo", "input": text, "previous_response_id": first}).json()["id"]
+        for text in ("left", "right")
     )
-    theirs = served.http.post("/v1/conversations", json={}).json()["id"]
-    served.ask({"model": "echo", "input": "together", "conversation": theirs})
-    listed = served.http.get(LIST).json()["others"]
-    assert [(one["id"], one["strategy"], one["first_words"]) for one in listed] == [
-        (theirs, "conversation", "together"),
+    conversation_id = gateway.http.post("/v1/conversations", json={}).json()["id"]
+    gateway.create_response({"model": "echo", "input": "together", "conversation": conversation_id})
+    listed = gateway.http.get(LIST).json()["others"]
+    assert [(row["id"], row["strategy"], row["first_words"]) for row in listed] == [
+        (conversation_id, "conversation", "together"),
         (right, "chain", "right"),
         (left, "chain", "left"),
     ]
-    assert served.http.get(LIST, params={"limit": 1}).json()["more"] is True
+    assert gateway.http.get(LIST, params={"limit": 1}).json()["more"] is True
 
 
-def test_a_conversation_contains_the_output_of_inspect_and_more(served: RunningGateway) -> None:
-    asked = {"model": "echo", "instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
-    first = served.ask({**asked, "input": "one"}).json()["id"]
-    second = served.ask({**asked, "input": "two", "previous_response_id": first}).json()["id"]
-    found = conversation(served, second)
-    printed = ("handle", "strategy", "endpoint", "head", "items", "links")
-    assert [name for name in printed if name not in found] == []
-    assert (found["rows"], found["unacknowledged"], found["bill"]["requests"]) == ([first, second], [], 2)
-    assert [link["request"] for link in found["links"]] == [0, 0]
-    assert found["requests"] == [{"model": "echo", "instructions": "Be brief.", "tools": asked["tools"]}]
+def test_a_conversation_contains_the_output_of_inspect_and_more(gateway: RunningGateway) -> None:
+    request = {"model": "echo", "instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
+    first = gateway.create_response({**request, "input": "one"}).json()["id"]
+    second = gateway.create_response({**request, "input": "two", "previous_response_id": first}).json()["id"]
+    document = read_conversation(gateway, second)
+    inspect_fields = ("handle", "strategy", "endpoint", "head", "items", "links")
+    assert [name for name in inspect_fields if name not in document] == []
+    assert (document["rows"], document["unacknowledged"], document["bill"]["requests"]) == ([first, second], [], 2)
+    assert [link["request"] for link in document["links"]] == [0, 0]
+    assert document["requests"] == [{"model": "echo", "instructions": "Be brief.", "tools": request["tools"]}]
 
 
-def test_a_client_with_the_current_version_gets_only_that_it_is_current(served: RunningGateway) -> None:
-    first = served.ask({"model": "echo", "input": "one"}).json()["id"]
-    version = conversation(served, first)["version"]
-    assert conversation(served, first, params={"seen": version}) == {"version": version, "running": []}
-    second = served.ask({"model": "echo", "input": "two", "previous_response_id": first}).json()["id"]
-    after = conversation(served, first, params={"seen": version})
+def test_a_client_with_the_current_version_gets_only_that_it_is_current(gateway: RunningGateway) -> None:
+    first = gateway.create_response({"model": "echo", "input": "one"}).json()["id"]
+    version = read_conversation(gateway, first)["version"]
+    assert read_conversation(gateway, first, params={"seen": version}) == {"version": version, "running": []}
+    second = gateway.create_response({"model": "echo", "input": "two", "previous_response_id": first}).json()["id"]
+    after = read_conversation(gateway, first, params={"seen": version})
     assert after["version"] != version
     assert after["rows"] == [first, second]
 
 
-@pytest.mark.parametrize("stored_gateway", ["foreground", "background", "not stored"])
+@pytest.mark.parametrize("kind", ["foreground", "background", "not stored"])
 def test_an_answer_can_be_followed_while_it_arrives_and_is_dropped_at_its_end(
-    served: RunningGateway, stored_gateway: str
+    gateway: RunningGateway, kind: str
 ) -> None:
-    served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
-    first = served.ask({"model": "echo", "input": "hi"}).json()["id"]
-    asked = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
-    more = {"foreground": {}, "background": {"background": True}, "not stored": {"store": False}}[stored_gateway]
-    told: list[str] = []
-    with served.http.stream("POST", "/v1/responses", json={**asked, **more}) as got:
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    first = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
+    request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
+    options = {"foreground": {}, "background": {"background": True}, "not stored": {"store": False}}[kind]
+    texts: list[str] = []
+    with gateway.http.stream("POST", "/v1/responses", json={**request, **options}) as got:
         for line in got.iter_lines():
             if line.startswith("data: {") and json.loads(line[6:])["type"] == "response.output_text.delta":
-                told += [one["text"] for one in conversation(served, first)["running"]]
-    assert conversation(served, first)["running"] == []
-    if stored_gateway == "not stored":
-        assert told == []
+                texts += [response["text"] for response in read_conversation(gateway, first)["running"]]
+    assert read_conversation(gateway, first)["running"] == []
+    if kind == "not stored":
+        assert texts == []
     else:
-        assert told
-        assert [text for text in told if not "one two three four".startswith(text)] == []
-        assert any(told)
+        assert texts
+        assert [text for text in texts if not "one two three four".startswith(text)] == []
+        assert any(texts)
 
 
-def test_a_turn_over_a_websocket_can_be_followed_too(served: RunningGateway) -> None:
-    served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
-    told: list[list[str]] = []
-    with connect_client(served) as client:
+def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) -> None:
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    texts: list[list[str]] = []
+    with connect_client(gateway) as client:
         first = client.turn(input="hi")["id"]
         client.send(model="slow", input="go on", previous_response_id=first)
         while (event := client.receive())["type"] not in FINAL_EVENTS:
             if event["type"] == "response.output_text.delta":
-                told.append([one["text"] for one in conversation(served, first)["running"]])
-    assert told[0][0].startswith("one")
-    assert conversation(served, first)["running"] == []
+                texts.append([response["text"] for response in read_conversation(gateway, first)["running"]])
+    assert texts[0][0].startswith("one")
+    assert read_conversation(gateway, first)["running"] == []

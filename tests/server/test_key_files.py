@@ -112,14 +112,14 @@ def test_a_name_that_is_no_key_name_says_what_one_is(file: Path) -> None:
 
 
 def test_a_new_key_is_long_and_its_file_is_private(file: Path) -> None:
-    below = file.with_name("new") / "keys"
-    key = create_api_key(below, "alice")
+    new_file = file.with_name("new") / "keys"
+    key = create_api_key(new_file, "alice")
     assert key.startswith("convo_")
     assert len(key) == len("convo_") + 43
-    assert below.parent.stat().st_mode & 0o777 == 0o700
-    below.write_bytes(below.read_bytes().rstrip(b"\n"))
-    create_api_key(below, "bob")
-    assert [line.split()[0] for line in below.read_text("utf-8").splitlines()] == ["alice", "bob"]
+    assert new_file.parent.stat().st_mode & 0o777 == 0o700
+    new_file.write_bytes(new_file.read_bytes().rstrip(b"\n"))
+    create_api_key(new_file, "bob")
+    assert [line.split()[0] for line in new_file.read_text("utf-8").splitlines()] == ["alice", "bob"]
     with pytest.raises(StoreFault) as caught:
         create_api_key(file.parent, "alice")
     assert str(caught.value) == f"{file.parent} cannot be written: Is a directory"

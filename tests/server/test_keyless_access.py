@@ -11,7 +11,7 @@ from tests.config.settings_inputs import make_settings
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 
-KNOWN_TO_NOBODY = "/v1/responses/resp_1"
+UNKNOWN_RESPONSE_PATH = "/v1/responses/resp_1"
 """A path that returns 404 to an accepted caller."""
 
 
@@ -23,13 +23,13 @@ KNOWN_TO_NOBODY = "/v1/responses/resp_1"
 )  # fmt: skip
 def test_a_foreign_host_name_that_resolves_here_is_refused(shared_gateway: RunningGateway, host: str) -> None:
     """This prevents DNS rebinding: a browser sends the host name from which the page was loaded."""
-    got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host})
+    got = shared_gateway.http.get(UNKNOWN_RESPONSE_PATH, headers={"host": host})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "host_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.8.8:1", "[::1]:8788"])
 def test_a_host_name_of_this_machine_is_served(shared_gateway: RunningGateway, host: str) -> None:
-    assert shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"host": host}).status_code == 404
+    assert shared_gateway.http.get(UNKNOWN_RESPONSE_PATH, headers={"host": host}).status_code == 404
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "chrome-extension://abc"])
@@ -39,28 +39,30 @@ def test_a_web_page_of_another_origin_is_refused(shared_gateway: RunningGateway,
 
 
 def test_a_page_of_the_same_origin_is_served_and_no_other_origin_is_allowed(shared_gateway: RunningGateway) -> None:
-    got = shared_gateway.http.get(KNOWN_TO_NOBODY, headers={"origin": shared_gateway.root})
-    asked = shared_gateway.http.options("/v1/responses", headers={"origin": shared_gateway.root})
-    assert (got.status_code, asked.status_code) == (404, 405)
-    assert not [name for answer in (got, asked) for name in answer.headers if name.startswith("access-control")]
+    got = shared_gateway.http.get(UNKNOWN_RESPONSE_PATH, headers={"origin": shared_gateway.root})
+    options_response = shared_gateway.http.options("/v1/responses", headers={"origin": shared_gateway.root})
+    assert (got.status_code, options_response.status_code) == (404, 405)
+    assert not [
+        name for answer in (got, options_response) for name in answer.headers if name.startswith("access-control")
+    ]
 
 
 def test_with_keys_any_host_name_is_accepted(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("keys") / "keys"
     key = create_api_key(file, "alice")
     headers = {"host": "api.example.com", "origin": "https://example.com", "authorization": f"Bearer {key}"}
-    assert serve(keys=KeysFile(file)).http.get(KNOWN_TO_NOBODY, headers=headers).status_code == 404
+    assert serve(keys=KeysFile(file)).http.get(UNKNOWN_RESPONSE_PATH, headers=headers).status_code == 404
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "", "a.localhost", "localhost.", "127.1", "::1%lo"])
 def test_other_machines_are_served_only_with_keys(host: str) -> None:
-    serve = make_settings().serve._replace(host=host)
+    settings = make_settings().serve._replace(host=host)
     with pytest.raises(
         InvalidSettings, match="can be reached from other machines, and no API keys are set up"
-    ) as refused:
-        check_keys_required(serve)
-    assert "convo serve --new-key NAME" in refused.value.hint
-    check_keys_required(serve._replace(keys_file=Path("keys")))
+    ) as caught:
+        check_keys_required(settings)
+    assert "convo serve --new-key NAME" in caught.value.hint
+    check_keys_required(settings._replace(keys_file=Path("keys")))
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1"])
@@ -69,8 +71,8 @@ def test_a_server_on_loopback_needs_no_keys(host: str) -> None:
 
 
 def test_a_port_in_use_is_named() -> None:
-    with open_listening_socket("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
+    with open_listening_socket("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(InvalidSettings, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
             open_listening_socket("127.0.0.1", port)
 

@@ -11,25 +11,25 @@ from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
 from tests.clock import FixedClock
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
-from tests.server.test_streams import has_no_store, odd
+from tests.server.test_streams import faulty_service, unreachable_store
 from tests.server.websocket_client import connect_client
 
 
-def figures(served: RunningGateway) -> dict[str, float]:
+def read_metrics(gateway: RunningGateway) -> dict[str, float]:
     """Return every sample by its name and labels."""
-    lines = served.http.get("/metrics").text.splitlines()
+    lines = gateway.http.get("/metrics").text.splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
 
 
-def test_requests_are_counted_by_route_and_status(served: RunningGateway) -> None:
+def test_requests_are_counted_by_route_and_status(gateway: RunningGateway) -> None:
     """The label is the path template of the route, not the requested path."""
-    served.ask({"model": "echo", "input": "hi"})
+    gateway.create_response({"model": "echo", "input": "hi"})
     for path in ("resp_1", "resp_2"):
-        served.http.get(f"/v1/responses/{path}")
-    served.http.put("/v1/responses")
-    served.http.get("/nowhere/at/all")
-    got = figures(served)
+        gateway.http.get(f"/v1/responses/{path}")
+    gateway.http.put("/v1/responses")
+    gateway.http.get("/nowhere/at/all")
+    got = read_metrics(gateway)
 
     assert got['convo_requests_total{method="POST",route="/v1/responses",status="200"}'] == 1
     assert got['convo_requests_total{method="GET",route="/v1/responses/{response_id}",status="404"}'] == 2
@@ -38,23 +38,23 @@ def test_requests_are_counted_by_route_and_status(served: RunningGateway) -> Non
     assert got['convo_request_seconds_count{route="/v1/responses/{response_id}"}'] == 2
 
 
-def test_tokens_are_counted_by_model_and_kind(served: RunningGateway) -> None:
-    served.ask({"model": "echo", "input": "one two three"})
-    served.events({"model": "echo", "input": "one two"})
-    got = figures(served)
+def test_tokens_are_counted_by_model_and_kind(gateway: RunningGateway) -> None:
+    gateway.create_response({"model": "echo", "input": "one two three"})
+    gateway.events({"model": "echo", "input": "one two"})
+    got = read_metrics(gateway)
     assert got['convo_tokens_total{kind="input",model="echo"}'] == 5
     assert got['convo_tokens_total{kind="output",model="echo"}'] == 5
     assert got['convo_first_event_seconds_count{route="/v1/responses"}'] == 2
 
 
-def test_open_streams_are_counted_while_they_are_open(served: RunningGateway) -> None:
-    served.script("slow", {"text": "word " * 50}, delay_s=0.02)
-    with served.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as stream:
+def test_open_streams_are_counted_while_they_are_open(gateway: RunningGateway) -> None:
+    gateway.script("slow", {"text": "word " * 50}, delay_s=0.02)
+    with gateway.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as stream:
         lines = stream.iter_lines()
         next(lines)
-        open_now = figures(served)["convo_streams_open"]
+        open_now = read_metrics(gateway)["convo_streams_open"]
         assert list(lines)
-    assert (open_now, figures(served)["convo_streams_open"]) == (1, 0)
+    assert (open_now, read_metrics(gateway)["convo_streams_open"]) == (1, 0)
 
 
 def key_hash(key: str) -> str:
@@ -62,8 +62,8 @@ def key_hash(key: str) -> str:
     return sha256(key.encode()).hexdigest()
 
 
-def read(served: RunningGateway, key: str) -> str:
-    got = served.http.get("/metrics", headers={"authorization": f"Bearer {key}"})
+def metrics_text(gateway: RunningGateway, key: str) -> str:
+    got = gateway.http.get("/metrics", headers={"authorization": f"Bearer {key}"})
     assert got.status_code == 200
     return got.text
 
@@ -72,45 +72,45 @@ def test_a_key_sees_the_metrics_of_its_own_name_only(serve: Serve, tmp_path: Pat
     file = tmp_path / "keys"
     alice, bob, root = (create_api_key(file, name) for name in ("alice", "bob", "root"))
     file.write_text(file.read_text().replace(key_hash(root), f"{key_hash(root)} admin  # monitoring"))
-    served = serve(keys=KeysFile(file))
-    for key, words in ((alice, "one two three"), (bob, "one")):
-        served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"})
-    answered = 'convo_requests_total{method="POST",route="/v1/responses",status="200"}'
-    tokens = 'convo_tokens_total{kind="input",model="echo"}'
+    gateway = serve(keys=KeysFile(file))
+    for key, message in ((alice, "one two three"), (bob, "one")):
+        gateway.create_response({"model": "echo", "input": message}, headers={"authorization": f"Bearer {key}"})
+    requests_metric = 'convo_requests_total{method="POST",route="/v1/responses",status="200"}'
+    tokens_metric = 'convo_tokens_total{kind="input",model="echo"}'
 
-    for key, requests, said in ((alice, 1, 3), (bob, 1, 1), (root, 2, 4)):
-        text = read(served, key)
-        assert f"{answered} {requests}.0" in text
-        assert f"{tokens} {said}.0" in text
+    for key, requests, token_count in ((alice, 1, 3), (bob, 1, 1), (root, 2, 4)):
+        text = metrics_text(gateway, key)
+        assert f"{requests_metric} {requests}.0" in text
+        assert f"{tokens_metric} {token_count}.0" in text
         assert ("process_resident_memory_bytes" in text) is (key == root)
-    assert "alice" not in read(served, root)
+    assert "alice" not in metrics_text(gateway, root)
 
 
 def test_an_admin_key_is_one_as_long_as_its_line_in_the_file_says_so(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     root = create_api_key(file, "root")
     file.write_text(f"root {key_hash(root)} admin\n")
-    served = serve(keys=KeysFile(file))
-    assert "process_" in read(served, root)
+    gateway = serve(keys=KeysFile(file))
+    assert "process_" in metrics_text(gateway, root)
     file.write_text(f"root {key_hash(root)}\n")
-    assert "process_" not in read(served, root)
+    assert "process_" not in metrics_text(gateway, root)
 
 
 def test_requests_that_failed_on_the_store_are_counted(serve: Serve) -> None:
-    served = serve(wrap=odd(has_no_store))
-    served.ask({"model": "m", "input": "hi"})
-    assert figures(served)["convo_store_errors_total"] == 1
-    with connect_client(served) as client:
+    gateway = serve(wrap=faulty_service(unreachable_store))
+    gateway.create_response({"model": "m", "input": "hi"})
+    assert read_metrics(gateway)["convo_store_errors_total"] == 1
+    with connect_client(gateway) as client:
         assert client.turn(input="hi")["error"]["code"] == "store_unavailable"
-    assert figures(served)["convo_store_errors_total"] == 2
+    assert read_metrics(gateway)["convo_store_errors_total"] == 2
 
 
 def test_the_size_of_the_store_and_the_duration_of_its_transactions_are_shown(serve: Serve, tmp_path: Path) -> None:
-    served = serve(f"sqlite:{tmp_path / 'convo.db'}")
-    served.ask({"model": "echo", "input": "hi"})
-    first = figures(served)
-    served.ask({"model": "echo", "input": "again"})
-    second = figures(served)
+    gateway = serve(f"sqlite:{tmp_path / 'convo.db'}")
+    gateway.create_response({"model": "echo", "input": "hi"})
+    first = read_metrics(gateway)
+    gateway.create_response({"model": "echo", "input": "again"})
+    second = read_metrics(gateway)
 
     assert second["convo_store_seconds_count"] > first["convo_store_seconds_count"] > 0
     assert second["convo_store_bytes"] == first["convo_store_bytes"] > 4096
@@ -118,33 +118,33 @@ def test_the_size_of_the_store_and_the_duration_of_its_transactions_are_shown(se
 
 def test_the_size_of_the_store_is_measured_once_a_minute(serve: Serve, tmp_path: Path) -> None:
     clock = FixedClock()
-    served = serve(f"sqlite:{tmp_path / 'convo.db'}", clock=clock)
-    before = figures(served)["convo_store_bytes"]
-    served.ask({"model": "echo", "input": "word " * 20_000})
-    assert figures(served)["convo_store_bytes"] == before
+    gateway = serve(f"sqlite:{tmp_path / 'convo.db'}", clock=clock)
+    before = read_metrics(gateway)["convo_store_bytes"]
+    gateway.create_response({"model": "echo", "input": "word " * 20_000})
+    assert read_metrics(gateway)["convo_store_bytes"] == before
     clock.advance(61)
-    assert figures(served)["convo_store_bytes"] > before
+    assert read_metrics(gateway)["convo_store_bytes"] > before
 
 
-def test_a_store_without_a_disk_has_no_size(served: RunningGateway) -> None:
-    assert "convo_store_bytes" not in figures(served)
+def test_a_store_without_a_disk_has_no_size(gateway: RunningGateway) -> None:
+    assert "convo_store_bytes" not in read_metrics(gateway)
 
 
 def test_a_key_does_not_see_the_size_of_a_shared_store(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice = create_api_key(file, "alice")
-    served = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
-    served.ask({"model": "echo", "input": "hi"}, headers={"authorization": f"Bearer {alice}"})
-    assert "convo_store_" not in read(served, alice).replace("convo_store_errors", "")
+    gateway = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
+    gateway.create_response({"model": "echo", "input": "hi"}, headers={"authorization": f"Bearer {alice}"})
+    assert "convo_store_" not in metrics_text(gateway, alice).replace("convo_store_errors", "")
 
 
 def test_the_number_of_model_labels_is_limited() -> None:
     metrics = Metrics()
     usage = {"input_tokens": 1, "output_tokens": 1}
-    for at in range(MAX_MODEL_LABELS + 5):
-        metrics.record_response({"model": f"m{at}", "usage": usage})
-    found = set(re.findall(r'model="(\w+)"', metrics.render().decode()))
-    assert len(found) == MAX_MODEL_LABELS + 1
+    for index in range(MAX_MODEL_LABELS + 5):
+        metrics.record_response({"model": f"m{index}", "usage": usage})
+    models = set(re.findall(r'model="(\w+)"', metrics.render().decode()))
+    assert len(models) == MAX_MODEL_LABELS + 1
     assert f'convo_tokens_total{{kind="input",model="{OTHER_MODELS_LABEL}"}} 5.0' in metrics.render().decode()
 
 
@@ -155,18 +155,22 @@ def test_a_response_without_usage_counts_nothing(usage: object) -> None:
     assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.render().decode())
 
 
-def test_no_id_and_no_text_is_a_label(served: RunningGateway) -> None:
-    made = served.ask({"model": "echo", "input": "a secret word", "user": "somebody"}).json()
-    served.http.get(f"/v1/responses/{made['id']}?include=secret")
-    text = served.http.get("/metrics").text
-    assert not [word for word in (made["id"], "secret", "somebody", "local", "req_") if word in text]
+def test_no_id_and_no_text_is_a_label(gateway: RunningGateway) -> None:
+    response = gateway.create_response({"model": "echo", "input": "a secret word", "user": "somebody"}).json()
+    gateway.http.get(f"/v1/responses/{response['id']}?include=secret")
+    text = gateway.http.get("/metrics").text
+    assert not [word for word in (response["id"], "secret", "somebody", "local", "req_") if word in text]
 
 
-def test_every_request_is_logged_once_with_its_status_and_id(served: RunningGateway) -> None:
-    got = [served.http.get("/healthz"), served.http.get("/nope"), served.ask({"model": "echo", "input": "hi"})]
-    served.http.get("/healthz")  # on the same connection, so the request before it has been logged
-    told = served.exchanges[:3]
-    assert [(each.id, each.status) for each in told] == [
+def test_every_request_is_logged_once_with_its_status_and_id(gateway: RunningGateway) -> None:
+    got = [
+        gateway.http.get("/healthz"),
+        gateway.http.get("/nope"),
+        gateway.create_response({"model": "echo", "input": "hi"}),
+    ]
+    gateway.http.get("/healthz")  # on the same connection, so the request before it has been logged
+    exchanges = gateway.exchanges[:3]
+    assert [(exchange.id, exchange.status) for exchange in exchanges] == [
         (answer.headers["x-request-id"], answer.status_code) for answer in got
     ]
-    assert [each.tenant for each in told] == ["", "", "local"]
+    assert [exchange.tenant for exchange in exchanges] == ["", "", "local"]

@@ -8,7 +8,7 @@ from convo.server.rate_limits import RateLimits
 from tests.clock import FixedClock
 
 
-def refused(limits: RateLimits, name: str = "alice") -> TryLater:
+def acquire_error(limits: RateLimits, name: str = "alice") -> TryLater:
     with pytest.raises(TryLater) as caught:
         limits.acquire(name)
     return caught.value
@@ -18,13 +18,13 @@ def test_a_request_at_the_limit_of_concurrent_ones_waits_for_another_to_end() ->
     limits = RateLimits(ServeLimits(concurrent=2), FixedClock().monotonic)
     limits.acquire("alice")
     limits.acquire("alice")
-    error = refused(limits)
+    error = acquire_error(limits)
     assert error.message == "Rate limit reached: Limit 2 concurrent requests, Used 2. Please try again in 1s"
     assert (error.code, error.status, error.retry_after_s) == ("rate_limit_exceeded", 429, 1.0)
     limits.acquire("bob")
     limits.release("alice")
     limits.acquire("alice")
-    refused(limits)
+    acquire_error(limits)
     limits.release("alice")
     limits.release("alice")
     limits.acquire("alice")
@@ -42,14 +42,14 @@ def test_a_minute_is_the_last_sixty_seconds() -> None:
     limits.acquire("alice")
     clock.advance(30)
     limits.acquire("alice")
-    error = refused(limits)
+    error = acquire_error(limits)
     assert error.message == "Rate limit reached: Limit 2 requests per minute (RPM), Used 2. Please try again in 30s"
     assert error.retry_after_s == 30.0
     clock.advance(29.5)
-    assert refused(limits).retry_after_s == 1.0
+    assert acquire_error(limits).retry_after_s == 1.0
     clock.advance(0.5)
     limits.acquire("alice")
-    assert refused(limits).retry_after_s == 30.0
+    assert acquire_error(limits).retry_after_s == 30.0
 
 
 def test_a_refused_request_does_not_count() -> None:
@@ -57,13 +57,13 @@ def test_a_refused_request_does_not_count() -> None:
     limits = RateLimits(ServeLimits(concurrent=1, per_minute=2, process_per_minute=3), clock.monotonic)
     limits.acquire("alice")
     for _ in range(5):
-        refused(limits)
+        acquire_error(limits)
     limits.release("alice")
     limits.acquire("alice")
     limits.release("alice")
-    refused(limits)
+    acquire_error(limits)
     limits.acquire("bob")
-    error = refused(limits, "carol")
+    error = acquire_error(limits, "carol")
     assert error.message == (
         "Rate limit reached: Limit 3 requests per minute (RPM) of this server, Used 3. Please try again in 60s"
     )
@@ -72,9 +72,11 @@ def test_a_refused_request_does_not_count() -> None:
 
 
 def test_a_key_with_limits_of_its_own_counts_towards_the_server() -> None:
-    own = {"alice": KeyLimits(concurrent=0, per_minute=0)}
-    limits = RateLimits(ServeLimits(concurrent=1, per_minute=1, process_per_minute=4, keys=own), FixedClock().monotonic)
+    key_limits = {"alice": KeyLimits(concurrent=0, per_minute=0)}
+    limits = RateLimits(
+        ServeLimits(concurrent=1, per_minute=1, process_per_minute=4, keys=key_limits), FixedClock().monotonic
+    )
     for _ in range(3):
         limits.acquire("alice")
     limits.acquire("bob")
-    assert "of this server" in refused(limits).message
+    assert "of this server" in acquire_error(limits).message

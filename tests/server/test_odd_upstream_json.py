@@ -27,17 +27,17 @@ def server() -> Iterator[HostileServer]:
 @pytest.fixture
 def gateway(server: HostileServer, tmp_path: Path) -> Iterator[RunningGateway]:
     provider = f'[providers.far]\napi = "responses"\nowner = "convo"\nbase_url = "{server.url}"'
-    with run_gateway(tmp_path / "served", toml=provider) as served:
-        yield served
+    with run_gateway(tmp_path / "served", toml=provider) as running:
+        yield running
 
 
-def answers(server: HostileServer, status: str = "completed", **fields: Any) -> None:
+def script_answer(server: HostileServer, status: str = "completed", **fields: Any) -> None:
     response = {"id": "resp_theirs", "status": status, "model": "m", "output": [MESSAGE], **fields}
     server.answers = lambda _: iter([STREAM, sse_event({"type": f"response.{status}", "response": response})])
 
 
-def ask(gateway: RunningGateway, **more: Any) -> Any:
-    return gateway.ask({"model": "far/m", "input": "hi", **more})
+def create_response(gateway: RunningGateway, **more: Any) -> Any:
+    return gateway.create_response({"model": "far/m", "input": "hi", **more})
 
 
 USAGES = [
@@ -52,9 +52,9 @@ USAGES = [
 def test_invalid_token_counts_count_as_zero(
     gateway: RunningGateway, server: HostileServer, usage: dict[str, Any]
 ) -> None:
-    answers(server, usage=usage)
+    script_answer(server, usage=usage)
 
-    answer = ask(gateway)
+    answer = create_response(gateway)
     streamed = gateway.events({"model": "far/m", "input": "hi"})
 
     assert answer.status_code == 200
@@ -67,9 +67,9 @@ def test_invalid_token_counts_count_as_zero(
 def test_a_provider_cannot_claim_that_a_limit_of_convo_was_reached(
     gateway: RunningGateway, server: HostileServer, limit: Any
 ) -> None:
-    answers(server, "failed", error={"code": "server_error", "message": "no", "limit": limit})
+    script_answer(server, "failed", error={"code": "server_error", "message": "no", "limit": limit})
 
-    answer = ask(gateway)
+    answer = create_response(gateway)
 
     assert answer.status_code == 200
     assert answer.json()["error"] == {"code": "server_error", "message": "no"}
@@ -78,9 +78,9 @@ def test_a_provider_cannot_claim_that_a_limit_of_convo_was_reached(
 
 
 def test_an_invalid_reason_of_an_incomplete_answer_is_replaced(gateway: RunningGateway, server: HostileServer) -> None:
-    answers(server, "incomplete", incomplete_details={"reason": [1]})
+    script_answer(server, "incomplete", incomplete_details={"reason": [1]})
 
-    answer = ask(gateway)
+    answer = create_response(gateway)
 
     assert answer.status_code == 200
     assert answer.json()["incomplete_details"] == {"reason": "max_output_tokens"}
@@ -89,9 +89,9 @@ def test_an_invalid_reason_of_an_incomplete_answer_is_replaced(gateway: RunningG
 def test_an_invalid_error_and_model_of_a_failed_answer_are_replaced(
     gateway: RunningGateway, server: HostileServer
 ) -> None:
-    answers(server, "failed", error={"code": 5, "message": {"x": 1}}, model={"x": 1})
+    script_answer(server, "failed", error={"code": 5, "message": {"x": 1}}, model={"x": 1})
 
-    answer = ask(gateway)
+    answer = create_response(gateway)
 
     assert answer.status_code == 200
     assert answer.json()["error"] == {"code": "server_error", "message": "The provider stopped the response."}
@@ -101,9 +101,9 @@ def test_an_invalid_error_and_model_of_a_failed_answer_are_replaced(
 def test_an_output_without_items_is_an_error_of_the_provider(
     gateway: RunningGateway, server: HostileServer, output: Any
 ) -> None:
-    answers(server, output=output)
+    script_answer(server, output=output)
 
-    assert ask(gateway).status_code == 502
+    assert create_response(gateway).status_code == 502
     assert gateway.unexpected_errors == []
 
 
@@ -111,11 +111,11 @@ def test_an_output_without_items_is_an_error_of_the_provider(
 def test_a_number_that_is_not_json_is_an_error_of_the_provider_and_not_of_the_client(
     gateway: RunningGateway, server: HostileServer, number: str
 ) -> None:
-    answers(server, output=[{**MESSAGE, "score": "@"}])
+    script_answer(server, output=[{**MESSAGE, "score": "@"}])
     (head, piece) = server.answers("")
     server.answers = lambda _: iter([head, piece.replace(b'"@"', number.encode())])
 
-    answer = ask(gateway)
+    answer = create_response(gateway)
 
     assert answer.status_code == 502
     assert "not an event stream" in answer.json()["error"]["message"]

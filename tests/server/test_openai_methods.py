@@ -16,18 +16,20 @@ KINDS = {"sync": openai.OpenAI, "async": openai.AsyncOpenAI}
 
 
 @pytest.fixture
-def talking(stored_gateway: RunningGateway) -> RunningGateway:
+def scripted_gateway(stored_gateway: RunningGateway) -> RunningGateway:
     stored_gateway.script("slow", {"text": "word " * 200}, delay_s=0.05)
     return stored_gateway
 
 
 @pytest.mark.parametrize("call", ALL_CALLS, ids=lambda call: call.__name__)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-async def test_each_method_of_the_openai_package_is_answered(talking: RunningGateway, kind: Any, call: Call) -> None:
+async def test_each_method_of_the_openai_package_is_answered(
+    scripted_gateway: RunningGateway, kind: Any, call: Call
+) -> None:
     strict = (
         call is not client_calls.compact
     )  # its output contains user messages, which the type of the package does not allow
-    client = kind(base_url=talking.url, api_key="any", max_retries=0, _strict_response_validation=strict)
+    client = kind(base_url=scripted_gateway.url, api_key="any", max_retries=0, _strict_response_validation=strict)
     try:
         await call(client)
     finally:
@@ -41,19 +43,19 @@ def methods(resource: Any, name: str) -> Iterator[str]:
     for member in dir(type(resource)):
         if member.startswith(("_", "with_")):
             continue
-        found = getattr(resource, member)
-        if isinstance(found, SyncAPIResource):
-            yield from methods(found, f"{name}.{member}")
-        elif callable(found):
+        value = getattr(resource, member)
+        if isinstance(value, SyncAPIResource):
+            yield from methods(value, f"{name}.{member}")
+        elif callable(value):
             yield f"{name}.{member}"
 
 
 def test_no_method_of_the_openai_package_is_left_out() -> None:
     """A method of a new version fails here until it has a call or a reason."""
     client = openai.OpenAI(api_key="any", base_url="http://127.0.0.1:1")
-    there = {
+    names = {
         name
         for resource in ("responses", "conversations", "models")
         for name in methods(getattr(client, resource), resource)
     }
-    assert there == {*CALLS, *NOT_CALLED}
+    assert names == {*CALLS, *NOT_CALLED}

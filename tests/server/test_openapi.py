@@ -19,11 +19,11 @@ DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
 
 
 def fits(schema: Schema, value: Json) -> bool:
-    whole = {**schema, "components": {"schemas": SCHEMAS}}
-    return bool(OAS31Validator(whole).is_valid(value))
+    root_schema = {**schema, "components": {"schemas": SCHEMAS}}
+    return bool(OAS31Validator(root_schema).is_valid(value))
 
 
-def accepted(check: Callable[[str, Json], None], name: str, value: Json) -> bool:
+def is_accepted(check: Callable[[str, Json], None], name: str, value: Json) -> bool:
     try:
         check(name, value)
     except ConvoError:
@@ -64,13 +64,13 @@ def test_an_operation_id_is_unique() -> None:
 
 def test_operation_ids_are_stable() -> None:
     """Generated clients depend on them."""
-    found = {
+    operation_ids = {
         (method, path): (operation["operationId"], operation["tags"])
         for path, operations in DOCUMENT["paths"].items()
         for method, operation in operations.items()
         if not method.startswith("x-")
     }
-    assert found == {
+    assert operation_ids == {
         (method, path): (name, [name.split("_")[0]])
         for method, path, name in (
             ("post", "/v1/responses", "responses_create"),
@@ -124,12 +124,12 @@ VALUES: tuple[Json, ...] = (
 @pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
 def test_a_field_accepts_exactly_the_documented_values(name: str) -> None:
     """`input` is excluded because most of its item types are left to the model, as are the fields of a tool."""
-    taken = [value for value in VALUES if accepted(validation.REQUEST_FIELDS[name], name, value)]
-    assert taken == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
+    accepted_values = [value for value in VALUES if is_accepted(validation.REQUEST_FIELDS[name], name, value)]
+    assert accepted_values == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
 
 
 @pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
 def test_null_means_that_a_field_is_absent(name: str) -> None:
-    asked = {"model": "m", "input": "hi"}
-    assert fits(SCHEMAS["CreateResponseBody"], {**asked, name: None})
-    assert validation.parse_response_request({**asked, name: None}) == validation.parse_response_request(asked)
+    body = {"model": "m", "input": "hi"}
+    assert fits(SCHEMAS["CreateResponseBody"], {**body, name: None})
+    assert validation.parse_response_request({**body, name: None}) == validation.parse_response_request(body)

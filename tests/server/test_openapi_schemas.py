@@ -22,11 +22,11 @@ ERROR = {"message": "No.", "type": "server_error", "param": None, "code": None}
 
 
 def fits(name: str, value: Any) -> bool:
-    whole = {**SCHEMAS[name], "components": {"schemas": SCHEMAS}}
-    return bool(OAS31Validator(whole).is_valid(value))
+    schema = {**SCHEMAS[name], "components": {"schemas": SCHEMAS}}
+    return bool(OAS31Validator(schema).is_valid(value))
 
 
-WHOLE: dict[str, list[dict[str, Any]]] = {
+VALID_VALUES: dict[str, list[dict[str, Any]]] = {
     "AddItemsBody": [{"items": [{"role": "user", "content": "a"}] * 20}],
     "CompactResource": [dict(build_compaction_resource("resp_1", 1.0, [MESSAGE], USAGE))],
     "CompactResponseBody": [{"model": "m"}],
@@ -65,16 +65,16 @@ OPEN_MEMBERS = {"metadata", "reasoning", "paths"}
 """Objects that accept any members."""
 
 
-def broken(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def mutations(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield `value` without each of its members, and with a wrong type for each, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            rest = {key: kept for key, kept in value.items() if key != name}
+            rest = {key: member for key, member in value.items() if key != name}
             if not OPEN_MEMBERS & set(path):
                 yield (*path, name, "missing"), rest
                 yield (*path, name, "wrong"), {**rest, name: [[]]}
-            for deeper, changed in broken(inner, (*path, name)):
-                yield deeper, {**rest, name: changed}
+            for inner_path, changed in mutations(inner, (*path, name)):
+                yield inner_path, {**rest, name: changed}
 
 
 NOT_REQUIRED = {"id", "role", "content"}
@@ -83,17 +83,19 @@ NOT_REQUIRED = {"id", "role", "content"}
 UNCHECKED = {("ResponseResource", "conversation"), ("ResponseResource", "service_tier")}
 
 
-@pytest.mark.parametrize("name", sorted(WHOLE))
+@pytest.mark.parametrize("name", sorted(VALID_VALUES))
 def test_a_value_fits_its_schema_and_no_value_fits_that_lacks_a_member_or_has_a_wrong_one(name: str) -> None:
-    for value in WHOLE[name]:
+    for value in VALID_VALUES[name]:
         assert fits(name, value)
         wrong = [
-            path for path, changed in broken(value) if fits(name, changed) and not set(path) & {"tools", "tool_choice"}
+            path
+            for path, changed in mutations(value)
+            if fits(name, changed) and not set(path) & {"tools", "tool_choice"}
         ]
         assert wrong == []
 
 
-BEYOND: list[tuple[str, dict[str, Any]]] = [
+INVALID_VALUES: list[tuple[str, dict[str, Any]]] = [
     ("AddItemsBody", {"items": [{"role": "user", "content": "a"}] * 21}),
     ("AddItemsBody", {"items": [], "x": 1}),
     ("AddItemsBody", {"items": [{"role": "king", "content": "a"}]}),
@@ -130,7 +132,7 @@ BEYOND: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), BEYOND, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("name", "value"), INVALID_VALUES, ids=lambda value: str(value)[:60])
 def test_a_value_beyond_its_limits_does_not_fit(name: str, value: dict[str, Any]) -> None:
     assert not fits(name, value)
 

@@ -68,7 +68,7 @@ def test_input_tokens_need_no_model(gateway: RunningGateway) -> None:
 def test_a_responses_server_without_a_key_gets_no_key(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.refuse(400, {"error": {"message": "Reached.", "code": "reached"}})
 
-    answer = gateway.ask({"model": "native/any", "input": "hi"})
+    answer = gateway.create_response({"model": "native/any", "input": "hi"})
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "reached")
 
@@ -89,7 +89,7 @@ NO_MODEL = {"type": "invalid_request_error", "param": "model", "code": "model_no
 def test_an_unknown_model_is_400_and_not_retried(serve: Serve, model: str) -> None:
     gateway = serve(toml='stale = "nobody/secret-model"\n')
 
-    answer = gateway.ask({"model": model, "input": "hi"})
+    answer = gateway.create_response({"model": model, "input": "hi"})
 
     message = f"The requested model '{model}' does not exist."
     assert (answer.status_code, answer.json()["error"]) == (400, {"message": message, **NO_MODEL})
@@ -111,7 +111,7 @@ def test_the_unknown_model_of_a_provider_is_400_under_the_requested_name(
 ) -> None:
     upstream.refuse(status, body)
 
-    answer = gateway.ask({"model": model, "input": "hi", "stream": stream})
+    answer = gateway.create_response({"model": model, "input": "hi", "stream": stream})
 
     message = f"The requested model '{model}' does not exist."
     assert (answer.status_code, answer.json()["error"]) == (400, {"message": message, **NO_MODEL})
@@ -120,7 +120,7 @@ def test_the_unknown_model_of_a_provider_is_400_under_the_requested_name(
 def test_another_404_of_a_provider_is_passed_on(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.refuse(404, {"error": {"message": "File file-1 not found", "param": "input"}})
 
-    answer = gateway.ask({"model": "native/m", "input": "hi"})
+    answer = gateway.create_response({"model": "native/m", "input": "hi"})
 
     assert (answer.status_code, answer.json()["error"]["message"]) == (404, "File file-1 not found.")
 
@@ -129,7 +129,7 @@ def test_another_404_of_a_provider_is_passed_on(gateway: RunningGateway, upstrea
 def test_a_refusal_names_the_alias_and_not_the_model_behind_it(
     gateway: RunningGateway, parameters: dict[str, object]
 ) -> None:
-    message = gateway.ask({"model": "fast", "input": "hi", **parameters}).json()["error"]["message"]
+    message = gateway.create_response({"model": "fast", "input": "hi", **parameters}).json()["error"]["message"]
 
     assert "secret-model" not in message
     assert message.startswith("fast does not support ")
@@ -138,12 +138,12 @@ def test_a_refusal_names_the_alias_and_not_the_model_behind_it(
 def test_a_bare_name_goes_to_the_provider_whose_model_list_was_fetched(
     gateway: RunningGateway, upstream: ChatServer
 ) -> None:
-    before = gateway.ask({"model": "llama-4", "input": "hi"})
+    before = gateway.create_response({"model": "llama-4", "input": "hi"})
     for _ in range(2):
         upstream.refuse(200, {"data": [{"id": "llama-4"}]})
     gateway.http.get("/v1/models")
     upstream.refuse(400, {"error": {"message": "Reached.", "code": "reached"}})
-    after = gateway.ask({"model": "llama-4", "input": "hi"})
+    after = gateway.create_response({"model": "llama-4", "input": "hi"})
 
     assert before.json()["error"]["code"] == "model_not_found"
     assert after.json()["error"]["code"] == "reached"
@@ -165,15 +165,15 @@ def test_unsupported_hints_are_omitted_and_reported(
 ) -> None:
     upstream.stream(chunk("hello", "stop"))
 
-    answer = gateway.ask(
+    answer = gateway.create_response(
         {"model": "chat/m", "input": "hi", "stream": stream, "reasoning": {"effort": "low", "summary": "auto"}, **HINTS}
     )
 
     sent = upstream.requests[-1].json
     assert answer.status_code == 200
     assert {name: sent.get(name) for name in HINTS} == {**dict.fromkeys(HINTS), "user": "u", "top_k": 40}
-    named = set(answer.headers["x-convo-ignored"].split(", "))
-    assert named == {"service_tier", "prompt_cache_key", "seed"}
+    reported = set(answer.headers["x-convo-ignored"].split(", "))
+    assert reported == {"service_tier", "prompt_cache_key", "seed"}
 
 
 SUMMARY = "response.reasoning_summary_text"
@@ -183,10 +183,12 @@ SUMMARY = "response.reasoning_summary_text"
 def test_the_reasoning_of_a_chat_model_is_the_requested_summary(
     gateway: RunningGateway, upstream: ChatServer, field: str
 ) -> None:
-    thought = [{"choices": [{"index": 0, "delta": {"reasoning_content": piece}}]} for piece in ("15 * 37 ", "is 555.")]
-    upstream.stream(*thought, chunk("555", "stop"))
+    chunks = [{"choices": [{"index": 0, "delta": {"reasoning_content": piece}}]} for piece in ("15 * 37 ", "is 555.")]
+    upstream.stream(*chunks, chunk("555", "stop"))
 
-    answer = gateway.ask({"model": "chat/m", "input": "15 * 37?", "reasoning": {field: "auto"}, "stream": True})
+    answer = gateway.create_response(
+        {"model": "chat/m", "input": "15 * 37?", "reasoning": {field: "auto"}, "stream": True}
+    )
 
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     response = events[-1]["response"]
@@ -203,7 +205,7 @@ def test_reasoning_stays_in_the_content_without_a_requested_summary(
 ) -> None:
     upstream.stream({"choices": [{"index": 0, "delta": {"reasoning_content": "15 * 37"}}]}, chunk("555", "stop"))
 
-    reasoning = gateway.ask({"model": "chat/m", "input": "15 * 37?"}).json()["output"][0]
+    reasoning = gateway.create_response({"model": "chat/m", "input": "15 * 37?"}).json()["output"][0]
 
     assert (reasoning["content"], reasoning["summary"]) == ([{"type": "reasoning_text", "text": "15 * 37"}], [])
 
@@ -212,7 +214,9 @@ def test_an_unsupported_summary_setting_is_not_echoed(serve: Serve, upstream: Ch
     gateway = serve(toml=f'[providers.old]\napi = "anthropic"\nbase_url = "{upstream.url}"\n')
     upstream.stream(*message_events(text(0, "555")), end=b"")
 
-    answer = gateway.ask({"model": "old/claude-3-haiku", "input": "15 * 37?", "reasoning": {"summary": "auto"}})
+    answer = gateway.create_response(
+        {"model": "old/claude-3-haiku", "input": "15 * 37?", "reasoning": {"summary": "auto"}}
+    )
 
     assert answer.headers["x-convo-ignored"] == "reasoning.summary"
     assert answer.json()["reasoning"]["summary"] is None
@@ -222,10 +226,10 @@ def test_ignored_parameters_are_not_echoed(gateway: RunningGateway, upstream: Ch
     upstream.stream(chunk("hello", "stop"))
 
     body = {"model": "chat/m", "input": "hi", "reasoning": {"effort": "low", "mode": "pro"}, **HINTS}
-    made = gateway.ask(body).json()
-    read = gateway.http.get(f"/v1/responses/{made['id']}").json()
+    created = gateway.create_response(body).json()
+    retrieved = gateway.http.get(f"/v1/responses/{created['id']}").json()
 
-    for response in (made, read):
+    for response in (created, retrieved):
         assert response["prompt_cache_key"] is None
         assert response["reasoning"] == {"effort": "low", "summary": None}
         assert "mode" not in response["reasoning"]
@@ -236,29 +240,31 @@ def test_ignored_parameters_are_not_echoed(gateway: RunningGateway, upstream: Ch
 def test_an_answer_without_ignored_parameters_has_no_such_header(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(chunk("hello", "stop"))
 
-    assert "x-convo-ignored" not in gateway.ask({"model": "chat/m", "input": "hi", "user": "u"}).headers
+    assert "x-convo-ignored" not in gateway.create_response({"model": "chat/m", "input": "hi", "user": "u"}).headers
 
 
 def test_requested_padding_is_reported_as_ignored(gateway: RunningGateway) -> None:
-    asked = {"model": "echo", "input": "hi", "stream": True, "stream_options": {"include_obfuscation": True}}
+    request = {"model": "echo", "input": "hi", "stream": True, "stream_options": {"include_obfuscation": True}}
 
-    assert gateway.ask(asked).headers["x-convo-ignored"] == "stream_options.include_obfuscation"
+    assert gateway.create_response(request).headers["x-convo-ignored"] == "stream_options.include_obfuscation"
 
 
 def test_a_background_response_names_ignored_parameters(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(chunk("hello", "stop"))
 
-    answer = gateway.ask({"model": "chat/m", "input": "hi", "background": True, "service_tier": "flex"})
+    answer = gateway.create_response({"model": "chat/m", "input": "hi", "background": True, "service_tier": "flex"})
 
     assert answer.headers["x-convo-ignored"] == "service_tier"
 
 
 def test_reasoning_that_cannot_be_sent_is_reported(gateway: RunningGateway, upstream: ChatServer) -> None:
     upstream.stream(chunk("hello", "stop"))
-    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    reasoning_item = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
     answer = {"role": "assistant", "content": "ok"}
 
-    got = gateway.ask({"model": "native/m", "input": [thought, answer, {"role": "user", "content": "hi"}]})
+    got = gateway.create_response(
+        {"model": "native/m", "input": [reasoning_item, answer, {"role": "user", "content": "hi"}]}
+    )
 
     assert got.status_code in (200, 502)
     assert [item.get("type", "message") for item in upstream.requests[-1].json["input"]] == ["message", "message"]
@@ -266,17 +272,17 @@ def test_reasoning_that_cannot_be_sent_is_reported(gateway: RunningGateway, upst
 
 # -- log probabilities ----------------------------------------------------------------------------
 
-LIKELIEST = [{"token": "yo", "bytes": [], "logprob": -1}]
-LOGPROB = {"token": "hi", "bytes": [104, 105], "logprob": -0.5, "top_logprobs": LIKELIEST}
+TOP_LOGPROBS = [{"token": "yo", "bytes": [], "logprob": -1}]
+LOGPROB = {"token": "hi", "bytes": [104, 105], "logprob": -0.5, "top_logprobs": TOP_LOGPROBS}
 
 
 def test_log_probabilities_are_requested_and_passed_on(gateway: RunningGateway, upstream: ChatServer) -> None:
     for _ in range(2):
         upstream.stream(chunk("hi", logprobs={"content": [LOGPROB]}), chunk("!", "stop", logprobs=None))
-    asked = {"model": "chat/m", "input": "x", "include": ["message.output_text.logprobs"], "top_logprobs": 1}
+    request = {"model": "chat/m", "input": "x", "include": ["message.output_text.logprobs"], "top_logprobs": 1}
 
-    whole = gateway.ask(asked).json()
-    events = gateway.events(asked)
+    whole = gateway.create_response(request).json()
+    events = gateway.events(request)
 
     assert (upstream.requests[0].json["logprobs"], upstream.requests[0].json["top_logprobs"]) == (True, 1)
     assert whole["output"][0]["content"][0]["logprobs"] == [LOGPROB]
@@ -289,30 +295,32 @@ def test_log_probabilities_are_requested_and_passed_on(gateway: RunningGateway, 
 # -- encrypted content ----------------------------------------------------------------------------
 
 
-def sealed(upstream: ChatServer) -> None:
+def script_encrypted_reasoning(upstream: ChatServer) -> None:
     """Script an answer with encrypted reasoning, as a Responses server sends it."""
-    thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
+    reasoning_item = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": []}
     upstream.stream(
-        {"type": "response.output_item.done", "output_index": 0, "item": thought},
-        {"type": "response.completed", "response": {"output": [thought, message], "usage": None}},
+        {"type": "response.output_item.done", "output_index": 0, "item": reasoning_item},
+        {"type": "response.completed", "response": {"output": [reasoning_item, message], "usage": None}},
     )
 
 
 def test_encrypted_content_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: ChatServer) -> None:
     aliases = 'hidden = "native/secret-model"\n'
     gateway = serve(toml=aliases + PROVIDERS.format(url=upstream.url))
-    sealed(upstream)
-    first = gateway.ask({"model": "hidden", "input": "hi", "include": ["reasoning.encrypted_content"]})
-    thought = first.json()["output"][0]
+    script_encrypted_reasoning(upstream)
+    first = gateway.create_response({"model": "hidden", "input": "hi", "include": ["reasoning.encrypted_content"]})
+    reasoning_item = first.json()["output"][0]
     for _ in range(2):
-        sealed(upstream)
-    gateway.ask({"model": "hidden", "input": [thought, {"role": "assistant", "content": "ok"}]})
-    gateway.ask({"model": "native/other", "input": [thought, {"role": "assistant", "content": "ok"}]})
+        script_encrypted_reasoning(upstream)
+    gateway.create_response({"model": "hidden", "input": [reasoning_item, {"role": "assistant", "content": "ok"}]})
+    gateway.create_response(
+        {"model": "native/other", "input": [reasoning_item, {"role": "assistant", "content": "ok"}]}
+    )
 
     assert "secret-model" not in first.text
     assert "native" not in first.text
-    assert thought["encrypted_content"].startswith("convo2:")
+    assert reasoning_item["encrypted_content"].startswith("convo2:")
     assert upstream.requests[1].json["input"][0]["encrypted_content"] == "gAAAA"
     assert "encrypted_content" not in json.dumps(upstream.requests[2].json["input"])
 
@@ -325,8 +333,8 @@ def test_encrypted_content_of_an_older_release_is_still_decrypted(
 
     tag = make_issuer_tag("native", "m", upstream.url, None, None)
     assert tag.startswith("convo1:native/m:")
-    sealed(upstream)
-    thought = {"type": "reasoning", "summary": [], "encrypted_content": f"{tag}gAAAA"}
-    gateway.ask({"model": "native/m", "input": [thought, {"role": "assistant", "content": "ok"}]})
+    script_encrypted_reasoning(upstream)
+    reasoning_item = {"type": "reasoning", "summary": [], "encrypted_content": f"{tag}gAAAA"}
+    gateway.create_response({"model": "native/m", "input": [reasoning_item, {"role": "assistant", "content": "ok"}]})
 
     assert upstream.requests[0].json["input"][0]["encrypted_content"] == "gAAAA"

@@ -47,25 +47,25 @@ LIMITS: Mapping[str, Any] = {"max_body_bytes": 400_000, "max_header_bytes": 20_0
 """Low limits, so that mutations exceed them."""
 
 
-class Spawned:
+class GatewayProcess:
     """The command in its own process, with the methods of `RunningGateway` that sending requests needs."""
 
     def __init__(self, root: str) -> None:
         self.root, self.port = root, int(root.rpartition(":")[2])
         self.http = httpx2.Client(base_url=root, timeout=PATIENCE_S, trust_env=False)
 
-    def ask(self, body: dict[str, Any]) -> httpx2.Response:
+    def create_response(self, body: dict[str, Any]) -> httpx2.Response:
         return self.http.post("/v1/responses", json=body)
 
-    def figure(self, name: str) -> float:
+    def metric(self, name: str) -> float:
         lines = self.http.get("/metrics").text.splitlines()
-        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+        return next(float(connection.split()[1]) for connection in lines if connection.startswith(f"{name} "))
 
 
-Server: TypeAlias = RunningGateway | Spawned
+Server: TypeAlias = RunningGateway | GatewayProcess
 
 
-def many(examples: int) -> settings:
+def generation_settings(examples: int) -> settings:
     """Return settings for this number of different requests; a failure is reported at once, without shrinking."""
     return settings(
         max_examples=examples,
@@ -76,18 +76,18 @@ def many(examples: int) -> settings:
     )
 
 
-def good(served: Server) -> list[Request]:
+def valid_requests(gateway: Server) -> list[Request]:
     """Return valid requests, most of them for stored objects."""
-    response = served.ask({"model": "echo", "input": "hi"}).json()["id"]
+    response = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
-    conversation = served.http.post("/v1/conversations", json={"items": [item]}).json()["id"]
-    ask: dict[str, Any] = {"model": "echo", "input": [item], "tools": [{"type": "function", "name": "f"}]}
+    conversation = gateway.http.post("/v1/conversations", json={"items": [item]}).json()["id"]
+    body: dict[str, Any] = {"model": "echo", "input": [item], "tools": [{"type": "function", "name": "f"}]}
     more = {"metadata": {"a": "b"}, "temperature": 1, "text": {"format": {"type": "text"}}, "store": False}
     return [
-        Request("POST", "/v1/responses", ask | more),
-        Request("POST", "/v1/responses", ask | {"stream": True, "previous_response_id": response}),
-        Request("POST", "/v1/responses", ask | {"conversation": {"id": conversation}}),
-        Request("POST", "/v1/responses/input_tokens", ask),
+        Request("POST", "/v1/responses", body | more),
+        Request("POST", "/v1/responses", body | {"stream": True, "previous_response_id": response}),
+        Request("POST", "/v1/responses", body | {"conversation": {"id": conversation}}),
+        Request("POST", "/v1/responses/input_tokens", body),
         Request("POST", "/v1/responses/compact", {"model": "echo", "input": [item, item]}),
         Request("GET", f"/v1/responses/{response}"),
         Request("GET", f"/v1/responses/{response}/input_items?limit=2&order=asc"),
@@ -101,11 +101,11 @@ def good(served: Server) -> list[Request]:
     ]
 
 
-def answered(port: int, raw: bytes) -> tuple[int, bytes]:
+def send_raw(port: int, raw: bytes) -> tuple[int, bytes]:
     """Send these bytes; return the status and the body of the first response."""
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as line:
-        line.sendall(raw)
-        answer = HTTPResponse(line, method=raw[:4].decode("latin-1").strip())
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        connection.sendall(raw)
+        answer = HTTPResponse(connection, method=raw[:4].decode("latin-1").strip())
         answer.begin()
         return answer.status, answer.read()
 
@@ -116,18 +116,18 @@ def check_answer(status: int, body: bytes, *, head: bool) -> None:
     assert status == SWITCHING_PROTOCOLS_STATUS or 200 <= status < 500 or error.get("code") == NO_KEY, (status, body)
 
 
-def raw_requests(served: Server, examples: int) -> Counter[int]:
+def send_mutated_requests(gateway: Server, examples: int) -> Counter[int]:
     """Send this number of mutated requests; return the count of each status."""
     statuses: Counter[int] = Counter()
 
-    @many(examples)
-    @given(mutated_requests(good(served)))
+    @generation_settings(examples)
+    @given(mutated_requests(valid_requests(gateway)))
     def send(raw: bytes) -> None:
         try:
-            status, body = answered(served.port, raw)
-        except (HTTPException, OSError) as wrong:
-            if not (isinstance(wrong, ConnectionError) and len(raw) > LONG):
-                raise AssertionError(f"no answer to {raw[:2000]!r}: {wrong!r}") from wrong
+            status, body = send_raw(gateway.port, raw)
+        except (HTTPException, OSError) as error:
+            if not (isinstance(error, ConnectionError) and len(raw) > LONG):
+                raise AssertionError(f"no answer to {raw[:2000]!r}: {error!r}") from error
             statuses[LOST] += 1
             return
         statuses[status] += 1
@@ -139,7 +139,7 @@ def raw_requests(served: Server, examples: int) -> Counter[int]:
 
 # -- requests that the OpenAPI document allows or forbids -----------------------------------------
 
-PROMISES = (
+CHECK_NAMES = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
     *("response_headers_conformance", "response_schema_conformance", "negative_data_rejection"),
 )
@@ -151,34 +151,36 @@ def described_api() -> Any:
     return schemathesis.openapi.from_dict(json.loads(json.dumps(load_openapi_document())))
 
 
-def by_the_document(served: Server, route: ApiRoute, mode: GenerationMode, examples: int) -> Counter[int]:
+def send_documented_requests(gateway: Server, route: ApiRoute, mode: GenerationMode, examples: int) -> Counter[int]:
     """Send this number of requests that the document allows or forbids; return the count of each status."""
     operation = described_api()[route.path.replace("{model:path}", "{model}")][route.method.lower()]
-    checks: list[Any] = [CHECKS.get_one(name) for name in PROMISES]
-    there = ids(served)
+    checks: list[Any] = [CHECKS.get_one(name) for name in CHECK_NAMES]
+    object_ids = stored_ids(gateway)
     statuses: Counter[int] = Counter()
 
-    @many(examples)
+    @generation_settings(examples)
     @given(case=operation.as_strategy(generation_mode=mode), real=st.booleans())
-    def ask(case: "Case[Any]", real: bool) -> None:
+    def send(case: "Case[Any]", real: bool) -> None:
         if real:
-            case.path_parameters = {name: there.get(name, said) for name, said in (case.path_parameters or {}).items()}
+            case.path_parameters = {
+                name: object_ids.get(name, value) for name, value in (case.path_parameters or {}).items()
+            }
         if isinstance(case.body, dict) and case.body.get("model") and isinstance(case.body["model"], str):
             case.body["model"] = "echo"
-        response = case.call(base_url=served.root, timeout=PATIENCE_S)
+        response = case.call(base_url=gateway.root, timeout=PATIENCE_S)
         statuses[response.status_code] += 1
         case.validate_response(response, checks=checks)
 
-    ask()
+    send()
     return statuses
 
 
-def ids(served: Server) -> dict[str, str]:
+def stored_ids(gateway: Server) -> dict[str, str]:
     """Return the ids of stored objects by parameter name."""
-    response = served.ask({"model": "echo", "input": "hi"}).json()["id"]
-    given = {"items": [{"role": "user", "content": "hi"}]}
-    conversation = served.http.post("/v1/conversations", json=given).json()["id"]
-    listed = served.http.get(f"/v1/conversations/{conversation}/items").json()
+    response = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
+    body = {"items": [{"role": "user", "content": "hi"}]}
+    conversation = gateway.http.post("/v1/conversations", json=body).json()["id"]
+    listed = gateway.http.get(f"/v1/conversations/{conversation}/items").json()
     return {"response_id": response, "conversation_id": conversation, "item_id": listed["first_id"], "model": "echo"}
 
 
@@ -186,15 +188,15 @@ ALLOWED = [(route, GenerationMode.POSITIVE) for route in API_ROUTES]
 NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in API_ROUTES if route.request_schema or route.query]
 
 
-def named(value: Any) -> str:
+def parameter_id(value: Any) -> str:
     return f"{value.method} {value.path}" if isinstance(value, ApiRoute) else value.name.lower()
 
 
-@pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=named)
+@pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=parameter_id)
 def test_the_server_conforms_to_its_openapi_document(
     shared_gateway: RunningGateway, route: ApiRoute, mode: GenerationMode
 ) -> None:
-    assert by_the_document(shared_gateway, route, mode, 6)
+    assert send_documented_requests(shared_gateway, route, mode, 6)
     assert shared_gateway.unexpected_errors == []
 
 
@@ -202,62 +204,62 @@ def test_the_server_conforms_to_its_openapi_document(
 
 
 @pytest.fixture
-def narrow(serve: Serve, tmp_path: Path) -> Iterator[RunningGateway]:
+def limited_gateway(serve: Serve, tmp_path: Path) -> Iterator[RunningGateway]:
     """A server with low limits. At the end it runs no more tasks than before, and met no unexpected error."""
-    served = serve(f"sqlite:{tmp_path / 'convo.db'}", **LIMITS)
-    served.ask({"model": "echo", "input": "hi"})
-    before = tasks(served)
-    yield served
+    gateway = serve(f"sqlite:{tmp_path / 'convo.db'}", **LIMITS)
+    gateway.create_response({"model": "echo", "input": "hi"})
+    before = count_tasks(gateway)
+    yield gateway
     for _ in range(1000):
-        served.http.get("/healthz")
-        if tasks(served) <= before:
+        gateway.http.get("/healthz")
+        if count_tasks(gateway) <= before:
             break
-    assert tasks(served) <= before
-    assert served.unexpected_errors == []
+    assert count_tasks(gateway) <= before
+    assert gateway.unexpected_errors == []
 
 
-def tasks(served: RunningGateway) -> int:
+def count_tasks(gateway: RunningGateway) -> int:
     async def count() -> int:
         return len(asyncio.all_tasks())
 
-    return served.run(count())
+    return gateway.run(count())
 
 
-def test_a_mutated_request_gets_an_api_response(narrow: RunningGateway) -> None:
-    statuses = raw_requests(narrow, 150)
+def test_a_mutated_request_gets_an_api_response(limited_gateway: RunningGateway) -> None:
+    statuses = send_mutated_requests(limited_gateway, 150)
     assert {200, 400} <= set(statuses)
 
 
-def test_a_mutated_message_gets_an_answer_and_the_connection_stays(narrow: RunningGateway) -> None:
-    with connect_client(narrow) as client:
-        say_all(client, 100)
+def test_a_mutated_message_gets_an_answer_and_the_connection_stays(limited_gateway: RunningGateway) -> None:
+    with connect_client(limited_gateway) as client:
+        send_mutated_messages(client, 100)
         assert client.turn(input="still there")["status"] == "completed"
 
 
-def say_all(client: WebSocketClient, examples: int) -> None:
-    @many(examples)
+def send_mutated_messages(client: WebSocketClient, examples: int) -> None:
+    @generation_settings(examples)
     @given(
         mutated_messages({"type": "response.create", "model": "echo", "input": "hi", "store": False, "metadata": {}})
     )
-    def say(text: str) -> None:
+    def send(text: str) -> None:
         try:
             client.send(text)
             end = client.receive_response_events()[-1]
-        except (ConnectionClosed, TimeoutError, UnicodeEncodeError) as wrong:
-            raise AssertionError(f"no answer to {text[:2000]!r}: {wrong!r}") from wrong
+        except (ConnectionClosed, TimeoutError, UnicodeEncodeError) as error:
+            raise AssertionError(f"no answer to {text[:2000]!r}: {error!r}") from error
         assert end["type"] != "error" or 400 <= end["status"] < 500 or end["code"] == NO_KEY, end
 
-    say()
+    send()
 
 
 # -- long run --------------------------------------------------------------------------------------
 
 WARM_UP, RAW, MESSAGES, BY_DOCUMENT = 1500, 6500, 2000, 50
-MOST_GROWN_BYTES = 30 * 1024 * 1024
+MAX_GROWTH_BYTES = 30 * 1024 * 1024
 
 
 @contextmanager
-def spawned(folder: Path) -> Iterator[Spawned]:
+def run_gateway_process(folder: Path) -> Iterator[GatewayProcess]:
     """Run the command over SQLite with low limits. It must exit with 0 and print no error."""
     limits = "".join(f"{name} = {value}\n" for name, value in LIMITS.items())
     settings_file = folder / "convo.toml"
@@ -266,33 +268,33 @@ def spawned(folder: Path) -> Iterator[Spawned]:
     store = f"sqlite:{folder / 'convo.db'}"
     with subprocess.Popen([*command, "--store", store], stderr=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stderr is not None
-        told = process.stderr.readline()
-        address = re.search(r"http://[\d.:]+", told)
-        assert address, told + process.stderr.read()
-        running = Spawned(address[0])
+        first_line = process.stderr.readline()
+        address = re.search(r"http://[\d.:]+", first_line)
+        assert address, first_line + process.stderr.read()
+        process_gateway = GatewayProcess(address[0])
         try:
-            yield running
+            yield process_gateway
         finally:
-            running.http.close()
+            process_gateway.http.close()
             process.terminate()
-            said = process.stderr.read()
-    assert (process.returncode, said) == (0, "")
+            stderr = process.stderr.read()
+    assert (process.returncode, stderr) == (0, "")
 
 
 @pytest.mark.full(every_commit=True)
 def test_ten_thousand_mutated_requests_leave_no_tasks_or_locks(tmp_path: Path) -> None:
     """Memory and open files are compared with those after the warm-up."""
-    with spawned(tmp_path) as server:
-        statuses = raw_requests(server, WARM_UP)
-        memory, files = server.figure("process_resident_memory_bytes"), server.figure("process_open_fds")
-        statuses += raw_requests(server, RAW)
+    with run_gateway_process(tmp_path) as server:
+        statuses = send_mutated_requests(server, WARM_UP)
+        memory, files = server.metric("process_resident_memory_bytes"), server.metric("process_open_fds")
+        statuses += send_mutated_requests(server, RAW)
         for route, mode in ALLOWED + NOT_ALLOWED:
-            statuses += by_the_document(server, route, mode, BY_DOCUMENT)
+            statuses += send_documented_requests(server, route, mode, BY_DOCUMENT)
         with connect_client(server) as client:
-            say_all(client, MESSAGES)
-        grown = server.figure("process_resident_memory_bytes") - memory
+            send_mutated_messages(client, MESSAGES)
+        growth = server.metric("process_resident_memory_bytes") - memory
         print(f"{statuses.total() + MESSAGES} requests: {dict(statuses)}")
-        print(f"memory {memory / 1e6:.1f} MB + {grown / 1e6:.1f} MB, open files {files:.0f}")
-        assert grown < MOST_GROWN_BYTES
-        assert server.figure("process_open_fds") <= files
+        print(f"memory {memory / 1e6:.1f} MB + {growth / 1e6:.1f} MB, open files {files:.0f}")
+        assert growth < MAX_GROWTH_BYTES
+        assert server.metric("process_open_fds") <= files
         assert statuses.total() + MESSAGES >= 10_000

@@ -29,57 +29,59 @@ def replicas(folder: Path, url: str, count: int = 2) -> Iterator[list[ServeProce
     script = folder / "slow.json"
     script.write_text(json.dumps(SCRIPT), encoding="utf-8")
     settings = config_flags(folder, f'[aliases]\nslow = "scripted/{script}"\n')
-    with ExitStack() as running:
-        yield [running.enter_context(run_serve("--store", url, before=settings)) for _ in range(count)]
+    with ExitStack() as stack:
+        yield [stack.enter_context(run_serve("--store", url, before=settings)) for _ in range(count)]
 
 
-def accounts(count: int) -> list[ConfirmedTurns]:
+def new_records(count: int) -> list[ConfirmedTurns]:
     return [ConfirmedTurns(f"client {n}", conversation="" if n % 2 else None) for n in range(count)]
 
 
-async def talk(held: Sequence[ConfirmedTurns], urls: Sequence[str], turns: int, halfway: Callable[[], object]) -> None:
+async def run_clients(
+    records: Sequence[ConfirmedTurns], urls: Sequence[str], turns: int, halfway: Callable[[], object]
+) -> None:
     """Run all clients to the end; call `halfway` when half of all turns are confirmed."""
-    left, due = len(held) * turns // 2, asyncio.Event()
+    remaining, half_done = len(records) * turns // 2, asyncio.Event()
 
-    def told() -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
-            due.set()
+    def on_confirmed() -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining <= 0:
+            half_done.set()
 
-    async def meanwhile() -> None:
-        await due.wait()
+    async def run_halfway() -> None:
+        await half_done.wait()
         await asyncio.to_thread(halfway)
 
-    await asyncio.gather(meanwhile(), *(ChatClient(account, urls, told).chat(turns) for account in held))
+    await asyncio.gather(run_halfway(), *(ChatClient(record, urls, on_confirmed).chat(turns) for record in records))
 
 
-def away_and_back(postgres: databases.Server, url: str) -> None:
+def restart_database(postgres: databases.Server, url: str) -> None:
     """Stop the database until a replica reports that it is not ready, check its error, and start the database again."""
     postgres.stop()
     with httpx2.Client(base_url=url, timeout=30, trust_env=False) as http:
         while http.get("/readyz").status_code != 503:
             pass
-        refused = http.post("/v1/responses", json={"model": "slow", "input": "Is anybody there?"})
+        response = http.post("/v1/responses", json={"model": "slow", "input": "Is anybody there?"})
     postgres.start()
-    assert refused.status_code == 503
-    assert refused.json()["error"]["type"] == "server_error"
-    assert str(postgres.folder) not in refused.text
+    assert response.status_code == 503
+    assert response.json()["error"]["type"] == "server_error"
+    assert str(postgres.folder) not in response.text
 
 
-async def check(held: Sequence[ConfirmedTurns], url: str) -> None:
+async def check_stored_turns(records: Sequence[ConfirmedTurns], url: str) -> None:
     """Check that every confirmed turn is stored once, in order, with its answer."""
     async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
-        for account in held:
-            if account.conversation is not None:
-                items = await conversation_items(http, url, account.conversation)
+        for record in records:
+            if record.conversation is not None:
+                items = await conversation_items(http, url, record.conversation)
                 roles = [item["role"] for item in items]
-                assert roles == ["user", "assistant"] * len(account.confirmed)
-                assert user_messages(items) == account.words
+                assert roles == ["user", "assistant"] * len(record.confirmed)
+                assert user_messages(items) == record.texts
                 continue
-            items = await list_all(http, f"{url}/v1/responses/{account.last}/input_items")
-            assert user_messages(items) == account.words
-            for _, response_id in account.confirmed:
+            items = await list_all(http, f"{url}/v1/responses/{record.last}/input_items")
+            assert user_messages(items) == record.texts
+            for _, response_id in record.confirmed:
                 got = (await http.get(f"{url}/v1/responses/{response_id}")).json()
                 assert got["status"] == "completed"
                 assert got["output"][0]["content"][0]["text"] == SCRIPT["replies"][0]["text"]  # type: ignore[index]
@@ -89,22 +91,22 @@ async def check(held: Sequence[ConfirmedTurns], url: str) -> None:
 async def test_no_confirmed_turn_is_lost_or_duplicated_when_a_replica_is_killed_during_a_stream(
     clients: int, turns: int, tmp_path: Path
 ) -> None:
-    url, held = databases.new_database(), accounts(clients)
+    url, records = databases.new_database(), new_records(clients)
     with replicas(tmp_path, url) as (one, other):
         urls = [str(one.http.base_url).rstrip("/"), str(other.http.base_url).rstrip("/")]
-        await talk(held, urls, turns, lambda: one.stop(signal.SIGKILL))
-        assert sum(account.faults for account in held) > 0
-        await check(held, urls[1])
+        await run_clients(records, urls, turns, lambda: one.stop(signal.SIGKILL))
+        assert sum(record.faults for record in records) > 0
+        await check_stored_turns(records, urls[1])
 
 
 @pytest.mark.parametrize(("clients", "turns"), SIZES)
 async def test_no_turn_is_lost_when_the_database_restarts(clients: int, turns: int, tmp_path: Path) -> None:
-    held = accounts(clients)
+    records = new_records(clients)
     with databases.start_server() as postgres, replicas(tmp_path, postgres.url()) as (one, other):
         urls = [str(server.http.base_url).rstrip("/") for server in (one, other)]
-        await talk(held, urls, turns, lambda: away_and_back(postgres, urls[0]))
-        await check(held, urls[0])
-        assert sum(account.faults for account in held) > 0
+        await run_clients(records, urls, turns, lambda: restart_database(postgres, urls[0]))
+        await check_stored_turns(records, urls[0])
+        assert sum(record.faults for record in records) > 0
         afterwards = [ConfirmedTurns("afterwards")]
-        await talk(afterwards, urls, 4, lambda: None)
+        await run_clients(afterwards, urls, 4, lambda: None)
         assert afterwards[0].faults == 0

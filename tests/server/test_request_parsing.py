@@ -17,7 +17,7 @@ from tests.endpoints.endpoint_calls import error_fields
 SERVE = make_settings().serve
 
 
-def refused(raw: bytes, **limits: Any) -> RequestRefused:
+def body_refusal(raw: bytes, **limits: Any) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         parse_json_object(raw, SERVE._replace(**limits))
     return caught.value
@@ -30,10 +30,10 @@ def test_a_body_is_accepted_up_to_its_limits_and_not_beyond() -> None:
     for name in ("input", "items"):
         two, three = (json.dumps({name: [1] * count}).encode() for count in (2, 3))
         assert parse_json_object(two, SERVE._replace(max_items=2)) == {name: [1, 1]}
-        assert error_fields(refused(three, max_items=2)) == ("array_above_max_length", 400, name)
+        assert error_fields(body_refusal(three, max_items=2)) == ("array_above_max_length", 400, name)
     assert parse_json_object(b'{"tools": [1, 2, 3]}', SERVE._replace(max_items=2))
     assert parse_json_object(b'{"a": 1}', SERVE._replace(max_body_bytes=8)) == {"a": 1}
-    large = refused(b'{"a": 1} ', max_body_bytes=8)
+    large = body_refusal(b'{"a": 1} ', max_body_bytes=8)
     assert (large.message, large.code, large.status) == (
         "The body of your request is larger than 8 bytes",
         "request_too_large",
@@ -103,9 +103,9 @@ def test_json_that_readers_could_read_differently_is_refused_with_the_reason(raw
 
 def test_json_is_written_in_ascii_without_spaces() -> None:
     value = {"a": [1, 2.5, None, True], "ü": "\ud83d"}
-    written = http.serialize_strict_json(value)
-    assert written == b'{"a":[1,2.5,null,true],"\\u00fc":"\\ud83d"}'
-    assert parse_strict_json(written, depth=2) == value
+    data = http.serialize_strict_json(value)
+    assert data == b'{"a":[1,2.5,null,true],"\\u00fc":"\\ud83d"}'
+    assert parse_strict_json(data, depth=2) == value
     with pytest.raises(ValueError, match="JSON"):
         http.serialize_strict_json(float("nan"))
 
@@ -348,7 +348,7 @@ def test_the_last_event_tells_the_log_why_a_response_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "headers"),
+    ("error", "headers"),
     [
         (RequestRefused("no"), []),
         (TryLater("busy", retry_after_s=1.25), [(b"retry-after", b"2"), (b"retry-after-ms", b"1250")]),
@@ -363,9 +363,9 @@ def test_the_last_event_tells_the_log_why_a_response_ended() -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_the_headers_of_an_error_tell_a_client_what_to_do(
-    fault: ConvoError, headers: list[tuple[bytes, bytes]]
+    error: ConvoError, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    assert http.build_error_headers(fault) == headers
+    assert http.build_error_headers(error) == headers
 
 
 def test_an_error_without_a_request_is_a_whole_response() -> None:
@@ -383,19 +383,19 @@ def test_an_error_without_a_request_is_a_whole_response() -> None:
 def test_a_client_that_disconnects_is_reported_once_and_late_listeners_at_once() -> None:
     calls: list[str] = []
 
-    def noted(name: str) -> Callable[[], object]:
+    def recorder(name: str) -> Callable[[], object]:
         return lambda: calls.append(name)
 
     connection = ClientConnection()
-    connection.set_close_callback(noted("first"))
+    connection.set_close_callback(recorder("first"))
     assert (connection.closed, calls) == (False, [])
     connection.close()
     connection.close()
     assert (connection.closed, calls) == (True, ["first"])
-    connection.set_close_callback(noted("late"))
+    connection.set_close_callback(recorder("late"))
     assert calls == ["first", "late"]
     other = ClientConnection()
-    other.set_close_callback(noted("never"))
+    other.set_close_callback(recorder("never"))
     other.set_close_callback(None)
     other.close()
     assert (other.closed, calls) == (True, ["first", "late"])

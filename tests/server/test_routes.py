@@ -23,19 +23,19 @@ def test_a_fixed_path_is_matched_before_a_variable_one() -> None:
 
 
 def test_include_accepts_the_same_values_in_a_body_and_in_a_query() -> None:
-    for one in INCLUDABLE:
-        validation.REQUEST_FIELDS["include"]("include", [one])
-        assert http.parse_query(f"include={one}".encode(), [INCLUDE_PARAMETER]) == {"include": [one]}
-    for refuses in (
+    for value in INCLUDABLE:
+        validation.REQUEST_FIELDS["include"]("include", [value])
+        assert http.parse_query(f"include={value}".encode(), [INCLUDE_PARAMETER]) == {"include": [value]}
+    for parse in (
         lambda: validation.REQUEST_FIELDS["include"]("include", ["everything"]),
         lambda: http.parse_query(b"include=everything", [INCLUDE_PARAMETER]),
     ):
-        with pytest.raises(RequestRefused) as told:
-            refuses()
-        assert all(one in told.value.message for one in INCLUDABLE)
+        with pytest.raises(RequestRefused) as caught:
+            parse()
+        assert all(value in caught.value.message for value in INCLUDABLE)
 
 
-READ = [
+VALID_QUERIES = [
     (b"", {}),
     (b"limit=5&order=asc", {"limit": 5, "order": "asc"}),
     (b"after=msg_1&before=msg%202", {"after": "msg_1", "before": "msg 2"}),
@@ -48,7 +48,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "expected"), READ)
+@pytest.mark.parametrize(("raw", "expected"), VALID_QUERIES)
 def test_a_query_is_read_by_the_parameter_names_of_its_route(raw: bytes, expected: dict[str, object]) -> None:
     assert http.parse_query(raw, LIST_PARAMETERS) == expected
 
@@ -68,9 +68,9 @@ def test_a_query_is_read_by_the_parameter_names_of_its_route(raw: bytes, expecte
     ],
 )
 def test_an_invalid_query_value_is_refused_by_name(raw: bytes, param: str) -> None:
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRefused) as caught:
         http.parse_query(raw, LIST_PARAMETERS)
-    assert refused.value.param == param
+    assert caught.value.param == param
 
 
 def test_a_parameter_of_another_route_is_unknown() -> None:

@@ -139,7 +139,7 @@ ERRORS: list[tuple[ConvoError, str, str, int, str | None]] = [
 
 
 @pytest.mark.parametrize(("error", "message", "code", "status", "param"), ERRORS, ids=[row[1][:40] for row in ERRORS])
-def test_an_error_has_its_words_code_status_and_parameter(
+def test_an_error_has_its_message_code_status_and_parameter(
     error: ConvoError, message: str, code: str, status: int, param: str | None
 ) -> None:
     assert (error.message, error.code, error.status) == (message, code, status)

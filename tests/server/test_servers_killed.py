@@ -35,28 +35,28 @@ LOCK_S = 6.0
 LEASE_S, SWEEP_S = 10.0, 4.0
 """In seconds. A background run of a killed server is marked failed by the first sweep after its lease expired."""
 
-FEW = 2
+FEW_KILLS = 2
 SIZES = [
-    pytest.param(1, FEW, id="one-small"),
-    pytest.param(2, FEW, id="two-small"),
+    pytest.param(1, FEW_KILLS, id="one-small"),
+    pytest.param(2, FEW_KILLS, id="two-small"),
     pytest.param(1, 20, id="one-full", marks=pytest.mark.full),
     pytest.param(2, 40, id="two-full", marks=pytest.mark.full),
 ]
 
 
-class Fleet:
+class ServerGroup:
     """Replicas at fixed ports on one database; a killed replica is started again."""
 
-    def __init__(self, folder: Path, url: str, running: ExitStack) -> None:
+    def __init__(self, folder: Path, url: str, stack: ExitStack) -> None:
         script = folder / "slow.json"
         script.write_text(json.dumps(SCRIPT), encoding="utf-8")
         self._settings = config_flags(folder, f'[aliases]\nslow = "scripted/{script}"\n')
-        self._url, self._running = url, running
+        self._url, self._stack = url, stack
         self.servers: dict[int, ServeProcess] = {}
 
     def start(self, port: int) -> None:
-        one = run_serve("--port", str(port), "--store", self._url, before=self._settings)
-        self.servers[port] = self._running.enter_context(one)
+        process = run_serve("--port", str(port), "--store", self._url, before=self._settings)
+        self.servers[port] = self._stack.enter_context(process)
 
     def kill(self, port: int) -> None:
         """Kill a server with SIGKILL, and start it again."""
@@ -65,36 +65,36 @@ class Fleet:
 
 
 @contextmanager
-def fleet(folder: Path, url: str, count: int) -> Iterator[Fleet]:
-    with ExitStack() as running:
-        made = Fleet(folder, url, running)
+def run_servers(folder: Path, url: str, count: int) -> Iterator[ServerGroup]:
+    with ExitStack() as stack:
+        group = ServerGroup(folder, url, stack)
         for port in free_ports(count):
-            made.start(port)
-        yield made
+            group.start(port)
+        yield group
 
 
 def free_ports(count: int) -> list[int]:
     """Return ports that are free now, outside the range of ephemeral ports."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.sample(range(20_000, 32_000), 200):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) != 0:
-                found.append(port)
-        if len(found) == count:
-            return found
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                ports.append(port)
+        if len(ports) == count:
+            return ports
     raise AssertionError("no free port")
 
 
 @dataclass
-class Background:
+class BackgroundClient:
     """A client of background runs.
 
-    begun:  the ids that a server confirmed
-    ended:  the final status of each run that the client saw end
+    response_ids:  the ids that a server confirmed
+    statuses:      the final status of each run that the client saw end
     """
 
-    begun: list[str] = field(default_factory=list)
-    ended: dict[str, str] = field(default_factory=dict)
+    response_ids: list[str] = field(default_factory=list)
+    statuses: dict[str, str] = field(default_factory=dict)
 
     async def run(self, urls: Sequence[str], done: asyncio.Event) -> None:
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
@@ -106,43 +106,45 @@ class Background:
                     body = {"model": "slow", "input": f"run {number}", "background": True}
                     got = await http.post(f"{url}/v1/responses", json=body)
                     assert got.status_code == 200, got.text
-                    self.begun.append(got.json()["id"])
-                    await self.look(http, url, self.begun[-1])
+                    self.response_ids.append(got.json()["id"])
+                    await self.check_status(http, url, self.response_ids[-1])
                 except httpx2.TransportError:
                     pass
                 await asyncio.sleep(RETRY_S)
 
-    async def look(self, http: httpx2.AsyncClient, url: str, response_id: str) -> bool:
+    async def check_status(self, http: httpx2.AsyncClient, url: str, response_id: str) -> bool:
         """Return whether a run has ended, and check that a final status never changes."""
         got = await http.get(f"{url}/v1/responses/{response_id}")
         assert got.status_code == 200, got.text
         status = got.json()["status"]
         if status in ("queued", "in_progress"):
-            assert response_id not in self.ended
+            assert response_id not in self.statuses
             return False
-        assert self.ended.setdefault(response_id, status) == status
+        assert self.statuses.setdefault(response_id, status) == status
         if status == "completed":
             assert got.json()["output"][0]["content"][0]["text"] == ANSWER
         return True
 
-    async def settle(self, http: httpx2.AsyncClient, url: str, limit_s: float) -> None:
+    async def wait_for_all(self, http: httpx2.AsyncClient, url: str, limit_s: float) -> None:
         """Wait until every run has ended. Raises AssertionError after `limit_s` seconds."""
-        until = time.monotonic() + limit_s
-        for response_id in self.begun:
-            while not await self.look(http, url, response_id):
-                assert time.monotonic() < until, f"{response_id} is still running"
+        deadline = time.monotonic() + limit_s
+        for response_id in self.response_ids:
+            while not await self.check_status(http, url, response_id):
+                assert time.monotonic() < deadline, f"{response_id} is still running"
                 await asyncio.sleep(RETRY_S)
 
 
-async def talk_while_killed(held: Sequence[ConfirmedTurns], background: Background, servers: Fleet, kills: int) -> None:
+async def run_clients_while_killed(
+    records: Sequence[ConfirmedTurns], background: BackgroundClient, servers: ServerGroup, kills: int
+) -> None:
     """Run all clients until `kills` servers were killed, each at a random moment."""
     urls = [f"http://127.0.0.1:{port}" for port in servers.servers]
-    dice, done = random.Random(f"servers {len(urls)} {kills}"), asyncio.Event()
+    rng, done = random.Random(f"servers {len(urls)} {kills}"), asyncio.Event()
 
     async def killer() -> None:
         try:
             for number in range(kills):
-                await asyncio.sleep(dice.uniform(0.05, 0.4))
+                await asyncio.sleep(rng.uniform(0.05, 0.4))
                 await asyncio.to_thread(servers.kill, list(servers.servers)[number % len(urls)])
         finally:
             done.set()
@@ -150,48 +152,48 @@ async def talk_while_killed(held: Sequence[ConfirmedTurns], background: Backgrou
     await asyncio.gather(
         killer(),
         background.run(urls, done),
-        *(ChatClient(account, urls, lambda: None).chat_until(done) for account in held),
+        *(ChatClient(record, urls, lambda: None).chat_until(done) for record in records),
     )
 
 
 @pytest.mark.parametrize(("replicas", "kills"), SIZES)
 async def test_killed_servers_lose_and_duplicate_no_confirmed_turn(replicas: int, kills: int, tmp_path: Path) -> None:
     url = databases.new_database()
-    held = [ConfirmedTurns(f"client {n}", conversation="" if n % 2 else None) for n in range(4)]
-    background = Background()
-    with fleet(tmp_path, url, replicas) as servers:
-        await talk_while_killed(held, background, servers, kills)
+    records = [ConfirmedTurns(f"client {n}", conversation="" if n % 2 else None) for n in range(4)]
+    background = BackgroundClient()
+    with run_servers(tmp_path, url, replicas) as servers:
+        await run_clients_while_killed(records, background, servers, kills)
         base = f"http://127.0.0.1:{next(iter(servers.servers))}"
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
-            await check(http, base, held)
-            if kills > FEW:  # takes as long as a lease
-                await background.settle(http, base, LEASE_S + 2 * SWEEP_S)
-    checked = await asyncio.to_thread(run_convo, ["store", "check", "--store", url, "--json"])
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    confirmed = sum(len(account.confirmed) for account in held)
-    ended = list(background.ended.values())
+            await check_stored_turns(http, base, records)
+            if kills > FEW_KILLS:  # takes as long as a lease
+                await background.wait_for_all(http, base, LEASE_S + 2 * SWEEP_S)
+    result = await asyncio.to_thread(run_convo, ["store", "check", "--store", url, "--json"])
+    assert result.returncode == 0, result.stdout + result.stderr
+    confirmed = sum(len(record.confirmed) for record in records)
+    statuses = list(background.statuses.values())
     print(
         f"serve, {replicas} replicas: {kills} killed, {confirmed} turns confirmed,"
-        f" {sum(account.faults for account in held)} faults, background: {len(ended)} confirmed,"
-        f" {ended.count('completed')} completed, {ended.count('failed')} failed"
+        f" {sum(record.faults for record in records)} faults, background: {len(statuses)} confirmed,"
+        f" {statuses.count('completed')} completed, {statuses.count('failed')} failed"
     )
     assert confirmed
-    assert max(account.locked_s for account in held) < LOCK_S
+    assert max(record.locked_s for record in records) < LOCK_S
     databases.drop(url)
 
 
-async def check(http: httpx2.AsyncClient, base: str, held: Sequence[ConfirmedTurns]) -> None:
+async def check_stored_turns(http: httpx2.AsyncClient, base: str, records: Sequence[ConfirmedTurns]) -> None:
     """Check that every confirmed turn is stored once, in order, and that each client can send another turn at once."""
-    for account in held:
-        if account.conversation:
-            assert user_messages(await conversation_items(http, base, account.conversation)) == account.words
-            state = {"conversation": account.conversation}
+    for record in records:
+        if record.conversation:
+            assert user_messages(await conversation_items(http, base, record.conversation)) == record.texts
+            state = {"conversation": record.conversation}
         else:
-            items = await list_all(http, f"{base}/v1/responses/{account.last}/input_items")
-            assert user_messages(items) == account.words
-            for _, response_id in account.confirmed:
+            items = await list_all(http, f"{base}/v1/responses/{record.last}/input_items")
+            assert user_messages(items) == record.texts
+            for _, response_id in record.confirmed:
                 got = (await http.get(f"{base}/v1/responses/{response_id}")).json()
                 assert (got["status"], got["output"][0]["content"][0]["text"]) == ("completed", ANSWER)
-            state = {"previous_response_id": str(account.last)}
+            state = {"previous_response_id": str(record.last)}
         got = await http.post(f"{base}/v1/responses", json={"model": "slow", "input": "one more", **state})
         assert got.status_code == 200, got.text

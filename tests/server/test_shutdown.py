@@ -9,21 +9,21 @@ from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway, run_gateway
 
 
-def begun(served: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
+def start_stream(gateway: RunningGateway, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
     """Start a stream and read its first event; return the response and an iterator over the remaining lines."""
     body = {"model": "slow", "input": "hi", "stream": True, **more}
-    stream = stack.enter_context(served.http.stream("POST", "/v1/responses", json=body))
+    stream = stack.enter_context(gateway.http.stream("POST", "/v1/responses", json=body))
     lines = stream.iter_lines()
     first = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
     return first["response"], lines
 
 
 def test_a_running_turn_completes(serve: Serve) -> None:
-    served = serve(grace_s=20.0)
-    served.script("slow", {"text": "word " * 30}, delay_s=0.02)
+    gateway = serve(grace_s=20.0)
+    gateway.script("slow", {"text": "word " * 30}, delay_s=0.02)
     with ExitStack() as stack:
-        _, lines = begun(served, stack)
-        served.end()
+        _, lines = start_stream(gateway, stack)
+        gateway.shut_down()
         rest = [line for line in lines if line]
     assert rest[-3].endswith("response.completed")
     assert rest[-1] == "data: [DONE]"
@@ -31,13 +31,13 @@ def test_a_running_turn_completes(serve: Serve) -> None:
 
 def test_no_new_turn_starts_meanwhile(serve: Serve) -> None:
     """The server tells the client to retry, is not ready, and completes the open stream."""
-    served = serve(grace_s=20.0)
-    served.script("slow", {"text": "word " * 60}, delay_s=0.02)
+    gateway = serve(grace_s=20.0)
+    gateway.script("slow", {"text": "word " * 60}, delay_s=0.02)
     with ExitStack() as stack:
-        _, lines = begun(served, stack)
-        served.run(set_ending(served))
-        got = served.ask({"model": "echo", "input": "hi"})
-        ready = served.http.get("/readyz")
+        _, lines = start_stream(gateway, stack)
+        gateway.run(set_shutting_down(gateway))
+        got = gateway.create_response({"model": "echo", "input": "hi"})
+        ready = gateway.http.get("/readyz")
         assert list(lines)
     assert (got.status_code, got.json()["error"]["code"], got.headers["retry-after"]) == (
         503,
@@ -47,22 +47,22 @@ def test_no_new_turn_starts_meanwhile(serve: Serve) -> None:
     assert ready.status_code == 503
 
 
-async def set_ending(served: RunningGateway) -> None:
-    served.gateway.is_shutting_down = True
+async def set_shutting_down(gateway: RunningGateway) -> None:
+    gateway.app.is_shutting_down = True
 
 
 def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
     """Its stream ends with an error, and the next server returns the partial response."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
-    with run_gateway(tmp_path / "first", url, grace_s=0.2) as served, ExitStack() as stack:
-        served.script("slow", {"text": "word " * 5000}, delay_s=0.02)
-        made, lines = begun(served, stack)
-        served.end()
-        *told, last, done = [line for line in lines if line.startswith("data: ")]
-    with run_gateway(tmp_path / "second", url) as served:
-        kept = served.http.get(f"/v1/responses/{made['id']}").json()
+    with run_gateway(tmp_path / "first", url, grace_s=0.2) as gateway, ExitStack() as stack:
+        gateway.script("slow", {"text": "word " * 5000}, delay_s=0.02)
+        response, lines = start_stream(gateway, stack)
+        gateway.shut_down()
+        *events, last, done = [line for line in lines if line.startswith("data: ")]
+    with run_gateway(tmp_path / "second", url) as gateway:
+        stored = gateway.http.get(f"/v1/responses/{response['id']}").json()
     assert (json.loads(last[6:])["error"]["code"], done) == ("server_shutting_down", "data: [DONE]")
-    assert kept["status"] == "cancelled"
-    (cut,) = kept["output"]
-    assert cut["status"] == "incomplete"
-    assert cut["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in told)
+    assert stored["status"] == "cancelled"
+    (item,) = stored["output"]
+    assert item["status"] == "incomplete"
+    assert item["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in events)

@@ -19,13 +19,13 @@ from convo.server.auth import KeysFile, create_api_key
 from convo.server.websocket import WebSocketLimits
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
-from tests.server.test_streams import odd
+from tests.server.test_streams import faulty_service
 from tests.server.websocket_client import WebSocketClient, connect_client, response_text
 
 SLOW = {"text": "a b c d e f g h i j k l m n o p"}
 
 
-def refused(shared_gateway: RunningGateway, **more: Any) -> tuple[int, Any]:
+def handshake_refusal(shared_gateway: RunningGateway, **more: Any) -> tuple[int, Any]:
     """Try to open a connection; return the status and the error code of the refusal."""
     with pytest.raises(InvalidStatus) as answer, connect_client(shared_gateway, **more):
         raise AssertionError("it was opened")
@@ -33,7 +33,7 @@ def refused(shared_gateway: RunningGateway, **more: Any) -> tuple[int, Any]:
     return response.status_code, json.loads(response.body or b"")["error"]["code"]
 
 
-def closed(client: WebSocketClient) -> int:
+def close_code(client: WebSocketClient) -> int:
     """Read until the server closes the connection; return the close code."""
     with pytest.raises(ConnectionClosed) as end:
         deque(iter(client.receive, None), maxlen=0)
@@ -41,10 +41,10 @@ def closed(client: WebSocketClient) -> int:
     return end.value.rcvd.code
 
 
-def asked_until(status: int, ask: Callable[[], httpx2.Response]) -> Any:
-    """Call `ask` until its status is `status`, at most 5,000 times; return the JSON body."""
-    answers = (ask() for _ in range(5000))
-    return next(answer for answer in answers if answer.status_code == status).json()
+def poll_until(status: int, send: Callable[[], httpx2.Response]) -> Any:
+    """Call `send` until its status is `status`, at most 5,000 times; return the JSON body."""
+    responses = (send() for _ in range(5000))
+    return next(response for response in responses if response.status_code == status).json()
 
 
 @pytest.fixture
@@ -57,53 +57,53 @@ def keys(tmp_path: Path) -> Path:
 
 def test_a_connection_needs_a_key_like_a_request(serve: Serve, keys: Path) -> None:
     key = create_api_key(keys, "alice")
-    served = serve(keys=KeysFile(keys))
+    gateway = serve(keys=KeysFile(keys))
 
-    assert refused(served) == (401, None)
-    assert refused(served, key="wrong") == (401, "invalid_api_key")
-    with connect_client(served, key=key) as client:
+    assert handshake_refusal(gateway) == (401, None)
+    assert handshake_refusal(gateway, key="wrong") == (401, "invalid_api_key")
+    with connect_client(gateway, key=key) as client:
         assert response_text(client.turn(input="hi")) == "hi"
 
 
 def test_state_of_another_key_is_not_found(serve: Serve, keys: Path) -> None:
     alice, bob = create_api_key(keys, "alice"), create_api_key(keys, "bob")
-    served = serve(keys=KeysFile(keys))
-    with connect_client(served, key=alice) as mine, connect_client(served, key=bob) as theirs:
-        first = mine.turn(input="hi")
-        came = theirs.turn(input="hi", previous_response_id=first["id"])
-        assert came["error"]["code"] == "previous_response_not_found"
+    gateway = serve(keys=KeysFile(keys))
+    with connect_client(gateway, key=alice) as alice_client, connect_client(gateway, key=bob) as bob_client:
+        first = alice_client.turn(input="hi")
+        error = bob_client.turn(input="hi", previous_response_id=first["id"])
+        assert error["error"]["code"] == "previous_response_not_found"
 
 
 def test_a_revoked_key_starts_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
     alice, _ = create_api_key(keys, "alice"), create_api_key(keys, "bob")
-    served = serve(keys=KeysFile(keys))
-    with connect_client(served, key=alice) as client:
+    gateway = serve(keys=KeysFile(keys))
+    with connect_client(gateway, key=alice) as client:
         assert response_text(client.turn(input="hi")) == "hi"
         keys.write_text(keys.read_text("utf-8").splitlines()[1] + "\n", encoding="utf-8")
-        came = client.turn(input="hi")
+        event = client.turn(input="hi")
 
-    assert (came["status"], came["error"]["code"]) == (401, "invalid_api_key")
+    assert (event["status"], event["error"]["code"]) == (401, "invalid_api_key")
 
 
 def test_a_web_page_cannot_open_a_connection(shared_gateway: RunningGateway) -> None:
     """A browser lets any page open a WebSocket to this machine, and sends the origin of the page in Origin."""
-    assert refused(shared_gateway, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
-    assert refused(shared_gateway, headers={"host": "evil.example"}) == (403, "host_not_allowed")
+    assert handshake_refusal(shared_gateway, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
+    assert handshake_refusal(shared_gateway, headers={"host": "evil.example"}) == (403, "host_not_allowed")
 
 
 def test_no_other_path_accepts_a_websocket(shared_gateway: RunningGateway) -> None:
-    assert refused(shared_gateway, path="/v1/conversations") == (404, None)
+    assert handshake_refusal(shared_gateway, path="/v1/conversations") == (404, None)
 
 
 KEY = b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 VERSION = b"sec-websocket-version: 13\r\n"
 
-NO_HANDSHAKE = {
+INVALID_HANDSHAKES = {
     "another method": (b"POST /v1/responses", KEY + VERSION),
-    "a path of other letters": (b"GET /v1/\xa6", KEY + VERSION),
+    "a path that is not ASCII": (b"GET /v1/\xa6", KEY + VERSION),
     "no key": (b"GET /v1/responses", VERSION),
-    "a key of other letters": (b"GET /v1/responses", KEY.replace(b"Z", b"\xf0") + VERSION),
-    "a version of other letters": (b"GET /v1/responses", KEY + b"sec-websocket-version: 13\xd8\r\n"),
+    "a key that is not ASCII": (b"GET /v1/responses", KEY.replace(b"Z", b"\xf0") + VERSION),
+    "a version that is not ASCII": (b"GET /v1/responses", KEY + b"sec-websocket-version: 13\xd8\r\n"),
     "another version": (b"GET /v1/responses", KEY + b"sec-websocket-version: 8\r\n"),
     "a body": (b"GET /v1/responses", KEY + VERSION + b"content-length: 2\r\n"),
     "a long header": (b"GET /v1/responses", KEY + VERSION + b"x-long: " + b"x" * 9000 + b"\r\n"),
@@ -111,14 +111,14 @@ NO_HANDSHAKE = {
 }
 
 
-@pytest.mark.parametrize(("begin", "headers"), NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
+@pytest.mark.parametrize(("request_line", "headers"), INVALID_HANDSHAKES.values(), ids=INVALID_HANDSHAKES)
 def test_an_invalid_handshake_is_refused_with_a_message(
-    shared_gateway: RunningGateway, begin: bytes, headers: bytes
+    shared_gateway: RunningGateway, request_line: bytes, headers: bytes
 ) -> None:
     upgrade = b"host: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-    with socket.create_connection(("127.0.0.1", shared_gateway.port)) as line:
-        line.sendall(begin + b" HTTP/1.1\r\n" + upgrade + headers + b"\r\n")
-        got = b"".join(iter(lambda: line.recv(4096), b""))
+    with socket.create_connection(("127.0.0.1", shared_gateway.port)) as connection:
+        connection.sendall(request_line + b" HTTP/1.1\r\n" + upgrade + headers + b"\r\n")
+        got = b"".join(iter(lambda: connection.recv(4096), b""))
 
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 Bad Request")
@@ -129,12 +129,12 @@ def test_an_invalid_handshake_is_refused_with_a_message(
 
 
 def test_a_query_parameter_is_refused_as_over_http(shared_gateway: RunningGateway) -> None:
-    assert refused(shared_gateway, path="/v1/responses?stream=true") == (400, "unknown_parameter")
+    assert handshake_refusal(shared_gateway, path="/v1/responses?stream=true") == (400, "unknown_parameter")
 
 
 # -- limits ----------------------------------------------------------------------------------------
 
-BAD = {
+INVALID_MESSAGES = {
     "not json": ("{", "invalid_request_error"),
     "no object": ("[]", "invalid_request_error"),
     "bytes": (b'{"type": "response.create"}', "invalid_json"),
@@ -148,25 +148,25 @@ BAD = {
 
 
 def test_a_message_beyond_the_limits_is_refused_and_the_connection_stays(serve: Serve) -> None:
-    served = serve(max_depth=20, max_body_bytes=4096, max_items=10)
-    with connect_client(served) as client:
-        for said, code in BAD.values():
-            came = client.turn(said)
-            assert (came["type"], came["error"]["code"]) == ("error", code)
-            assert 400 <= came["status"] < 500
+    gateway = serve(max_depth=20, max_body_bytes=4096, max_items=10)
+    with connect_client(gateway) as client:
+        for message, code in INVALID_MESSAGES.values():
+            event = client.turn(message)
+            assert (event["type"], event["error"]["code"]) == ("error", code)
+            assert 400 <= event["status"] < 500
         assert response_text(client.turn(input="still there")) == "still there"
 
 
 def test_a_message_that_is_far_too_large_closes_the_connection(serve: Serve) -> None:
     with connect_client(serve(max_body_bytes=4096)) as client:
         client.send(input="x" * 10_000)
-        assert closed(client) == 1009
+        assert close_code(client) == 1009
 
 
 def test_the_number_of_queued_messages_is_limited(serve: Serve) -> None:
-    served = serve(bounds=WebSocketLimits(max_queued=2))
-    served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with connect_client(served) as client:
+    gateway = serve(websocket_limits=WebSocketLimits(max_queued=2))
+    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
         for word in ("one", "two", "three"):
@@ -177,27 +177,30 @@ def test_the_number_of_queued_messages_is_limited(serve: Serve) -> None:
 
 
 def test_a_turn_counts_as_a_concurrent_request(serve: Serve) -> None:
-    served = serve(max_requests=1)
-    served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with connect_client(served) as client:
+    gateway = serve(max_requests=1)
+    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
-        assert served.ask({"model": "echo", "input": "hi"}).status_code == 503
+        assert gateway.create_response({"model": "echo", "input": "hi"}).status_code == 503
         assert response_text(client.receive_response()) == SLOW["text"]
-        assert served.ask({"model": "echo", "input": "hi"}).status_code == 200
-        assert refused(served) == (503, "overloaded")
+        assert gateway.create_response({"model": "echo", "input": "hi"}).status_code == 200
+        assert handshake_refusal(gateway) == (503, "overloaded")
 
 
 def test_a_client_that_reads_nothing_is_disconnected(serve: Serve) -> None:
-    served = serve(max_requests=1, write_s=0.05)
-    served.script("slow", {"text": "for ever " * 700_000}, chunk=100_000)
-    line = socket.socket()
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    line.connect(("127.0.0.1", served.port))
-    with connect_client(served, sock=line, max_queue=1, close_timeout=0.1) as client:
+    gateway = serve(max_requests=1, write_s=0.05)
+    gateway.script("slow", {"text": "for ever " * 700_000}, chunk=100_000)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", gateway.port))
+    with connect_client(gateway, sock=connection, max_queue=1, close_timeout=0.1) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
-        assert response_text(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+        assert (
+            response_text(poll_until(200, lambda: gateway.create_response({"model": "echo", "input": "free"})))
+            == "free"
+        )
 
 
 def test_messages_are_not_compressed(shared_gateway: RunningGateway) -> None:
@@ -205,9 +208,9 @@ def test_messages_are_not_compressed(shared_gateway: RunningGateway) -> None:
         assert client.socket.protocol.extensions == []
 
 
-def test_a_ping_is_answered_while_a_turn_runs(served: RunningGateway) -> None:
-    served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with connect_client(served) as client:
+def test_a_ping_is_answered_while_a_turn_runs(gateway: RunningGateway) -> None:
+    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
         assert client.socket.ping().wait(timeout=30)
@@ -215,77 +218,81 @@ def test_a_ping_is_answered_while_a_turn_runs(served: RunningGateway) -> None:
 
 
 def test_any_text_round_trips(shared_gateway: RunningGateway) -> None:
-    said = 'é 漢字 🙂 \u2028 " \\ \ud800'
+    text = 'é 漢字 🙂 \u2028 " \\ \ud800'
     with connect_client(shared_gateway) as client:
-        client.send('{"type": "response.create", "model": "echo", "input": ' + json.dumps(said) + "}")
-        assert response_text(client.receive_response()) == said
+        client.send('{"type": "response.create", "model": "echo", "input": ' + json.dumps(text) + "}")
+        assert response_text(client.receive_response()) == text
 
 
 # -- disconnects and shutdown ----------------------------------------------------------------------
 
 
-def test_a_client_that_disconnects_cancels_its_turn(served: RunningGateway) -> None:
-    served.script("slow", SLOW, chunk=1, delay_s=0.005)
-    with connect_client(served) as client:
+def test_a_client_that_disconnects_cancels_its_turn(gateway: RunningGateway) -> None:
+    gateway.script("slow", SLOW, chunk=1, delay_s=0.005)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi")
-        begun = client.receive()["response"]["id"]
+        response_id = client.receive()["response"]["id"]
 
-    kept = asked_until(200, lambda: served.http.get(f"/v1/responses/{begun}"))
-    assert kept["status"] == "cancelled"
-    assert SLOW["text"].startswith(response_text(kept))
+    stored = poll_until(200, lambda: gateway.http.get(f"/v1/responses/{response_id}"))
+    assert stored["status"] == "cancelled"
+    assert SLOW["text"].startswith(response_text(stored))
 
 
 def test_a_client_that_disconnects_stops_a_turn_that_is_not_stored(serve: Serve) -> None:
     """The call of an endless model is cancelled, and its request slot is freed."""
-    served = serve(max_requests=1)
-    served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
-    with connect_client(served) as client:
+    gateway = serve(max_requests=1)
+    gateway.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
 
-    assert response_text(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+    assert response_text(poll_until(200, lambda: gateway.create_response({"model": "echo", "input": "free"}))) == "free"
 
 
-def test_a_stopping_server_finishes_the_running_turn_and_announces_its_end(served: RunningGateway) -> None:
-    served.script("slow", SLOW, chunk=1, delay_s=0.02)
-    with connect_client(served) as client, connect_client(served) as idle:
+def test_a_stopping_server_finishes_the_running_turn_and_announces_its_end(gateway: RunningGateway) -> None:
+    gateway.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with connect_client(gateway) as client, connect_client(gateway) as idle:
         client.send(model="slow", input="hi")
         client.send(input="never begun")
         client.receive()
-        served.end()
+        gateway.shut_down()
         assert response_text(client.receive_response()) == SLOW["text"]
-        assert (closed(client), closed(idle)) == (1012, 1012)
-    assert served.unexpected_errors == []
+        assert (close_code(client), close_code(idle)) == (1012, 1012)
+    assert gateway.unexpected_errors == []
 
 
 def test_a_stopping_server_waits_for_a_turn_no_longer_than_its_grace_period(serve: Serve) -> None:
-    served = serve(grace_s=0.05)
-    served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
-    with connect_client(served) as client:
+    gateway = serve(grace_s=0.05)
+    gateway.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi", store=False)
         client.receive()
-        served.end()
-        assert closed(client) == 1012
-    assert served.unexpected_errors == []
+        gateway.shut_down()
+        assert close_code(client) == 1012
+    assert gateway.unexpected_errors == []
 
 
 # -- metrics and clients ---------------------------------------------------------------------------
 
 
-def test_turns_are_counted_like_requests(served: RunningGateway) -> None:
-    began = time.monotonic()
-    with connect_client(served) as client:
+def test_turns_are_counted_like_requests(gateway: RunningGateway) -> None:
+    started = time.monotonic()
+    with connect_client(gateway) as client:
         client.turn(input="hi")
         client.turn(input="hi", previous_response_id="resp_nobody")
-        figures = served.http.get("/metrics").text.splitlines()
-    spent = time.monotonic() - began
+        metrics = gateway.http.get("/metrics").text.splitlines()
+    elapsed = time.monotonic() - started
 
-    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="200"} 1.0' in figures
-    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in figures
-    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
-    took = next(line for line in figures if line.startswith('convo_request_seconds_sum{route="/v1/responses"}'))
-    assert 0 < float(took.rpartition(" ")[2]) < spent
-    assert "convo_streams_open 0.0" in figures
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="200"} 1.0' in metrics
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in metrics
+    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in metrics
+    duration_line = next(
+        connection
+        for connection in metrics
+        if connection.startswith('convo_request_seconds_sum{route="/v1/responses"}')
+    )
+    assert 0 < float(duration_line.rpartition(" ")[2]) < elapsed
+    assert "convo_streams_open 0.0" in metrics
 
 
 async def two_events_and_a_fault() -> AsyncGenerator[StreamEvent, None]:
@@ -295,20 +302,20 @@ async def two_events_and_a_fault() -> AsyncGenerator[StreamEvent, None]:
 
 
 def test_an_error_in_a_turn_has_the_next_sequence_number_and_its_first_event_is_timed_once(serve: Serve) -> None:
-    served = serve(wrap=odd(two_events_and_a_fault))
-    with connect_client(served) as client:
+    gateway = serve(wrap=faulty_service(two_events_and_a_fault))
+    with connect_client(gateway) as client:
         client.send(input="hi")
         got = [client.receive() for _ in range(3)]
     assert [event.get("sequence_number") for event in got] == [0, 1, 2]
     assert got[-1]["type"] == "error"
-    figures = served.http.get("/metrics").text
-    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
+    metrics = gateway.http.get("/metrics").text
+    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in metrics
 
 
-def test_a_refused_connection_is_counted_by_its_status(served: RunningGateway) -> None:
-    refused(served, headers={"origin": "https://evil.example"})
-    figures = served.http.get("/metrics").text.splitlines()
-    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="403"} 1.0' in figures
+def test_a_refused_connection_is_counted_by_its_status(gateway: RunningGateway) -> None:
+    handshake_refusal(gateway, headers={"origin": "https://evil.example"})
+    metrics = gateway.http.get("/metrics").text.splitlines()
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="403"} 1.0' in metrics
 
 
 def test_the_openai_package_takes_several_turns(shared_gateway: RunningGateway) -> None:
@@ -321,9 +328,13 @@ def test_the_openai_package_takes_several_turns(shared_gateway: RunningGateway) 
         connection.response.create(
             model="echo", input="two", store=False, previous_response_id=first.response.id, stream_id="main"
         )
-        told = next(event for event in connection if event.type == "error")
+        error_event = next(event for event in connection if event.type == "error")
         connection.response.create(model="echo", input="two", store=False, previous_response_id=first.response.id)
         second = next(event for event in connection if event.type == "response.completed")
 
     assert (first.response.output_text, second.response.output_text) == ("one", "two")
-    assert (told.status, told.error.code, told.stream_id) == (400, "previous_response_not_found", "main")
+    assert (error_event.status, error_event.error.code, error_event.stream_id) == (
+        400,
+        "previous_response_not_found",
+        "main",
+    )

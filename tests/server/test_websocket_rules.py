@@ -16,16 +16,16 @@ from tests.server.websocket_client import ManualClock, connect_client, response_
 NOT_FOUND = "previous_response_not_found"
 
 
-def kinds(events: list[dict[str, Any]]) -> list[str]:
+def event_types(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
 def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
-        came = client.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
+        result = client.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
 
-    assert (response_text(came), came["metadata"]) == ("hi", {"a": "b"})
-    assert shared_gateway.http.get(f"/v1/responses/{came['id']}").json() == came
+    assert (response_text(result), result["metadata"]) == ("hi", {"a": "b"})
+    assert shared_gateway.http.get(f"/v1/responses/{result['id']}").json() == result
 
 
 def test_the_events_equal_those_of_a_stream_over_http(shared_gateway: RunningGateway) -> None:
@@ -34,7 +34,7 @@ def test_the_events_equal_those_of_a_stream_over_http(shared_gateway: RunningGat
         over_socket = client.receive_response_events()
 
     over_http = shared_gateway.events({"model": "echo", "input": "one two three four five six seven"})
-    assert kinds(over_socket) == kinds(over_http)
+    assert event_types(over_socket) == event_types(over_http)
     assert [event["sequence_number"] for event in over_socket] == list(range(len(over_http)))
     assert [sorted(event) for event in over_socket] == [sorted(event) for event in over_http]
 
@@ -57,8 +57,12 @@ def test_the_last_event_ends_the_turn_and_not_the_connection(shared_gateway: Run
 )
 def test_a_field_of_http_only_is_refused_by_name(shared_gateway: RunningGateway, field: str, value: Any) -> None:
     with connect_client(shared_gateway) as client:
-        came = client.turn(input="hi", **{field: value})
-        assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "unsupported_parameter", field)
+        result = client.turn(input="hi", **{field: value})
+        assert (result["status"], result["error"]["code"], result["error"]["param"]) == (
+            400,
+            "unsupported_parameter",
+            field,
+        )
         assert response_text(client.turn(input="again")) == "again"
 
 
@@ -71,9 +75,9 @@ def test_a_field_of_http_with_its_default_value_is_accepted(
         assert response_text(client.turn(input="hi", **fields)) == "hi"
 
 
-def test_concurrent_turns_are_answered_one_after_the_other(served: RunningGateway) -> None:
-    served.script("slow", {"text": "a b c d e f g h i j"}, chunk=1, delay_s=0.001)
-    with connect_client(served) as client:
+def test_concurrent_turns_are_answered_one_after_the_other(gateway: RunningGateway) -> None:
+    gateway.script("slow", {"text": "a b c d e f g h i j"}, chunk=1, delay_s=0.001)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="first")
         client.send(input="second")
         client.send({"type": "response.create", "input": "no model"})
@@ -91,24 +95,24 @@ def test_concurrent_turns_are_answered_one_after_the_other(served: RunningGatewa
     assert third[0]["error"]["param"] == "model"
 
 
-def test_an_unstored_chain_continues_on_its_connection(served: RunningGateway) -> None:
-    served.script("one", {"text": "Yes?"}, {"text": "You said something before."})
-    with connect_client(served) as client:
+def test_an_unstored_chain_continues_on_its_connection(gateway: RunningGateway) -> None:
+    gateway.script("one", {"text": "Yes?"}, {"text": "You said something before."})
+    with connect_client(gateway) as client:
         first = client.turn(model="one", input="hello", store=False)
         second = client.turn(model="one", input="again", store=False, previous_response_id=first["id"])
 
     assert response_text(second) == "You said something before."
     assert second["previous_response_id"] == first["id"]
-    assert served.http.get(f"/v1/responses/{first['id']}").status_code == 404
+    assert gateway.http.get(f"/v1/responses/{first['id']}").status_code == 404
 
 
 def test_an_unstored_response_continues_on_no_other_connection(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as one, connect_client(shared_gateway) as other:
         first = one.turn(input="hello", store=False)
-        came = other.turn(input="again", previous_response_id=first["id"])
+        result = other.turn(input="again", previous_response_id=first["id"])
         assert response_text(one.turn(input="still here", previous_response_id=first["id"])) == "still here"
 
-    assert came == {
+    assert result == {
         "type": "error",
         "status": 400,
         "sequence_number": 0,
@@ -158,37 +162,37 @@ def test_a_stored_response_survives_a_failed_continuation(shared_gateway: Runnin
         assert client.turn(input="two", previous_response_id=first["id"])["status"] == "completed"
 
 
-def test_generate_false_requests_no_model_and_can_be_continued(served: RunningGateway) -> None:
-    served.script("one", {"text": "never"}, {"text": "The second user message."})
-    with connect_client(served) as client:
+def test_generate_false_requests_no_model_and_can_be_continued(gateway: RunningGateway) -> None:
+    gateway.script("one", {"text": "never"}, {"text": "The second user message."})
+    with connect_client(gateway) as client:
         warm = client.turn(model="one", input="prepare", store=False, generate=False)
-        then = client.turn(model="one", input="go", store=False, previous_response_id=warm["id"])
+        second = client.turn(model="one", input="go", store=False, previous_response_id=warm["id"])
 
     assert (warm["status"], warm["output"]) == ("completed", [])
-    assert response_text(then) == "The second user message."
+    assert response_text(second) == "The second user message."
 
 
 def test_a_compacted_window_starts_a_new_chain_on_the_same_connection(shared_gateway: RunningGateway) -> None:
     """/responses/compact returns an input and no response id."""
-    asked = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
-    window = shared_gateway.http.post("/v1/responses/compact", json=asked).json()["output"]
+    body = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
+    window = shared_gateway.http.post("/v1/responses/compact", json=body).json()["output"]
     with connect_client(shared_gateway) as client:
         client.turn(input="old", store=False)
-        came = client.turn(input=[*window, {"role": "user", "content": "new"}], previous_response_id=None)
-        on = client.turn(input="newer", previous_response_id=came["id"])
+        response = client.turn(input=[*window, {"role": "user", "content": "new"}], previous_response_id=None)
+        continuation = client.turn(input="newer", previous_response_id=response["id"])
 
-    assert (response_text(came), came["previous_response_id"]) == ("new", None)
-    assert response_text(on) == "newer"
+    assert (response_text(response), response["previous_response_id"]) == ("new", None)
+    assert response_text(continuation) == "newer"
 
 
 def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> None:
     clock = ManualClock()
-    served = serve(clock=clock)
-    with connect_client(served) as client:
+    gateway = serve(clock=clock)
+    with connect_client(gateway) as client:
         client.turn(input="hi")
-        served.run(clock.advance_and_wake(3599))
+        gateway.run(clock.advance_and_wake(3599))
         assert response_text(client.turn(input="still")) == "still"
-        served.run(clock.advance_and_wake(1))
+        gateway.run(clock.advance_and_wake(1))
         end = client.receive()
         with pytest.raises(ConnectionClosed) as closed:
             client.receive()
@@ -204,37 +208,37 @@ def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> No
 
 def test_a_turn_that_runs_when_the_connection_expires_completes(serve: Serve) -> None:
     clock = ManualClock()
-    served = serve(clock=clock, bounds=WebSocketLimits(max_age_s=10))
-    served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
-    with connect_client(served) as client:
+    gateway = serve(clock=clock, websocket_limits=WebSocketLimits(max_age_s=10))
+    gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi")
         client.send(input="too late")
         client.receive()
-        served.run(clock.advance_and_wake(10))
+        gateway.run(clock.advance_and_wake(10))
         assert response_text(client.receive_response()) == "a b c d e f"
         assert client.receive()["error"]["code"] == "websocket_connection_limit_reached"
 
 
-def test_steering_is_reported_as_unsupported_and_returns_the_input(served: RunningGateway) -> None:
-    served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
-    with connect_client(served) as client:
+def test_steering_is_reported_as_unsupported_and_returns_the_input(gateway: RunningGateway) -> None:
+    gateway.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
+    with connect_client(gateway) as client:
         client.send(model="slow", input="hi")
-        begun = client.receive()["response"]["id"]
-        client.send({"type": "response.steer", "previous_response_id": begun, "input": "Shorter."})
+        response_id = client.receive()["response"]["id"]
+        client.send({"type": "response.steer", "previous_response_id": response_id, "input": "Shorter."})
         failed = next(event for event in iter(client.receive, None) if event["type"] == "response.steer.failed")
         assert response_text(client.receive_response()) == "a b c d e f"
 
     assert failed["error"]["code"] == "steering_not_supported"
-    assert failed["steer"] == {"previous_response_id": begun, "input": "Shorter."}
+    assert failed["steer"] == {"previous_response_id": response_id, "input": "Shorter."}
 
 
 def test_a_message_of_an_unknown_type_is_named(shared_gateway: RunningGateway) -> None:
     with connect_client(shared_gateway) as client:
-        came = client.turn({"type": "response.processed", "response_id": "resp_1"})
+        result = client.turn({"type": "response.processed", "response_id": "resp_1"})
         assert response_text(client.turn(input="next")) == "next"
 
-    assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "invalid_value", "type")
-    assert "'response.processed'" in came["error"]["message"]
+    assert (result["status"], result["error"]["code"], result["error"]["param"]) == (400, "invalid_value", "type")
+    assert "'response.processed'" in result["error"]["message"]
 
 
 def test_each_stream_id_has_its_own_chain_and_is_on_every_event(shared_gateway: RunningGateway) -> None:
@@ -242,24 +246,26 @@ def test_each_stream_id_has_its_own_chain_and_is_on_every_event(shared_gateway: 
         client.send(input="a", store=False, stream_id="left")
         left = client.receive_response_events()
         right = client.turn(input="b", store=False, stream_id="right")
-        on = client.turn(input="c", store=False, stream_id="left", previous_response_id=left[-1]["response"]["id"])
-        across = client.turn(input="d", store=False, stream_id="left", previous_response_id=right["id"])
+        continuation = client.turn(
+            input="c", store=False, stream_id="left", previous_response_id=left[-1]["response"]["id"]
+        )
+        crossed = client.turn(input="d", store=False, stream_id="left", previous_response_id=right["id"])
 
     assert {event["stream_id"] for event in left} == {"left"}
-    assert response_text(on) == "c"
-    assert (across["error"]["code"], across["stream_id"]) == (NOT_FOUND, "left")
+    assert response_text(continuation) == "c"
+    assert (crossed["error"]["code"], crossed["stream_id"]) == (NOT_FOUND, "left")
 
 
-@pytest.mark.parametrize("lane", ["", "with space", "x" * 257, 7])
-def test_a_stream_id_is_validated(shared_gateway: RunningGateway, lane: Any) -> None:
+@pytest.mark.parametrize("stream_id", ["", "with space", "x" * 257, 7])
+def test_a_stream_id_is_validated(shared_gateway: RunningGateway, stream_id: Any) -> None:
     with connect_client(shared_gateway) as client:
-        assert client.turn(input="hi", stream_id=lane)["error"]["code"] == "invalid_stream_id"
+        assert client.turn(input="hi", stream_id=stream_id)["error"]["code"] == "invalid_stream_id"
 
 
 def test_the_number_of_stream_ids_of_a_connection_is_limited(serve: Serve) -> None:
-    with connect_client(serve(bounds=WebSocketLimits(max_streams=2))) as client:
-        came = [client.turn(input="hi", stream_id=lane) for lane in ("a", "b", "c", "a")]
+    with connect_client(serve(websocket_limits=WebSocketLimits(max_streams=2))) as client:
+        results = [client.turn(input="hi", stream_id=stream_id) for stream_id in ("a", "b", "c", "a")]
 
-    assert [one.get("error", None) and one["error"]["code"] for one in came] == [
+    assert [result.get("error", None) and result["error"]["code"] for result in results] == [
         None, None, "websocket_stream_limit_reached", None,
     ]  # fmt: skip

@@ -29,13 +29,13 @@ class WebSocketClient:
 
     def send(self, message: Any = None, **fields: Any) -> None:
         """Send `message`, or a turn of the model "echo" with these fields."""
-        asked = {"type": "response.create", "model": "echo", **fields} if message is None else message
-        self.socket.send(asked if isinstance(asked, str | bytes) else json.dumps(asked))
+        payload = {"type": "response.create", "model": "echo", **fields} if message is None else message
+        self.socket.send(payload if isinstance(payload, str | bytes) else json.dumps(payload))
 
     def receive(self) -> dict[str, Any]:
-        said = self.socket.recv(timeout=30)
-        assert isinstance(said, str)
-        event: dict[str, Any] = json.loads(said)
+        data = self.socket.recv(timeout=30)
+        assert isinstance(data, str)
+        event: dict[str, Any] = json.loads(data)
         return event
 
     def receive_response_events(self) -> list[dict[str, Any]]:
@@ -51,16 +51,16 @@ class WebSocketClient:
         return self.receive_response()
 
     def receive_response(self) -> Any:
-        end = self.receive_response_events()[-1]
-        return end.get("response", end)
+        last_event = self.receive_response_events()[-1]
+        return last_event.get("response", last_event)
 
 
 @contextmanager
 def connect_client(
-    served: HasRoot, *, path: str = "/v1/responses", key: str | None = None, **more: Any
+    gateway: HasRoot, *, path: str = "/v1/responses", key: str | None = None, **more: Any
 ) -> Iterator[WebSocketClient]:
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    address = f"ws{served.root.removeprefix('http')}{path}"
+    address = f"ws{gateway.root.removeprefix('http')}{path}"
     with connect(address, additional_headers=headers | more.pop("headers", {}), proxy=None, **more) as socket:
         yield WebSocketClient(socket)
 
@@ -70,19 +70,19 @@ class ManualClock(FixedClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sleeping: list[tuple[float, asyncio.Event]] = []
+        self._sleepers: list[tuple[float, asyncio.Event]] = []
 
     async def sleep(self, seconds: float) -> None:
-        woken = asyncio.Event()
-        self._sleeping.append((self.now() + seconds, woken))
-        await woken.wait()
+        wakeup = asyncio.Event()
+        self._sleepers.append((self.now() + seconds, wakeup))
+        await wakeup.wait()
 
     async def advance_and_wake(self, seconds: float) -> None:
         """Advance the time and wake the sleeping tasks. Must run in their event loop."""
         self.advance(seconds)
-        for until, woken in self._sleeping:
+        for until, wakeup in self._sleepers:
             if until <= self.now():
-                woken.set()
+                wakeup.set()
 
 
 def response_text(response: Any) -> str:
