@@ -10,7 +10,7 @@ from convo.chat.conversation import Chat
 from convo.errors import Conflict
 from convo.history.items import StreamEvent, user_message
 from convo.history.records import Strategy
-from tests.chat.conftest import ChatHarness, answer_text, say
+from tests.chat.conftest import ChatHarness, answer_text, send
 from tests.request_items import message_lines
 
 
@@ -18,12 +18,12 @@ from tests.request_items import message_lines
 async def test_a_process_with_a_stale_session_refreshes_to_the_newer_turns(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
-    await say(await harness.open(strategy, name="mine"), "one")
+    await send(await harness.open(strategy, name="mine"), "one")
     slow, fast = await harness.open(None, "mine"), await harness.open(None, "mine")
-    await say(fast, "two")
+    await send(fast, "two")
 
     await slow.refresh()
-    await say(slow, "three")
+    await send(slow, "three")
 
     expected = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
     assert message_lines(slow.state.path.items) == expected
@@ -32,7 +32,7 @@ async def test_a_process_with_a_stale_session_refreshes_to_the_newer_turns(
 async def test_a_new_session_has_nothing_to_refresh(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION)
     await chat.refresh()
-    await say(chat, "one")
+    await send(chat, "one")
     assert message_lines(chat.state.path.items) == ["user: one", "assistant: one"]
 
 
@@ -40,13 +40,13 @@ async def test_a_new_session_has_nothing_to_refresh(harness: ChatHarness) -> Non
 async def test_a_writer_with_a_stale_session_gets_a_conflict_and_changes_nothing(
     harness: ChatHarness, strategy: Strategy, tmp_path: Path
 ) -> None:
-    await say(await harness.open(strategy, name="mine"), "one")
+    await send(await harness.open(strategy, name="mine"), "one")
     slow, fast = await harness.open(None, "mine"), await harness.open(None, "mine")
-    await say(fast, "two")
+    await send(fast, "two")
     before, request_count = contents(tmp_path), len(harness.bodies)
 
     with pytest.raises(Conflict):
-        await say(slow, "three")
+        await send(slow, "three")
 
     assert await harness.store.session("mine") == fast.session
     assert (contents(tmp_path), len(harness.bodies)) == (before, request_count)
@@ -60,12 +60,12 @@ def contents(folder: Path) -> bytes:
 async def test_a_writer_that_becomes_stale_during_an_answer_does_not_overwrite_the_other_turn(
     harness: ChatHarness, tmp_path: Path
 ) -> None:
-    await say(await harness.open(Strategy.REPLAY, name="mine"), "one")
+    await send(await harness.open(Strategy.REPLAY, name="mine"), "one")
     slow = await harness.open(None, "mine")
     events = slow.send([user_message("two")])
     await anext(events)
     fast = await harness.open(None, "mine")
-    await say(fast, "three")
+    await send(fast, "three")
     before = contents(tmp_path)
 
     with pytest.raises(Conflict):
@@ -79,7 +79,7 @@ async def test_a_file_that_is_edited_during_an_answer_keeps_both_changes(harness
     file, notes = tmp_path / "talk.json", list[str]()
     chat = await harness.open(Strategy.REPLAY, name="mine")
     chat.notify = notes.append
-    await say(chat, "one")
+    await send(chat, "one")
     events = chat.send([user_message("two")])
     await anext(events)
     file.write_text(file.read_text().replace('"one"', '"uno"'))

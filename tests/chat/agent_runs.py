@@ -22,28 +22,28 @@ def scripted_model(folder: Path, *replies: Mapping[str, Json], name: str = "scri
     return f"scripted/{file}"
 
 
-def tool_calls(*named: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -> dict[str, Json]:
+def tool_calls(*specs: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -> dict[str, Json]:
     """A reply that calls tools: each is a name, ("call_1", "look_up"), or such a pair with arguments."""
-    made = []
-    for number, one in enumerate(named, 1):
-        call_id, name, *more = (f"call_{number}", one) if isinstance(one, str) else one
+    calls = []
+    for number, spec in enumerate(specs, 1):
+        call_id, name, *more = (f"call_{number}", spec) if isinstance(spec, str) else spec
         arguments = more[0] if more else {}
-        made.append({"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)})
-    return {"output": made}
+        calls.append({"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)})
+    return {"output": calls}
 
 
 async def open_runner(
     harness: ChatHarness,
     agent: Agent,
-    conduct: RunConfig | None = None,
+    config: RunConfig | None = None,
     *others: Agent,
     strategy: Strategy | None = None,
     name: str = "mine",
 ) -> AgentRunner:
     """Open a run in a new session, or in the existing session `name` as another process would."""
-    there = await harness.store.session(name)
-    chat = await harness.open(None, name) if there else await harness.open(strategy or Strategy.SESSION, name=name)
-    return await AgentRunner.open(chat, graph(agent, *others), conduct)
+    existing = await harness.store.session(name)
+    chat = await harness.open(None, name) if existing else await harness.open(strategy or Strategy.SESSION, name=name)
+    return await AgentRunner.open(chat, graph(agent, *others), config)
 
 
 READ_MODE = "collected"
@@ -61,12 +61,12 @@ async def _collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEv
 
 async def _streamed(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     """Other tasks run between two events, and the deltas of an answer must add up to its text."""
-    seen: list[StreamEvent] = []
+    received: list[StreamEvent] = []
     pieces: str | None = None
     async with aclosing(events):
         async for event in events:
             await asyncio.sleep(0)
-            seen.append(event)
+            received.append(event)
             if event["type"] == "response.created":
                 pieces = ""
             elif event["type"] == "response.output_text.delta" and pieces is not None:
@@ -75,11 +75,11 @@ async def _streamed(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEve
                 assert pieces == "".join(
                     item_text(item) for item in event["response"]["output"] if is_assistant_message(item)
                 )
-    return seen
+    return received
 
 
-async def send_message(one: AgentRunner, words: str) -> list[StreamEvent]:
-    return await read_events(one.start([user_message(words)]))
+async def send_message(runner: AgentRunner, text: str) -> list[StreamEvent]:
+    return await read_events(runner.start([user_message(text)]))
 
 
 def own_event_types(events: Sequence[StreamEvent]) -> list[str]:

@@ -48,9 +48,9 @@ class ChatHarness:
         return await open_chat(selection, session, RequestOptions(self.model, self.model), self.deps, name=name)
 
 
-async def say(chat: Chat, words: str) -> str:
-    """Send `words`, read the complete answer, and return its text."""
-    return answer_text([event async for event in chat.send([user_message(words)])])
+async def send(chat: Chat, text: str) -> str:
+    """Send `text`, read the complete answer, and return its text."""
+    return answer_text([event async for event in chat.send([user_message(text)])])
 
 
 def answer_text(events: list[StreamEvent]) -> str:

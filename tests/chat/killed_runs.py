@@ -47,8 +47,8 @@ CLERK_SCRIPT = "clerk.json"
 class KillCountdown:
     """Counts moments, and kills the process at one of them."""
 
-    def __init__(self, last: int | None) -> None:
-        self.remaining = last
+    def __init__(self, remaining: int | None) -> None:
+        self.remaining = remaining
 
     def __call__(self, moment: str) -> None:
         if self.remaining == 0:
@@ -97,8 +97,8 @@ class KillableEndpoint:
 class RunProcess:
     """The part of a run that one process executes, in `folder`."""
 
-    def __init__(self, folder: Path, strategy: Strategy, last: int | None) -> None:
-        self.folder, self.strategy, self.countdown = folder, strategy, KillCountdown(last)
+    def __init__(self, folder: Path, strategy: Strategy, kill_moment: int | None) -> None:
+        self.folder, self.strategy, self.countdown = folder, strategy, KillCountdown(kill_moment)
         self.store = open_store(f"sqlite:{folder / 'convo.db'}")
 
     def log(self, line: str) -> None:
@@ -106,7 +106,7 @@ class RunProcess:
             file.write(line + "\n")
 
     def agents(self) -> tuple[Agent, Agent]:
-        def logged(name: str) -> Callable[[], str]:
+        def logged_function(name: str) -> Callable[[], str]:
             def run() -> str:
                 self.log(json.dumps(["ran", name]))
                 self.countdown(f"within {name}")
@@ -114,15 +114,15 @@ class RunProcess:
 
             return run
 
-        def plain(name: str, **settings: Any) -> Any:
-            return tool(name=name, **settings)(logged(name))
+        def make_tool(name: str, **settings: Any) -> Any:
+            return tool(name=name, **settings)(logged_function(name))
 
-        billing_handoff = Handoff("billing", taken=lambda context, said: self.log(json.dumps(["ran", "told"])))
+        billing_handoff = Handoff("billing", taken=lambda context, message: self.log(json.dumps(["ran", "told"])))
         clerk = Agent(
-            "clerk", model=f"scripted/{self.folder / CLERK_SCRIPT}", tools=(plain("stamp", needs_approval=True),)
+            "clerk", model=f"scripted/{self.folder / CLERK_SCRIPT}", tools=(make_tool("stamp", needs_approval=True),)
         )
-        billing = Agent("billing", tools=(plain("bill"), agent_tool(clerk, "ask", "Ask the clerk.")))
-        tools = (plain("look"), plain("find"), plain("pay", needs_approval=True))
+        billing = Agent("billing", tools=(make_tool("bill"), agent_tool(clerk, "ask", "Ask the clerk.")))
+        tools = (make_tool("look"), make_tool("find"), make_tool("pay", needs_approval=True))
         return Agent("desk", tools=tools, handoffs=(billing_handoff,)), billing
 
     async def open(self) -> AgentRunner:
@@ -132,8 +132,10 @@ class RunProcess:
         model = f"scripted/{self.folder / 'script.json'}"
         session = await find_selected_session(store, OwnerSelection(None, NAME)) if await store.session(NAME) else None
         file = str(self.folder / "talk.json")
-        wanted = OwnerSelection(self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None)
-        chat = await open_chat(wanted, session, RequestOptions(model, model), deps, name=NAME)
+        selection = OwnerSelection(
+            self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None
+        )
+        chat = await open_chat(selection, session, RequestOptions(model, model), deps, name=NAME)
         config = RunConfig(
             RunLimits(max_parallel_calls=2),
             resolve_model=lambda model: ModelRoute(RequestOptions(model, model), endpoint),
@@ -145,13 +147,13 @@ class RunProcess:
     async def run_to_end(self) -> None:
         """Send the message unless it was sent, and resume until the run is done; every pending call is decided."""
         try:
-            one = await self.open()
-            if one.run_row is None and not await self.has_session():
-                async for _ in one.start([user_message("hello")]):
+            runner = await self.open()
+            if runner.run_row is None and not await self.has_session():
+                async for _ in runner.start([user_message("hello")]):
                     pass
-            while one.can_resume:
-                await one.apply_decisions(*(self.decision(call) for call in one.pending_calls))
-                async for _ in one.resume():
+            while runner.can_resume:
+                await runner.apply_decisions(*(self.decision(call) for call in runner.pending_calls))
+                async for _ in runner.resume():
                     pass
             self.countdown("at the end")
         finally:
@@ -203,28 +205,28 @@ def run_in_child(work: Callable[[], None]) -> int:
     if not child:
         try:
             work()
-        except BaseException as wrong:  # noqa: BLE001 - reported to the parent process, which fails
-            print(json.dumps({"error": repr(wrong)}), flush=True)
+        except BaseException as error:  # noqa: BLE001 - reported to the parent process, which fails
+            print(json.dumps({"error": repr(error)}), flush=True)
             os._exit(1)
         os._exit(0)
     return os.waitpid(child, 0)[1]
 
 
 def run_with_kills(folder: Path, strategy: Strategy, first_moment: int, step: int) -> None:
-    for last in count(first_moment, step):
-        life_folder = folder / f"{strategy}-{last}"
-        life_folder.mkdir()
-        scripted_model(life_folder, *SCRIPT)
-        scripted_model(life_folder, *NESTED_SCRIPT, name=CLERK_SCRIPT)
+    for kill_moment in count(first_moment, step):
+        run_folder = folder / f"{strategy}-{kill_moment}"
+        run_folder.mkdir()
+        scripted_model(run_folder, *SCRIPT)
+        scripted_model(run_folder, *NESTED_SCRIPT, name=CLERK_SCRIPT)
 
-        def run_until_killed(life_folder: Path = life_folder, moment: int = last) -> None:
-            asyncio.run(RunProcess(life_folder, strategy, moment).run_to_end())
+        def run_until_killed(run_folder: Path = run_folder, moment: int = kill_moment) -> None:
+            asyncio.run(RunProcess(run_folder, strategy, moment).run_to_end())
 
-        def run_to_end(life_folder: Path = life_folder) -> None:
-            asyncio.run(RunProcess(life_folder, strategy, None).run_to_end())
-            found = asyncio.run(RunProcess(life_folder, strategy, None).final_items())
-            log = [json.loads(line) for line in (life_folder / "log").read_text().splitlines()]
-            print(json.dumps({"found": found, "log": log}), flush=True)
+        def run_to_end(run_folder: Path = run_folder) -> None:
+            asyncio.run(RunProcess(run_folder, strategy, None).run_to_end())
+            items = asyncio.run(RunProcess(run_folder, strategy, None).final_items())
+            log = [json.loads(line) for line in (run_folder / "log").read_text().splitlines()]
+            print(json.dumps({"found": items, "log": log}), flush=True)
 
         status = run_in_child(run_until_killed)
         if not os.WIFSIGNALED(status) and status:

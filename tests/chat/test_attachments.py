@@ -16,7 +16,7 @@ IMAGES = {
 }
 
 
-def file(folder: Path, name: str, content: bytes) -> str:
+def write_file(folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
     return str(folder / name)
 
@@ -24,13 +24,13 @@ def file(folder: Path, name: str, content: bytes) -> str:
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("name", ["picture", "wrong.txt"])
 def test_an_image_is_known_by_its_first_bytes(kind: str, name: str, tmp_path: Path) -> None:
-    part = load_attachment(file(tmp_path, name, IMAGES[kind]))
+    part = load_attachment(write_file(tmp_path, name, IMAGES[kind]))
     assert (part["type"], part["detail"]) == ("input_image", "auto")
     assert part["image_url"].startswith(f"data:{kind};base64,")
 
 
 def test_a_pdf_is_sent_as_a_file_with_its_name(tmp_path: Path) -> None:
-    part = load_attachment(file(tmp_path, "paper.PDF", b"%PDF-1.7"))
+    part = load_attachment(write_file(tmp_path, "paper.PDF", b"%PDF-1.7"))
     assert part == {
         "type": "input_file",
         "filename": "paper.PDF",
@@ -50,30 +50,30 @@ def test_a_pdf_is_sent_as_a_file_with_its_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_text_file_is_sent_as_text_after_its_name(name: str, content: bytes, text: str, tmp_path: Path) -> None:
-    assert load_attachment(file(tmp_path, name, content)) == {"type": "input_text", "text": text}
+    assert load_attachment(write_file(tmp_path, name, content)) == {"type": "input_text", "text": text}
 
 
 @pytest.mark.needs("linux")
 def test_a_file_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
-    place = file(tmp_path, os.fsdecode(b"caf\xe9.txt"), b"hi")
-    assert load_attachment(place)["text"] == "caf\\udce9.txt:\nhi"
+    path = write_file(tmp_path, os.fsdecode(b"caf\xe9.txt"), b"hi")
+    assert load_attachment(path)["text"] == "caf\\udce9.txt:\nhi"
 
 
 @pytest.mark.parametrize("content", [b"caf\xe9", "hi".encode("utf-16"), b"a\0b", b"\x1f\x8b\x08"])
 def test_a_file_that_is_no_image_pdf_or_text_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="is not UTF-8 text, an image or a PDF"):
-        load_attachment(file(tmp_path, "x", content))
+        load_attachment(write_file(tmp_path, "x", content))
 
 
-@pytest.mark.parametrize(("place", "why"), [("nope", "no such file"), (".", "is a folder"), ("a" * 300, "too long")])
-def test_an_unreadable_file_is_refused(place: str, why: str) -> None:
-    with pytest.raises(Unreadable, match=why):
-        load_attachment(place)
+@pytest.mark.parametrize(("path", "reason"), [("nope", "no such file"), (".", "is a folder"), ("a" * 300, "too long")])
+def test_an_unreadable_file_is_refused(path: str, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        load_attachment(path)
 
 
 def test_a_tilde_is_expanded_to_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    file(tmp_path, "notes", b"hi")
+    write_file(tmp_path, "notes", b"hi")
     assert load_attachment("~/notes")["text"] == "notes:\nhi"
 
 

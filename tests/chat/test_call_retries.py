@@ -12,8 +12,8 @@ from convo.history.records import Strategy
 from tests.clock import FixedClock
 
 CREATED: StreamEvent = {"type": "response.created"}
-PIECE: StreamEvent = {"type": "response.output_item.added"}
-MORE: StreamEvent = {"type": "response.output_text.delta"}
+ITEM_ADDED: StreamEvent = {"type": "response.output_item.added"}
+DELTA: StreamEvent = {"type": "response.output_text.delta"}
 
 DOWN = TryLater("The server is overloaded", status=503)
 LIMITED = TryLater("Rate limit reached", status=429)
@@ -22,18 +22,20 @@ CUT = Unreachable("the connection broke")
 
 
 @dataclass
-class Line:
+class ScriptedCalls:
     """The results of the attempts, in order: an error before the first event, a list of events, or None."""
 
     attempts: list[ConvoError | list[StreamEvent | ConvoError] | None]
     clock: FixedClock = field(default_factory=FixedClock)
     notes: list[str] = field(default_factory=list)
-    doubts: int = 0
+    tail_checks: int = 0
     tries: int = 0
     closed: int = 0
 
     async def call(self, strategy: Strategy = Strategy.SESSION) -> StartedStream | None:
-        return await open_with_retry(self.open, strategy, self.clock, check_tail=self.doubt, notify=self.notes.append)
+        return await open_with_retry(
+            self.open, strategy, self.clock, check_tail=self.check_tail, notify=self.notes.append
+        )
 
     async def open(self) -> AsyncGenerator[StreamEvent, None] | None:
         self.tries += 1
@@ -51,60 +53,60 @@ class Line:
         finally:
             self.closed += 1
 
-    def doubt(self) -> None:
-        self.doubts += 1
+    def check_tail(self) -> None:
+        self.tail_checks += 1
 
 
 async def test_a_response_is_returned_with_its_first_delta() -> None:
-    line = Line([[CREATED, PIECE, MORE]])
-    opened = await line.call()
-    assert opened
-    assert opened.first_events == [CREATED, PIECE]
-    assert [event async for event in opened.stream] == [MORE]
-    assert (line.tries, line.clock.sleeps_s, line.notes) == (1, [], [])
+    calls = ScriptedCalls([[CREATED, ITEM_ADDED, DELTA]])
+    started = await calls.call()
+    assert started
+    assert started.first_events == [CREATED, ITEM_ADDED]
+    assert [event async for event in started.stream] == [DELTA]
+    assert (calls.tries, calls.clock.sleeps_s, calls.notes) == (1, [], [])
 
 
 async def test_retry_delays_grow_from_one_second_and_differ_between_clients() -> None:
     """Clients that fail at the same time must not retry at the same time."""
-    waits = []
+    delays = []
     for _ in range(20):
-        line = Line([DOWN, DOWN, DOWN, [PIECE]])
-        assert await line.call()
-        waits.append(line.clock.sleeps_s)
-    for base, column in zip((1, 2, 4), zip(*waits, strict=True), strict=True):
+        calls = ScriptedCalls([DOWN, DOWN, DOWN, [ITEM_ADDED]])
+        assert await calls.call()
+        delays.append(calls.clock.sleeps_s)
+    for base, column in zip((1, 2, 4), zip(*delays, strict=True), strict=True):
         assert base <= min(column) < max(column) <= base + 0.25
         assert len(set(column)) > 10
-    assert line.notes == ["The server is overloaded; retrying: the endpoint stores nothing"] * 3
+    assert calls.notes == ["The server is overloaded; retrying: the endpoint stores nothing"] * 3
 
 
 async def test_after_four_attempts_the_last_error_is_raised() -> None:
     last = TryLater("still overloaded", status=503)
-    line = Line([DOWN, DOWN, DOWN, last, [PIECE]])
+    calls = ScriptedCalls([DOWN, DOWN, DOWN, last, [ITEM_ADDED]])
     with pytest.raises(TryLater, match="still overloaded"):
-        await line.call()
-    assert (line.tries, len(line.clock.sleeps_s)) == (MAX_TRIES, MAX_TRIES - 1)
+        await calls.call()
+    assert (calls.tries, len(calls.clock.sleeps_s)) == (MAX_TRIES, MAX_TRIES - 1)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 20.0, MAX_RETRY_AFTER_S])
 async def test_a_retry_after_time_of_the_endpoint_is_kept_exactly(seconds: float) -> None:
-    line = Line([TryLater("Rate limit reached", status=429, retry_after_s=seconds), [PIECE]])
-    assert await line.call()
-    assert line.clock.sleeps_s == [seconds]
+    calls = ScriptedCalls([TryLater("Rate limit reached", status=429, retry_after_s=seconds), [ITEM_ADDED]])
+    assert await calls.call()
+    assert calls.clock.sleeps_s == [seconds]
 
 
 async def test_a_long_retry_after_time_raises_the_error_without_a_retry() -> None:
-    line = Line([TryLater("Come back tomorrow", status=429, retry_after_s=86_400.0), [PIECE]])
+    calls = ScriptedCalls([TryLater("Come back tomorrow", status=429, retry_after_s=86_400.0), [ITEM_ADDED]])
     with pytest.raises(TryLater, match="Come back tomorrow"):
-        await line.call()
-    assert (line.tries, line.clock.sleeps_s) == (1, [])
+        await calls.call()
+    assert (calls.tries, calls.clock.sleeps_s) == (1, [])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LIMITED, LOCKED])
 async def test_a_rejected_request_needs_no_check_before_a_retry(strategy: Strategy, failure: ConvoError) -> None:
-    line = Line([failure, [PIECE]])
-    assert await line.call(strategy)
-    assert line.doubts == 0
+    calls = ScriptedCalls([failure, [ITEM_ADDED]])
+    assert await calls.call(strategy)
+    assert calls.tail_checks == 0
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -112,45 +114,45 @@ async def test_a_rejected_request_needs_no_check_before_a_retry(strategy: Strate
 async def test_only_a_conversation_is_read_before_a_retry_with_unknown_outcome(
     strategy: Strategy, failure: ConvoError
 ) -> None:
-    line = Line([failure, failure, [PIECE]])
-    assert await line.call(strategy)
-    assert line.doubts == (2 if strategy is Strategy.CONVERSATION else 0)
+    calls = ScriptedCalls([failure, failure, [ITEM_ADDED]])
+    assert await calls.call(strategy)
+    assert calls.tail_checks == (2 if strategy is Strategy.CONVERSATION else 0)
 
 
 async def test_a_request_that_the_conversation_has_answered_is_not_retried() -> None:
-    line = Line([CUT, None])
-    assert await line.call(Strategy.CONVERSATION) is None
-    assert (line.tries, line.doubts) == (2, 1)
+    calls = ScriptedCalls([CUT, None])
+    assert await calls.call(Strategy.CONVERSATION) is None
+    assert (calls.tries, calls.tail_checks) == (2, 1)
 
 
 @pytest.mark.parametrize(
     "failure", [RequestRefused("no"), StreamBroken("cut"), Unreachable("no such host", code=NO_CONNECTION)]
 )
 async def test_a_permanent_error_is_raised_without_a_retry(failure: ConvoError) -> None:
-    line = Line([failure, [PIECE]])
+    calls = ScriptedCalls([failure, [ITEM_ADDED]])
     with pytest.raises(type(failure)):
-        await line.call()
-    assert (line.tries, line.clock.sleeps_s, line.notes) == (1, [], [])
+        await calls.call()
+    assert (calls.tries, calls.clock.sleeps_s, calls.notes) == (1, [], [])
 
 
 @pytest.mark.parametrize("events", [[], [CREATED]])
 async def test_a_stream_that_ends_before_an_answer_is_an_error(events: list[StreamEvent | ConvoError]) -> None:
-    line = Line([events, [PIECE]])
+    calls = ScriptedCalls([events, [ITEM_ADDED]])
     with pytest.raises(StreamBroken, match="ended before a response began"):
-        await line.call()
-    assert line.tries == 1
+        await calls.call()
+    assert calls.tries == 1
 
 
 async def test_a_stream_that_fails_before_its_first_delta_is_closed_and_retried() -> None:
-    line = Line([[CREATED, DOWN], [CREATED, PIECE]])
-    assert await line.call()
-    assert (line.tries, line.closed) == (2, 1)
+    calls = ScriptedCalls([[CREATED, DOWN], [CREATED, ITEM_ADDED]])
+    assert await calls.call()
+    assert (calls.tries, calls.closed) == (2, 1)
 
 
 async def test_an_error_after_the_first_delta_is_raised_to_the_reader() -> None:
-    line = Line([[PIECE, DOWN], [PIECE]])
-    opened = await line.call()
-    assert opened
+    calls = ScriptedCalls([[ITEM_ADDED, DOWN], [ITEM_ADDED]])
+    started = await calls.call()
+    assert started
     with pytest.raises(TryLater):
-        [event async for event in opened.stream]
-    assert line.tries == 1
+        [event async for event in started.stream]
+    assert calls.tries == 1

@@ -12,7 +12,7 @@ from convo.history.items import user_message
 MB = 1024 * 1024
 
 
-def sparse(path: Path, size: int) -> str:
+def sparse_file(path: Path, size: int) -> str:
     with path.open("wb") as file:
         file.truncate(size)
     return str(path)
@@ -20,19 +20,19 @@ def sparse(path: Path, size: int) -> str:
 
 def test_an_attachment_may_have_50_mb(tmp_path: Path) -> None:
     """The content is checked after the size, and zero bytes are no text."""
-    with pytest.raises(Unreadable, match=r"is not UTF-8 text, an image or a PDF$") as whole:
-        load_attachment(sparse(tmp_path / "a", 50 * MB))
-    with pytest.raises(Unreadable, match=r"is larger than 50 MB$") as larger:
-        load_attachment(sparse(tmp_path / "a", 50 * MB + 1))
+    with pytest.raises(Unreadable, match=r"is not UTF-8 text, an image or a PDF$") as at_limit:
+        load_attachment(sparse_file(tmp_path / "a", 50 * MB))
+    with pytest.raises(Unreadable, match=r"is larger than 50 MB$") as above_limit:
+        load_attachment(sparse_file(tmp_path / "a", 50 * MB + 1))
 
-    assert whole.value.hint == "attach UTF-8 text, a PDF, or a PNG, JPEG, GIF or WebP image"
-    assert larger.value.hint == "attach a smaller file"
+    assert at_limit.value.hint == "attach UTF-8 text, a PDF, or a PNG, JPEG, GIF or WebP image"
+    assert above_limit.value.hint == "attach a smaller file"
 
 
 def test_a_text_file_may_have_16_mb(tmp_path: Path) -> None:
-    assert len(read_text_file(sparse(tmp_path / "a", 16 * MB))) == 16 * MB
+    assert len(read_text_file(sparse_file(tmp_path / "a", 16 * MB))) == 16 * MB
     with pytest.raises(Unreadable, match=r"a is larger than 16 MB$"):
-        read_text_file(sparse(tmp_path / "a", 16 * MB + 1))
+        read_text_file(sparse_file(tmp_path / "a", 16 * MB + 1))
 
 
 @pytest.mark.parametrize("content", [b"", b"a", b"gr\xc3\xb6\xc3\x9fe\n", b"\xef\xbb\xbfhi"])
@@ -85,7 +85,7 @@ REPLAY_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 
 
 @pytest.mark.parametrize(
-    ("item", "fault"),
+    ("item", "problem"),
     [
         ('{"id": 1}', "has neither a type nor a role"),
         ('{"type": "message", "content": "a"}', "is a message without a role"),
@@ -93,14 +93,14 @@ REPLAY_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
         ('{"role": "user", "content": 7}', "is a message without content"),
     ],
 )
-def test_an_invalid_item_of_a_replay_file_is_named_by_its_number(tmp_path: Path, item: str, fault: str) -> None:
+def test_an_invalid_item_of_a_replay_file_is_named_by_its_number(tmp_path: Path, item: str, problem: str) -> None:
     path = tmp_path / "talk.json"
     path.write_text(f'[{{"role": "user", "content": []}}, {{"type": "odd"}}, {item}]')
 
     with pytest.raises(Unreadable) as caught:
         ReplayFile(path).read_valid()
 
-    assert caught.value.message == f"{path}: item 3 {fault}"
+    assert caught.value.message == f"{path}: item 3 {problem}"
     assert caught.value.hint == REPLAY_HINT
 
 

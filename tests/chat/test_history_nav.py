@@ -10,62 +10,62 @@ from convo.chat.open import fork_session
 from convo.errors import InvalidUsage, NotFound, RequestRefused, WrongOwner
 from convo.history.items import item_text
 from convo.history.records import Strategy
-from tests.chat.conftest import ChatHarness, say
+from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault
 from tests.request_items import message_lines, state_fields
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-MOVING = [*CLIENTS, Strategy.CHAIN]
+CLIENT_STRATEGIES = [Strategy.REPLAY, Strategy.SESSION]
+MOVABLE_STRATEGIES = [*CLIENT_STRATEGIES, Strategy.CHAIN]
 
 
-async def talked(harness: ChatHarness, strategy: Strategy, *words: str) -> Chat:
+async def start_chat(harness: ChatHarness, strategy: Strategy, *texts: str) -> Chat:
     chat = await harness.open(strategy, name="mine")
-    for one in words:
-        await say(chat, one)
+    for text in texts:
+        await send(chat, text)
     return chat
 
 
-def said(chat: Chat) -> list[str]:
+def item_texts(chat: Chat) -> list[str]:
     return [item_text(item) for item in chat.state.path.items]
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_redo_restores_an_undone_turn(harness: ChatHarness, strategy: Strategy) -> None:
-    chat, heads = await talked(harness, strategy, "one", "two", "three"), UndoStack()
-    stood, last = chat.state, chat.record.last_link
-    await heads.undo(chat)
-    await heads.undo(chat)
-    assert said(chat) == ["one", "one"]
-    await heads.redo(chat)
-    await heads.redo(chat)
-    assert (chat.state, chat.record.last_link) == (stood, last)
-    await say(chat, "four")
-    assert said(chat)[-3:] == ["three", "four", "four"]
+    chat, undo_stack = await start_chat(harness, strategy, "one", "two", "three"), UndoStack()
+    before_move, last = chat.state, chat.record.last_link
+    await undo_stack.undo(chat)
+    await undo_stack.undo(chat)
+    assert item_texts(chat) == ["one", "one"]
+    await undo_stack.redo(chat)
+    await undo_stack.redo(chat)
+    assert (chat.state, chat.record.last_link) == (before_move, last)
+    await send(chat, "four")
+    assert item_texts(chat)[-3:] == ["three", "four", "four"]
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_after_a_new_message_there_is_nothing_to_redo(harness: ChatHarness, strategy: Strategy) -> None:
-    chat, heads = await talked(harness, strategy, "one", "two"), UndoStack()
-    await heads.undo(chat)
-    await say(chat, "other")
-    stood = chat.state
+    chat, undo_stack = await start_chat(harness, strategy, "one", "two"), UndoStack()
+    await undo_stack.undo(chat)
+    await send(chat, "other")
+    before_move = chat.state
     with pytest.raises(InvalidUsage, match="nothing to redo"):
-        await heads.redo(chat)
-    assert chat.state == stood
+        await undo_stack.redo(chat)
+    assert chat.state == before_move
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 @pytest.mark.parametrize("number", [1, -2])
 async def test_the_next_turn_continues_from_the_turn_that_undo_returned_to(
     harness: ChatHarness, strategy: Strategy, number: int
 ) -> None:
-    chat = await talked(harness, strategy, "one")
+    chat = await start_chat(harness, strategy, "one")
     confirmed = chat.session.handle if strategy is Strategy.CHAIN else None
-    for words in ("two", "three"):
-        await say(chat, words)
+    for text in ("two", "three"):
+        await send(chat, text)
     await UndoStack().undo(chat, number)
-    await say(chat, "other")
-    assert said(chat) == ["one", "one", "other", "other"]
+    await send(chat, "other")
+    assert item_texts(chat) == ["one", "one", "other", "other"]
     body = harness.bodies[-1]
     if confirmed:
         assert (message_lines(body["input"]), state_fields(body)) == (
@@ -79,65 +79,70 @@ async def test_the_next_turn_continues_from_the_turn_that_undo_returned_to(
     assert chat.turn.link.parent_id == (await harness.store.links(chat.session.id))[0].id
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_undone_items_stay_in_the_store(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await talked(harness, strategy, "one", "two")
-    left = chat.record.last_link
+    chat = await start_chat(harness, strategy, "one", "two")
+    undone_link = chat.record.last_link
     await UndoStack().undo(chat, 1)
-    await say(chat, "other")
-    assert left
-    assert [item_text(item) for item in (await harness.store.path(left.head)).items] == ["one", "one", "two", "two"]
+    await send(chat, "other")
+    assert undone_link
+    assert [item_text(item) for item in (await harness.store.path(undone_link.head)).items] == [
+        "one",
+        "one",
+        "two",
+        "two",
+    ]
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_another_process_finds_the_head_that_undo_set(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await talked(harness, strategy, "one", "two", "three")
+    chat = await start_chat(harness, strategy, "one", "two", "three")
     await UndoStack().undo(chat, 1)
-    again = await harness.open(handle="mine")
-    assert said(again) == ["one", "one"]
-    assert again.state == chat.state
+    reopened = await harness.open(handle="mine")
+    assert item_texts(reopened) == ["one", "one"]
+    assert reopened.state == chat.state
     if strategy is Strategy.REPLAY:
         assert len(json.loads((harness.folder / "talk.json").read_text())) == 2
 
 
 async def test_in_a_conversation_only_unconfirmed_items_are_undone(harness: ChatHarness) -> None:
-    chat, heads = await talked(harness, Strategy.CONVERSATION, "one"), UndoStack()
+    chat, undo_stack = await start_chat(harness, Strategy.CONVERSATION, "one"), UndoStack()
     harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
     with pytest.raises(RequestRefused):
-        await say(chat, "two")
-    await heads.undo(chat)
-    assert said(chat) == ["one", "one"]
-    await heads.redo(chat)
-    assert said(chat) == ["one", "one", "two"]
-    await heads.undo(chat)
+        await send(chat, "two")
+    await undo_stack.undo(chat)
+    assert item_texts(chat) == ["one", "one"]
+    await undo_stack.redo(chat)
+    assert item_texts(chat) == ["one", "one", "two"]
+    await undo_stack.undo(chat)
     for number in (None, 0):
-        with pytest.raises(WrongOwner) as refused:
-            await heads.undo(chat, number)
-        assert "convo convert" in refused.value.hint
+        with pytest.raises(WrongOwner) as caught:
+            await undo_stack.undo(chat, number)
+        assert "convo convert" in caught.value.hint
     with pytest.raises(WrongOwner):
         await fork_session(chat.session, chat.options, harness.deps)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_an_unknown_turn_changes_nothing(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await talked(harness, strategy, "one")
-    stood = chat.state
+    chat = await start_chat(harness, strategy, "one")
+    before_move = chat.state
     for number in (2, -2, 99):
         with pytest.raises(NotFound):
             await UndoStack().undo(chat, number)
-    assert chat.state == stood
+    assert chat.state == before_move
 
 
 # -- calls and their outputs are one unit ----------------------------------------------------------
 
 
-async def called(harness: ChatHarness, strategy: Strategy) -> Chat:
+async def start_chat_with_call(harness: ChatHarness, strategy: Strategy) -> Chat:
     """A turn with a text answer, then a turn that calls a tool and sends its output in a second request."""
     script = harness.folder / "script.json"
     calls = [{"call": {"name": "tea", "arguments": {}, "call_id": "call_1"}}, {"text": "hot"}]
     script.write_text(json.dumps({"replies": [{"text": "hello"}, *calls, {"text": "fine"}]}))
     harness.model = f"scripted/{script}"
-    chat = await talked(harness, strategy, "hi", "tea?")
+    chat = await start_chat(harness, strategy, "hi", "tea?")
     call = chat.state.path.items[-1]
     output = {"type": "function_call_output", "call_id": call["call_id"], "output": "hot"}
     async for _ in chat.send([output]):
@@ -145,21 +150,21 @@ async def called(harness: ChatHarness, strategy: Strategy) -> Chat:
     return chat
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_undo_removes_a_whole_turn_with_its_calls(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await called(harness, strategy)
+    chat = await start_chat_with_call(harness, strategy)
     assert len(chat.state.path) == 6
     await UndoStack().undo(chat)
-    assert said(chat) == ["hi", "hello"]
-    await say(chat, "and now?")
+    assert item_texts(chat) == ["hi", "hello"]
+    await send(chat, "and now?")
     assert chat.turn
     assert chat.turn.link
     assert chat.turn.link.status == "completed"
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 async def test_a_fork_contains_whole_turns(harness: ChatHarness, strategy: Strategy) -> None:
-    chat = await called(harness, strategy)
+    chat = await start_chat_with_call(harness, strategy)
     assert len((await harness.store.path((await make_session_at_turn(harness.store, chat.session, 1)).head)).nodes) == 2
     assert (await make_session_at_turn(harness.store, chat.session, 2)).head == chat.session.head
 
@@ -167,34 +172,34 @@ async def test_a_fork_contains_whole_turns(harness: ChatHarness, strategy: Strat
 # -- forks -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("strategy", MOVABLE_STRATEGIES)
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 async def test_a_fork_continues_from_any_turn_and_its_source_is_unchanged(
     harness: ChatHarness, strategy: Strategy, number: int
 ) -> None:
-    chat = await talked(harness, strategy, "one", "two", "three")
+    chat = await start_chat(harness, strategy, "one", "two", "three")
     before = chat.state
-    made = await fork_session(
+    fork = await fork_session(
         await make_session_at_turn(harness.store, chat.session, number), chat.options, harness.deps
     )
-    await say(made, "other")
-    assert said(made) == [*("one", "one", "two", "two", "three", "three")[: 2 * number], "other", "other"]
-    again = await harness.open(handle="mine")
-    assert again.state == before
-    assert made.session.name != again.session.name
+    await send(fork, "other")
+    assert item_texts(fork) == [*("one", "one", "two", "two", "three", "three")[: 2 * number], "other", "other"]
+    reopened = await harness.open(handle="mine")
+    assert reopened.state == before
+    assert fork.session.name != reopened.session.name
     if strategy is Strategy.REPLAY:
-        assert made.session.handle != again.session.handle
+        assert fork.session.handle != reopened.session.handle
 
 
 # -- the last message ------------------------------------------------------------------------------
 
 
 async def test_the_last_message_may_have_several_items(harness: ChatHarness) -> None:
-    chat = await talked(harness, Strategy.SESSION, "one")
-    for words in ("two", "three"):
+    chat = await start_chat(harness, Strategy.SESSION, "one")
+    for text in ("two", "three"):
         harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
         with pytest.raises(RequestRefused):
-            await say(chat, words)
+            await send(chat, text)
     assert [item_text(item) for item in get_last_user_items(chat)] == ["two", "three"]
 
 

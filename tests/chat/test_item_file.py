@@ -25,50 +25,50 @@ HELLO = {"role": "assistant", "content": "hello"}
     ],
 )
 def test_every_format_contains_the_same_items(text: str, member: str, tmp_path: Path) -> None:
-    place = tmp_path / "items"
-    place.write_text(text, encoding="utf-8")
-    read = read_item_file(str(place))
-    assert (read.items, read.list_field) == ((HI, HELLO), member)
+    path = tmp_path / "items"
+    path.write_text(text, encoding="utf-8")
+    result = read_item_file(str(path))
+    assert (result.items, result.list_field) == ((HI, HELLO), member)
 
 
 def test_an_export_with_its_responses_is_read_as_items(tmp_path: Path) -> None:
     document = ConversationDocument((HI, HELLO), 2, "monads")
-    whole, lined = tmp_path / "whole.json", tmp_path / "lines.jsonl"
-    whole.write_text(json.dumps(document_to_json(document)))
-    lined.write_text("\n".join(map(json.dumps, document_to_lines(document))))
-    assert [read_item_file(str(place)).items for place in (whole, lined)] == [(HI, HELLO)] * 2
-    write_item_file(str(tmp_path / "new.json"), [HI], read_item_file(str(whole)))
+    json_file, lines_file = tmp_path / "whole.json", tmp_path / "lines.jsonl"
+    json_file.write_text(json.dumps(document_to_json(document)))
+    lines_file.write_text("\n".join(map(json.dumps, document_to_lines(document))))
+    assert [read_item_file(str(path)).items for path in (json_file, lines_file)] == [(HI, HELLO)] * 2
+    write_item_file(str(tmp_path / "new.json"), [HI], read_item_file(str(json_file)))
     assert json.loads((tmp_path / "new.json").read_text()) == [HI]
 
 
-@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85"])
-@pytest.mark.parametrize("between", ["\n", "\r\n", "\r"])
-def test_unicode_line_separators_in_a_string_do_not_end_a_line(inside: str, between: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_unicode_line_separators_in_a_string_do_not_end_a_line(separator: str, newline: str, tmp_path: Path) -> None:
     """Other programs do not escape these characters in JSON strings."""
-    said = {"role": "user", "content": f"one{inside}two"}
-    place = tmp_path / "items.jsonl"
-    place.write_bytes(between.join(json.dumps(one, ensure_ascii=False) for one in (said, HELLO)).encode())
-    assert read_item_file(str(place)).items == (said, HELLO)
+    item = {"role": "user", "content": f"one{separator}two"}
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(newline.join(json.dumps(each, ensure_ascii=False) for each in (item, HELLO)).encode())
+    assert read_item_file(str(path)).items == (item, HELLO)
 
 
 def test_an_endless_device_is_refused_and_a_pipe_is_read() -> None:
     with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
         read_item_file("/dev/zero")
-    taken, given = os.pipe()
-    with os.fdopen(given, "w") as writes:
-        writes.write(json.dumps(HI))
-    assert read_item_file(f"/dev/fd/{taken}").items == (HI,)
-    os.close(taken)
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(write_fd, "w") as writer:
+        writer.write(json.dumps(HI))
+    assert read_item_file(f"/dev/fd/{read_fd}").items == (HI,)
+    os.close(read_fd)
 
 
 def test_a_single_line_is_a_history_of_one_item(tmp_path: Path) -> None:
-    place = tmp_path / "items.jsonl"
-    place.write_text(json.dumps(HI) + "\n")
-    assert read_item_file(str(place)).items == (HI,)
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps(HI) + "\n")
+    assert read_item_file(str(path)).items == (HI,)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"role": "user", "con', "is not JSON: "),
         ('{"role": "user"}\n{"role": "us', ", line 2, is not JSON: "),
@@ -77,12 +77,12 @@ def test_a_single_line_is_a_history_of_one_item(tmp_path: Path) -> None:
         ('"hi"', " is not a list of items"),
     ],
 )
-def test_a_file_without_items_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    place = tmp_path / "items"
-    place.write_text(text)
+def test_a_file_without_items_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "items"
+    path.write_text(text)
     with pytest.raises(Unreadable) as caught:
-        read_item_file(str(place))
-    assert said in caught.value.message
+        read_item_file(str(path))
+    assert message in caught.value.message
 
 
 def test_an_empty_list_is_an_empty_history_and_an_empty_file_is_refused(tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ def test_items_are_written_in_the_format_of_their_source(tmp_path: Path) -> None
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
-    place = tmp_path / "there.json"
-    place.write_text("mine")
+    path = tmp_path / "there.json"
+    path.write_text("mine")
     with pytest.raises(InvalidUsage):
-        write_item_file(str(place), [HI])
-    assert place.read_text() == "mine"
+        write_item_file(str(path), [HI])
+    assert path.read_text() == "mine"
 
 
 LIST_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
@@ -157,14 +157,14 @@ FIX_HINT = "fix the file, which may be incomplete, or choose another file"
 def test_the_error_of_a_file_names_the_place_and_the_next_step(
     text: str, message: str, hint: str, tmp_path: Path
 ) -> None:
-    place = tmp_path / "items"
-    place.write_text(text)
+    path = tmp_path / "items"
+    path.write_text(text)
 
     with pytest.raises(Unreadable) as caught:
-        read_item_file(str(place))
+        read_item_file(str(path))
 
-    assert caught.value.message.startswith(message.replace("{}", str(place)))
-    assert caught.value.hint == hint.replace("{}", str(place))
+    assert caught.value.message.startswith(message.replace("{}", str(path)))
+    assert caught.value.hint == hint.replace("{}", str(path))
 
 
 def test_a_member_of_a_record_that_is_no_object_is_an_item_of_its_own(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from convo.chat.lookup import list_store, session_summary_to_json, store_listing_to_json
 from convo.history.records import Strategy
-from tests.chat.conftest import ChatHarness, say
+from tests.chat.conftest import ChatHarness, send
 
 
-async def ask(harness: ChatHarness, words: str, **state: str) -> str:
+async def create_response(harness: ChatHarness, text: str, **state: str) -> str:
     """Send a message as another client of the endpoint; returns the id of the response."""
     harness.clock.advance(60)
-    events = [event async for event in harness.endpoint.create({"model": harness.model, "input": words, **state})]
+    events = [event async for event in harness.endpoint.create({"model": harness.model, "input": text, **state})]
     return str(events[-1]["response"]["id"])
 
 
@@ -20,20 +20,20 @@ async def test_sessions_are_listed_once_and_their_responses_are_not_listed_as_un
     harness: ChatHarness,
 ) -> None:
     for strategy in (Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION):
-        await say(await harness.open(strategy, name=str(strategy)), "hi")
+        await send(await harness.open(strategy, name=str(strategy)), "hi")
         harness.clock.advance(60)
-    found = await list_store(harness.store, 5)
-    assert [one.session.name for one in found.sessions] == ["conversation", "chain", "session"]
-    assert (found.unrecorded, found.has_more) == ([], False)
-    assert store_listing_to_json(found)["sessions"] == [session_summary_to_json(one) for one in found.sessions]
+    listing = await list_store(harness.store, 5)
+    assert [entry.session.name for entry in listing.sessions] == ["conversation", "chain", "session"]
+    assert (listing.unrecorded, listing.has_more) == ([], False)
+    assert store_listing_to_json(listing)["sessions"] == [session_summary_to_json(entry) for entry in listing.sessions]
     assert (await list_store(harness.store, 2)).has_more
 
 
 async def test_an_unrecorded_chain_is_listed_by_its_leaves_newest_first(harness: ChatHarness) -> None:
-    first = await ask(harness, "one")
-    left, right = [await ask(harness, words, previous_response_id=first) for words in ("left", "right")]
-    found = await list_store(harness.store, 5)
-    assert [(one.handle, one.status, one.first_words) for one in found.unrecorded] == [
+    first = await create_response(harness, "one")
+    left, right = [await create_response(harness, text, previous_response_id=first) for text in ("left", "right")]
+    listing = await list_store(harness.store, 5)
+    assert [(entry.handle, entry.status, entry.first_words) for entry in listing.unrecorded] == [
         (right, "completed", "right"),
         (left, "completed", "left"),
     ]
@@ -41,9 +41,9 @@ async def test_an_unrecorded_chain_is_listed_by_its_leaves_newest_first(harness:
 
 async def test_an_unrecorded_conversation_is_listed_even_without_a_response(harness: ChatHarness) -> None:
     empty, used = [(await harness.endpoint.create_conversation())["id"] for _ in range(2)]
-    await ask(harness, "hi", conversation=used)
-    found = await list_store(harness.store, 5)
-    assert [(one.handle, one.strategy, one.status) for one in found.unrecorded] == [
+    await create_response(harness, "hi", conversation=used)
+    listing = await list_store(harness.store, 5)
+    assert [(entry.handle, entry.strategy, entry.status) for entry in listing.unrecorded] == [
         (used, "conversation", "completed"),
         (empty, "conversation", ""),
     ]

@@ -13,34 +13,34 @@ from convo.history.items import user_message
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Store
 from convo.strategies.selection import OwnerSelection
-from tests.chat.conftest import ChatHarness, say
+from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import RecordingEndpoint
 from tests.request_items import message_lines, state_fields
 
-ASKING = RequestOptions("scripted/echo", "scripted/echo")
+OPTIONS = RequestOptions("scripted/echo", "scripted/echo")
 
 
-async def one_of_each(harness: ChatHarness) -> dict[Strategy, Chat]:
+async def open_each_strategy(harness: ChatHarness) -> dict[Strategy, Chat]:
     """A conversation of one turn for every strategy."""
     chats = {strategy: await harness.open(strategy, name=f"by-{strategy}") for strategy in Strategy}
     for chat in chats.values():
-        await say(chat, "one")
+        await send(chat, "one")
     return chats
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_every_handle_of_a_session_continues_it(harness: ChatHarness, strategy: Strategy) -> None:
-    session = (await one_of_each(harness))[strategy].session
-    named = [session.name, session.name[:-1], session.id, *([session.handle] if session.handle else [])]
-    for handle in named:
+    session = (await open_each_strategy(harness))[strategy].session
+    handles = [session.name, session.name[:-1], session.id, *([session.handle] if session.handle else [])]
+    for handle in handles:
         implied = strategy if handle == session.handle else None
         assert await find_selected_session(harness.store, OwnerSelection(implied, handle)) == session
 
 
 async def test_the_last_used_session_continues_and_not_the_newest(harness: ChatHarness) -> None:
-    chats = await one_of_each(harness)
+    chats = await open_each_strategy(harness)
     harness.clock.advance(60)
-    await say(chats[Strategy.REPLAY], "two")
+    await send(chats[Strategy.REPLAY], "two")
     assert (
         await find_selected_session(harness.store, OwnerSelection(None, use_last_session=True))
         == chats[Strategy.REPLAY].session
@@ -48,7 +48,7 @@ async def test_the_last_used_session_continues_and_not_the_newest(harness: ChatH
 
 
 async def test_without_a_handle_a_new_conversation_starts(harness: ChatHarness) -> None:
-    await one_of_each(harness)
+    await open_each_strategy(harness)
     assert await find_selected_session(harness.store, OwnerSelection(None)) is None
     assert await find_selected_session(harness.store, OwnerSelection(Strategy.CHAIN)) is None
 
@@ -60,38 +60,40 @@ async def test_an_unknown_handle_is_not_found(store: Store, handle: str) -> None
 
 
 async def test_a_prefix_of_several_sessions_is_refused_with_their_names(harness: ChatHarness) -> None:
-    await one_of_each(harness)
+    await open_each_strategy(harness)
     with pytest.raises(AmbiguousHandle) as caught:
         await find_selected_session(harness.store, OwnerSelection(None, "by-"))
-    assert {words for _, words in caught.value.candidates} == {f"session  by-{strategy}" for strategy in Strategy}
+    assert {description for _, description in caught.value.candidates} == {
+        f"session  by-{strategy}" for strategy in Strategy
+    }
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("named", Strategy)
+@pytest.mark.parametrize("requested", Strategy)
 async def test_a_session_is_opened_only_by_the_flag_of_its_owner(
-    harness: ChatHarness, strategy: Strategy, named: Strategy
+    harness: ChatHarness, strategy: Strategy, requested: Strategy
 ) -> None:
-    chats = await one_of_each(harness)
+    chats = await open_each_strategy(harness)
     harness.clock.advance(60)
-    await say(chats[strategy], "two")
-    if named is strategy:
+    await send(chats[strategy], "two")
+    if requested is strategy:
         assert (
-            await find_selected_session(harness.store, OwnerSelection(named, use_last_session=True))
+            await find_selected_session(harness.store, OwnerSelection(requested, use_last_session=True))
             == chats[strategy].session
         )
         return
     with pytest.raises(WrongOwner, match=f"'by-{strategy}' is owned by .* \\(--{strategy}\\), not by "):
-        await find_selected_session(harness.store, OwnerSelection(named, use_last_session=True))
+        await find_selected_session(harness.store, OwnerSelection(requested, use_last_session=True))
 
 
 async def test_a_chain_continues_from_an_older_response_as_a_session_of_its_own(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     first = chat.session.handle
-    await say(chat, "two")
+    await send(chat, "two")
 
     branch = await harness.open(Strategy.CHAIN, first)
-    await say(branch, "other")
+    await send(branch, "other")
 
     assert branch.session.id != chat.session.id
     assert message_lines(branch.state.path.items) == ["user: one", "assistant: one", "user: other", "assistant: other"]
@@ -105,7 +107,7 @@ async def test_nothing_is_stored_before_the_first_message(harness: ChatHarness) 
     assert await harness.store.sessions() == []
 
 
-class Elsewhere(RecordingEndpoint):
+class RemoteEndpoint(RecordingEndpoint):
     """The same endpoint with another base URL."""
 
     scope = Scope("https://elsewhere.test/v1")
@@ -113,10 +115,10 @@ class Elsewhere(RecordingEndpoint):
 
 async def test_a_response_of_another_endpoint_is_refused_with_both_endpoints(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CHAIN)
-    await say(chat, "one")
-    edges = ChatDeps(harness.store, Elsewhere(harness.endpoint), harness.clock, harness.deps.new_id)
+    await send(chat, "one")
+    deps = ChatDeps(harness.store, RemoteEndpoint(harness.endpoint), harness.clock, harness.deps.new_id)
     with pytest.raises(WrongOwner, match=r"belongs to embedded, not to https://elsewhere\.test/v1"):
-        await open_chat(OwnerSelection(Strategy.CHAIN, chat.session.handle), None, ASKING, edges)
+        await open_chat(OwnerSelection(Strategy.CHAIN, chat.session.handle), None, OPTIONS, deps)
 
 
 # -- forks -----------------------------------------------------------------------------------------
@@ -127,64 +129,64 @@ async def test_a_fork_continues_from_the_head_of_its_source_and_does_not_change_
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     before = chat.session
 
-    second = await fork_session(before, ASKING, harness.deps)
-    await say(second, "two")
+    fork = await fork_session(before, OPTIONS, harness.deps)
+    await send(fork, "two")
 
-    whole = ["user: one", "assistant: one", "user: two"]
-    assert message_lines(harness.bodies[-1]["input"]) == (["user: two"] if strategy is Strategy.CHAIN else whole)
+    source_lines = ["user: one", "assistant: one", "user: two"]
+    assert message_lines(harness.bodies[-1]["input"]) == (["user: two"] if strategy is Strategy.CHAIN else source_lines)
     assert state_fields(harness.bodies[-1]) == (
         {"previous_response_id": before.handle} if strategy is Strategy.CHAIN else {"store": False}
     )
     assert await harness.store.session("mine") == before
-    assert (second.session.name, second.session.strategy) == ("mine-2", strategy)
-    assert message_lines(second.state.path.items) == [*whole, "assistant: two"]
+    assert (fork.session.name, fork.session.strategy) == ("mine-2", strategy)
+    assert message_lines(fork.state.path.items) == [*source_lines, "assistant: two"]
 
 
 async def test_a_fork_starts_after_the_confirmed_items(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     events = chat.send([user_message("two")])
     await anext(events)
     await events.aclose()
-    second = await fork_session(chat.session, ASKING, harness.deps)
+    fork = await fork_session(chat.session, OPTIONS, harness.deps)
     assert message_lines(chat.state.path.items)[2:] == ["user: two"]
-    assert message_lines(second.state.path.items) == ["user: one", "assistant: one"]
+    assert message_lines(fork.state.path.items) == ["user: one", "assistant: one"]
 
 
 async def test_a_fork_of_a_replay_file_is_another_file_beside_it(harness: ChatHarness, tmp_path: Path) -> None:
     chat = await harness.open(Strategy.REPLAY, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     before = (tmp_path / "talk.json").read_bytes()
 
-    second = await fork_session(chat.session, ASKING, harness.deps)
-    await say(second, "two")
+    fork = await fork_session(chat.session, OPTIONS, harness.deps)
+    await send(fork, "two")
 
-    assert second.session.handle == str(tmp_path / "talk-2.json")
+    assert fork.session.handle == str(tmp_path / "talk-2.json")
     assert (tmp_path / "talk.json").read_bytes() == before
     assert b"two" in (tmp_path / "talk-2.json").read_bytes()
 
 
 async def test_a_conversation_cannot_be_forked(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.CONVERSATION)
-    await say(chat, "one")
+    await send(chat, "one")
     with pytest.raises(WrongOwner, match="cannot be forked: its endpoint stores it as one list"):
-        await fork_session(chat.session, ASKING, harness.deps)
+        await fork_session(chat.session, OPTIONS, harness.deps)
 
 
 async def test_a_fork_has_the_requested_name(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="mine")
-    await say(chat, "one")
-    assert (await fork_session(chat.session, ASKING, harness.deps, name="other")).session.name == "other"
+    await send(chat, "one")
+    assert (await fork_session(chat.session, OPTIONS, harness.deps, name="other")).session.name == "other"
 
 
 @pytest.mark.parametrize(
-    ("there", "free"),
+    ("existing", "expected"),
     [([], "talk.json"), (["talk.json"], "talk-2.json"), (["talk.json", "talk-2.json"], "talk-3.json")],
 )
-def test_an_existing_file_is_not_overwritten_by_a_fork(tmp_path: Path, there: list[str], free: str) -> None:
-    for name in there:
+def test_an_existing_file_is_not_overwritten_by_a_fork(tmp_path: Path, existing: list[str], expected: str) -> None:
+    for name in existing:
         (tmp_path / name).touch()
-    assert find_free_file(str(tmp_path / "talk.json")) == str(tmp_path / free)
+    assert find_free_file(str(tmp_path / "talk.json")) == str(tmp_path / expected)

@@ -15,7 +15,7 @@ from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import Store, Transaction
 from convo.transfer.convert import SessionWriter
-from tests.chat.conftest import ChatHarness, say
+from tests.chat.conftest import ChatHarness, send
 from tests.clock import FixedClock, counting_ids
 
 ROOT = root_key("local")
@@ -23,7 +23,7 @@ REMOTE = Scope("https://api.example.com/v1")
 
 
 @dataclass
-class Contended:
+class ConflictingStore:
     """A store whose next `conflicts` commits raise a conflict; reads are not changed."""
 
     store: Store
@@ -40,41 +40,45 @@ class Contended:
 
 
 @pytest.fixture
-def contended(harness: ChatHarness) -> Contended:
-    store = Contended(harness.store)
+def conflicting_store(harness: ChatHarness) -> ConflictingStore:
+    store = ConflictingStore(harness.store)
     harness.deps = replace(harness.deps, store=cast(Store, store))
     return store
 
 
-async def test_a_new_session_finds_a_name_at_the_fifth_attempt(harness: ChatHarness, contended: Contended) -> None:
-    contended.conflicts = 4
+async def test_a_new_session_finds_a_name_at_the_fifth_attempt(
+    harness: ChatHarness, conflicting_store: ConflictingStore
+) -> None:
+    conflicting_store.conflicts = 4
     chat = await harness.open(Strategy.SESSION)
-    assert await say(chat, "hello") == "hello"
+    assert await send(chat, "hello") == "hello"
     assert chat.session.name == "hello"
 
-    contended.conflicts = 5
+    conflicting_store.conflicts = 5
     with pytest.raises(Conflict):
-        await say(await harness.open(Strategy.SESSION), "hello")
+        await send(await harness.open(Strategy.SESSION), "hello")
 
 
-async def replaced(chat: Chat) -> Link:
+async def replace_history(chat: Chat) -> Link:
     """Replace the history of `chat` by itself; returns the link of the replacement."""
     link = chat.record.last_link
     assert link
-    again = replace(link, id=f"{link.id}-again")
-    await chat.replace_history(lambda state: state, lambda state: again)
-    return again
+    replacement = replace(link, id=f"{link.id}-again")
+    await chat.replace_history(lambda state: state, lambda state: replacement)
+    return replacement
 
 
-async def test_a_history_is_replaced_at_the_fifth_attempt(harness: ChatHarness, contended: Contended) -> None:
+async def test_a_history_is_replaced_at_the_fifth_attempt(
+    harness: ChatHarness, conflicting_store: ConflictingStore
+) -> None:
     chat = await harness.open(Strategy.SESSION)
-    await say(chat, "hello")
+    await send(chat, "hello")
 
-    contended.conflicts = 4
-    assert await replaced(chat) == chat.record.last_link
-    contended.conflicts = 5
+    conflicting_store.conflicts = 4
+    assert await replace_history(chat) == chat.record.last_link
+    conflicting_store.conflicts = 5
     with pytest.raises(Conflict):
-        await replaced(chat)
+        await replace_history(chat)
 
 
 @pytest.mark.parametrize(("name", "conflicts", "is_written"), [(None, 4, True), (None, 5, False), ("mine", 1, False)])
@@ -82,17 +86,17 @@ async def test_a_written_session_finds_a_name_at_the_fifth_attempt_unless_one_is
     store: Store, name: str | None, conflicts: int, is_written: bool
 ) -> None:
     session = Session("ses_1", "chat", Strategy.SESSION, "m", ROOT, ROOT, 0.0, 0.0)
-    contended = Contended(store, conflicts)
-    writer = SessionWriter(cast(Store, contended), FixedClock(), counting_ids())
+    conflicting_store = ConflictingStore(store, conflicts)
+    writer = SessionWriter(cast(Store, conflicting_store), FixedClock(), counting_ids())
 
     try:
-        written = await writer.write_session(session, Path(ROOT), name)
+        stored = await writer.write_session(session, Path(ROOT), name)
     except Conflict:
         assert not is_written
     else:
         assert is_written
-        assert written.name == "chat"
-    assert contended.conflicts == 0
+        assert stored.name == "chat"
+    assert conflicting_store.conflicts == 0
 
 
 # -- turns, counts and copies ----------------------------------------------------------------------
@@ -114,7 +118,7 @@ def test_a_turn_that_is_not_there_comes_with_those_that_are(turn_number: int) ->
     assert find_turn_end([], 0) == 0
 
 
-class Counting:
+class CountingEndpoint:
     """An endpoint that counts nine tokens, or raises `error`."""
 
     def __init__(self, error: ConvoError | None = None) -> None:
@@ -127,8 +131,8 @@ class Counting:
 
 
 async def test_an_endpoint_counts_a_thousand_items_and_no_more() -> None:
-    count = make_endpoint_counter(cast(Endpoint, Counting()))
-    failing = make_endpoint_counter(cast(Endpoint, Counting(Unreachable("gone"))))
+    count = make_endpoint_counter(cast(Endpoint, CountingEndpoint()))
+    failing = make_endpoint_counter(cast(Endpoint, CountingEndpoint(Unreachable("gone"))))
 
     assert await count({}) == 9
     assert await count({"input": [{}] * 1000}) == 9

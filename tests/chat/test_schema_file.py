@@ -13,15 +13,15 @@ from convo.errors import Unreadable
 CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
 
-def formatted(folder: Path, schema: Any, name: str = "schema.json") -> dict[str, Any]:
-    place = folder / name
-    place.write_text(schema if isinstance(schema, str) else json.dumps(schema))
-    form: dict[str, Any] = load_text_format(str(place))["format"]
-    return form
+def text_format(folder: Path, schema: Any, name: str = "schema.json") -> dict[str, Any]:
+    path = folder / name
+    path.write_text(schema if isinstance(schema, str) else json.dumps(schema))
+    result: dict[str, Any] = load_text_format(str(path))["format"]
+    return result
 
 
 def test_a_schema_is_sent_unchanged(tmp_path: Path) -> None:
-    assert formatted(tmp_path, CLOSED) == {"type": "json_schema", "name": "schema", "schema": CLOSED, "strict": True}
+    assert text_format(tmp_path, CLOSED) == {"type": "json_schema", "name": "schema", "schema": CLOSED, "strict": True}
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_a_schema_is_sent_unchanged(tmp_path: Path) -> None:
 )
 def test_the_name_of_a_schema_is_valid_for_the_api(title: Any, file: str, name: str, tmp_path: Path) -> None:
     schema = CLOSED if title is None else {**CLOSED, "title": title}
-    assert formatted(tmp_path, schema, file)["name"] == name
+    assert text_format(tmp_path, schema, file)["name"] == name
 
 
-def closed(**properties: Any) -> dict[str, Any]:
+def closed_schema(**properties: Any) -> dict[str, Any]:
     return {**CLOSED, "properties": properties, "required": [*properties]}
 
 
@@ -47,20 +47,20 @@ def closed(**properties: Any) -> dict[str, Any]:
     "schema",
     [
         CLOSED,
-        closed(list={"type": "array", "items": CLOSED}),
-        closed(one={"anyOf": [CLOSED, {"type": "null"}]}),
-        {**closed(ref={"$ref": "#/$defs/n"}), "$defs": {"n": CLOSED}},
-        closed(**{"not": {"type": "string"}, "properties": {"type": "string"}, "type": {"type": "string"}}),
-        closed(word={"enum": [{"type": "object"}], "default": {"properties": {}}}),
+        closed_schema(list={"type": "array", "items": CLOSED}),
+        closed_schema(one={"anyOf": [CLOSED, {"type": "null"}]}),
+        {**closed_schema(ref={"$ref": "#/$defs/n"}), "$defs": {"n": CLOSED}},
+        closed_schema(**{"not": {"type": "string"}, "properties": {"type": "string"}, "type": {"type": "string"}}),
+        closed_schema(word={"enum": [{"type": "object"}], "default": {"properties": {}}}),
         {**CLOSED, "required": ["n"], "properties": {"n": True}},
         {**CLOSED, "type": ["object", "null"]},
-        closed(word={"type": "string"}, anything=True),
+        closed_schema(word={"type": "string"}, anything=True),
     ],
 )
 def test_a_schema_that_requires_all_properties_and_allows_no_others_is_strict(
     schema: dict[str, Any], tmp_path: Path
 ) -> None:
-    assert formatted(tmp_path, schema)["strict"]
+    assert text_format(tmp_path, schema)["strict"]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_schema_that_requires_all_properties_and_allows_no_others_is_strict(
         {**CLOSED, "required": ["n", "m"]},
         {"type": "object"},
         {"properties": {}},
-        closed(open={"type": ["object", "null"]}),
-        closed(list={"type": "array", "items": {"type": "object"}}),
-        closed(one={"anyOf": [{"type": "object"}]}),
+        closed_schema(open={"type": ["object", "null"]}),
+        closed_schema(list={"type": "array", "items": {"type": "object"}}),
+        closed_schema(one={"anyOf": [{"type": "object"}]}),
         {**CLOSED, "$defs": {"n": {"type": "object"}}},
         {**CLOSED, "allOf": [CLOSED]},
-        closed(no={"not": {"type": "string"}}),
+        closed_schema(no={"not": {"type": "string"}}),
         {**CLOSED, "if": {}, "then": {}},
         {"type": "object", "properties": [{}], "required": [{}]},
         {"type": "object", "properties": 5, "required": None, "additionalProperties": False},
@@ -86,11 +86,11 @@ def test_a_schema_that_requires_all_properties_and_allows_no_others_is_strict(
     ],
 )
 def test_every_other_schema_is_not_strict(schema: dict[str, Any], tmp_path: Path) -> None:
-    assert not formatted(tmp_path, schema)["strict"]
+    assert not text_format(tmp_path, schema)["strict"]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("", "is not JSON"),
         ('{"type"', "is not JSON"),
@@ -101,22 +101,22 @@ def test_every_other_schema_is_not_strict(schema: dict[str, Any], tmp_path: Path
     ],
     ids=["empty", "half", "infinite", "list", "boolean", "deep"],
 )
-def test_a_file_that_is_not_a_schema_is_refused(text: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match=why):
-        formatted(tmp_path, text)
+def test_a_file_that_is_not_a_schema_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        text_format(tmp_path, text)
 
 
 @pytest.mark.parametrize("depth", [100, 400, 700, 950])
 def test_a_deeply_nested_schema_is_accepted_or_refused(depth: int, tmp_path: Path) -> None:
     with suppress(Unreadable):
-        assert not formatted(tmp_path, '{"items": ' * depth + "{}" + "}" * depth)["strict"]
+        assert not text_format(tmp_path, '{"items": ' * depth + "{}" + "}" * depth)["strict"]
 
 
 def test_a_missing_or_binary_schema_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b'{"a": "\xe9"}')
-    for place, why in (("nope", "no such file"), (".", "is a directory"), ("bytes", "it is not UTF-8")):
-        with pytest.raises(Unreadable, match=why):
-            load_text_format(str(tmp_path / place))
+    for path, reason in (("nope", "no such file"), (".", "is a directory"), ("bytes", "it is not UTF-8")):
+        with pytest.raises(Unreadable, match=reason):
+            load_text_format(str(tmp_path / path))
     with pytest.raises(Unreadable, match="larger than 16 MB"):
         load_text_format("/dev/zero")
 

@@ -22,55 +22,55 @@ def session(strategy: Strategy = Strategy.SESSION, handle: str | None = None, na
     )  # fmt: skip
 
 
-async def refused(store: Store, second: Session) -> Busy:
+async def busy_error(store: Store, second: Session) -> Busy:
     with pytest.raises(Busy) as caught:
         await acquire_session_lease(store, second)
     return caught.value
 
 
 @pytest.fixture
-async def elsewhere(store: Store, tmp_path: Path) -> Store:
+async def leased_store(store: Store, tmp_path: Path) -> Store:
     """A store with three leases of a process on another machine, which may be alive."""
     for name in ("session ses_mine", "session ses_two words", f"file {tmp_path}/talk.json"):
         await store.acquire_lease(name, "desk@1:42:17", 3600)
     return store
 
 
-async def test_the_second_writer_learns_the_first_and_is_offered_a_fork(elsewhere: Store) -> None:
-    busy = await refused(elsewhere, session())
+async def test_the_second_writer_learns_the_first_and_is_offered_a_fork(leased_store: Store) -> None:
+    busy = await busy_error(leased_store, session())
     assert busy.message == "'mine' is open in another process (process 42 on desk)"
     assert (busy.hint, busy.exit) == ("convo chat --fork mine", 1)
 
 
-async def test_a_name_with_a_space_is_quoted_in_the_fork_command(elsewhere: Store) -> None:
-    assert (await refused(elsewhere, session(name="two words"))).hint == "convo chat --fork 'two words'"
+async def test_a_name_with_a_space_is_quoted_in_the_fork_command(leased_store: Store) -> None:
+    assert (await busy_error(leased_store, session(name="two words"))).hint == "convo chat --fork 'two words'"
 
 
-async def test_a_fork_is_offered_for_a_chain_but_not_for_a_conversation(elsewhere: Store) -> None:
-    assert (await refused(elsewhere, session(Strategy.CHAIN, "resp_1"))).hint == "convo chat --fork mine"
-    assert (await refused(elsewhere, session(Strategy.CONVERSATION, "conv_1"))).hint == "close that chat first"
+async def test_a_fork_is_offered_for_a_chain_but_not_for_a_conversation(leased_store: Store) -> None:
+    assert (await busy_error(leased_store, session(Strategy.CHAIN, "resp_1"))).hint == "convo chat --fork mine"
+    assert (await busy_error(leased_store, session(Strategy.CONVERSATION, "conv_1"))).hint == "close that chat first"
 
 
-async def test_a_replay_file_has_one_writer_across_all_sessions(elsewhere: Store, tmp_path: Path) -> None:
+async def test_a_replay_file_has_one_writer_across_all_sessions(leased_store: Store, tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to("talk.json")
-    for place in (tmp_path / "talk.json", tmp_path / "link.json"):
-        busy = await refused(elsewhere, session(Strategy.REPLAY, str(place), name="another"))
-        assert busy.message == f"{str(place)!r} is open in another process (process 42 on desk)"
-        assert busy.hint == f"convo chat --fork {place}"
+    for path in (tmp_path / "talk.json", tmp_path / "link.json"):
+        busy = await busy_error(leased_store, session(Strategy.REPLAY, str(path), name="another"))
+        assert busy.message == f"{str(path)!r} is open in another process (process 42 on desk)"
+        assert busy.hint == f"convo chat --fork {path}"
 
 
 async def test_different_files_and_sessions_have_different_leases(store: Store) -> None:
-    holds = [
-        await acquire_session_lease(store, one)
-        for one in (
+    leases = [
+        await acquire_session_lease(store, each)
+        for each in (
             session(),
             session(name="other"),
             session(Strategy.REPLAY, "/tmp/a.json"),
             session(Strategy.REPLAY, "/tmp/b.json"),
         )
     ]
-    for hold in holds:
-        await hold.release()
+    for lease in leases:
+        await lease.release()
 
 
 async def test_a_released_lease_can_be_acquired_again(store: Store) -> None:
@@ -84,6 +84,6 @@ async def test_the_lease_of_a_killed_local_process_is_taken_over_at_once(store: 
     await (await acquire_session_lease(store, session())).release()
 
 
-async def test_a_renamed_session_keeps_its_lease(elsewhere: Store) -> None:
+async def test_a_renamed_session_keeps_its_lease(leased_store: Store) -> None:
     renamed = replace(session(), name="renamed")
-    assert (await refused(elsewhere, renamed)).hint == "convo chat --fork renamed"
+    assert (await busy_error(leased_store, renamed)).hint == "convo chat --fork renamed"

@@ -13,11 +13,11 @@ from convo.history.records import Session, Strategy
 from convo.history.tree import root_key
 from convo.stores.base import Store, Transaction
 
-ODD = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespace) | st.sampled_from("\ud83d\udcff"))
+ODD_TEXT = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespace) | st.sampled_from("\ud83d\udcff"))
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("text", "name"),
     [
         ("What is a monad, and why?", "what-is-a-monad"),
         ("resp_1", "resp-1"),
@@ -26,13 +26,13 @@ ODD = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespace) |
         ("a" * 30 + " " + "b" * 9 + " c", "a" * 30 + "-" + "b" * 9),
     ],
 )
-def test_a_session_is_named_after_its_first_words(words: str, name: str) -> None:
-    assert make_session_name(user_message(words)) == name
+def test_a_session_is_named_after_its_first_words(text: str, name: str) -> None:
+    assert make_session_name(user_message(text)) == name
 
 
-@given(ODD)
-def test_any_message_gives_a_valid_name(words: str) -> None:
-    name = make_session_name(user_message(words))
+@given(ODD_TEXT)
+def test_any_message_gives_a_valid_name(text: str) -> None:
+    name = make_session_name(user_message(text))
     assert validate_session_name(name) == name
     assert len(name) <= NAME_MAX_CHARS
 
@@ -47,7 +47,7 @@ def test_an_unambiguous_name_is_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [
         ("", "the name is empty"),
         (" \t", "the name is empty"),
@@ -65,8 +65,8 @@ def test_an_unambiguous_name_is_accepted(name: str) -> None:
         ("a/b", "looks like an option, an id or a file"),
     ],
 )
-def test_a_name_that_looks_like_another_handle_is_refused(name: str, why: str) -> None:
-    with pytest.raises(InvalidUsage, match=why):
+def test_a_name_that_looks_like_another_handle_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(InvalidUsage, match=reason):
         validate_session_name(name)
 
 

@@ -16,16 +16,16 @@ DATA = snapshot("0.24.0__schema1.21__single_approval.json")
 STATE = parse_run_state(DATA)
 
 
-def rights(place: Path) -> int:
-    return stat.S_IMODE(place.stat().st_mode)
+def file_mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_a_saved_state_is_loaded_and_readable_only_by_its_owner(tmp_path: Path) -> None:
-    place = tmp_path / "state.json"
-    place.write_text("older")
-    place.chmod(0o666)
-    save_state_file(STATE, str(place))
-    assert (load_state_file(str(place)), rights(place)) == (STATE, 0o600)
+    path = tmp_path / "state.json"
+    path.write_text("older")
+    path.chmod(0o666)
+    save_state_file(STATE, str(path))
+    assert (load_state_file(str(path)), file_mode(path)) == (STATE, 0o600)
     assert os.listdir(tmp_path) == ["state.json"]
 
 
@@ -40,16 +40,16 @@ def test_a_symbolic_link_is_kept_and_its_target_is_replaced(tmp_path: Path) -> N
 def test_a_full_disk_leaves_the_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import resource
 
-    place = tmp_path / "state.json"
-    place.write_text("older")
+    path = tmp_path / "state.json"
+    path.write_text("older")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         with pytest.raises(StoreFull):
-            save_state_file(STATE, str(place))
+            save_state_file(STATE, str(path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (place.read_text(), os.listdir(tmp_path)) == ("older", ["state.json"])
+    assert (path.read_text(), os.listdir(tmp_path)) == ("older", ["state.json"])
 
 
 def test_an_unwritable_path_is_an_error(tmp_path: Path) -> None:
@@ -67,15 +67,15 @@ def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_error_starts_with_the_name_of_the_file(tmp_path: Path) -> None:
-    place = tmp_path / "state.json"
-    place.write_bytes(malformed()["27_agent_null.json"])
-    with pytest.raises(InvalidRunState) as wrong:
-        load_state_file(str(place))
-    assert wrong.value.message.startswith(f"{place}: $.current_agent ")
+    path = tmp_path / "state.json"
+    path.write_bytes(malformed()["27_agent_null.json"])
+    with pytest.raises(InvalidRunState) as caught:
+        load_state_file(str(path))
+    assert caught.value.message.startswith(f"{path}: $.current_agent ")
 
 
 @pytest.mark.parametrize(
-    ("data", "meant"),
+    ("data", "expected"),
     [
         (DATA, True),
         (DATA[:60], True),
@@ -87,11 +87,11 @@ def test_an_error_starts_with_the_name_of_the_file(tmp_path: Path) -> None:
         (b"", False),
     ],
 )
-def test_a_state_is_detected_by_its_content(data: bytes, meant: bool) -> None:
-    assert is_state_like(data) is meant
+def test_a_state_is_detected_by_its_content(data: bytes, expected: bool) -> None:
+    assert is_state_like(data) is expected
 
 
-def refused(path: str, kind: type[ConvoError]) -> tuple[str, str]:
+def save_error(path: str, kind: type[ConvoError]) -> tuple[str, str]:
     """The message and the hint of the error when a state is written to `path`."""
     with pytest.raises(kind) as caught:
         save_state_file(STATE, path)
@@ -102,15 +102,15 @@ def refused(path: str, kind: type[ConvoError]) -> tuple[str, str]:
 def test_a_place_for_no_state_comes_with_the_next_step(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path), str(tmp_path / "pipe")):
-        assert refused(name, Unreadable) == (
+        assert save_error(name, Unreadable) == (
             f"{name} is not a regular file, so a state cannot be written to it",
             "choose another file",
         )
-    assert refused(str(tmp_path / "nope" / "a"), StoreFault) == (
+    assert save_error(str(tmp_path / "nope" / "a"), StoreFault) == (
         f"{tmp_path / 'nope'} is not a folder",
         "choose another file",
     )
-    assert refused("", InvalidUsage) == ("the name of the state file is empty", "choose another file")
+    assert save_error("", InvalidUsage) == ("the name of the state file is empty", "choose another file")
 
 
 @pytest.mark.parametrize("name", ["", "nope.json"])

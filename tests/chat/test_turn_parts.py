@@ -27,7 +27,7 @@ APPROVAL: Item = {"type": "mcp_approval_response", "approval_request_id": "a", "
 REMOTE = Scope("https://api.example.com/v1")
 
 
-async def start(*events: StreamEvent) -> list[StreamEvent]:
+async def read_first_events(*events: StreamEvent) -> list[StreamEvent]:
     """The first events of a stream of `events`, as a turn reads them."""
 
     async def stream() -> AsyncGenerator[StreamEvent, None]:
@@ -46,9 +46,9 @@ async def start(*events: StreamEvent) -> list[StreamEvent]:
 
 
 async def test_a_thousand_events_are_enough_to_begin_a_response() -> None:
-    assert len(await start(*[CREATED] * 999, ADDED)) == 1000
+    assert len(await read_first_events(*[CREATED] * 999, ADDED)) == 1000
     with pytest.raises(StreamBroken, match=r"^the endpoint sent only start events, and too many of them$"):
-        await start(*[CREATED] * 1000, ADDED)
+        await read_first_events(*[CREATED] * 1000, ADDED)
 
 
 @pytest.mark.parametrize(("wait_s", "sleeps_s"), [(60.0, [60.0]), (60.5, [])])
@@ -102,7 +102,7 @@ def session(**fields: object) -> Session:
     )
 
 
-def recovered(*items: Item, confirmed_count: int = 0) -> Link | None:
+def recovered_link(*items: Item, confirmed_count: int = 0) -> Link | None:
     return make_recovered_link(
         ROOT.append(items), confirmed_count, session(), link_id="try_1", model="openai/gpt-5-mini", recovered_at=7.0
     )
@@ -111,7 +111,7 @@ def recovered(*items: Item, confirmed_count: int = 0) -> Link | None:
 def test_a_recovered_response_has_a_link_like_any_other() -> None:
     items = [user_message("a"), assistant_message("b"), user_message("c"), assistant_message("d")]
 
-    link = recovered(*items, confirmed_count=2)
+    link = recovered_link(*items, confirmed_count=2)
 
     assert link == Link(
         id="try_1",
@@ -138,7 +138,7 @@ def test_a_recovered_response_has_a_link_like_any_other() -> None:
     ],
 )
 def test_input_alone_and_confirmed_input_have_no_recovered_link(items: list[Item], confirmed_count: int) -> None:
-    assert recovered(*items, confirmed_count=confirmed_count) is None
+    assert recovered_link(*items, confirmed_count=confirmed_count) is None
 
 
 @pytest.mark.parametrize("link_id", ["resp_1", "try_1", None])
@@ -155,14 +155,14 @@ def test_the_events_of_a_recovered_response_are_its_items_and_its_end(link_id: s
         {"type": "response.output_item.done", "output_index": 0, "item": CALL},
         {"type": "response.output_item.done", "output_index": 1, "item": assistant_message("b")},
     ]
-    known = link_id == "resp_1"
+    has_response = link_id == "resp_1"
     assert end == {
         "type": "response.completed",
         "response": {
-            "id": "resp_1" if known else None,
-            "status": "incomplete" if known else "completed",
+            "id": "resp_1" if has_response else None,
+            "status": "incomplete" if has_response else "completed",
             "output": [CALL, assistant_message("b")],
-            "usage": usage if known else None,
+            "usage": usage if has_response else None,
         },
     }
 

@@ -17,11 +17,11 @@ from convo.history.canonical import digest
 from convo.history.items import assistant_message, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store, Transaction
-from tests.chat.conftest import ChatHarness, say
+from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault
 from tests.request_items import message_lines, state_fields
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
+CLIENT_STRATEGIES = [Strategy.REPLAY, Strategy.SESSION]
 REFUSED = RequestRefused("the model is not here", code="model_not_found", status=404)
 DOWN = TryLater("overloaded", status=503)
 CUT = Unreachable("connection reset")
@@ -42,13 +42,13 @@ def expected_state(chat: Chat) -> dict[str, object]:
             return {"store": False}
 
 
-def whole_or_new(strategy: Strategy, before: list[str], new: list[str]) -> list[str]:
-    return [*before, *new] if strategy in CLIENTS else new
+def expected_input(strategy: Strategy, before: list[str], new: list[str]) -> list[str]:
+    return [*before, *new] if strategy in CLIENT_STRATEGIES else new
 
 
-async def stop_midway(chat: Chat, said: str) -> None:
+async def stop_midway(chat: Chat, text: str) -> None:
     """Send a message and close the stream after its first delta, as Ctrl-C does."""
-    async with aclosing(chat.send([user_message(said)])) as events:
+    async with aclosing(chat.send([user_message(text)])) as events:
         async for event in events:
             if event["type"].endswith(".delta"):
                 return
@@ -58,7 +58,7 @@ async def stop_midway(chat: Chat, said: str) -> None:
 async def test_the_first_turn_sends_only_the_message(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
 
-    assert await say(chat, "hi there") == "hi there"
+    assert await send(chat, "hi there") == "hi there"
     assert message_lines(harness.bodies[0]["input"]) == ["user: hi there"]
     assert "previous_response_id" not in harness.bodies[0]
     assert harness.bodies[0].get("conversation") == (chat.session.handle if strategy is Strategy.CONVERSATION else None)
@@ -67,12 +67,12 @@ async def test_the_first_turn_sends_only_the_message(harness: ChatHarness, strat
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_later_turn_sends_the_whole_history_or_only_new_items(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
-    await say(chat, "one")
+    await send(chat, "one")
     state_before = expected_state(chat)
 
-    await say(chat, "two")
+    await send(chat, "two")
 
-    assert message_lines(harness.bodies[1]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[1]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one"], ["user: two"]
     )
     assert state_fields(harness.bodies[1]) == state_before
@@ -81,13 +81,13 @@ async def test_a_later_turn_sends_the_whole_history_or_only_new_items(harness: C
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_another_process_sends_the_same_next_request(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
 
-    again = await harness.open(None, "mine")
-    state_before = expected_state(again)
-    await say(again, "two")
+    reopened = await harness.open(None, "mine")
+    state_before = expected_state(reopened)
+    await send(reopened, "two")
 
-    assert message_lines(harness.bodies[1]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[1]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one"], ["user: two"]
     )
     assert state_fields(harness.bodies[1]) == state_before
@@ -98,10 +98,10 @@ async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_request(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy)
-    await say(chat, "one")
+    await send(chat, "one")
     harness.endpoint.faults = [EndpointFault(REFUSED)]
     with pytest.raises(RequestRefused):
-        await say(chat, "two")
+        await send(chat, "two")
 
     events = [event async for event in chat.retry()]
 
@@ -115,35 +115,35 @@ async def test_after_a_failed_turn_the_next_request_sends_the_old_message_too(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     harness.endpoint.faults = [EndpointFault(REFUSED)]
     with pytest.raises(RequestRefused):
-        await say(chat, "two")
+        await send(chat, "two")
 
-    await say(await harness.open(None, "mine"), "three")
+    await send(await harness.open(None, "mine"), "three")
 
-    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one"], ["user: two", "user: three"]
     )
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
+@pytest.mark.parametrize("in_another_process", [False, True], ids=["here", "in another process"])
 async def test_after_an_interruption_the_partial_answer_is_sent_as_text(
-    harness: ChatHarness, strategy: Strategy, elsewhere: bool
+    harness: ChatHarness, strategy: Strategy, in_another_process: bool
 ) -> None:
     chat = await harness.open(strategy, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
-    kept = chat.state.path.items[-1]
-    partial = item_text(kept)
+    partial_item = chat.state.path.items[-1]
+    partial = item_text(partial_item)
 
-    await say(await harness.open(None, "mine") if elsewhere else chat, "three")
+    await send(await harness.open(None, "mine") if in_another_process else chat, "three")
 
-    assert kept["status"] == "incomplete"
+    assert partial_item["status"] == "incomplete"
     assert "two and a good deal more than that".startswith(partial)
     assert 0 < len(partial) < len("two and a good deal more than that")
-    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == expected_input(
         strategy,
         ["user: one", "assistant: one"],
         ["user: two and a good deal more than that", f"assistant: {partial}", "user: three"],
@@ -154,7 +154,7 @@ async def test_after_an_interruption_the_partial_answer_is_sent_as_text(
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_retry_after_an_interruption_sends_only_the_old_input(harness: ChatHarness, strategy: Strategy) -> None:
     chat = await harness.open(strategy)
-    await say(chat, "one")
+    await send(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
 
     [event async for event in chat.retry()]
@@ -167,30 +167,30 @@ async def test_undo_after_an_interruption_removes_input_and_partial_answer(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy)
-    await say(chat, "one")
+    await send(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
 
     await chat.undo()
-    await say(chat, "three")
+    await send(chat, "three")
 
-    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one"], ["user: three"]
     )
 
 
-@pytest.mark.parametrize("strategy", [*CLIENTS, Strategy.CHAIN])
+@pytest.mark.parametrize("strategy", [*CLIENT_STRATEGIES, Strategy.CHAIN])
 async def test_undo_of_a_confirmed_turn_continues_from_the_previous_one(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy)
-    await say(chat, "one")
+    await send(chat, "one")
     state_before = expected_state(chat)
-    await say(chat, "two")
+    await send(chat, "two")
 
     await chat.undo()
-    await say(chat, "three")
+    await send(chat, "three")
 
-    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+    assert message_lines(harness.bodies[2]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one"], ["user: three"]
     )
     assert state_fields(harness.bodies[2]) == state_before
@@ -204,7 +204,7 @@ async def test_an_error_before_the_answer_is_retried_with_the_same_request(
     chat = await harness.open(strategy)
     harness.endpoint.faults = [EndpointFault(failure), EndpointFault(failure)]
 
-    assert await say(chat, "hi") == "hi"
+    assert await send(chat, "hi") == "hi"
     assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2]
     assert len(harness.clock.sleeps_s) == 2
 
@@ -214,13 +214,13 @@ async def test_a_lost_answer_that_a_conversation_stored_is_not_requested_twice(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy)
-    await say(chat, "one")
+    await send(chat, "one")
     harness.endpoint.faults = [EndpointFault(CUT, after=None)]
 
-    assert await say(chat, "two") == "two"
+    assert await send(chat, "two") == "two"
 
-    lost_and_found = strategy is Strategy.CONVERSATION
-    assert len(harness.bodies) == (2 if lost_and_found else 3)
+    is_recovered = strategy is Strategy.CONVERSATION
+    assert len(harness.bodies) == (2 if is_recovered else 3)
     assert [item_text(item) for item in chat.state.path.items] == ["one", "one", "two", "two"]
     assert not chat.state.unconfirmed_nodes
 
@@ -230,17 +230,24 @@ async def test_an_answer_that_a_killed_process_did_not_receive_is_read_by_the_ne
     harness: ChatHarness, strategy: Strategy
 ) -> None:
     chat = await harness.open(strategy, name="mine")
-    await say(chat, "one")
+    await send(chat, "one")
     harness.endpoint.faults = [EndpointFault(Killed(), after=None)]
     with pytest.raises(Killed):
-        await say(chat, "two")
+        await send(chat, "two")
 
-    again = await harness.open(None, "mine")
-    await say(again, "three")
+    reopened = await harness.open(None, "mine")
+    await send(reopened, "three")
 
-    answered = [] if strategy in CLIENTS else ["two"]
-    assert [item_text(item) for item in again.state.path.items] == ["one", "one", "two", *answered, "three", "three"]
-    assert message_lines(harness.bodies[2]["input"]) == whole_or_new(
+    recovered = [] if strategy in CLIENT_STRATEGIES else ["two"]
+    assert [item_text(item) for item in reopened.state.path.items] == [
+        "one",
+        "one",
+        "two",
+        *recovered,
+        "three",
+        "three",
+    ]
+    assert message_lines(harness.bodies[2]["input"]) == expected_input(
         strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
     )
 
@@ -250,7 +257,7 @@ async def test_nothing_is_retried_after_the_answer_started(harness: ChatHarness,
     chat = await harness.open(strategy)
     harness.endpoint.faults = [EndpointFault(CUT, after=6)]
     with pytest.raises(Unreachable):
-        await say(chat, "a message that is long enough to come in pieces")
+        await send(chat, "a message that is long enough to come in pieces")
 
     assert len(harness.bodies) == 1
     assert chat.state.path.items[-1]["status"] == "incomplete"
@@ -280,11 +287,11 @@ async def test_a_replay_file_edited_between_turns_is_the_history_that_is_sent(
     harness: ChatHarness, tmp_path: Path
 ) -> None:
     chat = await harness.open(Strategy.REPLAY)
-    await say(chat, "one")
-    place = tmp_path / "talk.json"
-    place.write_text(place.read_text().replace("one", "uno"))
+    await send(chat, "one")
+    path = tmp_path / "talk.json"
+    path.write_text(path.read_text().replace("one", "uno"))
 
-    await say(chat, "two")
+    await send(chat, "two")
 
     assert message_lines(harness.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
 
@@ -295,7 +302,7 @@ async def test_a_replay_file_with_easy_input_messages_is_sent_unchanged(harness:
     )
     chat = await harness.open(Strategy.REPLAY)
 
-    await say(chat, "me")
+    await send(chat, "me")
 
     assert harness.bodies[0]["input"] == [
         {"role": "user", "content": "knock"},
@@ -306,35 +313,35 @@ async def test_a_replay_file_with_easy_input_messages_is_sent_unchanged(harness:
     assert assistant_message("me")["role"] == chat.state.path.items[-1]["role"]
 
 
-class Dies:
+class KilledStore:
     """The store of a process that is killed after `commits` commits: at a commit, or without `reads` at a read."""
 
     def __init__(self, store: Store, commits: int, *, reads: bool) -> None:
-        self.store, self.left, self.reads = store, commits, reads
+        self.store, self.remaining_commits, self.reads = store, commits, reads
 
     def __getattr__(self, name: str) -> Any:
-        if not (self.left or self.reads) and name != "admin":  # `admin` reads the free space of the disk
+        if not (self.remaining_commits or self.reads) and name != "admin":  # `admin` reads the free space of the disk
             raise Killed
         return getattr(self.store, name)
 
     async def commit(self, transaction: Transaction) -> None:
-        if not self.left:
+        if not self.remaining_commits:
             raise Killed
         await self.store.commit(transaction)
-        self.left -= 1
+        self.remaining_commits -= 1
 
 
 async def test_a_message_survives_two_kills_around_the_write_of_the_file(harness: ChatHarness) -> None:
-    await say(await harness.open(Strategy.REPLAY, name="mine"), "one")
-    alive = harness.deps
-    file_written = replace(alive, store=Dies(harness.store, 2, reads=True))
-    nothing_sent = replace(alive, store=Dies(harness.store, 1, reads=False))
-    for said, edges, faults in (("two", file_written, []), ("three", nothing_sent, [EndpointFault(Killed())])):
-        harness.deps, harness.endpoint.faults = edges, faults
+    await send(await harness.open(Strategy.REPLAY, name="mine"), "one")
+    original_deps = harness.deps
+    file_written = replace(original_deps, store=KilledStore(harness.store, 2, reads=True))
+    nothing_sent = replace(original_deps, store=KilledStore(harness.store, 1, reads=False))
+    for text, deps, faults in (("two", file_written, []), ("three", nothing_sent, [EndpointFault(Killed())])):
+        harness.deps, harness.endpoint.faults = deps, faults
         with pytest.raises(Killed):
-            await say(await harness.open(None, "mine"), said)
-    harness.deps = alive
+            await send(await harness.open(None, "mine"), text)
+    harness.deps = original_deps
 
-    await say(await harness.open(None, "mine"), "four")
+    await send(await harness.open(None, "mine"), "four")
 
     assert message_lines(harness.bodies[-1]["input"])[-3:] == ["assistant: two", "user: three", "user: four"]

@@ -21,34 +21,34 @@ from tests.inspect.conversation_builder import build_chain
 from tests.runs.test_stored_approvals import paused
 
 
-class Counted(SqliteStore):
-    """A store that counts the reads of whole paths; another process writes before poll number `turn`."""
+class CountingStore(SqliteStore):
+    """A store that counts the reads of whole paths; another process writes before poll number `write_at_poll`."""
 
-    paths = 0
-    looks = 0
-    turn = 0
+    path_reads = 0
+    polls = 0
+    write_at_poll = 0
 
     async def path(self, head: Key) -> History:
-        self.paths += 1
+        self.path_reads += 1
         return await super().path(head)
 
     async def data_version(self) -> str:
-        self.looks += 1
-        if self.looks == self.turn:
-            await elsewhere(Path(self.database.file))
+        self.polls += 1
+        if self.polls == self.write_at_poll:
+            await write_from_another_process(Path(self.database.file))
         return await super().data_version()
 
 
-async def elsewhere(file: Path) -> None:
+async def write_from_another_process(file: Path) -> None:
     """Append a message to the session, as another process would."""
     other = SqliteStore(SqliteDatabase(file))
     session = await other.session("mine")
     assert session
-    grown = (await other.path(session.head)).append([user_message("and?")])
+    path = (await other.path(session.head)).append([user_message("and?")])
     await other.commit(
         Transaction(
             (AppendItems(session.head, (user_message("and?"),)),),
-            session=replace(session, head=grown.head),
+            session=replace(session, head=path.head),
             expected_session_head=session.head,
         )
     )
@@ -82,24 +82,24 @@ async def test_a_run_that_pauses_without_a_new_item_is_noticed(home: Path) -> No
 
 async def test_nothing_is_read_again_before_the_next_write(home: Path) -> None:
     await asyncio.to_thread(write_chats, home, chat_of("mine", Strategy.CHAIN, "one", "two"))
-    store, clock = Counted(SqliteDatabase(home / DATABASE)), FixedClock()
-    store.turn = 100
+    store, clock = CountingStore(SqliteDatabase(home / DATABASE)), FixedClock()
+    store.write_at_poll = 100
     async with aclosing(watch_conversation(store, "mine", clock)) as states:
         first = await anext(states)
-        read = store.paths
+        reads_before = store.path_reads
         second = await anext(states)
     await store.aclose()
     assert (len(first.path), len(second.path)) == (4, 5)
-    assert store.paths == read + read // 2
+    assert store.path_reads == reads_before + reads_before // 2
     assert clock.sleeps_s == [POLL_INTERVAL_S] * 99
 
 
 def test_an_answer_is_in_progress_while_a_request_runs_or_a_message_has_no_request() -> None:
-    known = build_chain(2).view("resp_2")
-    assert not is_in_progress(known)
-    said = known.path.append([user_message("and then?")])
-    assert is_in_progress(replace(known, path=said))
-    running = replace(known.links[-1], id="resp_3", status="in_progress")
-    assert is_in_progress(replace(known, links=(*known.links, running)))
-    tried = replace(running, status="failed", input_head=said.head)
-    assert not is_in_progress(replace(known, path=said, links=(*known.links, tried)))
+    view = build_chain(2).view("resp_2")
+    assert not is_in_progress(view)
+    longer_path = view.path.append([user_message("and then?")])
+    assert is_in_progress(replace(view, path=longer_path))
+    running = replace(view.links[-1], id="resp_3", status="in_progress")
+    assert is_in_progress(replace(view, links=(*view.links, running)))
+    failed = replace(running, status="failed", input_head=longer_path.head)
+    assert not is_in_progress(replace(view, path=longer_path, links=(*view.links, failed)))

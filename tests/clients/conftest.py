@@ -52,8 +52,8 @@ def upstream(running_gateway: tuple[str, Upstream]) -> Upstream:
 def gateway(folder: Path, *argv: str) -> Iterator[str]:
     """Run the command with these arguments in `folder` while the block runs; yield the address that it prints."""
     command = [sys.executable, "-m", "convo", *argv]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS)}
-    environ = kept | {"CONVO_HOME": str(folder / "home")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS)}
+    environ = inherited | {"CONVO_HOME": str(folder / "home")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environ, cwd=folder) as process:
         assert process.stderr is not None
         line = process.stderr.readline()

@@ -1,4 +1,4 @@
-"""A comparison of the Agents SDK and convo: both run the same story at one gateway, which records model requests.
+"""A comparison of the Agents SDK and convo: both run the same scenario at one gateway, which records model requests.
 
 The agents are objects of the SDK, which convo imports with `from_object`.
 """
@@ -90,7 +90,7 @@ FRONT: Agent[Any] = Agent(name="front", instructions="Refund first.", model=ALIA
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """The first agent, and the tool calls of each model response; `nests`: a handoff summarizes the history."""
 
     first: Agent[Any]
@@ -104,9 +104,9 @@ HANDOFF_AND_CALLS: list[list[Call]] = [
     [*FIRST_CALLS, ("call_4", "refund", {"order": "c"})],
 ]
 
-STORIES = {
-    "two pauses": Story(TRIAGE, [*HANDOFF_AND_CALLS, [("call_5", "refund", {"order": "d"})]]),
-    "an agent as a tool": Story(
+SCENARIOS = {
+    "two pauses": Scenario(TRIAGE, [*HANDOFF_AND_CALLS, [("call_5", "refund", {"order": "d"})]]),
+    "an agent as a tool": Scenario(
         TRIAGE,
         [
             HANDOFF_AND_CALLS[0],
@@ -114,12 +114,12 @@ STORIES = {
             [("call_6", "refund", {"order": "e"}), ("call_7", "refund", {"order": "f"})],
         ],
     ),
-    "agents of one name": Story(FORK, HANDOFF_AND_CALLS),
+    "agents of one name": Scenario(FORK, HANDOFF_AND_CALLS),
 }
 """The first pauses at calls 2 and 4, then at call 5; the second at call 2 and, within call 4, at calls 6 and 7; the
 third at calls 2 and 4."""
 
-SUMMARY = Story(
+SUMMARY = Scenario(
     FRONT,
     [
         [("call_2", "refund", {"order": "a"})],
@@ -130,13 +130,13 @@ SUMMARY = Story(
 )
 """Pauses before the handoff, and again after the handoff replaced the earlier history by a summary."""
 
-EXPORTED_STORIES = [name for name, story in STORIES.items() if story.first is TRIAGE]
-"""The stories that convo can export for the SDK: only the SDK can number agents with the same name."""
+EXPORTED_SCENARIOS = [name for name, scenario in SCENARIOS.items() if scenario.first is TRIAGE]
+"""The scenarios that convo can export for the SDK: only the SDK can number agents with the same name."""
 
 
 @dataclass
 class SdkComparison:
-    """The SDK and convo at the same gateway, with the same story for the model.
+    """The SDK and convo at the same gateway, with the same scenario for the model.
 
     owner:      the owner of the history, one of `OWNERS`
     arguments:  the arguments that select this owner in the SDK
@@ -150,7 +150,7 @@ class SdkComparison:
     owner: str
     arguments: dict[str, Any]
     session: Session | None = None
-    story: Story = STORIES["two pauses"]
+    scenario: Scenario = SCENARIOS["two pauses"]
     chat: Chat | None = None
 
     # -- the SDK ------------------------------------------------------------------------------------
@@ -158,16 +158,16 @@ class SdkComparison:
     @property
     def settings(self) -> RunConfig:
         provider = OpenAIProvider(openai_client=self.client)
-        return RunConfig(model_provider=provider, tracing_disabled=True, nest_handoff_history=self.story.nests)
+        return RunConfig(model_provider=provider, tracing_disabled=True, nest_handoff_history=self.scenario.nests)
 
     async def start_with_sdk(self) -> Any:
         return await Runner.run(
-            self.story.first, "hi", run_config=self.settings, session=self.session, **self.arguments
+            self.scenario.first, "hi", run_config=self.settings, session=self.session, **self.arguments
         )
 
-    async def resume_with_sdk(self, words: str) -> Any:
+    async def resume_with_sdk(self, text: str) -> Any:
         """Decide all pending calls of a state with the SDK, then resume; returns the result of the SDK."""
-        state: Any = await RunState.from_string(self.story.first, words)
+        state: Any = await RunState.from_string(self.scenario.first, text)
         for item in state.get_interruptions():
             if VERDICTS[item.call_id]:
                 state.approve(item)
@@ -175,53 +175,55 @@ class SdkComparison:
                 state.reject(item, rejection_message=REJECTION)
         return await self._resume_with_sdk(state)
 
-    async def resume_decided_with_sdk(self, words: str) -> Any:
+    async def resume_decided_with_sdk(self, text: str) -> Any:
         """Decide all pending calls of a state with convo, then resume with the SDK; returns the result of the SDK."""
-        return await self._resume_with_sdk(await RunState.from_string(self.story.first, decide_with_convo(words)))
+        return await self._resume_with_sdk(await RunState.from_string(self.scenario.first, decide_with_convo(text)))
 
     async def _resume_with_sdk(self, state: Any) -> Any:
-        return await Runner.run(self.story.first, state, run_config=self.settings, session=self.session)
+        return await Runner.run(self.scenario.first, state, run_config=self.settings, session=self.session)
 
     # -- convo --------------------------------------------------------------------------------------
 
     @property
     def convo_config(self) -> ConvoRunConfig:
         return ConvoRunConfig(
-            open_scratch_store=lambda: open_store("memory"), handoff_defaults=HandoffDefaults(nest=self.story.nests)
+            open_scratch_store=lambda: open_store("memory"), handoff_defaults=HandoffDefaults(nest=self.scenario.nests)
         )
 
     async def start_with_convo(self) -> AgentRunner:
-        given = self.arguments.get("conversation_id") or self.arguments.get("previous_response_id")
-        handle = str(self.folder / "talk.json") if self.owner == "replay" else given
-        running = await AgentRunner.open(
-            await self._open_chat(STRATEGIES[self.owner], handle), from_object(self.story.first), self.convo_config
+        state_id = self.arguments.get("conversation_id") or self.arguments.get("previous_response_id")
+        handle = str(self.folder / "talk.json") if self.owner == "replay" else state_id
+        runner = await AgentRunner.open(
+            await self._open_chat(STRATEGIES[self.owner], handle), from_object(self.scenario.first), self.convo_config
         )
-        return await self._read_until_pause(running, running.start([user_message("hi")]))
+        return await self._read_until_pause(runner, runner.start([user_message("hi")]))
 
-    async def import_with_convo(self, words: str) -> tuple[AgentRunner, State]:
+    async def import_with_convo(self, text: str) -> tuple[AgentRunner, State]:
         """Import a state of the SDK into convo, decide all pending calls and resume."""
-        state = parse_run_state(words.encode())
-        found = import_run_state(state, from_object(self.story.first))
-        chat = await self._open_chat(found.strategy, found.handle)
-        items = found.items
-        if found.handle:
-            chat.record.state = replace(chat.state, path=chat.state.path.append(items[found.confirmed_count :]))
+        state = parse_run_state(text.encode())
+        imported = import_run_state(state, from_object(self.scenario.first))
+        chat = await self._open_chat(imported.strategy, imported.handle)
+        items = imported.items
+        if imported.handle:
+            chat.record.state = replace(chat.state, path=chat.state.path.append(items[imported.confirmed_count :]))
             items = ()
-        running = await AgentRunner.import_run(chat, found.run, items, self.convo_config, state_hash=found.source_hash)
-        return await self.resume_with_convo(running), state
+        runner = await AgentRunner.import_run(
+            chat, imported.run, items, self.convo_config, state_hash=imported.source_hash
+        )
+        return await self.resume_with_convo(runner), state
 
-    async def resume_with_convo(self, running: AgentRunner) -> AgentRunner:
-        for call in running.pending_calls:
-            await running.apply_decisions(
+    async def resume_with_convo(self, runner: AgentRunner) -> AgentRunner:
+        for call in runner.pending_calls:
+            await runner.apply_decisions(
                 ApprovalDecided(call.id, VERDICTS[call.id], None if VERDICTS[call.id] else REJECTION)
             )
-        return await self._read_until_pause(running, running.resume())
+        return await self._read_until_pause(runner, runner.resume())
 
-    async def export_run_state(self, running: AgentRunner, base: State | None = None) -> str:
+    async def export_run_state(self, runner: AgentRunner, base: State | None = None) -> str:
         assert self.chat is not None
-        assert running.run_row is not None
+        assert runner.run_row is not None
         return serialize_run_state(
-            await build_run_state(self.store, self.chat.session, running.run_row, running.run, {}, base)
+            await build_run_state(self.store, self.chat.session, runner.run_row, runner.run, {}, base)
         )
 
     async def _open_chat(self, strategy: Strategy, handle: str | None) -> Chat:
@@ -235,11 +237,11 @@ class SdkComparison:
     def _endpoint(self) -> RemoteEndpoint:
         return RemoteEndpoint(OpenAIClientOptions("gateway", self.base_url, Secret("any")))
 
-    async def _read_until_pause(self, running: AgentRunner, events: Any) -> AgentRunner:
+    async def _read_until_pause(self, runner: AgentRunner, events: Any) -> AgentRunner:
         async for _ in events:
             pass
-        assert running.run.phase in (Phase.PAUSED, Phase.DONE)
-        return running
+        assert runner.run.phase in (Phase.PAUSED, Phase.DONE)
+        return runner
 
 
 async def owner_arguments(client: AsyncOpenAI, owner: str) -> dict[str, Any]:
@@ -253,51 +255,53 @@ async def owner_arguments(client: AsyncOpenAI, owner: str) -> dict[str, Any]:
     return {}
 
 
-def decide_with_convo(words: str) -> str:
+def decide_with_convo(text: str) -> str:
     """Decide all pending calls of a state with convo; returns the new state."""
-    state = parse_run_state(words.encode())
-    for one in state.pending:
-        state = apply_verdict(state, (one,), ApprovalVerdict(VERDICTS[one.id], None if VERDICTS[one.id] else REJECTION))
+    state = parse_run_state(text.encode())
+    for call in state.pending:
+        state = apply_verdict(
+            state, (call,), ApprovalVerdict(VERDICTS[call.id], None if VERDICTS[call.id] else REJECTION)
+        )
     return serialize_run_state(state)
 
 
-def start_story(comparison: SdkComparison, story: Story) -> None:
-    """Start a story from its first response, without recorded requests."""
-    comparison.story = story
+def start_scenario(comparison: SdkComparison, scenario: Scenario) -> None:
+    """Start a scenario from its first response, without recorded requests."""
+    comparison.scenario = scenario
     comparison.upstream.reset()
-    comparison.upstream.calls += story.calls
+    comparison.upstream.calls += scenario.calls
 
 
 def model_requests(comparison: SdkComparison) -> ModelRequests:
     """The messages of each request, adjacent tool outputs sorted: the SDK sends them in order of completion."""
-    asked = comparison.upstream.requests
-    return [[_neighbours(*one) for one in groupby(request["messages"], _is_output)] for request in asked]
+    requests = comparison.upstream.requests
+    return [[_sort_outputs(*call) for call in groupby(request["messages"], _is_output)] for request in requests]
 
 
 def _is_output(message: dict[str, Any]) -> bool:
     return str(message["role"]) == "tool"
 
 
-def _neighbours(outputs: bool, messages: Iterable[dict[str, Any]]) -> list[str]:
+def _sort_outputs(outputs: bool, messages: Iterable[dict[str, Any]]) -> list[str]:
     lines = [json.dumps(message, sort_keys=True) for message in messages]
     return sorted(lines) if outputs else lines
 
 
 SDK_RESULTS: dict[tuple[str, str], tuple[str, ModelRequests]] = {}
-"""Results of `sdk_alone` by owner and story."""
+"""Results of `sdk_alone` by owner and scenario."""
 
 
 async def sdk_alone(comparison: SdkComparison, name: str) -> tuple[str, ModelRequests]:
-    """Run a story with the SDK alone; returns the final output and the model requests."""
+    """Run a scenario with the SDK alone; returns the final output and the model requests."""
     if (comparison.owner, name) not in SDK_RESULTS:
-        SDK_RESULTS[comparison.owner, name] = await _run_sdk_alone(comparison, STORIES[name])
+        SDK_RESULTS[comparison.owner, name] = await _run_sdk_alone(comparison, SCENARIOS[name])
     return SDK_RESULTS[comparison.owner, name]
 
 
-async def _run_sdk_alone(comparison: SdkComparison, story: Story) -> tuple[str, ModelRequests]:
+async def _run_sdk_alone(comparison: SdkComparison, scenario: Scenario) -> tuple[str, ModelRequests]:
     arguments = await owner_arguments(comparison.client, comparison.owner)
     fresh = replace(comparison, arguments=arguments, session=comparison.session and SQLiteSession("t"))
-    start_story(fresh, story)
+    start_scenario(fresh, scenario)
     result = await fresh.start_with_sdk()
     while result.interruptions:
         result = await fresh.resume_with_sdk(result.to_state().to_string())

@@ -25,10 +25,10 @@ stream_max_retries = 0
 """
 
 
-def codex(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def codex(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = shutil.which("codex")
     assert program
-    command = [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", *words]
+    command = [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", *arguments]
     environ = {**os.environ, "CODEX_HOME": str(home)}
     return subprocess.run(
         command, cwd=home, env=environ, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=120
@@ -43,9 +43,9 @@ def test_codex_runs_a_command_that_the_model_called_and_ends_with_its_answer(
     home = tmp_path / "codex"
     home.mkdir()
     (home / "config.toml").write_text(SETTINGS.format(model=ALIAS, url=base_url), encoding="utf-8")
-    done = codex(home, "Say a number.")
-    assert done.returncode == 0, done.stderr
-    assert "messages, the last one:" in done.stdout
+    result = codex(home, "Say a number.")
+    assert result.returncode == 0, result.stderr
+    assert "messages, the last one:" in result.stdout
     roles = [message["role"] for message in upstream.messages]
     assert roles[-3:] == ["user", "assistant", "tool"]
     assert "12321" in str(upstream.messages[-1]["content"])

@@ -49,35 +49,35 @@ def node(script: str, folder: Path, url: str, state: str) -> dict[str, Any]:
     (folder / "node_modules").symlink_to(NODE_MODULES)
     (folder / script).write_bytes((SCRIPTS / script).read_bytes())
     environ = {"PATH": os.environ["PATH"], "BASE_URL": url, "STATE": state, "HOME": str(folder)}
-    done = subprocess.run(
+    result = subprocess.run(
         ["node", script], cwd=folder, env=environ, capture_output=True, encoding="utf-8", timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
-    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return printed
+    assert result.returncode == 0, result.stderr
+    report: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return report
 
 
-def aborts_streams_and_goes_on(script: str, state: str, folder: Path, url: str, upstream: PacedUpstream) -> None:
+def check_abort_and_continuation(script: str, state: str, folder: Path, url: str, upstream: PacedUpstream) -> None:
     upstream.calls.clear()
-    came = node(script, folder, url, state)
+    result = node(script, folder, url, state)
     first, *rest = upstream.calls
 
-    assert came["first"]["aborted"]
+    assert result["first"]["aborted"]
     assert first.closed.is_set()
     assert not first.finished
     assert first.words < 500
-    assert came["kept"]["status"] == "cancelled"
-    assert came["kept"]["text"].startswith(came["first"]["text"])
-    assert (came["second"]["text"], came["second"]["status"], came["third"]) == (QUICK, "completed", QUICK)
-    said = [
+    assert result["kept"]["status"] == "cancelled"
+    assert result["kept"]["text"].startswith(result["first"]["text"])
+    assert (result["second"]["text"], result["second"]["status"], result["third"]) == (QUICK, "completed", QUICK)
+    messages = [
         (message["role"], message["content"]) for message in rest[-1].body["messages"] if message["role"] != "system"
     ]
-    partial = came["kept"]["text"]
-    whole = [("user", "first"), ("assistant", partial), ("user", "second"), ("assistant", QUICK), ("user", "third")]
-    assert said == whole
-    if came["conversation"]:
-        listed = httpx2.get(f"{url}/conversations/{came['conversation']}/items?order=asc").json()["data"]
-        assert [item["content"][0]["text"] for item in listed] == [*(words for _, words in whole), QUICK]
+    partial = result["kept"]["text"]
+    expected = [("user", "first"), ("assistant", partial), ("user", "second"), ("assistant", QUICK), ("user", "third")]
+    assert messages == expected
+    if result["conversation"]:
+        listed = httpx2.get(f"{url}/conversations/{result['conversation']}/items?order=asc").json()["data"]
+        assert [item["content"][0]["text"] for item in listed] == [*(text for _, text in expected), QUICK]
 
 
 CASES = [("openai.mjs", "conversation"), ("vercel.mjs", "chain"), ("agents.mjs", "conversation")]
@@ -88,7 +88,7 @@ CASES = [("openai.mjs", "conversation"), ("vercel.mjs", "chain"), ("agents.mjs",
 def test_a_node_client_aborts_a_stream_and_continues(
     script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
-    aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)
+    check_abort_and_continuation(script, state, tmp_path, url, upstream)
 
 
 @pytest.mark.full
@@ -98,4 +98,4 @@ def test_a_node_client_aborts_a_stream_and_continues(
 def test_every_node_client_aborts_a_stream_and_continues_with_both_server_side_owners(
     script: str, state: str, tmp_path: Path, url: str, upstream: PacedUpstream
 ) -> None:
-    aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)
+    check_abort_and_continuation(script, state, tmp_path, url, upstream)

@@ -38,7 +38,7 @@ async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
 
 
 @pytest.fixture(params=["http", "websocket"])
-async def run(request: pytest.FixtureRequest, client: AsyncOpenAI) -> AsyncIterator[RunConfig]:
+async def run_config(request: pytest.FixtureRequest, client: AsyncOpenAI) -> AsyncIterator[RunConfig]:
     """The configuration of a run that uses the gateway over HTTP or WebSocket."""
     provider = OpenAIProvider(openai_client=client, use_responses_websocket=request.param == "websocket")
     yield RunConfig(model_provider=provider, tracing_disabled=True)
@@ -51,7 +51,7 @@ def agent() -> Agent[None]:
 
 
 @pytest.fixture
-def tooled() -> Agent[None]:
+def tool_agent() -> Agent[None]:
     return Agent(name="tooled", model=ALIAS, tools=[capital])
 
 
@@ -60,18 +60,18 @@ def texts(upstream: Upstream) -> list[str]:
 
 
 async def test_a_previous_response_id_restores_the_history(
-    run: RunConfig, agent: Agent[None], upstream: Upstream
+    run_config: RunConfig, agent: Agent[None], upstream: Upstream
 ) -> None:
-    first = await Runner.run(agent, "one", run_config=run)
-    second = await Runner.run(agent, "two", previous_response_id=first.last_response_id, run_config=run)
+    first = await Runner.run(agent, "one", run_config=run_config)
+    second = await Runner.run(agent, "two", previous_response_id=first.last_response_id, run_config=run_config)
     assert second.final_output.startswith("4 messages, the last one: two")
     assert texts(upstream)[::3] == ["Be brief.", "two"]
 
 
 async def test_auto_previous_response_id_sends_only_the_tool_output_and_the_model_receives_the_history(
-    run: RunConfig, tooled: Agent[None], upstream: Upstream, client: AsyncOpenAI
+    run_config: RunConfig, tool_agent: Agent[None], upstream: Upstream, client: AsyncOpenAI
 ) -> None:
-    got = await Runner.run(tooled, "Norway?", auto_previous_response_id=True, run_config=run)
+    got = await Runner.run(tool_agent, "Norway?", auto_previous_response_id=True, run_config=run_config)
     assert got.final_output.startswith("3 messages, the last one: the capital of x")
     assert [message["role"] for message in upstream.messages] == ["user", "assistant", "tool"]
     assert got.last_response_id is not None
@@ -80,30 +80,30 @@ async def test_auto_previous_response_id_sends_only_the_tool_output_and_the_mode
 
 
 async def test_a_conversation_id_keeps_turns_and_tool_calls(
-    run: RunConfig, tooled: Agent[None], client: AsyncOpenAI
+    run_config: RunConfig, tool_agent: Agent[None], client: AsyncOpenAI
 ) -> None:
     conversation = await client.conversations.create()
-    await Runner.run(tooled, "Norway?", conversation_id=conversation.id, run_config=run)
-    got = await Runner.run(tooled, "Chad?", conversation_id=conversation.id, run_config=run)
+    await Runner.run(tool_agent, "Norway?", conversation_id=conversation.id, run_config=run_config)
+    got = await Runner.run(tool_agent, "Chad?", conversation_id=conversation.id, run_config=run_config)
     assert got.final_output.startswith("7 messages")
-    kinds = [item.type async for item in client.conversations.items.list(conversation.id, order="asc", limit=3)]
-    assert kinds == ["message", "function_call", "function_call_output", "message"] * 2
+    types = [item.type async for item in client.conversations.items.list(conversation.id, order="asc", limit=3)]
+    assert types == ["message", "function_call", "function_call_output", "message"] * 2
 
 
-async def test_a_streamed_run_ends_with_the_final_answer(run: RunConfig, agent: Agent[None]) -> None:
-    streamed = Runner.run_streamed(agent, "one", run_config=run)
-    kinds = [event.data.type async for event in streamed.stream_events() if event.type == "raw_response_event"]
-    assert kinds[0] == "response.created"
-    assert kinds[-1] == "response.completed"
+async def test_a_streamed_run_ends_with_the_final_answer(run_config: RunConfig, agent: Agent[None]) -> None:
+    streamed = Runner.run_streamed(agent, "one", run_config=run_config)
+    types = [event.data.type async for event in streamed.stream_events() if event.type == "raw_response_event"]
+    assert types[0] == "response.created"
+    assert types[-1] == "response.completed"
     assert streamed.final_output.startswith("2 messages, the last one: one")
 
 
 async def test_a_conversations_session_stores_its_items_at_the_gateway(
-    run: RunConfig, tooled: Agent[None], client: AsyncOpenAI
+    run_config: RunConfig, tool_agent: Agent[None], client: AsyncOpenAI
 ) -> None:
     session = OpenAIConversationsSession(openai_client=client)
-    await Runner.run(tooled, "Norway?", session=session, run_config=run)
-    got = await Runner.run(tooled, "Chad?", session=session, run_config=run)
+    await Runner.run(tool_agent, "Norway?", session=session, run_config=run_config)
+    got = await Runner.run(tool_agent, "Chad?", session=session, run_config=run_config)
     assert got.final_output.startswith("7 messages")
     assert len(await session.get_items()) == 8
     popped: Any = await session.pop_item()
@@ -115,25 +115,25 @@ async def test_a_conversations_session_stores_its_items_at_the_gateway(
 
 @pytest.mark.parametrize("mode", ["previous_response_id", "input"])
 async def test_a_compaction_session_continues_from_the_compacted_history(
-    run: RunConfig, agent: Agent[None], client: AsyncOpenAI, upstream: Upstream, mode: Any
+    run_config: RunConfig, agent: Agent[None], client: AsyncOpenAI, upstream: Upstream, mode: Any
 ) -> None:
     session = OpenAIResponsesCompactionSession(
         "s", SQLiteSession("s"), client=client, model=ALIAS, compaction_mode=mode
     )
-    for words in ("one", "two", "three"):
-        await Runner.run(agent, words, session=session, run_config=run)
+    for text in ("one", "two", "three"):
+        await Runner.run(agent, text, session=session, run_config=run_config)
     await session.run_compaction({"force": True})
     items: list[Any] = await session.get_items()
     assert [item["type"] for item in items if item.get("type") == "compaction"] == ["compaction"]
     assert len(items) < 6
-    await Runner.run(agent, "four", session=session, run_config=run)
+    await Runner.run(agent, "four", session=session, run_config=run_config)
     assert texts(upstream)[-1] == "four"
-    assert any("messages, the last one" in words for words in texts(upstream)[:-1])
+    assert any("messages, the last one" in text for text in texts(upstream)[:-1])
 
 
-async def test_a_run_with_store_false_stores_nothing(run: RunConfig, client: AsyncOpenAI) -> None:
+async def test_a_run_with_store_false_stores_nothing(run_config: RunConfig, client: AsyncOpenAI) -> None:
     agent = Agent(name="plain", model=ALIAS, model_settings=ModelSettings(store=False))
-    got = await Runner.run(agent, "one", run_config=run)
+    got = await Runner.run(agent, "one", run_config=run_config)
     assert got.last_response_id is not None
     with pytest.raises(Exception, match="not found"):
         await client.responses.retrieve(got.last_response_id)

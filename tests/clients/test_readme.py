@@ -10,43 +10,43 @@ from tests.cli.chat_commands import scripted_flags
 from tests.clients.conftest import gateway
 from tests.command_runner import ROOT, Convo, write_project_file
 
-SHOWN = "http://127.0.0.1:8788/v1"
+README_BASE_URL = "http://127.0.0.1:8788/v1"
 
 
 def program(address: str) -> str:
     """The client program in the README, with the address of a running server."""
-    (block,) = [block for block in blocks("python") if SHOWN in block]
-    return block.replace(SHOWN, address)
+    (block,) = [block for block in blocks("python") if README_BASE_URL in block]
+    return block.replace(README_BASE_URL, address)
 
 
 def blocks(language: str) -> list[str]:
     """The code blocks of the README in a language, unchanged."""
-    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    return [str(block) for block in found]
+    matches = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    return [str(block) for block in matches]
 
 
 def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: Path) -> None:
     write_project_file("".join(blocks("toml")))
-    shown = convo("models", "--json").json()
-    mine = next(one for one in shown["providers"] if one["name"] == "mine")
-    assert shown["aliases"] == {"gpt-5-mini": "mine/some-model"}
-    assert (mine["api"], mine["key"], mine["key_env"]) == ("chat", "not set", "MINE_API_KEY")
+    output = convo("models", "--json").json()
+    provider = next(entry for entry in output["providers"] if entry["name"] == "mine")
+    assert output["aliases"] == {"gpt-5-mini": "mine/some-model"}
+    assert (provider["api"], provider["key"], provider["key_env"]) == ("chat", "not set", "MINE_API_KEY")
 
 
 def test_the_agents_pause_and_resume_as_the_readme_shows(convo: Convo, tmp_path: Path) -> None:
     """The output equals the README exactly, except for the usage line and the path of the saved state."""
     (support,) = [block for block in blocks("python") if block.startswith("# support.py")]
     (tmp_path / "support.py").write_text(support, encoding="utf-8")
-    (shown,) = [block for block in blocks("console") if "--agent support.py:triage" in block]
+    (example,) = [block for block in blocks("console") if "--agent support.py:triage" in block]
     refund = {"name": "refund", "call_id": "call_1", "arguments": {"order": "A1", "cents": 500}}
     model = scripted_flags(
         {"call": {"name": "transfer_to_billing"}}, {"call": refund}, {"text": "Order A1 is paid back."}
     )
-    for told in shown.split("$ convo ")[1:]:
-        command, *lines = told.splitlines()
+    for transcript in example.split("$ convo ")[1:]:
+        command, *lines = transcript.splitlines()
         got = convo(*shlex.split(command), *model)
-        said = [line for line in (got.err + got.out).splitlines() if " · " not in line]
-        assert [re.sub(r"(saved to ).*", r"\1", line) for line in said] == [
+        output_lines = [line for line in (got.err + got.out).splitlines() if " · " not in line]
+        assert [re.sub(r"(saved to ).*", r"\1", line) for line in output_lines] == [
             re.sub(r"(saved to ).*", r"\1", line) for line in lines if " · " not in line
         ]
 

@@ -64,30 +64,30 @@ class Upstream:
 
 
 def answer(request: Mapping[str, Any], word: str) -> Iterator[dict[str, Any]]:
-    used = {"prompt_tokens": 10 * len(request["messages"]), "completion_tokens": 5}
-    asked_for = function_to_call(request)
-    if asked_for is None:
+    usage = {"prompt_tokens": 10 * len(request["messages"]), "completion_tokens": 5}
+    function = function_to_call(request)
+    if function is None:
         for word in summary_text(request["messages"]).split(" "):
             yield delta(content=f"{word} ")
-        yield finish("stop", used)
+        yield finish("stop", usage)
         return
-    yield tool(0, call_id=f"call_{len(request['messages'])}", name=asked_for["name"])
-    yield tool(0, arguments=json.dumps(arguments(asked_for.get("parameters") or {}, word)))
-    yield finish("tool_calls", used)
+    yield tool(0, call_id=f"call_{len(request['messages'])}", name=function["name"])
+    yield tool(0, arguments=json.dumps(arguments(function.get("parameters") or {}, word)))
+    yield finish("tool_calls", usage)
 
 
 def call_chunks(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
-    for number, (call_id, name, given) in enumerate(calls):
+    for number, (call_id, name, call_arguments) in enumerate(calls):
         yield tool(number, call_id=call_id, name=name)
-        yield tool(number, arguments=json.dumps(given))
+        yield tool(number, arguments=json.dumps(call_arguments))
     yield finish("tool_calls", {"prompt_tokens": 10, "completion_tokens": 5})
 
 
 def function_to_call(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The function that the answer calls, or None."""
     functions = [tool["function"] for tool in request.get("tools") or () if tool["type"] == "function"]
-    spoken = request["messages"][-1]["role"] == "user" and request.get("tool_choice") != "none"
-    return functions[0] if functions and spoken else None
+    is_user_turn = request["messages"][-1]["role"] == "user" and request.get("tool_choice") != "none"
+    return functions[0] if functions and is_user_turn else None
 
 
 def arguments(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def content_text(content: Any) -> str:
 @contextmanager
 def run_upstream() -> Iterator[Upstream]:
     """Run the model in a thread. Its socket listens before the thread starts, so callers need not wait."""
-    place, url = listen_on_free_port()
+    listener, url = listen_on_free_port()
     upstream = Upstream(url)
-    with serve_in_thread(upstream, place, asyncio.new_event_loop()):
+    with serve_in_thread(upstream, listener, asyncio.new_event_loop()):
         yield upstream

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.hostile_server import OK, PIECE, STREAM, HostileServer, endless_error, gzip_of_size, repeat_piece, sse_event
 
-WORDS = "endless "
+TEXT = "endless "
 
 
 def chat_pieces(*, arguments: bool = False) -> tuple[bytes, bytes]:
@@ -15,10 +15,10 @@ def chat_pieces(*, arguments: bool = False) -> tuple[bytes, bytes]:
         return sse_event({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
     if not arguments:
-        return chunk(role="assistant", content="begun "), chunk(content=WORDS)
+        return chunk(role="assistant", content="begun "), chunk(content=TEXT)
     call = {"index": 0, "id": "call_1", "function": {"name": "pay", "arguments": '{"to": "'}}
     return chunk(content="begun ") + chunk(tool_calls=[call]), chunk(
-        tool_calls=[{"index": 0, "function": {"arguments": WORDS}}]
+        tool_calls=[{"index": 0, "function": {"arguments": TEXT}}]
     )
 
 
@@ -26,39 +26,41 @@ def responses_pieces(*, arguments: bool = False) -> tuple[bytes, bytes]:
     response = {"id": "resp_1", "object": "response", "status": "in_progress", "model": "m", "output": []}
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
     part = {"type": "output_text", "text": "", "annotations": []}
-    at = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
-    begun = [
+    position = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
+    head = [
         {"type": "response.created", "response": response},
         {"type": "response.output_item.added", "output_index": 0, "item": message},
-        {"type": "response.content_part.added", **at, "part": part},
-        {"type": "response.output_text.delta", **at, "delta": "begun "},
+        {"type": "response.content_part.added", **position, "part": part},
+        {"type": "response.output_text.delta", **position, "delta": "begun "},
     ]
     if not arguments:
-        return b"".join(map(sse_event, begun)), sse_event({"type": "response.output_text.delta", **at, "delta": WORDS})
-    done = {**message, "status": "completed", "content": [{**part, "text": "begun "}]}
+        return b"".join(map(sse_event, head)), sse_event(
+            {"type": "response.output_text.delta", **position, "delta": TEXT}
+        )
+    done_item = {**message, "status": "completed", "content": [{**part, "text": "begun "}]}
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "pay", "arguments": ""}
-    begun += [
-        {"type": "response.output_item.done", "output_index": 0, "item": done},
+    head += [
+        {"type": "response.output_item.done", "output_index": 0, "item": done_item},
         {"type": "response.output_item.added", "output_index": 1, "item": call},
     ]
-    piece = {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": WORDS}
-    return b"".join(map(sse_event, begun)), sse_event(piece)
+    piece = {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": TEXT}
+    return b"".join(map(sse_event, head)), sse_event(piece)
 
 
 def anthropic_pieces(*, arguments: bool = False) -> tuple[bytes, bytes]:
-    def told(kind: str, **fields: Any) -> bytes:
+    def sse(kind: str, **fields: Any) -> bytes:
         return sse_event({"type": kind, **fields}, kind)
 
-    def words(text: str) -> bytes:
-        return told("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+    def text_delta(text: str) -> bytes:
+        return sse("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
 
-    begun = told("message_start", message={"model": "m", "usage": {"input_tokens": 3}})
-    begun += told("content_block_start", index=0, content_block={"type": "text", "text": ""}) + words("begun ")
+    head = sse("message_start", message={"model": "m", "usage": {"input_tokens": 3}})
+    head += sse("content_block_start", index=0, content_block={"type": "text", "text": ""}) + text_delta("begun ")
     if not arguments:
-        return begun, words(WORDS)
+        return head, text_delta(TEXT)
     call = {"type": "tool_use", "id": "call_1", "name": "pay", "input": {}}
-    begun += told("content_block_stop", index=0) + told("content_block_start", index=1, content_block=call)
-    return begun, told("content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": WORDS})
+    head += sse("content_block_stop", index=0) + sse("content_block_start", index=1, content_block=call)
+    return head, sse("content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": TEXT})
 
 
 FORMS: dict[str, Callable[..., tuple[bytes, bytes]]] = {
@@ -69,8 +71,8 @@ FORMS: dict[str, Callable[..., tuple[bytes, bytes]]] = {
 
 
 def endless_deltas(api: str, *, arguments: bool = False) -> Iterator[bytes]:
-    begun, piece = FORMS[api](arguments=arguments)
-    return repeat_piece(piece, head=STREAM + begun)
+    head, piece = FORMS[api](arguments=arguments)
+    return repeat_piece(piece, head=STREAM + head)
 
 
 def started_then(api: str, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -19,13 +19,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
         yield server
 
 
-def whole(value: object) -> Iterator[bytes]:
+def json_answer(value: object) -> Iterator[bytes]:
     return iter([JSON + json.dumps(value).encode()])
 
 
 def page(*ids: str) -> dict[str, object]:
     content = [{"type": "input_text", "text": "hi"}]
-    items = [{"type": "message", "id": one, "role": "user", "content": content} for one in ids]
+    items = [{"type": "message", "id": item_id, "role": "user", "content": content} for item_id in ids]
     return {"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": True}
 
 
@@ -33,7 +33,7 @@ def page(*ids: str) -> dict[str, object]:
 def test_a_list_that_repeats_a_page_is_not_read_endlessly(
     server: HostileServer, convo: Convo, ids: tuple[str, ...]
 ) -> None:
-    server.answers = lambda request: whole(
+    server.answers = lambda request: json_answer(
         page(*ids) if "/items" in request else {"id": "conv_1", "object": "conversation", "created_at": 1}
     )
 
@@ -52,13 +52,13 @@ def test_an_endless_chain_of_responses_is_read_up_to_a_limit(
 
     def answer(request: str) -> Iterator[bytes]:
         if "/input_items" in request:
-            return whole({**page("msg_1"), "has_more": False})
+            return json_answer({**page("msg_1"), "has_more": False})
         response_id = request.split()[1].rpartition("/")[2].partition("?")[0]
         message = {"type": "message", "id": f"msg_{response_id}", "role": "assistant", "content": []}
-        before = f"resp_{next(numbers)}"
-        return whole(
+        previous_id = f"resp_{next(numbers)}"
+        return json_answer(
             {"id": response_id, "object": "response", "created_at": 1, "status": "completed", "model": "m",
-             "output": [message], "previous_response_id": before}
+             "output": [message], "previous_response_id": previous_id}
         )  # fmt: skip
 
     server.answers = answer
