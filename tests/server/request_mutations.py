@@ -111,7 +111,7 @@ def value_paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[
 
 
 def replace_at(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
-    """Return `value` with `new` at the path `at`."""
+    """Return `value` with `new` at the path `path`."""
     if not path:
         return new
     if isinstance(value, list):

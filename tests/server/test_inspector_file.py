@@ -63,10 +63,10 @@ def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None
     assert {path.name for path in STATIC.iterdir()} == {*SCRIPT_FILES, STYLE_FILE, PAGE_FILE}
     for index, name in enumerate(SCRIPT_FILES):
         lines = [line for line in static(name).splitlines() if line.startswith("import")]
-        found = IMPORTED.findall(static(name))
-        assert len(found) == len(lines)
-        assert [other for _, other in found if other not in SCRIPT_FILES[:index]] == []
-        for names, other in found:
+        imports = IMPORTED.findall(static(name))
+        assert len(imports) == len(lines)
+        assert [other for _, other in imports if other not in SCRIPT_FILES[:index]] == []
+        for names, other in imports:
             exported = set(
                 re.findall(r"^export (?:async )?(?:function\*?|class|const) (\w+)", static(other), re.MULTILINE)
             )
@@ -129,9 +129,9 @@ def test_equal_request_settings_are_stored_once() -> None:
     for number, parameters in enumerate((tools, tools, {}), 1):
         after = f"resp_{number - 1}" if number > 1 else None
         client.turn(f"resp_{number}", "hi", "ho", after=after, parameters=parameters, conversation_id="conv_1")
-    found = inspector_data(client.view("resp_3"))
-    assert [link["request"] for link in found["links"]] == [0, 0, 1]
-    assert found["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
+    data = inspector_data(client.view("resp_3"))
+    assert [link["request"] for link in data["links"]] == [0, 0, 1]
+    assert data["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
 
 
 def test_unconfirmed_items_are_marked_and_a_path_leads_to_its_root() -> None:
@@ -140,10 +140,10 @@ def test_unconfirmed_items_are_marked_and_a_path_leads_to_its_root() -> None:
     longer_path = path.append([user_message("and now?")])
     view = client.view("resp_1", path=longer_path, confirmed_head=path.head)
     view.path_index.add(longer_path)
-    found = inspector_data(view)
-    assert found["unacknowledged"] == [longer_path.head]
-    key, keys = found["path"]["through"], []
+    data = inspector_data(view)
+    assert data["unacknowledged"] == [longer_path.head]
+    key, keys = data["path"]["through"], []
     while key is not None:
         keys.append(key)
-        key = found["parents"][key]
+        key = data["parents"][key]
     assert keys[::-1] == list(longer_path.keys)

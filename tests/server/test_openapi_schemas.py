@@ -206,18 +206,18 @@ def test_an_operation_has_the_schemas_of_its_body_and_response(
     route: tuple[str, str], described: tuple[str | None, bool, str, bool]
 ) -> None:
     request, required, response, streams = described
-    found = operation(*route)
+    spec = operation(*route)
     if request is None:
-        assert "requestBody" not in found
+        assert "requestBody" not in spec
     else:
         body = {"application/json": {"schema": {"$ref": f"#/components/schemas/{request}"}}}
-        assert found["requestBody"] == {"required": required, "content": body}
-    content = found["responses"]["200"]["content"]
+        assert spec["requestBody"] == {"required": required, "content": body}
+    content = spec["responses"]["200"]["content"]
     assert content["application/json"] == {"schema": {"$ref": f"#/components/schemas/{response}"}}
     assert ("text/event-stream" in content) is streams
-    assert found["responses"]["200"]["description"] == found["summary"]
-    assert found["responses"]["4XX"] == {"$ref": "#/components/responses/Refused"}
-    assert found["responses"]["5XX"] == {"$ref": "#/components/responses/Failed"}
+    assert spec["responses"]["200"]["description"] == spec["summary"]
+    assert spec["responses"]["4XX"] == {"$ref": "#/components/responses/Refused"}
+    assert spec["responses"]["5XX"] == {"$ref": "#/components/responses/Failed"}
 
 
 def test_a_stream_of_events_and_text_have_their_own_media_types() -> None:
@@ -236,7 +236,7 @@ def test_errors_are_described_by_their_schema() -> None:
 
 @pytest.mark.parametrize("route", [route for route in API_ROUTES if route.operation_id], ids=lambda route: route.path)
 def test_an_operation_has_the_parameters_of_its_path_and_query(route: routes.ApiRoute) -> None:
-    found = operation(route.method, _plain(route.path))
+    spec = operation(route.method, _plain(route.path))
     names = [part.strip("{}") for part in _plain(route.path).split("/") if part.startswith("{")]
     expected = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in names
@@ -245,7 +245,7 @@ def test_an_operation_has_the_parameters_of_its_path_and_query(route: routes.Api
         {"name": each.name, "in": "query", "description": each.description, "schema": each.schema}
         for each in route.query
     ]
-    assert found["parameters"] == expected
+    assert spec["parameters"] == expected
 
 
 QUERIES: dict[tuple[str, str], set[str]] = {
@@ -258,10 +258,10 @@ QUERIES: dict[tuple[str, str], set[str]] = {
 
 
 def test_only_these_operations_have_a_query() -> None:
-    found = {
+    queries = {
         (route.method, route.path): {parameter.name for parameter in route.query} for route in API_ROUTES if route.query
     }
-    assert found == QUERIES
+    assert queries == QUERIES
 
 
 def test_the_websocket_is_described_beside_its_path() -> None:
