@@ -275,7 +275,7 @@ def start_scenario(comparison: SdkComparison, scenario: Scenario) -> None:
 def model_requests(comparison: SdkComparison) -> ModelRequests:
     """The messages of each request, adjacent tool outputs sorted: the SDK sends them in order of completion."""
     requests = comparison.upstream.requests
-    return [[_sort_outputs(*call) for call in groupby(request["messages"], _is_output)] for request in requests]
+    return [[_sort_outputs(*group) for group in groupby(request["messages"], _is_output)] for request in requests]
 
 
 def _is_output(message: dict[str, Any]) -> bool:

@@ -59,7 +59,7 @@ class GatewayProcess:
 
     def metric(self, name: str) -> float:
         lines = self.http.get("/metrics").text.splitlines()
-        return next(float(connection.split()[1]) for connection in lines if connection.startswith(f"{name} "))
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 Server: TypeAlias = RunningGateway | GatewayProcess

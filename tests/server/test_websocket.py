@@ -287,9 +287,7 @@ def test_turns_are_counted_like_requests(gateway: RunningGateway) -> None:
     assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in metrics
     assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in metrics
     duration_line = next(
-        connection
-        for connection in metrics
-        if connection.startswith('convo_request_seconds_sum{route="/v1/responses"}')
+        line for line in metrics if line.startswith('convo_request_seconds_sum{route="/v1/responses"}')
     )
     assert 0 < float(duration_line.rpartition(" ")[2]) < elapsed
     assert "convo_streams_open 0.0" in metrics
