@@ -90,16 +90,16 @@ def test_an_invalid_compaction_limit_is_refused(convo: Convo, settings: Path, wr
 @pytest.mark.needs("terminal")
 def test_the_compact_command_works_at_the_prompt(home: Path) -> None:
     long = scripted_flags({"text": "Short."}, {"text": LONG})
-    with at_terminal("chat", "-n", "mine", *long) as person:
-        person.is_asked()
+    with at_terminal("chat", "-n", "mine", *long) as terminal:
+        terminal.wait_for_prompt()
         for words in ("one", "two", "three"):
-            person.says(words)
-        assert "--keep-last takes a number" in person.says("/compact --keep-last some")
-        assert "nothing to compact" in person.says("/compact --keep-last 3")
-        shown = person.says("/compact the names --keep-last 1")
+            terminal.send_line(words)
+        assert "--keep-last takes a number" in terminal.send_line("/compact --keep-last some")
+        assert "nothing to compact" in terminal.send_line("/compact --keep-last 3")
+        shown = terminal.send_line("/compact the names --keep-last 1")
         assert "compacted 4 items" in shown
         assert "mine-before" in shown
-        person.says("four")
+        terminal.send_line("four")
     assert [line.split()[1] for line in stored_messages(home, "mine") if line.startswith("user")][-2:] == [
         "three",
         "four",
@@ -108,12 +108,12 @@ def test_the_compact_command_works_at_the_prompt(home: Path) -> None:
 
 @pytest.mark.needs("terminal")
 def test_a_session_that_is_open_in_a_chat_is_not_compacted_by_another_process(convo: Convo) -> None:
-    with at_terminal("chat", "-n", "mine", *scripted_flags({"text": "Short."}, {"text": LONG})) as person:
-        person.is_asked()
+    with at_terminal("chat", "-n", "mine", *scripted_flags({"text": "Short."}, {"text": LONG})) as terminal:
+        terminal.wait_for_prompt()
         for words in ("one", "two"):
-            person.says(words)
+            terminal.send_line(words)
         got = convo("compact", "mine")
         assert got.exit == 1
         assert "/compact in that chat" in got.err
-        person.leaves()
+        terminal.end_session()
     assert convo("compact", "mine").exit == 0

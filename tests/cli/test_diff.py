@@ -52,9 +52,9 @@ def test_a_diff_shows_the_items_after_a_turn(convo: Convo, home: Path) -> None:
 @pytest.mark.needs("terminal")
 def test_in_a_terminal_the_headings_of_both_sides_are_dim(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
-    with at_terminal("diff", "mine@1", "mine") as person:
-        person.child.expect_exact("\x1b[2m  A ")
-        assert person.ends() == 0
+    with at_terminal("diff", "mine@1", "mine") as terminal:
+        terminal.child.expect_exact("\x1b[2m  A ")
+        assert terminal.wait_for_exit() == 0
 
 
 @pytest.mark.parametrize(

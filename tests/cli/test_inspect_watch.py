@@ -125,11 +125,11 @@ def test_q_ends_the_watch_and_restores_the_terminal(convo: Convo) -> None:
     convo("chat", "one", "--name", "mine", *ECHO)
     with open_screen("inspect", "mine", "--watch") as screen:
         terminal, shows = os.dup(screen.child.child_fd), termios.ECHO | termios.ICANON
-        screen.until(lambda: "press q or Ctrl-C to stop" in screen.text())
+        screen.wait_until(lambda: "press q or Ctrl-C to stop" in screen.text())
         assert not termios.tcgetattr(terminal)[3] & shows
-        screen.types("not this key")
-        screen.types("q")
-        assert screen.ends() == 0
+        screen.type_keys("not this key")
+        screen.type_keys("q")
+        assert screen.wait_for_exit() == 0
         assert screen.text().endswith("one → one")
         assert termios.tcgetattr(terminal)[3] & shows == shows
         os.close(terminal)

@@ -161,7 +161,7 @@ async def left_in(store: Store) -> list[str]:
 
 @pytest.mark.needs("terminal")
 def test_a_progress_bar_is_shown_in_a_terminal() -> None:
-    with at_terminal("race", "hello", *ECHO) as person:
-        person.sees("0/4 replay")
-        person.sees("3/4 chain")
-        assert person.ends() == 0
+    with at_terminal("race", "hello", *ECHO) as terminal:
+        terminal.wait_for_text("0/4 replay")
+        terminal.wait_for_text("3/4 chain")
+        assert terminal.wait_for_exit() == 0

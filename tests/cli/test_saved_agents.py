@@ -193,9 +193,9 @@ def test_convo_serve_imports_no_agents_of_its_store(convo: Convo, home: Path, mo
 
 @pytest.mark.needs("terminal")
 def test_resuming_a_session_without_its_agents_at_the_prompt_prints_a_note(talked: tuple[str, str], home: Path) -> None:
-    with at_terminal("chat", *ECHO, "-n", "other") as person:
-        person.is_asked()
-        assert "mine used agents, and this chat does not; to use them: convo chat --from mine" in person.says(
+    with at_terminal("chat", *ECHO, "-n", "other") as terminal:
+        terminal.wait_for_prompt()
+        assert "mine used agents, and this chat does not; to use them: convo chat --from mine" in terminal.send_line(
             "/resume mine"
         )
-        assert person.leaves() == 0
+        assert terminal.end_session() == 0

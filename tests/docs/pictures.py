@@ -132,10 +132,10 @@ def chat_output(picture: Picture) -> str:
     from tests.terminal.screen import open_screen
 
     with open_screen(*picture.argv, columns=picture.columns) as screen:
-        screen.shows_prompt()
+        screen.wait_for_prompt()
         for text in picture.input:
-            screen.types(f"{text}\r")
-            screen.shows_prompt(text)
+            screen.type_keys(f"{text}\r")
+            screen.wait_for_prompt(text)
         return screen.raw
 
 

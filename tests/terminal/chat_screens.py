@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
     sentence: str
     keys: str
-    shows: str
+    expected: str
     open: bool = False
 
 
@@ -119,101 +119,101 @@ def visit_screens(
     screen: TerminalScreen, second: Callable[[], AbstractContextManager[TerminalScreen]]
 ) -> Iterator[tuple[str, str]]:
     """Take every step; yields its sentence and its screen."""
-    screen.shows_prompt("/help")
+    screen.wait_for_prompt("/help")
     yield "the first prompt", screen.text()
     for step in STEPS:
-        screen.clears()
-        screen.types(step.keys)
-        (screen.shows if step.open else screen.shows_prompt)(step.shows)
+        screen.clear()
+        screen.type_keys(step.keys)
+        (screen.wait_for_text if step.open else screen.wait_for_prompt)(step.expected)
         yield step.sentence, screen.text()
         if step.open:
-            screen.types("\x03")
-            screen.shows_prompt()
+            screen.type_keys("\x03")
+            screen.wait_for_prompt()
     with second() as other:
         yield from second_terminal_screens(other)
     yield from stopped_answer_screens(screen)
     yield from last_screen(screen)
 
 
-def screen_after(screen: TerminalScreen, keys: str, shows: str) -> str:
+def screen_after(screen: TerminalScreen, keys: str, expected: str) -> str:
     """Clear the screen, type `keys`, and return the screen with the next prompt."""
-    screen.clears()
-    screen.types(keys)
-    screen.shows_prompt(shows)
+    screen.clear()
+    screen.type_keys(keys)
+    screen.wait_for_prompt(expected)
     return screen.text()
 
 
 def second_terminal_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
     """A second terminal with vi keys and agents: edited lines, a tool call with an approval, and commands."""
-    screen.shows_prompt("/help")
-    screen.types("\x12hello th")
-    screen.shows("hello there")
+    screen.wait_for_prompt("/help")
+    screen.type_keys("\x12hello th")
+    screen.wait_for_text("hello there")
     yield "in a second terminal ctrl-r finds what was typed in the first", screen.text()
-    screen.types("\x03")
-    screen.shows_prompt()
-    screen.types("py it back")
-    screen.shows("> py it back")
-    screen.types("\x1b")
-    screen.until(lambda: screen.screen.cursor.x == 11)  # in normal mode the cursor is on the last character
-    screen.types("0aa")
-    screen.shows("> pay it back")
+    screen.type_keys("\x03")
+    screen.wait_for_prompt()
+    screen.type_keys("py it back")
+    screen.wait_for_text("> py it back")
+    screen.type_keys("\x1b")
+    screen.wait_until(lambda: screen.screen.cursor.x == 11)  # in normal mode the cursor is on the last character
+    screen.type_keys("0aa")
+    screen.wait_for_text("> pay it back")
     yield "vi's keys change the line", screen.text()
-    screen.types("\r")
-    screen.shows("leave?")
+    screen.type_keys("\r")
+    screen.wait_for_text("leave?")
     yield "a thought, a call, and one that waits for a decision", screen.text()
-    screen.types("y\r")
-    screen.shows_prompt(" output · ")
+    screen.type_keys("y\r")
+    screen.wait_for_prompt(" output · ")
     yield "what came of it", screen.text()
     yield "the tools of an agent", screen_after(screen, "/tools\r", "who")
     yield "the thought unfolded", screen_after(screen, "/reasoning\r", "has to be looked up")
-    screen.clears()
-    screen.types("/cost\r")
-    screen.shows_prompt("under [prices] in config.toml")
-    screen.types("/context\r")
-    screen.shows_prompt(".context' TOKENS")
+    screen.clear()
+    screen.type_keys("/cost\r")
+    screen.wait_for_prompt("under [prices] in config.toml")
+    screen.type_keys("/context\r")
+    screen.wait_for_prompt(".context' TOKENS")
     yield "what nobody wrote down", screen.text()
-    screen.clears()
-    screen.types("/quit\r")
-    assert screen.ends() == 0
+    screen.clear()
+    screen.type_keys("/quit\r")
+    assert screen.wait_for_exit() == 0
     yield "leaving by another name", screen.text()
 
 
 def stopped_answer_screens(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
     """The prompt history of the other terminal, then Esc and Ctrl-C during an answer, and Esc twice at the prompt."""
-    screen.clears()
-    screen.types("\x12")
-    screen.shows("I-search backward:")
-    screen.types("pay")
-    screen.shows("pay it back")
+    screen.clear()
+    screen.type_keys("\x12")
+    screen.wait_for_text("I-search backward:")
+    screen.type_keys("pay")
+    screen.wait_for_text("pay it back")
     yield "ctrl-r finds what was typed in the second terminal", screen.text()
-    screen.types("\x03")
-    screen.shows_prompt()
-    screen.clears()
-    screen.types("count\r")
-    screen.shows("one two")
-    screen.types("/cost\r")
-    screen.types("\x1b")
-    screen.shows_prompt("/cost no requests yet")
+    screen.type_keys("\x03")
+    screen.wait_for_prompt()
+    screen.clear()
+    screen.type_keys("count\r")
+    screen.wait_for_text("one two")
+    screen.type_keys("/cost\r")
+    screen.type_keys("\x1b")
+    screen.wait_for_prompt("/cost no requests yet")
     yield "esc stops an answer, and what was typed meanwhile is done next", screen.text()
-    screen.clears()
-    screen.types("\x1b\x1b")
-    screen.shows("edit> count")
+    screen.clear()
+    screen.type_keys("\x1b\x1b")
+    screen.wait_for_text("edit> count")
     yield "esc esc changes the last message", screen.text()
-    screen.types("\x03")
-    screen.shows_prompt("nothing was changed")
+    screen.type_keys("\x03")
+    screen.wait_for_prompt("nothing was changed")
     yield "and ctrl-c leaves it as it was", screen.text()
-    screen.clears()
-    screen.types("/retry\r")
-    screen.shows("one two")
-    screen.types("\x03")
-    screen.shows_prompt("undoes the turn")
+    screen.clear()
+    screen.type_keys("/retry\r")
+    screen.wait_for_text("one two")
+    screen.type_keys("\x03")
+    screen.wait_for_prompt("undoes the turn")
     yield "ctrl-c stops an answer", screen.text()
 
 
 def last_screen(screen: TerminalScreen) -> Iterator[tuple[str, str]]:
-    screen.clears()
-    screen.types("/exit\r")
-    assert screen.ends() == 0
+    screen.clear()
+    screen.type_keys("/exit\r")
+    assert screen.wait_for_exit() == 0
     yield "leaving", screen.text()
 
 
@@ -230,9 +230,9 @@ def record_screens(columns: int, folder: Path) -> str:
     editor.chmod(0o700)
     (folder / "bot.json").write_text(json.dumps({"replies": [REASONING_AND_CALL, REFUND, PAID_BACK]}))
     env = {"VISUAL": "./editor", "CONVO_HOME": str(folder / "home")}
-    answering = ("chat", *agent_flags(), "-m", "scripted/bot.json")
+    agent_arguments = ("chat", *agent_flags(), "-m", "scripted/bot.json")
     with open_screen("chat", "-m", "scripted/echo", columns=columns, env=env) as screen:
-        second = partial(open_screen, *answering, columns=columns, env={**env, "CONVO_EDITING": "vi"})
+        second = partial(open_screen, *agent_arguments, columns=columns, env={**env, "CONVO_EDITING": "vi"})
         return "\n".join(f"== {sentence}\n{screen}\n" for sentence, screen in visit_screens(screen, second))
 
 
@@ -243,12 +243,12 @@ def screens_file(columns: int) -> Path:
 def main() -> None:
     """Write all screens again."""
     SCREENS.mkdir(exist_ok=True)
-    here = os.getcwd()
+    cwd = os.getcwd()
     for columns in WIDTHS:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             screens_file(columns).write_text(record_screens(columns, Path(folder)), encoding="utf-8")
-            os.chdir(here)
+            os.chdir(cwd)
 
 
 if __name__ == "__main__":

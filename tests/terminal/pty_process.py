@@ -14,7 +14,7 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
     import pexpect
     from pexpect.pty_spawn import ptyprocess
 
-    class Spawned(pexpect.spawn):  # type: ignore[misc]  # pexpect is untyped
+    class ForkedChild(pexpect.spawn):  # type: ignore[misc]  # pexpect is untyped
         def _spawnpty(self, args: list[str], *, dimensions: tuple[int, int] = (24, 80), **others: Any) -> Any:
             own_end, child_end = os.openpty()
             termios.tcsetwinsize(child_end, dimensions)
@@ -22,7 +22,7 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
             os.close(child_end)
             return ptyprocess.PtyProcess(pid, own_end)
 
-    kind = Spawned if can_fork(env) else pexpect.spawn
+    kind = ForkedChild if can_fork(env) else pexpect.spawn
     child = kind(sys.executable, ["-m", "convo", *argv], env=env, **more)
     child.delaybeforesend = None  # the tests wait for shown text instead
     return child

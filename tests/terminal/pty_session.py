@@ -1,7 +1,7 @@
-"""The real command in a real terminal, and a person who types.
+"""The real command in a real terminal, controlled by a test.
 
-    with at_terminal("chat", *ECHO) as person:
-        shown = person.says("hello")        # types it, presses Enter, waits for the next prompt
+    with at_terminal("chat", *ECHO) as terminal:
+        output = terminal.send_line("hello")    # types it, presses Enter, waits for the next prompt
 
 The output of the terminal is returned as text, without control sequences.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from tests.cli.chat_commands import scripted_flags
 from tests.terminal.pty_process import spawn
 
-DRAWN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
+CONTROL_SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 """Control sequences, and a character before a backspace: no text."""
 
 PROMPT = {"xterm": r">(?:\x08|\x1b\[0m\r+\n[^\r\n]*\x1b\[\d+D\x1b\[A)\x1b\[2C", "dumb": r"(?:^|\n)> $"}
@@ -24,79 +24,79 @@ PROMPT = {"xterm": r">(?:\x08|\x1b\[0m\r+\n[^\r\n]*\x1b\[\d+D\x1b\[A)\x1b\[2C", 
 
 TIMEOUT_S = 30
 
-LONG = {"text": "one two three four five six seven eight nine ten " * 10}
+LONG_REPLY = {"text": "one two three four five six seven eight nine ten " * 10}
 
 
-def unwrapped(shown: str) -> str:
+def unwrap_lines(text: str) -> str:
     """Text of a screen without its line breaks and indents."""
-    return " ".join(shown.split())
+    return " ".join(text.split())
 
 
 def slow_model_flags(*after: dict[str, Any]) -> tuple[str, str]:
     """The flags of a model whose first answer takes half a minute; `after` are its other replies."""
-    return scripted_flags(LONG, *after, chunk=4, delay_s=0.25)
+    return scripted_flags(LONG_REPLY, *after, chunk=4, delay_s=0.25)
 
 
-class Person:
-    """Types at one running command.
+class PtySession:
+    """One running command at a terminal.
 
-    shown:  the output since the previous wait
+    output:  the output since the previous wait
     """
 
     def __init__(self, child: Any, prompt: str) -> None:
-        self.child, self.shown = child, ""
+        self.child, self.output = child, ""
         self._prompt = re.compile(prompt)
 
-    def sees(self, words: str) -> str:
-        """Wait until exactly `words` are shown; returns the output up to them."""
-        self.child.expect_exact(words)
-        return self._shown(self.child.before + words)
+    def wait_for_text(self, text: str) -> str:
+        """Wait until exactly `text` is shown; returns the output up to its end."""
+        self.child.expect_exact(text)
+        return self._update_output(self.child.before + text)
 
-    def is_asked(self) -> str:
+    def wait_for_prompt(self) -> str:
         """Wait for the next prompt; returns the output before it."""
         self.child.expect(self._prompt)
-        return self._shown(self.child.before)
+        return self._update_output(self.child.before)
 
-    def types(self, keys: str) -> None:
+    def type_keys(self, keys: str) -> None:
         self.child.send(keys)
 
-    def pastes(self, text: str) -> None:
+    def paste(self, text: str) -> None:
         """Paste `text` as a terminal does with bracketed paste."""
         self.child.send(f"\x1b[200~{text}\x1b[201~")
 
-    def says(self, line: str) -> str:
+    def send_line(self, line: str) -> str:
         """Type `line`, press Enter and wait for the next prompt; returns the output before it."""
-        self.types(f"{line}\r")
-        return self.is_asked()
+        self.type_keys(f"{line}\r")
+        return self.wait_for_prompt()
 
-    def presses(self, key: str) -> None:
+    def press_ctrl(self, key: str) -> None:
         """Press Ctrl and `key`."""
         self.child.sendcontrol(key)
 
-    def leaves(self) -> int:
+    def end_session(self) -> int:
         """Press Ctrl-D; returns the exit code."""
-        self.presses("d")
-        return self.ends()
+        self.press_ctrl("d")
+        return self.wait_for_exit()
 
-    def ends(self) -> int:
+    def wait_for_exit(self) -> int:
         """Wait for the command to end; returns its exit code, or minus the signal that ended it."""
         import pexpect
 
         self.child.expect(pexpect.EOF)
-        self._shown(self.child.before)
+        self._update_output(self.child.before)
         self.child.close()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus)
 
-    def _shown(self, raw: str) -> str:
-        self.shown = DRAWN.sub("", raw).replace("\r", "")
-        return self.shown
+    def _update_output(self, raw: str) -> str:
+        self.output = CONTROL_SEQUENCES.sub("", raw).replace("\r", "")
+        return self.output
 
 
 @contextmanager
 def at_terminal(
     *argv: str, columns: int = 80, term: str = "xterm", env: dict[str, str] | None = None, command: str = ""
-) -> Iterator[Person]:
-    """A person at a terminal of `columns`, in which one command runs.
+) -> Iterator[PtySession]:
+    """Run one command in a terminal of `columns` while the block runs.
 
     command:  a shell command to run instead of `argv`, in which "convo" is the real one
     """
@@ -106,11 +106,11 @@ def at_terminal(
     environ.pop("COLUMNS", None)
     more: Any = {"dimensions": (24, columns), "encoding": "utf-8", "env": environ, "timeout": TIMEOUT_S}
     if command:
-        words = ["-c", f'convo() {{ "{sys.executable}" -m convo "$@"; }}; {command}']
-        child = pexpect.spawn("/bin/sh", words, **more)
+        arguments = ["-c", f'convo() {{ "{sys.executable}" -m convo "$@"; }}; {command}']
+        child = pexpect.spawn("/bin/sh", arguments, **more)
     else:
         child = spawn(*argv, **more)
     try:
-        yield Person(child, PROMPT[term])
+        yield PtySession(child, PROMPT[term])
     finally:
         child.close(force=True)

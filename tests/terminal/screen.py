@@ -1,9 +1,9 @@
 """The screen of a running command, cell by cell, in a terminal emulator.
 
     with open_screen("chat", *ECHO, columns=40) as screen:
-        screen.types("hello\r")
-        screen.shows_prompt("session hello")    # waits until this is shown and the prompt is empty
-        screen.text()                           # the screen, with times and ids masked
+        screen.type_keys("hello\r")
+        screen.wait_for_prompt("session hello")    # waits until this is shown and the prompt is empty
+        screen.text()                              # the screen, with times and ids masked
 
 Waits depend on the shown screen, never on a fixed time.
 """
@@ -22,12 +22,12 @@ from tests.terminal.pty_session import TIMEOUT_S
 ROWS = 30
 
 MASKS = (
-    (re.compile(r"(?<=resp_)[0-9a-f]+"), lambda found: "0" * len(found[0])),
-    (re.compile(r"\d+\.\d(?= s )"), lambda found: "0.0".rjust(len(found[0]))),
-    (re.compile(r"(?<=ses_)[0-9a-f]+"), lambda found: "0" * len(found[0])),
-    (re.compile(r"\d{4}-\d\d-\d\d"), lambda found: "2026-01-01"),
-    (re.compile(r"(?<=\d\d:\d\d) +\d+\.\d(?= )"), lambda found: "0.0".rjust(len(found[0]))),
-    (re.compile(r"\d\d:\d\d"), lambda found: "00:00"),
+    (re.compile(r"(?<=resp_)[0-9a-f]+"), lambda match: "0" * len(match[0])),
+    (re.compile(r"\d+\.\d(?= s )"), lambda match: "0.0".rjust(len(match[0]))),
+    (re.compile(r"(?<=ses_)[0-9a-f]+"), lambda match: "0" * len(match[0])),
+    (re.compile(r"\d{4}-\d\d-\d\d"), lambda match: "2026-01-01"),
+    (re.compile(r"(?<=\d\d:\d\d) +\d+\.\d(?= )"), lambda match: "0.0".rjust(len(match[0]))),
+    (re.compile(r"\d\d:\d\d"), lambda match: "00:00"),
 )
 """Patterns of text that differs between runs, and a replacement of the same width."""
 
@@ -43,36 +43,36 @@ class TerminalScreen:
         self.raw = ""
         self._stream = pyte.Stream(self.screen)
 
-    def types(self, keys: str) -> None:
+    def type_keys(self, keys: str) -> None:
         """Send `keys`, all at once."""
         self.child.send(keys)
 
-    def until(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         """Read output until `condition` is true. Raises AssertionError with the screen on a timeout or at the end."""
         import pexpect
 
         while not condition():
             try:
                 piece = self.child.read_nonblocking(65_536, TIMEOUT_S)
-            except (pexpect.TIMEOUT, pexpect.EOF) as ended:
-                raise AssertionError(f"{ended}\n{self.text()}") from ended
+            except (pexpect.TIMEOUT, pexpect.EOF) as error:
+                raise AssertionError(f"{error}\n{self.text()}") from error
             self.raw += piece
             self._stream.feed(piece)
 
-    def shows(self, words: str) -> None:
-        """Wait until `words` are shown, perhaps wrapped, and everything is drawn."""
-        self.until(lambda: not self.screen.cursor.hidden and self._contains(words))
+    def wait_for_text(self, text: str) -> None:
+        """Wait until `text` is shown, perhaps wrapped, and everything is drawn."""
+        self.wait_until(lambda: not self.screen.cursor.hidden and self._contains(text))
 
-    def shows_prompt(self, words: str = "") -> None:
-        """Wait until `words` are shown, perhaps wrapped, and the prompt is empty."""
-        self.until(lambda: self._has_prompt() and self._contains(words))
+    def wait_for_prompt(self, text: str = "") -> None:
+        """Wait until `text` is shown, perhaps wrapped, and the prompt is empty."""
+        self.wait_until(lambda: self._has_prompt() and self._contains(text))
 
-    def clears(self) -> None:
+    def clear(self) -> None:
         """Clear the screen except for the prompt."""
-        self.types("\x0c")
-        self.until(lambda: self._has_prompt() and self.screen.cursor.y == 0)
+        self.type_keys("\x0c")
+        self.wait_until(lambda: self._has_prompt() and self.screen.cursor.y == 0)
 
-    def ends(self) -> int:
+    def wait_for_exit(self) -> int:
         """Read the output until the command ends; returns its exit code."""
         import pexpect
 
@@ -83,10 +83,10 @@ class TerminalScreen:
 
     def text(self) -> str:
         """The shown lines with masked times and ids, without blanks at their ends."""
-        wide, cells = self.screen.columns, self._cells()
+        width, cells = self.screen.columns, self._cells()
         for pattern, replacement in MASKS:
             cells = pattern.sub(replacement, cells)
-        lines = [cells[at : at + wide].replace(WIDE_CELL, "").rstrip() for at in range(0, len(cells), wide)]
+        lines = [cells[start : start + width].replace(WIDE_CELL, "").rstrip() for start in range(0, len(cells), width)]
         return "\n".join(lines).rstrip()
 
     def _has_prompt(self) -> bool:
@@ -94,15 +94,15 @@ class TerminalScreen:
         row = self.screen.buffer[cursor.y]
         return not cursor.hidden and cursor.x == 2 and [row[x].data for x in range(4)] == [">", " ", " ", " "]
 
-    def _contains(self, words: str) -> bool:
-        """Whether `words` are shown, in one line, wrapped at the edge, or in several lines."""
+    def _contains(self, text: str) -> bool:
+        """Whether `text` is shown, in one line, wrapped at the edge, or in several lines."""
         cells = self._cells().replace(WIDE_CELL, "")
-        return words in cells or words in " ".join(cells.split())
+        return text in cells or text in " ".join(cells.split())
 
     def _cells(self) -> str:
         """All cells in order; a cell with several characters counts as its first one."""
-        buffer, wide = self.screen.buffer, self.screen.columns
-        return "".join(buffer[y][x].data[:1] or WIDE_CELL for y in range(ROWS) for x in range(wide))
+        buffer, width = self.screen.buffer, self.screen.columns
+        return "".join(buffer[y][x].data[:1] or WIDE_CELL for y in range(ROWS) for x in range(width))
 
 
 @contextmanager

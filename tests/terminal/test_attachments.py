@@ -13,17 +13,17 @@ from tests.terminal.plain_repl import run_repl
 FILES = ("notes.md", "my notes.md", "a/b.py", "app")
 
 
-def mentioned(folder: Path, words: str, pasted: Sequence[str] = (), files: Sequence[str] = FILES) -> list[str]:
+def mentioned_names(folder: Path, text: str, pasted: Sequence[str] = (), files: Sequence[str] = FILES) -> list[str]:
     """The names of the files that a message attaches, with `files` in the working directory."""
     for name in files:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("text")
     with contextlib.chdir(folder):
-        return [name for name, _ in load_mentioned_files(words, pasted)]
+        return [name for name, _ in load_mentioned_files(text, pasted)]
 
 
 @pytest.mark.parametrize(
-    ("words", "files"),
+    ("text", "files"),
     [
         ("read @notes.md", ["notes.md"]),
         ("@notes.md, then @a/b.py.", ["notes.md", "a/b.py"]),
@@ -35,14 +35,14 @@ def mentioned(folder: Path, words: str, pasted: Sequence[str] = (), files: Seque
         ("a line\n@app", ["app"]),
     ],
 )
-def test_an_at_sign_names_an_existing_file(words: str, files: list[str], tmp_path: Path) -> None:
-    assert mentioned(tmp_path, words) == files
+def test_an_at_sign_names_an_existing_file(text: str, files: list[str], tmp_path: Path) -> None:
+    assert mentioned_names(tmp_path, text) == files
 
 
 def test_a_pasted_at_sign_names_no_file(tmp_path: Path) -> None:
     pasted = ["@app.command\ndef f(): ...", "notes.md"]
-    assert mentioned(tmp_path, "what does @app.command\ndef f(): ...", pasted, ["app.command"]) == []
-    assert mentioned(tmp_path, "read @notes.md", pasted) == ["notes.md"]
+    assert mentioned_names(tmp_path, "what does @app.command\ndef f(): ...", pasted, ["app.command"]) == []
+    assert mentioned_names(tmp_path, "read @notes.md", pasted) == ["notes.md"]
 
 
 def test_a_text_file_is_sent_as_text_and_an_image_as_an_image(tmp_path: Path) -> None:
@@ -55,16 +55,16 @@ def test_a_text_file_is_sent_as_text_and_an_image_as_an_image(tmp_path: Path) ->
     assert format_attachment("dot.png", image) == "  + dot.png (image, 2 KB)"
 
 
-@pytest.mark.parametrize(("model", "refused"), [("deepseek/x", True), ("openai/gpt-5", False)])
+@pytest.mark.parametrize(("model", "is_refused"), [("deepseek/x", True), ("openai/gpt-5", False)])
 @pytest.mark.needs("posix")
 def test_an_image_is_refused_before_it_is_sent_to_a_text_model(
-    model: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+    model: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(name, "test-key")
     Path("dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
     got = run_repl("-m", model, lines=["/attach dot.png"])
-    assert ("does not support images" in got.err, "  + dot.png (image" in got.err) == (refused, not refused)
+    assert ("does not support images" in got.err, "  + dot.png (image" in got.err) == (is_refused, not is_refused)
 
 
 @pytest.mark.needs("posix")
@@ -110,8 +110,8 @@ def test_the_output_of_a_command_is_attached_with_its_name_and_exit_code(home: P
 def test_a_long_output_keeps_its_beginning_and_its_end(home: Path) -> None:
     Path("long.txt").write_text("a" * MAX_OUTPUT_CHARS + "b" * MAX_OUTPUT_CHARS)
     Path("longest.txt").write_text("a" * MAX_OUTPUT_CHARS)
-    shortened, whole = attached_texts(home, "cat long.txt", "cat longest.txt")
+    shortened, complete = attached_texts(home, "cat long.txt", "cat longest.txt")
     assert shortened.startswith("$ cat long.txt\naaa")
     assert shortened.endswith("bbb")
-    assert whole == "$ cat longest.txt\n" + "a" * MAX_OUTPUT_CHARS
+    assert complete == "$ cat longest.txt\n" + "a" * MAX_OUTPUT_CHARS
     assert f"[{MAX_OUTPUT_CHARS:,} characters left out]" in shortened

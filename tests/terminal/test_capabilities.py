@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from convo.terminal.terminal import (
     VARIABLE_WIDTH_CHAR,
@@ -18,15 +18,15 @@ from convo.terminal.terminal import (
 )
 
 
-class Terminal(io.TextIOWrapper):
+class FakeTerminal(io.TextIOWrapper):
     """A stream whose `isatty` is true."""
 
     def isatty(self) -> bool:
         return True
 
 
-def terminal(encoding: str = "utf-8") -> Terminal:
-    return Terminal(io.BytesIO(), encoding=encoding)
+def fake_terminal(encoding: str = "utf-8") -> FakeTerminal:
+    return FakeTerminal(io.BytesIO(), encoding=encoding)
 
 
 def test_a_pipe_has_no_width_and_no_colour() -> None:
@@ -37,22 +37,22 @@ def test_a_pipe_has_no_width_and_no_colour() -> None:
 
 def test_a_terminal_has_width_and_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "93")
-    assert detect_display(terminal(), {"TERM": "xterm"}) == DisplayOptions(93, has_color=True, has_box_chars=True)
+    assert detect_display(fake_terminal(), {"TERM": "xterm"}) == DisplayOptions(93, has_color=True, has_box_chars=True)
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colour_can_be_disabled(environ: dict[str, str]) -> None:
-    assert not detect_display(terminal(), environ).has_color
+    assert not detect_display(fake_terminal(), environ).has_color
 
 
 def test_an_empty_no_color_disables_nothing() -> None:
-    assert detect_display(terminal(), {"NO_COLOR": ""}).has_color
+    assert detect_display(fake_terminal(), {"NO_COLOR": ""}).has_color
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_without_unicode_plain_characters_are_used(encoding: str) -> None:
-    medium = detect_display(terminal(encoding), {})
-    assert medium.translate_box_chars("├─● a → b…") == "|-* a > b~"
+    display = detect_display(fake_terminal(encoding), {})
+    assert display.translate_box_chars("├─● a → b…") == "|-* a > b~"
 
 
 def test_styles_are_written_only_in_colour() -> None:
@@ -62,17 +62,19 @@ def test_styles_are_written_only_in_colour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("👍🏽", 4), ("a\u200bb", 2), ("", 0)]
+    ("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("👍🏽", 4), ("a\u200bb", 2), ("", 0)]
 )
-def test_width_counts_columns_and_not_characters(words: str, columns: int) -> None:
-    assert text_width(words) == columns
+def test_width_counts_columns_and_not_characters(text: str, columns: int) -> None:
+    assert text_width(text) == columns
 
 
 def test_characters_with_a_fast_path_are_one_column_wide() -> None:
-    taken = [sign for sign in map(chr, range(0x3000)) if not VARIABLE_WIDTH_CHAR.match(sign)]
-    assert len(taken) > 800
-    assert not [sign for sign in taken if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Mn")]
-    assert not [sign for sign in taken if unicodedata.east_asian_width(sign) in "WF"]
+    fast_path_chars = [char for char in map(chr, range(0x3000)) if not VARIABLE_WIDTH_CHAR.match(char)]
+    assert len(fast_path_chars) > 800
+    assert not [
+        char for char in fast_path_chars if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn")
+    ]
+    assert not [char for char in fast_path_chars if unicodedata.east_asian_width(char) in "WF"]
 
 
 def test_truncated_text_is_marked() -> None:
@@ -85,9 +87,9 @@ def test_truncated_text_is_marked() -> None:
     assert truncate_text("abc", 0) == ""
 
 
-@given(some.text(), some.integers(0, 40))
-def test_truncated_text_is_never_wider_than_its_column(words: str, room: int) -> None:
-    assert text_width(truncate_text(words, room)) <= room
+@given(st.text(), st.integers(0, 40))
+def test_truncated_text_is_never_wider_than_its_column(text: str, columns: int) -> None:
+    assert text_width(truncate_text(text, columns)) <= columns
 
 
 def test_padding_is_counted_in_columns() -> None:

@@ -9,34 +9,34 @@ from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages, 
 from tests.terminal.pty_session import at_terminal
 
 
-@pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
+@pytest.mark.parametrize("strategy_name", ["replay", "conversation", "chain"])
 def test_a_chat_continues_with_another_strategy(
-    home: Path, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, strategy_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with at_terminal("chat", *ECHO, "-n", "mine") as person:
-        person.is_asked()
-        person.says("one")
-        assert f"(--{to})" in person.says(f"/owner {to}")
-        assert "\ntwo\n" in person.says("two")
-        assert "\nthree\n" in person.says("three")
-        assert person.leaves() == 0
-    whole = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert (stored_messages(home, "mine-2"), stored_messages(home, "mine")) == (whole, whole[:2])
-    assert {one.name: one.strategy for one in stored_sessions(home)} == {
+    with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send_line("one")
+        assert f"(--{strategy_name})" in terminal.send_line(f"/owner {strategy_name}")
+        assert "\ntwo\n" in terminal.send_line("two")
+        assert "\nthree\n" in terminal.send_line("three")
+        assert terminal.end_session() == 0
+    messages = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert (stored_messages(home, "mine-2"), stored_messages(home, "mine")) == (messages, messages[:2])
+    assert {session.name: session.strategy for session in stored_sessions(home)} == {
         "mine": Strategy.SESSION,
-        "mine-2": Strategy(to),
+        "mine-2": Strategy(strategy_name),
     }
     assert len(stored_conversation(home, "mine-2")[1]) == 2
 
 
 def test_a_missing_or_unknown_strategy_changes_nothing(home: Path) -> None:
-    with at_terminal("chat", *ECHO, "-n", "mine") as person:
-        person.is_asked()
-        assert "the conversation has no message yet" in person.says("/owner chain")
-        person.says("one")
-        assert "no owner 'nobody'" in person.says("/owner nobody")
-        assert "already" in person.says("/owner session")
-        assert "the local store (--session)" in person.says("/owner")
-        assert person.leaves() == 0
-    assert [one.name for one in stored_sessions(home)] == ["mine"]
+    with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
+        terminal.wait_for_prompt()
+        assert "the conversation has no message yet" in terminal.send_line("/owner chain")
+        terminal.send_line("one")
+        assert "no owner 'nobody'" in terminal.send_line("/owner nobody")
+        assert "already" in terminal.send_line("/owner session")
+        assert "the local store (--session)" in terminal.send_line("/owner")
+        assert terminal.end_session() == 0
+    assert [session.name for session in stored_sessions(home)] == ["mine"]

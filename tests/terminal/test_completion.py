@@ -20,7 +20,7 @@ from tests.cli.stored_chats import DATABASE, chat_of, write_chats
 
 
 @pytest.mark.parametrize(
-    ("before", "meant"),
+    ("before", "expected"),
     [
         ("/", CompletionTarget("command", "/")),
         ("/mo", CompletionTarget("command", "/mo")),
@@ -39,45 +39,45 @@ from tests.cli.stored_chats import DATABASE, chat_of, write_chats
         ("plain words", CompletionTarget("", "")),
     ],
 )
-def test_completion_depends_on_the_text_before_the_cursor(before: str, meant: CompletionTarget) -> None:
-    assert find_completion_target(before, get_argument_kind) == meant
+def test_completion_depends_on_the_text_before_the_cursor(before: str, expected: CompletionTarget) -> None:
+    assert find_completion_target(before, get_argument_kind) == expected
 
 
 def test_files_are_offered_with_folders_marked_and_spaces_quoted(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("notes.md", "my notes.md", ".hidden", "docs/deep.md"):
         (tmp_path / name).write_text("x")
-    assert [one.text for one in suggest_files("")] == ["docs/", '"my notes.md"', "notes.md"]
-    assert [one.text for one in suggest_files("docs/d")] == ["docs/deep.md"]
-    assert [one.text for one in suggest_files('"my')] == ['"my notes.md"']
-    assert [one.text for one in suggest_files(".h")] == [".hidden"]
+    assert [item.text for item in suggest_files("")] == ["docs/", '"my notes.md"', "notes.md"]
+    assert [item.text for item in suggest_files("docs/d")] == ["docs/deep.md"]
+    assert [item.text for item in suggest_files('"my')] == ['"my notes.md"']
+    assert [item.text for item in suggest_files(".h")] == [".hidden"]
     assert suggest_files("nowhere/x") == []
 
 
 def test_prefix_matches_come_before_other_matches() -> None:
-    offers = [Suggestion("openai/gpt-5"), Suggestion("groq/gpt-oss")]
-    assert filter_suggestions(offers, "open") == offers[:1]
-    assert filter_suggestions(offers, "GPT") == offers
+    suggestions = [Suggestion("openai/gpt-5"), Suggestion("groq/gpt-oss")]
+    assert filter_suggestions(suggestions, "open") == suggestions[:1]
+    assert filter_suggestions(suggestions, "GPT") == suggestions
 
 
 async def test_the_handles_strategies_and_models_known_here_are_offered(home: Path) -> None:
-    await held_here(home)
+    await store_session(home)
     store = open_store(f"sqlite:{home / DATABASE}")
     try:
-        offering = ReplCompleter(
+        completer = ReplCompleter(
             store, resolve_settings(read_settings_inputs(None, SettingFlags(model="scripted/echo")))
         )
-        assert await offering.complete("/resume my") == (2, [Suggestion("my-talk", "session")])
-        words = {one.text for one in (await offering.complete("/"))[1]}
-        assert {"/owner ", "/usage", "/exit"} <= words  # a blank only where an argument is possible
-        assert [one.text for one in (await offering.complete("/owner "))[1]] == [str(one) for one in Strategy]
-        assert Suggestion("scripted/echo") in (await offering.complete("/model scr"))[1]
-        assert (await offering.complete("/undo x"))[1] == ()
+        assert await completer.complete("/resume my") == (2, [Suggestion("my-talk", "session")])
+        commands = {item.text for item in (await completer.complete("/"))[1]}
+        assert {"/owner ", "/usage", "/exit"} <= commands  # a blank only where an argument is possible
+        assert [item.text for item in (await completer.complete("/owner "))[1]] == [str(item) for item in Strategy]
+        assert Suggestion("scripted/echo") in (await completer.complete("/model scr"))[1]
+        assert (await completer.complete("/undo x"))[1] == ()
     finally:
         await store.aclose()
 
 
-async def held_here(home: Path) -> None:
+async def store_session(home: Path) -> None:
     import asyncio
 
     await asyncio.to_thread(write_chats, home, chat_of("my-talk", Strategy.SESSION, "one"))

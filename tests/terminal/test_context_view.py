@@ -39,8 +39,8 @@ def test_without_a_known_window_the_parts_are_shares_of_the_total() -> None:
 
 
 def test_a_total_of_the_endpoint_makes_no_part_larger_than_the_whole() -> None:
-    counted = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), counted_by=COUNTED_BY_ENDPOINT)
-    assert [line.split()[-1] for line in list(context_meter_lines(counted, "x/m", DisplayOptions()))[:2]] == [
+    usage = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), counted_by=COUNTED_BY_ENDPOINT)
+    assert [line.split()[-1] for line in list(context_meter_lines(usage, "x/m", DisplayOptions()))[:2]] == [
         "33.3%",
         "66.7%",
     ]
@@ -48,15 +48,17 @@ def test_a_total_of_the_endpoint_makes_no_part_larger_than_the_whole() -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_a_meter_fits_and_shows_its_bars(columns: int) -> None:
-    wide = (
+    parts = (
         ContextPart("calls and outputs", 2, TokenCount(120_000, False)),
         ContextPart("yours", 3, TokenCount(500, True)),
     )
-    lines = list(context_meter_lines(sum_context_usage(wide, ModelWindow(400_000)), "x/m", DisplayOptions(columns)))
+    lines = list(context_meter_lines(sum_context_usage(parts, ModelWindow(400_000)), "x/m", DisplayOptions(columns)))
     assert max(map(text_width, lines)) <= columns
     assert [line.count("█") > 0 for line in lines[:2]] == [True, True]
-    small = list(context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions(columns)))
-    assert all("█" in line for line in small[:2])
+    small_lines = list(
+        context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions(columns))
+    )
+    assert all("█" in line for line in small_lines[:2])
 
 
 def test_more_than_the_window_is_a_full_bar_without_free_space() -> None:
@@ -81,7 +83,7 @@ def test_an_ascii_terminal_gets_a_meter_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "whole", "said"), [(0, 10, "0.0%"), (1, 1_000_000, "<0.1%"), (1, 1_000, "0.1%"), (5, 10, "50.0%")]
+    ("tokens", "total", "text"), [(0, 10, "0.0%"), (1, 1_000_000, "<0.1%"), (1, 1_000, "0.1%"), (5, 10, "50.0%")]
 )
-def test_a_small_share_is_not_shown_as_zero(tokens: int, whole: int, said: str) -> None:
-    assert format_share(tokens, whole) == said
+def test_a_small_share_is_not_shown_as_zero(tokens: int, total: int, text: str) -> None:
+    assert format_share(tokens, total) == text

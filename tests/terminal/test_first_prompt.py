@@ -16,10 +16,10 @@ from tests.terminal.pty_session import PROMPT, TIMEOUT_S
 
 pytestmark = pytest.mark.needs("terminal")
 
-NEEDED = {"prompt_toolkit"}
+PROMPT_PACKAGES = {"prompt_toolkit"}
 """The package that draws the prompt."""
 
-FOR_AN_ANSWER = HEAVY - NEEDED | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
+ANSWER_PACKAGES = HEAVY - PROMPT_PACKAGES | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
 
 
 @pytest.mark.parametrize("model", ["local", "openai/gpt-5-mini"])
@@ -28,10 +28,10 @@ def test_no_module_of_the_answer_is_imported_before_the_first_prompt(model: str,
 
     environ = {**os.environ, "TERM": "xterm", "OPENAI_API_KEY": "test-key"}
     command = ["-X", "importtime", "-m", "convo", "chat", "-m", model]
-    more: Any = {"env": environ, "encoding": "utf-8", "timeout": TIMEOUT_S}
-    child = pexpect.spawn(sys.executable, command, **more)
+    options: Any = {"env": environ, "encoding": "utf-8", "timeout": TIMEOUT_S}
+    child = pexpect.spawn(sys.executable, command, **options)
     child.expect(PROMPT["xterm"])
     loaded = {name.partition(".")[0] for name in re.findall(r"import time:[\s\d|]+\| +([\w.]+)", child.before)}
     child.close(force=True)
-    assert {"convo", *NEEDED} <= loaded
-    assert loaded & FOR_AN_ANSWER == set()
+    assert {"convo", *PROMPT_PACKAGES} <= loaded
+    assert loaded & ANSWER_PACKAGES == set()

@@ -18,18 +18,18 @@ from tests.inspect.conversation_builder import (
 )
 
 
-def session(known: ConversationView, **fields: object) -> Session:
-    made = Session(
+def session(view: ConversationView, **fields: object) -> Session:
+    record = Session(
         id="ses_1",
         name="monads",
-        strategy=known.strategy,
+        strategy=view.strategy,
         model="local/demo",
-        head=known.path.head,
-        confirmed_head=known.confirmed_head,
+        head=view.path.head,
+        confirmed_head=view.confirmed_head,
         created_at=START_TIME,
         used_at=START_TIME,
     )
-    return replace(made, **fields)  # type: ignore[arg-type]  # any fields of a session
+    return replace(record, **fields)  # type: ignore[arg-type]  # any fields of a session
 
 
 SCREEN = """\
@@ -60,42 +60,42 @@ response  owner  input  cached  ~sent  context
 
 
 def test_a_session_shows_its_strategy_its_head_and_its_unconfirmed_items() -> None:
-    known = build_chain(2).view("resp_2")
-    path = known.path.append([user_message("and then?")])
-    known = replace(known, path=path, handle="monads", session=session(known, handle="resp_2", head=path.head))
-    assert render_conversation(known, DisplayOptions(80)) == SCREEN
+    view = build_chain(2).view("resp_2")
+    path = view.path.append([user_message("and then?")])
+    view = replace(view, path=path, handle="monads", session=session(view, handle="resp_2", head=path.head))
+    assert render_conversation(view, DisplayOptions(80)) == SCREEN
     assert max(map(text_width, SCREEN.splitlines())) <= 80
 
 
 def test_a_response_suggests_to_continue_only_where_it_is_stored() -> None:
-    talk = build_chain(1)
-    assert "continue " in render_conversation(talk.view("resp_1"), DisplayOptions())
-    talk.links[0] = replace(talk.links[0], is_stored=False)
-    assert "continue " not in render_conversation(talk.view("resp_1"), DisplayOptions())
+    builder = build_chain(1)
+    assert "continue " in render_conversation(builder.view("resp_1"), DisplayOptions())
+    builder.links[0] = replace(builder.links[0], is_stored=False)
+    assert "continue " not in render_conversation(builder.view("resp_1"), DisplayOptions())
 
 
 def test_many_unconfirmed_items_are_counted() -> None:
-    known = build_chain(1).view("resp_1")
-    path = known.path.append([user_message(f"more {number}") for number in range(1, 6)])
-    shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
-    assert "5 items\n               user: more 1\n" in shown
-    assert "user: more 3\n               and 2 more\n" in shown
-    assert "more 4" not in shown
+    view = build_chain(1).view("resp_1")
+    path = view.path.append([user_message(f"more {number}") for number in range(1, 6)])
+    output = render_conversation(replace(view, path=path, session=session(view)), DisplayOptions())
+    assert "5 items\n               user: more 1\n" in output
+    assert "user: more 3\n               and 2 more\n" in output
+    assert "more 4" not in output
 
 
 def test_a_confirmed_session_has_no_unconfirmed_items() -> None:
-    known = build_chain(1).view("resp_1")
-    assert "unconfirmed  none" in render_conversation(replace(known, session=session(known)), DisplayOptions())
+    view = build_chain(1).view("resp_1")
+    assert "unconfirmed  none" in render_conversation(replace(view, session=session(view)), DisplayOptions())
 
 
 def test_missing_information_of_an_endpoint_is_stated() -> None:
-    known = build_chain(1).view(
+    view = build_chain(1).view(
         "resp_1", has_all_forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1")
     )
-    shown = render_conversation(known, DisplayOptions())
-    assert "forks     this endpoint cannot list the other responses that continue a response\n" in shown
-    assert "note      resp_0 is gone\n" in shown
-    assert "endpoint  https://x.example/v1\n" in shown
+    output = render_conversation(view, DisplayOptions())
+    assert "forks     this endpoint cannot list the other responses that continue a response\n" in output
+    assert "note      resp_0 is gone\n" in output
+    assert "endpoint  https://x.example/v1\n" in output
 
 
 ITEMS = """\
@@ -111,8 +111,8 @@ ITEMS = """\
 
 def test_without_links_the_items_are_listed() -> None:
     path = Path(ROOT).append(alternating_messages("what is a monad?", "a box"))
-    known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), path_index_of([path]))
-    assert render_conversation(known, DisplayOptions(80)) == ITEMS
+    view = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), path_index_of([path]))
+    assert render_conversation(view, DisplayOptions(80)) == ITEMS
 
 
 TRANSCRIPT = """\
@@ -139,19 +139,19 @@ def test_items_are_shown_completely_with_type_role_and_id() -> None:
         {"type": "strange_kind", "payload": [1, 2]},
     ]
     path = Path(ROOT).append(items)
-    known = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), path_index_of([path]))
-    assert render_path_items(known, DisplayOptions()) == TRANSCRIPT
+    view = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), path_index_of([path]))
+    assert render_path_items(view, DisplayOptions()) == TRANSCRIPT
 
 
 def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence() -> None:
-    talk = ConversationBuilder()
-    talk.turn("resp_1", "\x1b[2J clear", "\x9b31m and red")
-    known = talk.view("resp_1", handle="a\x07b", notes=("n\x1b",))
-    assert "\x1b" not in render_conversation(known, DisplayOptions())
-    assert "\x9b" not in render_path_items(known, DisplayOptions())
+    builder = ConversationBuilder()
+    builder.turn("resp_1", "\x1b[2J clear", "\x9b31m and red")
+    view = builder.view("resp_1", handle="a\x07b", notes=("n\x1b",))
+    assert "\x1b" not in render_conversation(view, DisplayOptions())
+    assert "\x9b" not in render_path_items(view, DisplayOptions())
 
 
 def test_an_empty_conversation_can_be_shown() -> None:
-    known = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), path_index_of([]))
-    assert "head      0 items" in render_conversation(known, DisplayOptions())
-    assert render_path_items(known, DisplayOptions()) == ""
+    view = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), path_index_of([]))
+    assert "head      0 items" in render_conversation(view, DisplayOptions())
+    assert render_path_items(view, DisplayOptions()) == ""

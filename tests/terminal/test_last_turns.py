@@ -49,8 +49,8 @@ def test_long_messages_are_truncated_to_a_few_lines(monkeypatch: pytest.MonkeyPa
 
 
 def test_attachments_are_not_shown_and_no_turns_show_nothing() -> None:
-    said = user_message("read it", {"type": "input_text", "text": "notes.md:\n# Notes"})
-    assert shown_turns([said]) == ["> read it"]
+    message = user_message("read it", {"type": "input_text", "text": "notes.md:\n# Notes"})
+    assert shown_turns([message]) == ["> read it"]
     assert shown_turns([]) == []
 
 

@@ -9,7 +9,7 @@ from tests.terminal.pty_session import at_terminal
 
 pytestmark = [pytest.mark.needs("terminal"), pytest.mark.needs("linux")]
 
-MOST_MB = 90
+MAX_MB = 90
 
 
 def resident_mb(pid: int) -> float:
@@ -20,9 +20,9 @@ def resident_mb(pid: int) -> float:
 
 def test_an_idle_chat_with_a_remote_model_takes_less_than_ninety_megabytes(loopback: LoopbackServer) -> None:
     loopback.replies({"text": "# Hello\n\n```python\nprint('hello')\n```\n\nWhat else?"})
-    cold = {**loopback.environ, "PYTHONHASHSEED": "0"}  # a new interpreter, not a fork of a warm one
-    with at_terminal("chat", "-n", "mine", env=cold) as person:
-        person.is_asked()
-        assert "What else?" in person.says("hello")
-        assert 20 < resident_mb(person.child.pid) < MOST_MB
-        assert person.leaves() == 0
+    environ = {**loopback.environ, "PYTHONHASHSEED": "0"}  # a new interpreter, not a fork of a warm one
+    with at_terminal("chat", "-n", "mine", env=environ) as terminal:
+        terminal.wait_for_prompt()
+        assert "What else?" in terminal.send_line("hello")
+        assert 20 < resident_mb(terminal.child.pid) < MAX_MB
+        assert terminal.end_session() == 0

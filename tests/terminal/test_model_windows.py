@@ -5,8 +5,8 @@ from convo.terminal.terminal import DisplayOptions
 from convo.usage.model_info import SETTINGS_SOURCE, load_model_windows, load_prices
 from tests.config.settings_inputs import make_settings
 
-NOTHING = make_settings()
-OWN = make_settings(
+EMPTY_SETTINGS = make_settings()
+USER_SETTINGS = make_settings(
     user="""
     [prices]
     "groq/fast" = { input = 1, cached = 0.5, output = 2 }
@@ -19,16 +19,16 @@ OWN = make_settings(
 
 
 def test_every_window_and_every_price_has_a_line_with_its_source() -> None:
-    shown = render_known_models(NOTHING, DisplayOptions()).splitlines()
-    cells = [line.split() for line in shown[1:-2]]
+    lines = render_known_models(EMPTY_SETTINGS, DisplayOptions()).splitlines()
+    cells = [line.split() for line in lines[1:-2]]
     assert {name for name, *_ in cells} >= set(load_prices())
     assert {name.rpartition("/")[2] for name, *_ in cells} >= set(load_model_windows())
     assert all(len(line) > 5 for line in cells)
-    assert "as of 20" in shown[-1]
+    assert "as of 20" in lines[-1]
 
 
 def test_user_settings_come_first_with_their_source() -> None:
-    rows = {row["model"]: row for row in known_models_to_json(OWN)["models"]}
+    rows = {row["model"]: row for row in known_models_to_json(USER_SETTINGS)["models"]}
     assert rows["openai/gpt-5-mini"]["price"] == {
         "input": 9.0,
         "cached": 9.0,
@@ -43,7 +43,9 @@ def test_user_settings_come_first_with_their_source() -> None:
 
 
 def test_an_unknown_price_is_a_dash_or_null() -> None:
-    rows = {row["model"]: row for row in known_models_to_json(NOTHING)["models"]}
+    rows = {row["model"]: row for row in known_models_to_json(EMPTY_SETTINGS)["models"]}
     assert rows["o1"]["price"] is None
-    line = next(line for line in render_known_models(NOTHING, DisplayOptions()).splitlines() if line.startswith("o1 "))
+    line = next(
+        line for line in render_known_models(EMPTY_SETTINGS, DisplayOptions()).splitlines() if line.startswith("o1 ")
+    )
     assert line.split()[2:5] == ["-", "-", "-"]

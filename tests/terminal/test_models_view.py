@@ -41,25 +41,25 @@ def test_a_pipe_gets_every_column_and_every_model_name() -> None:
 
 
 def test_settings_files_are_named_in_order_of_precedence() -> None:
-    said = make_settings(project='model = "local"', user='[aliases]\nfast = "local"')
-    shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
-    assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in shown
+    settings = make_settings(project='model = "local"', user='[aliases]\nfast = "local"')
+    output = render_models(settings, MISSING, ENTRIES, DisplayOptions())
+    assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in output
 
 
 def test_an_alias_without_a_model_states_the_reason() -> None:
-    said = make_settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
-    shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
-    assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in shown
+    settings = make_settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
+    output = render_models(settings, MISSING, ENTRIES, DisplayOptions())
+    assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in output
     assert (
-        "\n            round = round\n            [aliases] round: the aliases are circular: round -> round\n" in shown
+        "\n            round = round\n            [aliases] round: the aliases are circular: round -> round\n" in output
     )
 
 
 def test_in_a_narrow_terminal_no_line_is_too_long() -> None:
-    shown = render_models(make_settings(), MISSING, ENTRIES, DisplayOptions(60)).splitlines()
-    assert all(text_width(line) <= 60 for line in shown)
-    assert "endpoint" not in "".join(shown)
-    assert shown[-2:] == ["ollama/a:1b", "ollama/b"]
+    output = render_models(make_settings(), MISSING, ENTRIES, DisplayOptions(60)).splitlines()
+    assert all(text_width(line) <= 60 for line in output)
+    assert "endpoint" not in "".join(output)
+    assert output[-2:] == ["ollama/a:1b", "ollama/b"]
 
 
 def test_a_list_without_requested_servers_ends_with_the_table() -> None:
@@ -72,7 +72,7 @@ def test_control_characters_in_a_name_are_escaped() -> None:
 
 
 def test_present_weights_are_named_with_their_size() -> None:
-    here = BuiltInModel("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
+    installed = BuiltInModel("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
     assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in render_models(
-        make_settings(), here, ENTRIES, DisplayOptions()
+        make_settings(), installed, ENTRIES, DisplayOptions()
     )

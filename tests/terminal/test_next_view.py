@@ -13,29 +13,29 @@ from convo.terminal.inspect_view import build_curl_command, render_next_request
 from convo.terminal.terminal import DisplayOptions
 from convo.usage.model_info import ModelWindow
 
-ASKED = Path(root_key("local")).append(
+HISTORY = Path(root_key("local")).append(
     [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four")]
 )
 BODY: dict[str, Any] = {"model": "m", "input": [user_message("größer \x1b[31m")], "previous_response_id": "resp_1"}
-FILLING = sum_context_usage(
-    request_parts(ASKED.items, "held by resp_1", BODY, None), ModelWindow(10_000), endpoint_count=51
+USAGE = sum_context_usage(
+    request_parts(HISTORY.items, "held by resp_1", BODY, None), ModelWindow(10_000), endpoint_count=51
 )
-COMING = NextRequest(
+REQUEST = NextRequest(
     handle="mine",
     strategy=Strategy.CHAIN,
     owner_handle="resp_1",
-    prepended_nodes=tuple(ASKED.nodes),
+    prepended_nodes=tuple(HISTORY.nodes),
     model="openai/m",
     url="https://api.example/v1/responses",
     body=BODY,
-    context_usage=FILLING,
+    context_usage=USAGE,
     headers={"api-key": "{key}"},
     key_env="MY_KEY",
 )
 
 
 def test_items_that_the_server_prepends_are_shown_separately_and_truncated() -> None:
-    lines = render_next_request(COMING, DisplayOptions(), max_prepended=2).splitlines()
+    lines = render_next_request(REQUEST, DisplayOptions(), max_prepended=2).splitlines()
     assert lines[:6] == [
         "4 items of resp_1 prepended by the server",
         "      2 earlier items not shown",
@@ -47,25 +47,25 @@ def test_items_that_the_server_prepends_are_shown_separately_and_truncated() -> 
 
 
 def test_the_total_names_its_source_and_its_share_of_the_window() -> None:
-    assert render_next_request(COMING, DisplayOptions()).splitlines()[-1] == (
+    assert render_next_request(REQUEST, DisplayOptions()).splitlines()[-1] == (
         "51 tokens, counted by the endpoint; 0.5% of the context window of 10,000"
     )
 
 
 def test_no_text_of_the_conversation_moves_the_cursor() -> None:
-    shown = render_next_request(COMING, DisplayOptions(width=60))
-    assert "\x1b" not in shown
-    assert "größer" in shown
+    output = render_next_request(REQUEST, DisplayOptions(width=60))
+    assert "\x1b" not in output
+    assert "größer" in output
 
 
 def test_no_server_side_context_is_stated() -> None:
-    assert render_next_request(replace(COMING, prepended_nodes=()), DisplayOptions()).startswith(
+    assert render_next_request(replace(REQUEST, prepended_nodes=()), DisplayOptions()).startswith(
         "no server-side context\nPOST "
     )
 
 
 def test_the_curl_command_is_ascii_and_names_only_the_variable_of_the_key() -> None:
-    command = build_curl_command(COMING)
+    command = build_curl_command(REQUEST)
     assert command.isascii()
     assert '-H "api-key: ${MY_KEY}"' in command
     assert "\x1b" not in command
@@ -73,7 +73,7 @@ def test_the_curl_command_is_ascii_and_names_only_the_variable_of_the_key() -> N
 
 def test_a_long_input_has_one_item_per_line_and_is_the_same_json() -> None:
     body = {**BODY, "input": [user_message(f"größer {number}") for number in range(200)]}
-    lines = render_next_request(replace(COMING, body=body, prepended_nodes=()), DisplayOptions()).splitlines()
-    shown = lines[lines.index("{") : lines.index("}") + 1]
-    assert json.loads("\n".join(shown)) == body
-    assert len(shown) < 210
+    lines = render_next_request(replace(REQUEST, body=body, prepended_nodes=()), DisplayOptions()).splitlines()
+    body_lines = lines[lines.index("{") : lines.index("}") + 1]
+    assert json.loads("\n".join(body_lines)) == body
+    assert len(body_lines) < 210

@@ -17,26 +17,26 @@ LONG = "a\n" * 30
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     """Print a text at a terminal; returns the command line of the pager that was started, "" without one."""
-    begun = tmp_path / "begun"
+    pager_log = tmp_path / "begun"
     for name in ("less", "most", "cat", "a b/pager"):
         program = tmp_path / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" "$@" >"{begun}"; exec /bin/cat >/dev/null\n')
+        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" "$@" >"{pager_log}"; exec /bin/cat >/dev/null\n')
         program.chmod(0o755)
     screen, terminal = os.openpty()
     with open(terminal, "w", closefd=False) as out, open(terminal, closefd=False) as keys:
 
-        def paged(text: str = LONG, columns: int = 80, rows: int = 24, **environ: str) -> str:
+        def print_text(text: str = LONG, columns: int = 80, rows: int = 24, **environ: str) -> str:
             monkeypatch.setenv("COLUMNS", str(columns))
             monkeypatch.setenv("LINES", str(rows))
-            begun.unlink(missing_ok=True)
+            pager_log.unlink(missing_ok=True)
             with monkeypatch.context() as streams:
                 streams.setattr(sys, "stdout", out)
                 streams.setattr(sys, "stdin", keys)
                 print_paged(text, {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "xterm", **environ})
-            return begun.read_text().strip() if begun.exists() else ""
+            return pager_log.read_text().strip() if pager_log.exists() else ""
 
-        yield paged
+        yield print_text
     os.close(screen)
     os.close(terminal)
 
@@ -56,8 +56,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
 def test_pager_variable_names_the_command_and_its_arguments(
     pager: str | None, command: str, page: Page, tmp_path: Path
 ) -> None:
-    said = {} if pager is None else {"PAGER": pager.format(folder=tmp_path)}
-    assert page(**said) == command
+    environ = {} if pager is None else {"PAGER": pager.format(folder=tmp_path)}
+    assert page(**environ) == command
 
 
 def test_lines_are_counted_as_wrapped_and_a_row_is_reserved_for_the_prompt(page: Page) -> None:

@@ -8,7 +8,7 @@ from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo
 from tests.terminal.pty_session import at_terminal
 
-THOUGHT = "The sky scatters blue light more than red. " * 4
+REASONING = "The sky scatters blue light more than red. " * 4
 
 
 def test_the_text_of_reasoning_is_shown_or_its_summary_if_there_is_no_text() -> None:
@@ -21,7 +21,7 @@ def test_the_text_of_reasoning_is_shown_or_its_summary_if_there_is_no_text() -> 
 
 def test_reasoning_is_collapsed_into_one_row_with_its_length() -> None:
     assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "reasoning: Hm. Yes\\x1b."
-    row = format_reasoning_line(THOUGHT, DisplayOptions(60))
+    row = format_reasoning_line(REASONING, DisplayOptions(60))
     assert row == "reasoning: The sky scatters blue li… (32 words; /reasoning)"
     assert len(row) < 60
     assert format_reasoning_line("a", DisplayOptions(40, has_color=True)) == "\x1b[2mreasoning: a\x1b[0m"
@@ -34,12 +34,14 @@ def test_a_pipe_gets_no_reasoning(convo: Convo) -> None:
 
 
 def test_in_a_chat_reasoning_is_collapsed_before_the_answer_and_can_be_expanded(home: Path) -> None:
-    with at_terminal("chat", *scripted_flags({"reasoning": THOUGHT.strip(), "text": "Rain."}, {"text": "x"})) as person:
-        person.is_asked()
-        rows = person.says("weather?").split("\n")
-        at = next(at for at, row in enumerate(rows) if row.startswith("reasoning: The sky"))
-        assert rows[at + 1] == "Rain."
-        assert THOUGHT.strip() in " ".join(person.says("/reasoning").split())
-        person.says("again")
-        assert "no reasoning in the last turn" in person.says("/reasoning")
-        assert person.leaves() == 0
+    with at_terminal(
+        "chat", *scripted_flags({"reasoning": REASONING.strip(), "text": "Rain."}, {"text": "x"})
+    ) as terminal:
+        terminal.wait_for_prompt()
+        rows = terminal.send_line("weather?").split("\n")
+        index = next(index for index, row in enumerate(rows) if row.startswith("reasoning: The sky"))
+        assert rows[index + 1] == "Rain."
+        assert REASONING.strip() in " ".join(terminal.send_line("/reasoning").split())
+        terminal.send_line("again")
+        assert "no reasoning in the last turn" in terminal.send_line("/reasoning")
+        assert terminal.end_session() == 0

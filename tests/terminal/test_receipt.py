@@ -10,11 +10,11 @@ from convo.history.records import Link, LinkStatus, Session, Strategy
 from convo.history.tree import root_key
 from convo.terminal.status_line import format_owner_handle, format_receipt
 
-NOWHERE = root_key("local")
+ROOT = root_key("local")
 LINK = Link(
     id="resp_1",
-    input_head=NOWHERE,
-    head=NOWHERE,
+    input_head=ROOT,
+    head=ROOT,
     sent_count=1,
     model="openai/gpt-5",
     strategy=Strategy.SESSION,
@@ -22,16 +22,18 @@ LINK = Link(
     created_at=0.0,
     duration_s=1.25,
 )
-SESSION = Session("ses_1", "mine", Strategy.SESSION, "openai/gpt-5", NOWHERE, NOWHERE, 0.0, 0.0)
+SESSION = Session("ses_1", "mine", Strategy.SESSION, "openai/gpt-5", ROOT, ROOT, 0.0, 0.0)
 
 
-def used(into: int, out: int, *, cached: int = 0, reasoning: int = 0, written: bool = True) -> dict[str, Json]:
-    """A usage object; `written`: with the details that an endpoint may omit."""
+def usage(
+    input_tokens: int, output_tokens: int, *, cached: int = 0, reasoning: int = 0, with_details: bool = True
+) -> dict[str, Json]:
+    """A usage object; `with_details`: with the details that an endpoint may omit."""
     details = {
         "input_tokens_details": {"cached_tokens": cached},
         "output_tokens_details": {"reasoning_tokens": reasoning},
     }
-    return {"input_tokens": into, "output_tokens": out, **(details if written else {})}
+    return {"input_tokens": input_tokens, "output_tokens": output_tokens, **(details if with_details else {})}
 
 
 def test_unknown_figures_are_omitted() -> None:
@@ -39,12 +41,12 @@ def test_unknown_figures_are_omitted() -> None:
 
 
 def test_cached_and_reasoning_tokens_are_shown_if_there_are_any() -> None:
-    link = replace(LINK, usage=used(12_345, 67, cached=12_288, reasoning=64))
+    link = replace(LINK, usage=usage(12_345, 67, cached=12_288, reasoning=64))
     assert (
         format_receipt(link, SESSION)
         == "12,345 input (12,288 cached) · 67 output (64 reasoning) · 1.2 s · resp_1 · session mine"
     )
-    link = replace(LINK, usage=used(3, 4, written=False))
+    link = replace(LINK, usage=usage(3, 4, with_details=False))
     assert format_receipt(link, SESSION) == "3 input · 4 output · 1.2 s · resp_1 · session mine"
 
 
@@ -59,7 +61,7 @@ def test_cached_and_reasoning_tokens_are_shown_if_there_are_any() -> None:
     ],
 )
 def test_a_small_cost_is_not_shown_as_zero(price: Price, cost: str) -> None:
-    link = replace(LINK, usage=used(600, 200, cached=200))
+    link = replace(LINK, usage=usage(600, 200, cached=200))
     assert f" output · {cost} · 1.2 s" in format_receipt(link, SESSION, price)
 
 
@@ -74,7 +76,7 @@ def test_a_status_other_than_completed_comes_first(status: LinkStatus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "handle", "words"),
+    ("strategy", "handle", "text"),
     [
         (Strategy.SESSION, None, "session mine"),
         (Strategy.REPLAY, "/tmp/talk.json", "replay /tmp/talk.json"),
@@ -83,5 +85,5 @@ def test_a_status_other_than_completed_comes_first(status: LinkStatus) -> None:
         (Strategy.CONVERSATION, "conv_1", "conversation conv_1"),
     ],
 )
-def test_the_strategy_is_named_with_the_handle_to_continue(strategy: Strategy, handle: str | None, words: str) -> None:
-    assert format_owner_handle(replace(SESSION, strategy=strategy, handle=handle)) == words
+def test_the_strategy_is_named_with_the_handle_to_continue(strategy: Strategy, handle: str | None, text: str) -> None:
+    assert format_owner_handle(replace(SESSION, strategy=strategy, handle=handle)) == text

@@ -19,11 +19,11 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 
 def test_control_characters_are_escaped() -> None:
     document = snapshots.document("single_approval", "1.6")
-    for shown in (
+    for call in (
         document["current_step"]["data"]["interruptions"][0]["raw_item"],
         document["last_processed_response"]["functions"][0]["tool_call"],
     ):
-        shown["arguments"] = '{"a": "\x1b[2J"}'
+        call["arguments"] = '{"a": "\x1b[2J"}'
     screen = render_paused_state(run_state_from_json(document), "\x1b]0;x\x07.json", DisplayOptions())
     assert "\x1b" not in screen
     assert "\\x1b[2J" in screen
@@ -31,8 +31,8 @@ def test_control_characters_are_escaped() -> None:
 
 def test_a_decision_is_shown_beside_its_call() -> None:
     state = snapshots.newest_state("single_approval", "1.21")
-    said = apply_verdict(state, state.pending, ApprovalVerdict(approve=False, always=True))
-    assert "rejected always" in render_paused_state(said, "state.json", DisplayOptions()).splitlines()[-1]
+    decided = apply_verdict(state, state.pending, ApprovalVerdict(approve=False, always=True))
+    assert "rejected always" in render_paused_state(decided, "state.json", DisplayOptions()).splitlines()[-1]
     assert " -  " in render_paused_state(state, "state.json", DisplayOptions()).splitlines()[-1]
 
 

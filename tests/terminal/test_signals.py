@@ -10,14 +10,14 @@ from convo.terminal.signals import on_signal
 
 @pytest.mark.needs("posix")
 async def test_the_third_interrupt_ends_a_blocked_event_loop() -> None:
-    heard: list[str] = []
-    with on_signal(signal.SIGINT, lambda: heard.append("one")):
+    calls: list[str] = []
+    with on_signal(signal.SIGINT, lambda: calls.append("one")):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(0)
-        assert heard == ["one", "one"]
+        assert calls == ["one", "one"]
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(0)
-    assert heard == ["one", "one", "one"]
+    assert calls == ["one", "one", "one"]

@@ -19,7 +19,7 @@ from tests.terminal.plain_repl import run_repl
 
 
 @pytest.mark.parametrize(
-    ("line", "meant"),
+    ("line", "expected"),
     [
         ("/help", ("help", "")),
         ("/HELP", ("help", "")),
@@ -32,8 +32,8 @@ from tests.terminal.plain_repl import run_repl
         ("/ help", ("help", "")),
     ],
 )
-def test_a_command_gets_its_arguments(line: str, meant: tuple[str, str]) -> None:
-    assert parse_slash_command(line) == meant
+def test_a_command_gets_its_arguments(line: str, expected: tuple[str, str]) -> None:
+    assert parse_slash_command(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_command_gets_its_arguments(line: str, meant: tuple[str, str]) -> None
     ],
 )
 def test_an_unknown_command_is_an_error_with_a_suggestion(line: str, hint: str) -> None:
-    with pytest.raises(InvalidUsage, match="nothing was sent") as refused:
+    with pytest.raises(InvalidUsage, match="nothing was sent") as caught:
         parse_slash_command(line)
-    assert refused.value.hint == hint
+    assert caught.value.hint == hint
 
 
 @pytest.mark.needs("posix")

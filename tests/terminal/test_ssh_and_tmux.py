@@ -33,7 +33,7 @@ PermitRootLogin yes
 
 
 @contextmanager
-def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[TerminalScreen]:
+def open_command_screen(command: list[str], columns: int = COLUMNS) -> Iterator[TerminalScreen]:
     """The screen of `command` in a terminal of its own."""
     import pexpect
 
@@ -48,11 +48,11 @@ def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[TerminalSc
         child.close(force=True)
 
 
-def chat(home: Path, *argv: str) -> str:
+def chat_command(home: Path, *argv: str) -> str:
     """The command line of a chat, for a shell with another environment."""
-    known = {"CONVO_HOME": str(home), "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
-    words = [sys.executable, "-m", "convo", "chat", *argv]
-    env = shlex.join(["env", *(f"{name}={value}" for name, value in known.items()), *words])
+    variables = {"CONVO_HOME": str(home), "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
+    arguments = [sys.executable, "-m", "convo", "chat", *argv]
+    env = shlex.join(["env", *(f"{name}={value}" for name, value in variables.items()), *arguments])
     return f"cd {shlex.quote(os.getcwd())}; echo $$ >pid; exec {env}"
 
 
@@ -87,40 +87,40 @@ def ssh(tmp_path: Path) -> list[str]:
 @pytest.mark.needs("terminal", "ssh")
 def test_over_ssh_editing_stopping_and_copying_work(ssh: list[str], home: Path) -> None:
     model = slow_model_flags({"text": "日本語 and e\u0301"})
-    with looked_at([*ssh, chat(home, *model, "-n", "mine")]) as screen:
-        screen.shows_prompt("/help")
-        screen.types("\x1b[200~one\r\n/undo\x1b[201~")
-        screen.shows("> one")
-        screen.shows("  /undo")
-        screen.types("\r")
-        screen.shows("one two")
-        screen.types("\x1b")
-        screen.shows_prompt("stopped; the output so far is saved")
-        screen.clears()
+    with open_command_screen([*ssh, chat_command(home, *model, "-n", "mine")]) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("\x1b[200~one\r\n/undo\x1b[201~")
+        screen.wait_for_text("> one")
+        screen.wait_for_text("  /undo")
+        screen.type_keys("\r")
+        screen.wait_for_text("one two")
+        screen.type_keys("\x1b")
+        screen.wait_for_prompt("stopped; the output so far is saved")
+        screen.clear()
         screen.child.setwinsize(ROWS, 80)
         screen.screen.resize(ROWS, 80)
-        screen.types("/copy\r")
-        screen.shows_prompt("(the terminal)")
+        screen.type_keys("/copy\r")
+        screen.wait_for_prompt("(the terminal)")
         assert "\x1b]52;c;b25lIHR3b" in screen.raw  # the clipboard of the terminal on the client side
-        screen.types("and now?\r")
-        screen.shows_prompt(" output · ")
+        screen.type_keys("and now?\r")
+        screen.wait_for_prompt(" output · ")
         assert "\n日本語 and \u00e9\n" in screen.text()
         assert re.search(r"output · .* s · resp_0{32} · ", screen.text())  # one line in the wide terminal
-        screen.types("/exit\r")
-        assert screen.ends() == 0
+        screen.type_keys("/exit\r")
+        assert screen.wait_for_exit() == 0
     assert stored_messages(home, "mine")[0] == "user: one\n/undo"
 
 
 @pytest.mark.needs("terminal", "ssh")
 def test_a_broken_connection_keeps_the_partial_answer(ssh: list[str], home: Path) -> None:
-    with looked_at([*ssh, chat(home, *slow_model_flags(), "-n", "mine")]) as screen:
-        screen.shows_prompt("/help")
-        screen.types("count\r")
-        screen.shows("one two")
-        there = os.pidfd_open(int(Path("pid").read_text()))
-    assert select([there], [], [], TIMEOUT_S)[0]
-    with looked_at([*ssh, chat(home, "--from", "mine")]) as screen:
-        screen.shows_prompt("> count")
+    with open_command_screen([*ssh, chat_command(home, *slow_model_flags(), "-n", "mine")]) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        screen.wait_for_text("one two")
+        pidfd = os.pidfd_open(int(Path("pid").read_text()))
+    assert select([pidfd], [], [], TIMEOUT_S)[0]
+    with open_command_screen([*ssh, chat_command(home, "--from", "mine")]) as screen:
+        screen.wait_for_prompt("> count")
     assert stored_messages(home, "mine")[1].startswith("assistant: one two")
 
 
@@ -139,25 +139,25 @@ TMUX = "set -g status off\nset -s set-clipboard on\n"
 @pytest.mark.needs("terminal", "tmux")
 def test_in_tmux_editing_stopping_copying_and_reattaching_work(tmux: list[str], home: Path) -> None:
     model = slow_model_flags({"text": "日本語 and e\u0301"}, {"text": "[x](https://x.y)"})
-    with looked_at([*tmux, "new-session", chat(home, *model, "-n", "mine")]) as screen:
-        screen.shows_prompt("/help")
-        screen.types("\x1b[200~one\r\n/undo\x1b[201~")
-        screen.shows("  /undo")
-        screen.types("\r")
-        screen.shows("one two")
-        screen.types("\x1b")
-        screen.shows_prompt("stopped; the output so far is saved")
-        screen.types("and now?\r")
-        screen.shows_prompt("日本語 and")
-        screen.types("/copy\r")
-        screen.shows_prompt("(the terminal, tmux)")
+    with open_command_screen([*tmux, "new-session", chat_command(home, *model, "-n", "mine")]) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("\x1b[200~one\r\n/undo\x1b[201~")
+        screen.wait_for_text("  /undo")
+        screen.type_keys("\r")
+        screen.wait_for_text("one two")
+        screen.type_keys("\x1b")
+        screen.wait_for_prompt("stopped; the output so far is saved")
+        screen.type_keys("and now?\r")
+        screen.wait_for_prompt("日本語 and")
+        screen.type_keys("/copy\r")
+        screen.wait_for_prompt("(the terminal, tmux)")
         assert subprocess.check_output([*tmux, "show-buffer"], encoding="utf-8") == "日本語 and e\u0301"
-        screen.types("\x02d")
-        assert screen.ends() == 0
-    with looked_at([*tmux, "attach"], columns=80) as screen:
-        screen.shows_prompt("日本語 and")
-        screen.types("a link\r")
-        screen.shows_prompt("(https://x.y)")
-        screen.types("/exit\r")
-        assert screen.ends() == 0
+        screen.type_keys("\x02d")
+        assert screen.wait_for_exit() == 0
+    with open_command_screen([*tmux, "attach"], columns=80) as screen:
+        screen.wait_for_prompt("日本語 and")
+        screen.type_keys("a link\r")
+        screen.wait_for_prompt("(https://x.y)")
+        screen.type_keys("/exit\r")
+        assert screen.wait_for_exit() == 0
     assert stored_messages(home, "mine")[0] == "user: one\n/undo"

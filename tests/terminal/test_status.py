@@ -9,7 +9,7 @@ from convo.strategies.strategy import ConversationState
 from convo.terminal.status_line import format_status
 
 EMPTY = Path(root_key("local"))
-ASKED = EMPTY.append([user_message("one"), assistant_message("two"), user_message("three")])
+HISTORY = EMPTY.append([user_message("one"), assistant_message("two"), user_message("three")])
 SESSION = Session("ses_1", "mine", Strategy.SESSION, "scripted/echo", EMPTY.head, EMPTY.head, 0.0, 0.0)
 
 
@@ -20,8 +20,8 @@ def rows(text: str) -> dict[str, str]:
 
 def test_a_new_chat_has_no_name_and_no_handle_yet() -> None:
     session = replace(SESSION, name="", strategy=Strategy.CHAIN)
-    shown = rows(format_status(session, ConversationState(Strategy.CHAIN, EMPTY, EMPTY.head), "scripted/echo"))
-    assert shown == {
+    status = rows(format_status(session, ConversationState(Strategy.CHAIN, EMPTY, EMPTY.head), "scripted/echo"))
+    assert status == {
         "owner": "the endpoint's Responses API (--chain)",
         "session": "(named after the first message)",
         "handle": "(created by the first response)",
@@ -33,8 +33,8 @@ def test_a_new_chat_has_no_name_and_no_handle_yet() -> None:
 
 
 def test_unconfirmed_items_are_counted() -> None:
-    held = ConversationState(Strategy.SESSION, ASKED, ASKED.first(2).head)
-    shown = rows(format_status(replace(SESSION, scope=Scope("https://x/v1", "org")), held, "openai/gpt-5"))
-    assert shown["items"] == "3, 1 unconfirmed"
-    assert (shown["handle"], shown["turn sends"]) == ("(the session name)", "the full history")
-    assert (shown["endpoint"], shown["model"]) == ("https://x/v1 (org)", "openai/gpt-5")
+    state = ConversationState(Strategy.SESSION, HISTORY, HISTORY.first(2).head)
+    status = rows(format_status(replace(SESSION, scope=Scope("https://x/v1", "org")), state, "openai/gpt-5"))
+    assert status["items"] == "3, 1 unconfirmed"
+    assert (status["handle"], status["turn sends"]) == ("(the session name)", "the full history")
+    assert (status["endpoint"], status["model"]) == ("https://x/v1 (org)", "openai/gpt-5")

@@ -10,13 +10,13 @@ FULL = StatusLineState("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 4
 
 def line(state: StatusLineState, columns: int) -> str:
     """The status line for `columns`; the terminal has one more column, which stays empty."""
-    shown = StatusLine()
-    shown.state = state
-    return shown.render(columns + 1)
+    status_line = StatusLine()
+    status_line.state = state
+    return status_line.render(columns + 1)
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "text"),
     [
         (120, "session what-is-a-monad · openai/gpt-5-mini · 3.1% of 400,000 · $0.0123 · +1"),
         (70, "session what-is-a-monad · gpt-5-mini · 3.1% · $0.0123 · +1"),
@@ -28,18 +28,18 @@ def line(state: StatusLineState, columns: int) -> str:
         (10, "session w…"),
     ],
 )
-def test_the_status_line_shows_what_fits_starting_with_the_strategy(columns: int, said: str) -> None:
-    assert line(FULL, columns) == said
+def test_the_status_line_shows_what_fits_starting_with_the_strategy(columns: int, text: str) -> None:
+    assert line(FULL, columns) == text
 
 
 def test_the_status_line_is_never_wider_than_the_terminal() -> None:
     wide = FULL._replace(owner="session 日本語のお話をしましょう")
-    over = [
+    too_wide = [
         columns
         for columns in range(1, 100)
         if max(text_width(line(FULL, columns)), text_width(line(wide, columns))) > columns
     ]
-    assert over == []
+    assert too_wide == []
 
 
 def test_unknown_figures_are_omitted() -> None:

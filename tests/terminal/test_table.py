@@ -1,7 +1,7 @@
 """Tables that are fitted to the width of a terminal."""
 
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from convo.terminal.terminal import Column, DisplayOptions, fit_columns, table_lines, text_width
 
@@ -13,12 +13,12 @@ COLUMNS = [
 ]
 
 
-def shown(medium: DisplayOptions) -> str:
-    return "\n".join(table_lines(fit_columns(COLUMNS, medium), medium))
+def render_table(display: DisplayOptions) -> str:
+    return "\n".join(table_lines(fit_columns(COLUMNS, display), display))
 
 
 def test_in_a_pipe_every_row_has_every_column() -> None:
-    assert shown(DisplayOptions()) == (
+    assert render_table(DisplayOptions()) == (
         "id   owner     in  words\n"  #
         "one  chain      7  what is a monad\n"
         "two  chain  1,024  日本語 and more words"
@@ -47,9 +47,9 @@ def test_a_table_of_one_row_keeps_its_columns() -> None:
 
 
 def test_colours_do_not_move_the_columns() -> None:
-    painted = [Column("id", ["a", "bc"], style="id"), Column("words", ["x", "y"])]
-    medium = DisplayOptions(80, has_color=True)
-    assert list(table_lines(fit_columns(painted, medium), medium)) == [
+    styled = [Column("id", ["a", "bc"], style="id"), Column("words", ["x", "y"])]
+    display = DisplayOptions(80, has_color=True)
+    assert list(table_lines(fit_columns(styled, display), display)) == [
         "\x1b[2mid  words\x1b[0m",
         "\x1b[33ma \x1b[0m  x",
         "\x1b[33mbc\x1b[0m  y",
@@ -61,11 +61,13 @@ def test_control_characters_are_escaped() -> None:
     assert list(table_lines(fit_columns(hostile, DisplayOptions()), DisplayOptions()))[1] == "a   \\x1b[2Jgone"
 
 
-CELLS = some.lists(some.text(max_size=30), min_size=2, max_size=2)
+CELLS = st.lists(st.text(max_size=30), min_size=2, max_size=2)
 
 
-@given(some.lists(CELLS, min_size=1, max_size=6), some.integers(1, 100))
+@given(st.lists(CELLS, min_size=1, max_size=6), st.integers(1, 100))
 def test_no_line_is_wider_than_the_terminal(cells: list[list[str]], columns: int) -> None:
-    made = [Column(f"c{at}", found, drop_order=at if at % 2 else None) for at, found in enumerate(cells)]
-    medium = DisplayOptions(columns)
-    assert all(text_width(line) <= columns for line in table_lines(fit_columns(made, medium), medium))
+    table_columns = [
+        Column(f"c{index}", values, drop_order=index if index % 2 else None) for index, values in enumerate(cells)
+    ]
+    display = DisplayOptions(columns)
+    assert all(text_width(line) <= columns for line in table_lines(fit_columns(table_columns, display), display))

@@ -12,20 +12,20 @@ from convo.terminal.terminal import DisplayOptions, table_lines, text_width
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 
-def forked() -> ConversationBuilder:
+def build_forked() -> ConversationBuilder:
     """Three turns, a branch of two turns after the first one, and a failed attempt."""
-    talk = ConversationBuilder()
-    talk.turn("try_0a", "What is a monad?", None, error={"code": "x", "message": "Rate limit reached"})
-    talk.turn("resp_1", "What is a monad?", "A monoid in the category of endofunctors.")
-    talk.turn("resp_2", "And in Haskell?", "A type class with bind and return.", after="resp_1")
-    talk.turn("resp_3b", "Say it simply.", "A box that can be chained.", after="resp_1")
-    talk.turn("resp_4b", "Simpler!", "A box.", after="resp_3b")
-    talk.turn("resp_5", "Show me some.", "Maybe, list, IO.", after="resp_2")
-    return talk
+    builder = ConversationBuilder()
+    builder.turn("try_0a", "What is a monad?", None, error={"code": "x", "message": "Rate limit reached"})
+    builder.turn("resp_1", "What is a monad?", "A monoid in the category of endofunctors.")
+    builder.turn("resp_2", "And in Haskell?", "A type class with bind and return.", after="resp_1")
+    builder.turn("resp_3b", "Say it simply.", "A box that can be chained.", after="resp_1")
+    builder.turn("resp_4b", "Simpler!", "A box.", after="resp_3b")
+    builder.turn("resp_5", "Show me some.", "Maybe, list, IO.", after="resp_2")
+    return builder
 
 
-def drawn(talk: ConversationBuilder, at: str | None, medium: DisplayOptions) -> str:
-    return "\n".join(table_lines(fit_link_table(talk.view(at), medium), medium))
+def render_tree(builder: ConversationBuilder, head_id: str | None, display: DisplayOptions) -> str:
+    return "\n".join(table_lines(fit_link_table(builder.view(head_id), display), display))
 
 
 NARROW = """\
@@ -39,7 +39,7 @@ response     sent     ~tokens  context  input  output  time   preview
 
 
 def test_a_chain_with_forks_in_eighty_columns() -> None:
-    assert drawn(forked(), "resp_5", DisplayOptions(80)) == NARROW
+    assert render_tree(build_forked(), "resp_5", DisplayOptions(80)) == NARROW
     assert max(map(text_width, NARROW.splitlines())) <= 80
 
 
@@ -60,23 +60,23 @@ completed      1.2  And in Haskell? → A type class with bind and return.
 completed      1.2  Show me some. → Maybe, list, IO."""
 
 
-GONE = ["reasoning", "model", "cached", "seconds", "~tokens", "output", "input", "time", "context"]
+OMITTED_COLUMNS = ["reasoning", "model", "cached", "seconds", "~tokens", "output", "input", "time", "context"]
 
 
 def test_a_narrower_terminal_omits_one_column_after_the_other() -> None:
     """The reasoning tokens are equal on every line here, so only the order of the columns decides."""
-    talk = build_chain(3)
-    lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
+    builder = build_chain(3)
+    lines = [render_tree(builder, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
     heads = [line.removesuffix("preview").split() for line in lines]
-    assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
+    assert [head for before, after in pairwise(heads) for head in before if head not in after] == OMITTED_COLUMNS
 
 
 def test_in_a_pipe_every_line_has_every_column() -> None:
-    assert drawn(forked(), "resp_5", DisplayOptions()) == WIDE
+    assert render_tree(build_forked(), "resp_5", DisplayOptions()) == WIDE
 
 
 def test_the_head_is_marked_on_any_line() -> None:
-    lines = drawn(forked(), "resp_3b", DisplayOptions()).splitlines()
+    lines = render_tree(build_forked(), "resp_3b", DisplayOptions()).splitlines()
     assert [line[:11].rstrip() for line in lines[1:]] == [
         "┌─○ try_0a",
         "● resp_1",
@@ -88,37 +88,37 @@ def test_the_head_is_marked_on_any_line() -> None:
 
 
 def test_a_long_chain_is_not_indented() -> None:
-    lines = drawn(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
+    lines = render_tree(build_chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
     assert [line[:2] for line in lines[1:]] == ["● "] * 1_999 + ["@ "]
     assert max(map(text_width, lines)) <= 80
 
 
 def test_nested_forks_fit_into_a_terminal() -> None:
-    talk = build_chain(1)
+    builder = build_chain(1)
     for depth in range(60):
         before = "resp_1" if depth == 0 else f"resp_d{depth - 1}"
-        talk.turn(f"resp_d{depth}", "down", "and down", after=before)
-        talk.turn(f"resp_e{depth}", "along", "the line", after=before)
-    lines = drawn(talk, None, DisplayOptions(80)).splitlines()
+        builder.turn(f"resp_d{depth}", "down", "and down", after=before)
+        builder.turn(f"resp_e{depth}", "along", "the line", after=before)
+    lines = render_tree(builder, None, DisplayOptions(80)).splitlines()
     assert len(lines) == 122
     assert max(map(text_width, lines)) <= 80
 
 
 def test_a_session_that_resends_the_history_shows_full() -> None:
-    talk = ConversationBuilder(Strategy.SESSION)
-    talk.turn("resp_1", "one", "two")
-    talk.turn("resp_2", "three", "four", after="resp_1")
-    lines = drawn(talk, "resp_2", DisplayOptions()).splitlines()
+    builder = ConversationBuilder(Strategy.SESSION)
+    builder.turn("resp_1", "one", "two")
+    builder.turn("resp_2", "three", "four", after="resp_1")
+    lines = render_tree(builder, "resp_2", DisplayOptions()).splitlines()
     assert [line.split()[2:5] for line in lines[1:]] == [["session", "full", "1"], ["session", "full", "3"]]
 
 
 def test_responses_of_several_clients_name_their_owner() -> None:
-    talk = ConversationBuilder()
-    talk.turn("resp_1", "mine", "yes", session_id="ses_1")
-    talk.turn("resp_2", "yours", "no", after="resp_1")
-    talk.turn("resp_3", "theirs", "gone", after="resp_1", session_id="ses_9")
-    known = talk.view("resp_2", session_names={"ses_1": "monads"})
-    lines = list(table_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
+    builder = ConversationBuilder()
+    builder.turn("resp_1", "mine", "yes", session_id="ses_1")
+    builder.turn("resp_2", "yours", "no", after="resp_1")
+    builder.turn("resp_3", "theirs", "gone", after="resp_1", session_id="ses_9")
+    view = builder.view("resp_2", session_names={"ses_1": "monads"})
+    lines = list(table_lines(fit_link_table(view, DisplayOptions()), DisplayOptions()))
     assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
 
 
@@ -132,10 +132,10 @@ def test_responses_of_several_clients_name_their_owner() -> None:
     ],
 )
 def test_ids_are_shortened_to_a_unique_prefix(ids: list[str], short: list[str]) -> None:
-    talk = ConversationBuilder()
+    builder = ConversationBuilder()
     for before, id_ in zip([None, *ids], ids, strict=False):
-        talk.turn(id_, "hi", "ho", after=before)
-    lines = list(table_lines(fit_link_table(talk.view(ids[-1]), DisplayOptions()), DisplayOptions()))
+        builder.turn(id_, "hi", "ho", after=before)
+    lines = list(table_lines(fit_link_table(builder.view(ids[-1]), DisplayOptions()), DisplayOptions()))
     assert [re.findall(r"resp_\w+", line) for line in lines[1:]] == [[one] for one in short]
 
 

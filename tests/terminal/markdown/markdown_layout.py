@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyte
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from convo.terminal.markdown.render import BlockRenderer, MarkdownOptions, RenderState, encode_row, parse_blocks
 from convo.terminal.markdown.stream import MarkdownRenderer, MarkdownStream
 
 HERE = Path(__file__).parent
 
-CORPUS = {place.stem: place.read_text("utf-8") for place in sorted((HERE / "corpus").iterdir())}
+CORPUS = {path.stem: path.read_text("utf-8") for path in sorted((HERE / "corpus").iterdir())}
 
 COLUMNS = (40, 80, 120)
 
@@ -33,33 +33,33 @@ def render_whole(text: str, options: MarkdownOptions) -> list[str]:
 
 def render_streamed(pieces: Iterable[str], options: MarkdownOptions) -> list[str]:
     """The finished rows of a text that arrives in `pieces`; the open rows are rendered after each piece."""
-    reading, rows = MarkdownStream(options), []
+    stream, rows = MarkdownStream(options), []
     for piece in pieces:
-        rows += reading.feed(piece)
-        reading.render_open()
-    return [encode_row(row, options).rstrip() for row in [*rows, *reading.finish()]]
+        rows += stream.feed(piece)
+        stream.render_open()
+    return [encode_row(row, options).rstrip() for row in [*rows, *stream.finish()]]
 
 
 def split_by_sizes(text: str, sizes: Iterable[int]) -> Iterator[str]:
     """`text` in pieces of these sizes, repeated."""
-    kept = list(sizes)
-    at = turn = 0
-    while at < len(text):
-        size = kept[turn % len(kept)]
-        yield text[at : at + size]
-        at, turn = at + size, turn + 1
+    size_list = list(sizes)
+    start = index = 0
+    while start < len(text):
+        size = size_list[index % len(size_list)]
+        yield text[start : start + size]
+        start, index = start + size, index + 1
 
 
-piece_sizes = some.lists(some.sampled_from((1, 2, 3, 5, 8, 13, 50, 400, 10_000)), min_size=1, max_size=6)
+piece_sizes = st.lists(st.sampled_from((1, 2, 3, 5, 8, 13, 50, 400, 10_000)), min_size=1, max_size=6)
 
 
-def terminal_output(pieces: Iterable[str], columns: int, **look: bool) -> str:
+def terminal_output(pieces: Iterable[str], columns: int, **render_options: bool) -> str:
     """The output of a `MarkdownRenderer` to a terminal of `columns`."""
     out = io.StringIO()
-    page = MarkdownRenderer(out, MarkdownOptions(**look), lambda: columns)
+    renderer = MarkdownRenderer(out, MarkdownOptions(**render_options), lambda: columns)
     for piece in pieces:
-        page.write(piece)
-    page.finish()
+        renderer.write(piece)
+    renderer.finish()
     return out.getvalue()
 
 
@@ -67,8 +67,8 @@ def displayed_lines(sequences: str, columns: int) -> list[str]:
     """All lines of an emulated terminal, oldest first, without the empty lines at the end."""
     screen = pyte.HistoryScreen(columns, 24, history=100_000)
     pyte.Stream(screen).feed(sequences.replace("\n", "\r\n"))
-    gone = ["".join(line[at].data for at in range(columns)) for line in screen.history.top]
-    lines = [line.rstrip() for line in (*gone, *screen.display)]
+    scrolled = ["".join(line[column].data for column in range(columns)) for line in screen.history.top]
+    lines = [line.rstrip() for line in (*scrolled, *screen.display)]
     while lines and not lines[-1]:
         lines.pop()
     return lines
@@ -82,5 +82,5 @@ def screen_file(columns: int) -> Path:
 if __name__ == "__main__":
     for columns in COLUMNS:
         screen_file(columns).parent.mkdir(exist_ok=True)
-        shown = displayed_lines(terminal_output([CORPUS["everything"]], columns), columns)
-        screen_file(columns).write_text("".join(f"{line}\n" for line in shown), "utf-8")
+        screen_lines = displayed_lines(terminal_output([CORPUS["everything"]], columns), columns)
+        screen_file(columns).write_text("".join(f"{line}\n" for line in screen_lines), "utf-8")

@@ -5,17 +5,17 @@ import pytest
 from convo.terminal.markdown.render import MarkdownOptions
 from tests.terminal.markdown.markdown_layout import render_streamed, render_whole
 
-BARE = MarkdownOptions(width=39)
+PLAIN_OPTIONS = MarkdownOptions(width=39)
 """Without colours: emphasized text keeps its markers."""
 
 SHAPES = {
-    "a heading keeps its marks": ("## The *end*", ["## The *end*"]),
+    "a heading keeps its markers": ("## The *end*", ["## The *end*"]),
     "an underline makes no heading": ("title\n---", ["title", "─" * 39]),
-    "words are broken at spaces": ("one " * 12, ["one one one one one one one one one one", "one one"]),
+    "lines are broken at spaces": ("one " * 12, ["one one one one one one one one one one", "one one"]),
     "a line break stays one": ("one\n  two\\\nthree", ["one", "two", "three"]),
     "emphasis": ("*a* __b__ ~~c~~ `d`", ["*a* __b__ ~~c~~ `d`"]),
-    "an item goes on under its words": ("- one\n  two\n\n  three", ["• one", "  two", "", "  three"]),
-    "an ordered list counts by itself": ("3. a\n3. b\n9) c", ["3. a", "4. b", "9) c"]),
+    "an item is continued below its text": ("- one\n  two\n\n  three", ["• one", "  two", "", "  three"]),
+    "an ordered list is numbered consecutively": ("3. a\n3. b\n9) c", ["3. a", "4. b", "9) c"]),
     "lists within lists": ("- a\n  1. b\n     - c", ["• a", "  1. b", "     • c"]),
     "a task": ("- [ ] a\n- [x] b", ["• [ ] a", "• [x] b"]),
     "a quote": ("> a\n> > b", ["│ a", "│ │ b"]),
@@ -29,7 +29,7 @@ SHAPES = {
     "HTML": ("<b>\n*a*\n\nc<br>d", ["<b>", "*a*", "", "c<br>d"]),
     "math": ("$a*b*c$ and \\(a*b*c\\)\n$$\n- x*y*z\n$$", ["$a*b*c$ and \\(a*b*c\\)", "$$", "- x*y*z", "$$"]),
     "prices are no math": ("from $5 *to* $6", ["from $5 *to* $6"]),
-    "an entity that a terminal would obey": ("a&#27;b&#155;c", ["a\ufffdb\ufffdc"]),
+    "an entity for a control character": ("a&#27;b&#155;c", ["a\ufffdb\ufffdc"]),
     "a table": (
         "| a | b |\n|---|--:|\n| c d | 1 |\n| e | 23 |",
         ["a   │  b", "────┼───", "c d │  1", "e   │ 23"],
@@ -38,26 +38,26 @@ SHAPES = {
         "| a | b |\n|---|--:|\n" + "\n".join(f"| c | {row} |" for row in range(10, 60)),
         ["a │  b", "──┼───", *(f"c │ {row}" for row in range(10, 60))],
     ),
-    "a cell that is too wide goes on below": (
+    "a cell that is too wide is wrapped": (
         f"| a | b |\n|---|---|\n| c | {'word ' * 9}|",
         ["a │ b", "──┼────────────────────────────────────", "c │ word word word word word word word", "  │ word word"],
     ),
-    "a table of too many columns is told as a list": (
+    "a table of too many columns is rendered as a list": (
         "|a|b|c|d|e|f|g|h|i|j|\n|-|-|-|-|-|-|-|-|-|-|\n|12345|12345|12345|12345|12345|12345|12345|12345|12345|12345|",
         [*(f"{name}: 12345" for name in "abcdefghij"), ""],
     ),
     "wide characters are broken anywhere but before a closing one": ("日" * 19 + "。本", ["日" * 18, "日。本"]),
-    "what looks deep in code": (
+    "nested markers in code": (
         f"```\n  {'> ' * 30}\n{'- ' * 30}x\n```",
         ["──", f"  {'> ' * 30}".rstrip(), f"{'- ' * 30}x", "──"],
     ),
-    "an empty line stands where there is one": ("# a\nb\n\n\n- c\n\n- d", ["# a", "b", "", "• c", "", "• d"]),
+    "an empty line is kept": ("# a\nb\n\n\n- c\n\n- d", ["# a", "b", "", "• c", "", "• d"]),
 }
 
 
 @pytest.mark.parametrize(("source", "rows"), SHAPES.values(), ids=SHAPES)
 def test_without_colour_the_structure_is_visible(source: str, rows: list[str]) -> None:
-    assert render_whole(source, BARE) == render_streamed([source], BARE) == rows
+    assert render_whole(source, PLAIN_OPTIONS) == render_streamed([source], PLAIN_OPTIONS) == rows
 
 
 COLOURED = {
@@ -105,12 +105,12 @@ DEEP = {
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_text_nested_too_deeply_for_its_structure_is_still_shown(text: str) -> None:
-    rows = render_streamed([text], BARE)
+    rows = render_streamed([text], PLAIN_OPTIONS)
     assert any("deep" in row for row in rows)
     assert rows[-1] == "next"
 
 
 def test_the_forty_second_list_in_lists_is_text() -> None:
     text = "\n".join(f"{'  ' * depth}- at {depth}" for depth in range(43)) + "\n\nnext"
-    rows = [row.strip() for row in render_streamed([text], BARE)]
+    rows = [row.strip() for row in render_streamed([text], PLAIN_OPTIONS)]
     assert rows == [*(f"• at {depth}" for depth in range(41)), "- at 41", "- at 42", "", "next"]

@@ -8,9 +8,9 @@ from convo.terminal.markdown.render import TOKEN_STYLES, Span, highlight_line, m
 
 def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
     """The tokens of each line, with their styles."""
-    now, lines = make_lexer_state(language), []
+    state, lines = make_lexer_state(language), []
     for line in code.split("\n"):
-        spans, now = highlight_line(line, now)
+        spans, state = highlight_line(line, state)
         assert "".join(span.text for span in spans) == line
         lines.append([(span.text, span.style) for span in spans])
     return lines

@@ -10,65 +10,65 @@ from convo.terminal.markdown.stream import FRAME_INTERVAL_S, MarkdownRenderer, T
 from tests.terminal.markdown.markdown_layout import displayed_lines
 
 
-class Gone(io.StringIO):
+class ClosedTerminal(io.StringIO):
     """A terminal that was closed."""
 
-    def write(self, words: str) -> int:
+    def write(self, text: str) -> int:
         raise OSError(5, "Input/output error")
 
 
-async def drawn_by_now() -> None:
+async def run_due_callbacks() -> None:
     """Wait until the callbacks that are due now have run."""
     done = asyncio.Event()
     asyncio.get_running_loop().call_later(0.001, done.set)
     await done.wait()
 
 
-async def everybody_had_a_turn() -> None:
+async def run_ready_callbacks() -> None:
     """Run the event loop until the callbacks that are due now have run."""
     for _ in range(3):
-        turn = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(turn.set_result, None)
-        await turn
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_result, None)
+        await future
 
 
 async def test_pieces_that_arrive_together_are_drawn_once() -> None:
     out = io.StringIO()
-    page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for piece in ("**o", "ne", "**"):
-        page.write(piece)
+        renderer.write(piece)
     assert out.getvalue() == ""
-    await drawn_by_now()
+    await run_due_callbacks()
     assert out.getvalue() == "**one**"
-    page.finish()
+    renderer.finish()
     assert out.getvalue() == "**one**\n"
 
 
 async def test_the_text_is_drawn_at_most_once_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     now, frames = [100.0], []
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
-    often = Throttle(lambda: frames.append(now[0]))
+    throttle = Throttle(lambda: frames.append(now[0]))
     for _ in range(3):
-        often.schedule()
-        await everybody_had_a_turn()
+        throttle.schedule()
+        await run_ready_callbacks()
     assert frames == [100.0]
     now[0] += FRAME_INTERVAL_S
-    await everybody_had_a_turn()
+    await run_ready_callbacks()
     assert frames == [100.0, 100.0 + FRAME_INTERVAL_S]
 
 
 async def test_a_closed_terminal_is_reported_with_the_next_text() -> None:
-    page = MarkdownRenderer(Gone(), MarkdownOptions(), lambda: 80)
-    page.write("a")
-    await drawn_by_now()
+    renderer = MarkdownRenderer(ClosedTerminal(), MarkdownOptions(), lambda: 80)
+    renderer.write("a")
+    await run_due_callbacks()
     with pytest.raises(OSError, match="Input/output error"):
-        page.write("b")
+        renderer.write("b")
 
 
 def test_a_renderer_can_be_used_for_several_texts() -> None:
     out = io.StringIO()
-    page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for text in ("```\nnot closed", "", "- a"):
-        page.write(text)
-        page.finish()
+        renderer.write(text)
+        renderer.finish()
     assert displayed_lines(out.getvalue(), 80) == ["──", "not closed", "──", "• a"]

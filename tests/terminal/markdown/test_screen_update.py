@@ -3,22 +3,22 @@
 import io
 
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, RowPainter, build_screen_update
 from tests.terminal.markdown.markdown_layout import displayed_lines
 
-rows = some.lists(some.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m")), max_size=MAX_REDRAWN_ROWS)
+rows = st.lists(st.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m")), max_size=MAX_REDRAWN_ROWS)
 
 
-@given(finished=some.lists(some.tuples(rows, rows), min_size=1, max_size=6))
+@given(finished=st.lists(st.tuples(rows, rows), min_size=1, max_size=6))
 def test_the_terminal_shows_finished_and_open_rows(finished: list[tuple[list[str], list[str]]]) -> None:
     out = io.StringIO()
     painter = RowPainter(out)
-    for done, still_open in finished:
-        painter.update(done, still_open)
-    every = [row for done, _ in finished for row in done] + finished[-1][1]
-    assert displayed_lines(out.getvalue(), 20) == displayed_lines("\n".join(every), 20)
+    for finished_rows, open_rows in finished:
+        painter.update(finished_rows, open_rows)
+    all_rows = [row for finished_rows, _ in finished for row in finished_rows] + finished[-1][1]
+    assert displayed_lines(out.getvalue(), 20) == displayed_lines("\n".join(all_rows), 20)
 
 
 def test_appended_text_is_written_alone() -> None:

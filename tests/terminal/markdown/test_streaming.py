@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from convo.terminal.markdown.render import MarkdownOptions
 from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, MarkdownRenderer
@@ -44,19 +44,19 @@ LINES = (
 """Contents of blocks, complete and incomplete."""
 
 
-@some.composite
-def texts(draw: some.DrawFn) -> str:
+@st.composite
+def texts(draw: st.DrawFn) -> str:
     """Lines of one or several blocks, in containers that match or do not."""
-    pairs = draw(some.lists(some.tuples(some.sampled_from(MARKS), some.sampled_from(LINES)), min_size=1, max_size=14))
+    pairs = draw(st.lists(st.tuples(st.sampled_from(MARKS), st.sampled_from(LINES)), min_size=1, max_size=14))
     return "\n".join(mark + line for mark, line in pairs).rstrip("\n")
 
 
-papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119)), has_color=some.booleans())
+option_strategy = st.builds(MarkdownOptions, width=st.sampled_from((20, 39, 79, 119)), has_color=st.booleans())
 
 
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=4)
-@given(sizes=piece_sizes, options=papers)
+@given(sizes=piece_sizes, options=option_strategy)
 def test_a_text_of_the_corpus_is_rendered_the_same_in_any_pieces(
     name: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
@@ -64,26 +64,26 @@ def test_a_text_of_the_corpus_is_rendered_the_same_in_any_pieces(
 
 
 @settings(max_examples=40)
-@given(text=texts(), sizes=piece_sizes, options=papers)
+@given(text=texts(), sizes=piece_sizes, options=option_strategy)
 def test_random_blocks_are_rendered_the_same_in_any_pieces(
     text: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
     assert render_streamed(split_by_sizes(text, sizes), options) == render_whole(text, options)
 
 
-@pytest.mark.parametrize(("before", "inside"), [("", ""), ("Some words.\n", ""), ("> ", "> "), ("- ", "  ")])
-def test_table_headings_of_several_rows_stay_in_the_table(before: str, inside: str) -> None:
+@pytest.mark.parametrize(("before", "continuation"), [("", ""), ("Some words.\n", ""), ("> ", "> "), ("- ", "  ")])
+def test_table_headings_of_several_rows_stay_in_the_table(before: str, continuation: str) -> None:
     rows = [f"| {' | '.join(['a head of many words'] * 5)} |", f"|{'---|' * 5}", "| 1 | 2 | 3 | 4 | 5 |"]
-    text = before + f"\n{inside}".join(rows)
-    laid_out = render_whole(text, MarkdownOptions(39))
-    assert any("┼" in row for row in laid_out)
+    text = before + f"\n{continuation}".join(rows)
+    expected = render_whole(text, MarkdownOptions(39))
+    assert any("┼" in row for row in expected)
     for size in (1, 3, 1_000):
-        assert render_streamed(split_by_sizes(text, [size]), MarkdownOptions(39)) == laid_out
+        assert render_streamed(split_by_sizes(text, [size]), MarkdownOptions(39)) == expected
 
 
 @pytest.mark.full
 @settings(max_examples=1_000)
-@given(text=texts(), sizes=piece_sizes, options=papers)
+@given(text=texts(), sizes=piece_sizes, options=option_strategy)
 def test_a_thousand_texts_are_rendered_the_same_in_any_pieces(
     text: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
@@ -93,22 +93,22 @@ def test_a_thousand_texts_are_rendered_the_same_in_any_pieces(
 @pytest.mark.full
 def test_package_descriptions_are_rendered_the_same_in_any_pieces() -> None:
     """A hundred documents of other projects, a megabyte in all."""
-    said = {one.name: one.read_text("METADATA") or "" for one in distributions()}
-    marked_down = {name: text.partition("\n\n")[2] for name, text in said.items() if "text/markdown" in text}
-    draw = Random(1)
-    different = []
-    for name, text in marked_down.items():
-        options, sizes = MarkdownOptions(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
+    descriptions = {distribution.name: distribution.read_text("METADATA") or "" for distribution in distributions()}
+    documents = {name: text.partition("\n\n")[2] for name, text in descriptions.items() if "text/markdown" in text}
+    rng = Random(1)
+    failures = []
+    for name, text in documents.items():
+        options, sizes = MarkdownOptions(rng.choice((39, 79, 119))), rng.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
         if render_streamed(split_by_sizes(text, sizes), options) != render_whole(text, options):
-            different.append((name, options.width, sizes))
-    assert len(marked_down) > 20
-    assert different == []
+            failures.append((name, options.width, sizes))
+    assert len(documents) > 20
+    assert failures == []
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=30)
-@given(sizes=piece_sizes, options=papers)
+@given(sizes=piece_sizes, options=option_strategy)
 def test_the_corpus_is_rendered_the_same_in_many_more_pieces(
     name: str, sizes: list[int], options: MarkdownOptions
 ) -> None:
@@ -118,17 +118,17 @@ def test_the_corpus_is_rendered_the_same_in_many_more_pieces(
 
 @settings(max_examples=5)
 @given(
-    name=some.sampled_from(sorted(CORPUS)),
+    name=st.sampled_from(sorted(CORPUS)),
     sizes=piece_sizes,
-    columns=some.sampled_from(COLUMNS),
-    colour=some.booleans(),
+    columns=st.sampled_from(COLUMNS),
+    colour=st.booleans(),
 )
 def test_the_final_screen_equals_that_of_the_complete_text(
     name: str, sizes: list[int], columns: int, colour: bool
 ) -> None:
     rows = render_whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
-    drawn = terminal_output(split_by_sizes(CORPUS[name], sizes), columns, has_color=colour)
-    assert displayed_lines(drawn, columns) == displayed_lines("\n".join(rows), columns)
+    output = terminal_output(split_by_sizes(CORPUS[name], sizes), columns, has_color=colour)
+    assert displayed_lines(output, columns) == displayed_lines("\n".join(rows), columns)
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
@@ -141,39 +141,39 @@ def test_the_rendered_screen_equals_the_recorded_one(columns: int) -> None:
 
 
 def test_no_row_above_the_open_rows_is_drawn_again() -> None:
-    drawn = terminal_output(split_by_sizes(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
-    ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", drawn)]
+    output = terminal_output(split_by_sizes(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
+    ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", output)]
     assert 0 < max(ups) < MAX_REDRAWN_ROWS
 
 
 def test_after_a_resize_no_row_above_is_redrawn() -> None:
     out, columns = io.StringIO(), 80
-    page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
-    page.write("short words " * 10)
-    kept = out.getvalue()
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
+    renderer.write("short words " * 10)
+    printed = out.getvalue()
     columns = 40
-    page.write("and more")
-    assert out.getvalue().removeprefix(kept).startswith("\nshort words")
-    assert "\x1b" not in out.getvalue().removeprefix(kept)
+    renderer.write("and more")
+    assert out.getvalue().removeprefix(printed).startswith("\nshort words")
+    assert "\x1b" not in out.getvalue().removeprefix(printed)
 
 
 def test_after_a_resize_printed_rows_stay_and_the_rest_fits() -> None:
     """The terminal is made narrower, then wider; the open rows are drawn again below."""
     out, columns = io.StringIO(), 80
-    page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     before = len(CORPUS["prose"])
     for piece in split_by_sizes(CORPUS["prose"], [before]):
-        page.write(piece)
-    kept = out.getvalue()
+        renderer.write(piece)
+    printed = out.getvalue()
     columns = 40
-    page.write("\n\n" + "short words " * 30)
+    renderer.write("\n\n" + "short words " * 30)
     columns = 100
-    page.write("\n\nand the end")
-    page.finish()
-    assert out.getvalue().startswith(kept)
-    shown = displayed_lines(out.getvalue(), 100)
-    assert shown[: len(displayed_lines(kept, 100))] == displayed_lines(kept, 100)
-    after = shown[len(displayed_lines(kept, 100)) :]
+    renderer.write("\n\nand the end")
+    renderer.finish()
+    assert out.getvalue().startswith(printed)
+    lines = displayed_lines(out.getvalue(), 100)
+    assert lines[: len(displayed_lines(printed, 100))] == displayed_lines(printed, 100)
+    after = lines[len(displayed_lines(printed, 100)) :]
     assert max(map(len, after)) < 100
     assert " ".join(after).split().count("short") >= 30
-    assert shown[-1] == "and the end"
+    assert lines[-1] == "and the end"
