@@ -22,7 +22,7 @@ from convo.history.records import Strategy
 from convo.runs.state import RunLimits
 from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
-from convo.tools.tool import NO_VALUES, Hosted, Tool, definitions, toolbox
+from convo.tools.tool import NO_VALUES, Hosted, Tool, tool_definitions, toolbox
 
 RESERVED_SETTINGS = frozenset(
     {"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"}
@@ -106,7 +106,7 @@ def validate_run_config(
         raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
     for identity, agent in graph.agents.items():
         toolbox(agent.functions)
-        definitions(agent.tools)
+        tool_definitions(agent.tools)
         build_handoff_tools(graph, identity)
         for handoff in agent.ways:
             plan_handoff(

@@ -29,7 +29,7 @@ from convo.history.tree import Path
 from convo.runs.state import CallModel, ModelResponded, PrepareHandoff, Run
 from convo.strategies.requests import drop_superseded_outputs, newest_sendable_items
 from convo.strategies.strategy import ConversationState, RequestInput
-from convo.tools.tool import Context, Hosted, Tool, Toolbox, definitions, toolbox
+from convo.tools.tool import Context, Hosted, Tool, Toolbox, tool_definitions, toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ def _build_parameters(
     if effect.omit_tool_choice:
         settings.pop("tool_choice", None)
     fields = {**parameters, **settings}
-    tool_definitions = [*definitions(tools), *(offer.definition for offer in handoff_offers)]
-    if tool_definitions:
-        fields["tools"] = tool_definitions
+    definitions = [*tool_definitions(tools), *(offer.definition for offer in handoff_offers)]
+    if definitions:
+        fields["tools"] = definitions
     else:
         fields.pop("parallel_tool_calls", None)  # servers refuse it without tools
     if agent.output is not None:

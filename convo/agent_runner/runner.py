@@ -65,7 +65,7 @@ from convo.runs.state import (
 from convo.runtime import shielded
 from convo.stores.base import AgentRun
 from convo.strategies.selection import OwnerSelection
-from convo.tools.tool import Context, Wrong, output_text, read_arguments
+from convo.tools.tool import Context, InvalidArguments, output_text, read_arguments
 
 PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.CHECKING_INPUT, Phase.CALLING_MODEL)
 """Phases without calls that need an output: new input may replace the open run."""
@@ -409,6 +409,6 @@ async def drain_events(events: AsyncGenerator[StreamEvent, None]) -> None:
 def parse_nested_input(call: ToolCall, tool: AgentTool) -> str:
     """Return the input of an agent used as a tool. Raises RunFailed for invalid arguments."""
     arguments = read_arguments(tool, call.arguments)
-    if isinstance(arguments, Wrong):
+    if isinstance(arguments, InvalidArguments):
         raise RunFailed(arguments.message, code="model_behavior")
     return str(arguments["input"])

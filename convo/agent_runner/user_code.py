@@ -25,7 +25,7 @@ from convo.errors import ConvoError, NotCanonical, RunFailed
 from convo.history.canonical import item_hash
 from convo.history.items import Json
 from convo.runs.state import GuardrailPassed, GuardrailTripped, ToolCall
-from convo.tools.tool import Context, Tool, Wrong, output_text, read_arguments, timed_out
+from convo.tools.tool import Context, InvalidArguments, Tool, output_text, read_arguments, timeout_message
 
 IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("in_user_code", default=False)
 """True while user code runs."""
@@ -200,7 +200,7 @@ async def run_tool_call(call: ToolCall, context: Context) -> Json:
     if tool.record is None:
         named_arguments: dict[str, Any] = {}
         leading_arguments: tuple[Any, ...] = (context, call.arguments)
-    elif isinstance(arguments, Wrong):
+    elif isinstance(arguments, InvalidArguments):
         return arguments.message
     else:
         named_arguments, leading_arguments = arguments, (context,) if tool.takes_context else ()
@@ -218,7 +218,7 @@ async def run_tool_call(call: ToolCall, context: Context) -> Json:
 
 def _make_timeout_output(tool: Tool) -> Json:
     assert tool.timeout_s is not None
-    message = timed_out(tool.title, tool.timeout_s)
+    message = timeout_message(tool.title, tool.timeout_s)
     if tool.on_timeout == "fail":
         raise RunFailed(message.rstrip("."), code=TOOL_TIMEOUT_CODE)
     return message

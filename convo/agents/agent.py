@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from convo.errors import InputFault, NotCanonical
 from convo.history.canonical import item_hash
 from convo.history.items import Json
-from convo.tools.schema import Mismatch, form, made_by
+from convo.tools.schema import Mismatch, call_converter, type_schema
 from convo.tools.tool import Context, Hosted, Tool
 
 WRAPPER_KEY = "response"
@@ -35,7 +35,7 @@ class Output:
 
     def value(self, text: str) -> object:
         """Parse the text of an output. Raises Mismatch if it does not match, for any exception of `read`."""
-        return made_by(self.read, "", text)
+        return call_converter(self.read, "", text)
 
     @property
     def format(self) -> dict[str, Json]:
@@ -69,12 +69,12 @@ def output(kind: Any, *, strict: bool = True) -> Output | None:
         if kind.get("type") != "object":
             raise InputFault("an output schema must have an object at its root", hint='{"type": "object", ...}')
         return Output(kind, _parse_json, strict)
-    root_form = form(kind, "the output", strict=strict)
-    if root_form.schema.get("type") == "object":
-        return Output(root_form.schema, lambda text: root_form.read(_parse_json(text), ""), strict)
-    schema = {"type": "object", "properties": {WRAPPER_KEY: root_form.schema}, "required": [WRAPPER_KEY]}
+    root = type_schema(kind, "the output", strict=strict)
+    if root.schema.get("type") == "object":
+        return Output(root.schema, lambda text: root.read(_parse_json(text), ""), strict)
+    schema = {"type": "object", "properties": {WRAPPER_KEY: root.schema}, "required": [WRAPPER_KEY]}
     return Output(
-        {**schema, "additionalProperties": False}, lambda text: root_form.read(_parse_wrapped_json(text), ""), strict
+        {**schema, "additionalProperties": False}, lambda text: root.read(_parse_wrapped_json(text), ""), strict
     )
 
 

@@ -61,7 +61,7 @@ from convo.runs.state import (
     ToolReturned,
 )
 from convo.tools.schema import Mismatch
-from convo.tools.tool import NOT_APPROVED, Lookup, Tool, Wrong, lookup_of, read_arguments
+from convo.tools.tool import NOT_APPROVED, InvalidArguments, Lookup, Tool, read_arguments, tool_lookup
 
 StepResult: TypeAlias = tuple[Run, tuple[RunEffect, ...]]
 
@@ -322,7 +322,7 @@ def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
     if event.arguments is None:
         return replace(call, stage=Stage.READY, output=None)
     parsed = read_arguments(call.tool, event.arguments)
-    if isinstance(parsed, Wrong):
+    if isinstance(parsed, InvalidArguments):
         raise InputFault(parsed.message, hint="pass arguments that match the tool's schema")
     return replace(call, stage=Stage.READY, arguments=event.arguments, output=None)
 
@@ -541,7 +541,7 @@ def _parse_tool_call(run: Run, response: ModelResponded, item: Item) -> ToolCall
         return RunFailure(
             MODEL_BEHAVIOR, f"Tool {_qualified_tool_name(item)} not found in agent {run.current_agent.name}"
         )
-    return classify_call(run, ToolCall(item, call_id, Stage.READY, lookup_of(tool), tool, arguments=arguments))
+    return classify_call(run, ToolCall(item, call_id, Stage.READY, tool_lookup(tool), tool, arguments=arguments))
 
 
 def classify_call(run: Run, call: ToolCall) -> ToolCall:
@@ -549,10 +549,11 @@ def classify_call(run: Run, call: ToolCall) -> ToolCall:
     tool = call.tool
     assert tool
     arguments = read_arguments(tool, call.arguments)
-    if isinstance(arguments, Wrong) and tool.record is not None:
+    if isinstance(arguments, InvalidArguments) and tool.record is not None:
         return replace(call, stage=Stage.DONE, output=build_function_call_output(call, arguments.message))
     return replace(
-        call, stage=_initial_stage(run, call.lookup, tool, has_valid_arguments=not isinstance(arguments, Wrong))
+        call,
+        stage=_initial_stage(run, call.lookup, tool, has_valid_arguments=not isinstance(arguments, InvalidArguments)),
     )
 
 

@@ -26,7 +26,7 @@ from convo.runstate.document import get_path
 from convo.runstate.format import APPROVAL_ITEM, INPUT_RUN_ITEM
 from convo.runstate.identity import HANDOFF_ROLE, StateCall, make_lookup_key, parse_state_call
 from convo.runstate.run_state import RunState
-from convo.tools.tool import NO_VALUES, Lookup, Tool, lookup_of, toolbox
+from convo.tools.tool import NO_VALUES, Lookup, Tool, tool_lookup, toolbox
 
 NONE_META = {"original_type": "none", "serialized_via": "none", "requires_deserializer": False, "omitted": False}
 MAPPING_META = {**NONE_META, "original_type": "mapping", "serialized_via": "mapping"}
@@ -219,7 +219,7 @@ def _build_tool_fields(agent: GraphAgent, item: Item) -> dict[str, Json]:
     tool = agent.find_tool(item)
     if tool is None:
         return {"tool_name": str(item.get("name"))}
-    key = lookup_of(tool)
+    key = tool_lookup(tool)
     is_default = key == make_lookup_key(str(item.get("name")), item.get("namespace"))
     fields = {"tool_name": tool.name, "description": tool.description, "tool_origin": {"type": "function"}}
     return fields if is_default else {**fields, "tool_lookup_key": lookup_to_json(key)}

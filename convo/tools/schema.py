@@ -1,6 +1,6 @@
 """JSON schemas of Python types, readers of their values, and descriptions from docstrings.
 
-A `Form` has both halves, so the schema that the model sees and the values accepted cannot differ. A strict schema
+A `TypeSchema` has both halves, so the schema that the model sees and the values accepted cannot differ. A strict schema
 lists every field and allows no other; a type it cannot express raises InputFault when the tool is defined.
 Docstrings may use Google, Sphinx or NumPy style, or plain `name:  description` lines.
 """
@@ -29,7 +29,7 @@ class Mismatch(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TypeSchema:
     """The JSON schema of a type, and the function that reads its values."""
 
     schema: JsonSchema
@@ -44,13 +44,13 @@ class Field:
     """
 
     name: str
-    form: Form
+    type: TypeSchema
     default: Callable[[], object] | None = None
     description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ObjectSchema:
     """Named fields, as one JSON object."""
 
     fields: tuple[Field, ...]
@@ -88,14 +88,14 @@ class Record:
 
     def _read_field(self, field: Field, values: Mapping[str, Json], path: str) -> object:
         if field.name in values:
-            return field.form.read(values[field.name], _join_place(path, field.name))
+            return field.type.read(values[field.name], _join_place(path, field.name))
         if field.default is None:
             raise Mismatch(f"{_join_place(path, field.name)}: is missing")
         return field.default()
 
     def _build_property(self, field: Field) -> JsonSchema:
         """Build the schema of a field; if strict, the default is in the description, as the API rejects `default`."""
-        schema, description = dict(field.form.schema), field.description or field.form.schema.get("description")
+        schema, description = dict(field.type.schema), field.description or field.type.schema.get("description")
         default = field.default() if field.default else None
         default = default.value if isinstance(default, Enum) else default
         if isinstance(default, str | int | float):
@@ -106,8 +106,8 @@ class Record:
         return {**schema, "description": description} if description else schema
 
 
-def form(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple[type, ...] = ()) -> Form:
-    """Return the form of a type.
+def type_schema(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple[type, ...] = ()) -> TypeSchema:
+    """Return the JSON schema of a type and the function that reads its values.
 
     subject:          the definition that an error names: "parameter 'x' of tool 'y'"
     enclosing_types:  the record types that contain `kind`; a type that contains itself is rejected
@@ -116,11 +116,11 @@ def form(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple
     """
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin is Annotated:
-        inner = form(parts[0], subject, strict=strict, enclosing_types=enclosing_types)
+        inner = type_schema(parts[0], subject, strict=strict, enclosing_types=enclosing_types)
         description = next((part for part in parts[1:] if isinstance(part, str)), None)
-        return Form({**inner.schema, "description": description}, inner.read) if description else inner
-    if kind in SCALAR_FORMS:
-        return SCALAR_FORMS[kind]
+        return TypeSchema({**inner.schema, "description": description}, inner.read) if description else inner
+    if kind in SCALAR_SCHEMAS:
+        return SCALAR_SCHEMAS[kind]
     if origin is Literal:
         for value in parts:
             if not isinstance(value, str | int | None) or isinstance(value, Enum):
@@ -128,19 +128,22 @@ def form(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple
                     f"{subject} is a Literal of {value!r}, which has no JSON form",
                     hint="use strings, numbers, booleans or None; for the members of an Enum, use the Enum itself",
                 )
-        return _make_choice_form(parts)
+        return _make_choice_schema(parts)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _make_enum_form(kind)
+        return _make_enum_schema(kind)
     if origin in (Union, UnionType):
-        return _make_union_form([form(part, subject, strict=strict, enclosing_types=enclosing_types) for part in parts])
+        return _make_union_schema(
+            [type_schema(part, subject, strict=strict, enclosing_types=enclosing_types) for part in parts]
+        )
     if origin in ARRAY_TYPES:
-        return _make_array_form(
-            origin, form(_element_type(kind, parts, subject), subject, strict=strict, enclosing_types=enclosing_types)
+        return _make_array_schema(
+            origin,
+            type_schema(_element_type(kind, parts, subject), subject, strict=strict, enclosing_types=enclosing_types),
         )
     if dataclasses.is_dataclass(kind) or is_typeddict(kind):
-        return _make_record_form(kind, subject, strict, enclosing_types)
+        return _make_object_schema(kind, subject, strict, enclosing_types)
     if not strict and (kind is Any or origin in (dict, abc.Mapping)):
-        return _make_open_form(origin, parts, subject)
+        return _make_open_schema(origin, parts, subject)
     raise InputFault(
         f"{subject} is {_format_type(kind)}, which {_unsupported_reason(strict)}",
         hint=_unsupported_hint(origin, strict),
@@ -150,15 +153,15 @@ def form(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple
 # -- scalars --------------------------------------------------------------------------------------
 
 
-def _make_scalar_form(
+def _make_scalar_schema(
     name: str, expectation: str, is_valid: Callable[[Json], bool], convert: Callable[[Json], object]
-) -> Form:
+) -> TypeSchema:
     def read(value: Json, path: str) -> object:
         if not is_valid(value):
             raise Mismatch(_mismatch_message(path, expectation, value))
         return convert(value)
 
-    return Form({"type": name}, read)
+    return TypeSchema({"type": name}, read)
 
 
 def _return_value(value: Json) -> object:
@@ -169,19 +172,19 @@ def _is_whole_number(value: Json) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
-SCALAR_FORMS: dict[Any, Form] = {
-    str: _make_scalar_form("string", "a string", lambda value: isinstance(value, str), _return_value),
-    bool: _make_scalar_form("boolean", "true or false", lambda value: isinstance(value, bool), _return_value),
-    int: _make_scalar_form("integer", "an integer", _is_whole_number, int),
-    float: _make_scalar_form("number", "a number", lambda value: type(value) in (int, float), _return_value),
-    None: _make_scalar_form("null", "null", lambda value: value is None, _return_value),
-    NoneType: _make_scalar_form("null", "null", lambda value: value is None, _return_value),
+SCALAR_SCHEMAS: dict[Any, TypeSchema] = {
+    str: _make_scalar_schema("string", "a string", lambda value: isinstance(value, str), _return_value),
+    bool: _make_scalar_schema("boolean", "true or false", lambda value: isinstance(value, bool), _return_value),
+    int: _make_scalar_schema("integer", "an integer", _is_whole_number, int),
+    float: _make_scalar_schema("number", "a number", lambda value: type(value) in (int, float), _return_value),
+    None: _make_scalar_schema("null", "null", lambda value: value is None, _return_value),
+    NoneType: _make_scalar_schema("null", "null", lambda value: value is None, _return_value),
 }
 
 JSON_TYPE_NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", NoneType: "null"}
 
 
-def _make_choice_form(values: Iterable[Json], convert: Callable[[Json], object] = _return_value) -> Form:
+def _make_choice_schema(values: Iterable[Json], convert: Callable[[Json], object] = _return_value) -> TypeSchema:
     allowed = list(values)
     json_types = {JSON_TYPE_NAMES.get(type(value)) for value in allowed}
 
@@ -191,11 +194,11 @@ def _make_choice_form(values: Iterable[Json], convert: Callable[[Json], object] 
         return convert(value)
 
     json_type = next(iter(json_types)) if len(json_types) == 1 else None
-    return Form({"type": json_type, "enum": allowed} if json_type else {"enum": allowed}, read)
+    return TypeSchema({"type": json_type, "enum": allowed} if json_type else {"enum": allowed}, read)
 
 
-def _make_enum_form(kind: type[Enum]) -> Form:
-    return _make_choice_form([member.value for member in kind], kind)
+def _make_enum_schema(kind: type[Enum]) -> TypeSchema:
+    return _make_choice_schema([member.value for member in kind], kind)
 
 
 # -- arrays, unions and records --------------------------------------------------------------------
@@ -222,29 +225,29 @@ def _element_type(kind: Any, parts: tuple[Any, ...], subject: str) -> Any:
     )
 
 
-def _make_array_form(origin: Any, element: Form) -> Form:
+def _make_array_schema(origin: Any, element: TypeSchema) -> TypeSchema:
     def read(value: Json, path: str) -> object:
         if not isinstance(value, list):
             raise Mismatch(_mismatch_message(path, "an array", value))
         return ARRAY_TYPES[origin]([element.read(item, f"{path}[{index}]") for index, item in enumerate(value)])
 
-    return Form({"type": "array", "items": element.schema}, read)
+    return TypeSchema({"type": "array", "items": element.schema}, read)
 
 
-def _make_union_form(forms: list[Form]) -> Form:
+def _make_union_schema(schemas: list[TypeSchema]) -> TypeSchema:
     def read(value: Json, path: str) -> object:
         errors: list[str] = []
-        for option in forms:
+        for option in schemas:
             try:
                 return option.read(value, path)
             except Mismatch as error:
                 errors.append(str(error))
         raise Mismatch(" or ".join(dict.fromkeys(errors)))
 
-    return Form({"anyOf": [option.schema for option in forms]}, read)
+    return TypeSchema({"anyOf": [option.schema for option in schemas]}, read)
 
 
-def _make_record_form(kind: Any, subject: str, strict: bool, enclosing_types: tuple[type, ...]) -> Form:
+def _make_object_schema(kind: Any, subject: str, strict: bool, enclosing_types: tuple[type, ...]) -> TypeSchema:
     if kind in enclosing_types:
         raise InputFault(
             f"{subject} is {_format_type(kind)}, which contains itself", hint="use a list of flat records instead"
@@ -255,19 +258,19 @@ def _make_record_form(kind: Any, subject: str, strict: bool, enclosing_types: tu
     fields = tuple(
         Field(
             name,
-            form(hint, f"field {name!r} of {subject}", strict=strict, enclosing_types=(*enclosing_types, kind)),
+            type_schema(hint, f"field {name!r} of {subject}", strict=strict, enclosing_types=(*enclosing_types, kind)),
             defaults.get(name),
             descriptions.get(name),
         )
         for name, hint in hints.items()
     )
-    record = Record(fields, strict)
+    record = ObjectSchema(fields, strict)
     if is_typeddict(kind):
-        return Form(record.schema, record.read)
-    return Form(record.schema, lambda value, path: made_by(kind, path, **record.read(value, path)))
+        return TypeSchema(record.schema, record.read)
+    return TypeSchema(record.schema, lambda value, path: call_converter(kind, path, **record.read(value, path)))
 
 
-def made_by(function: Callable[..., object], path: str, /, *args: object, **kwargs: object) -> object:
+def call_converter(function: Callable[..., object], path: str, /, *args: object, **kwargs: object) -> object:
     """Call a class or function of the user. Any exception it raises becomes a Mismatch."""
     try:
         return function(*args, **kwargs)
@@ -289,18 +292,20 @@ def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
     return factories
 
 
-def _make_open_form(origin: Any, parts: tuple[Any, ...], subject: str) -> Form:
-    """Build a form that only a non-strict schema has: any value, or an object with any keys."""
+def _make_open_schema(origin: Any, parts: tuple[Any, ...], subject: str) -> TypeSchema:
+    """Build a schema that only a non-strict schema has: any value, or an object with any keys."""
     if origin is Any:
-        return Form({}, lambda value, path: value)
-    values = form(parts[1], subject, strict=False) if len(parts) == 2 else Form({}, lambda value, path: value)
+        return TypeSchema({}, lambda value, path: value)
+    values = (
+        type_schema(parts[1], subject, strict=False) if len(parts) == 2 else TypeSchema({}, lambda value, path: value)
+    )
 
     def read(value: Json, path: str) -> object:
         if not isinstance(value, dict):
             raise Mismatch(_mismatch_message(path, "an object", value))
         return {name: values.read(member, _join_place(path, name)) for name, member in value.items()}
 
-    return Form({"type": "object", "additionalProperties": values.schema or True}, read)
+    return TypeSchema({"type": "object", "additionalProperties": values.schema or True}, read)
 
 
 # -- messages -------------------------------------------------------------------------------------

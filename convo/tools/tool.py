@@ -1,8 +1,8 @@
 """`Tool` and the `@tool` decorator, tool lookup, argument parsing, and the text of tool outcomes.
 
 Name, description and parameters come from the function; the model does not see a first parameter of type `Context`.
-A tool is identified by its lookup (bare, namespaced or deferred). Invalid arguments are returned as `Wrong`, text for
-the model, not raised. Nothing here runs a tool: the agent runner does.
+A tool is identified by its lookup (bare, namespaced or deferred). Invalid arguments are returned as `InvalidArguments`,
+with a message for the model, not raised. Nothing here runs a tool: the agent runner does.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_type_hints, overload
 
 from convo.errors import InputFault
 from convo.history.items import Item, Json
-from convo.tools.schema import Field, Mismatch, Record, form, parse_docstring
+from convo.tools.schema import Field, Mismatch, ObjectSchema, parse_docstring, type_schema
 
 NO_VALUES: Final[Mapping[str, Json]] = MappingProxyType({})
 """The context values of a run whose application gave none."""
@@ -73,7 +73,7 @@ class Tool:
     description: str
     parameters: Mapping[str, Json]
     run: Callable[..., object]
-    record: Record | None = None
+    record: ObjectSchema | None = None
     strict: bool = True
     takes_context: bool = False
     needs_approval: Approval = False
@@ -151,7 +151,7 @@ def _make_tool(
         _make_parameter_field(parameter, hints, docstring.fields, tool_name, strict)
         for parameter in parameters[takes_context:]
     )
-    record = Record(fields, strict)
+    record = ObjectSchema(fields, strict)
     return Tool(
         name=tool_name,
         description=docstring.description if description is None else description,
@@ -182,7 +182,10 @@ def _make_parameter_field(
         raise InputFault(f"{where} is the Context, but not the first parameter", hint="move it to the first position")
     default = None if parameter.default is parameter.empty else _make_default_factory(parameter.default)
     return Field(
-        parameter.name, form(hints[parameter.name], where, strict=strict), default, descriptions.get(parameter.name)
+        parameter.name,
+        type_schema(hints[parameter.name], where, strict=strict),
+        default,
+        descriptions.get(parameter.name),
     )
 
 
@@ -197,7 +200,7 @@ Hosted: TypeAlias = Mapping[str, Json]
 """A tool that the provider runs, as in a request: {"type": "web_search"}."""
 
 
-def lookup_of(tool: Tool) -> Lookup:
+def tool_lookup(tool: Tool) -> Lookup:
     """Return the lookup of a tool."""
     if tool.namespace:
         return ("namespaced", tool.namespace.name, tool.name)
@@ -234,7 +237,7 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
             raise InputFault(
                 f"tool {tool.title!r} has the name of its namespace", hint="rename one: that form means a deferred tool"
             )
-        lookup = lookup_of(tool)
+        lookup = tool_lookup(tool)
         is_deferred = lookup[0] == "deferred_top_level"
         if lookup in by_lookup or (tool.title in titles and not is_deferred):
             raise InputFault(f"two tools are named {tool.title!r}", hint="rename one, or give it a namespace")
@@ -244,7 +247,7 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
     return Toolbox(by_lookup)
 
 
-def definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
+def tool_definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
     """Build the `tools` of a request: functions, namespaces in the place of their first tool, hosted tools unchanged.
 
     Raises InputFault for a namespace with two descriptions, and for deferred tools without a tool search.
@@ -295,7 +298,7 @@ CONTENT_PART_TYPES = {"input_text", "input_image", "input_file"}
 """Content parts that are sent unchanged; a list of them is an output of several parts."""
 
 
-def timed_out(tool: str, timeout_s: float) -> str:
+def timeout_message(tool: str, timeout_s: float) -> str:
     return f"Tool '{tool}' timed out after {timeout_s:g} seconds."
 
 
@@ -313,13 +316,13 @@ def output_text(value: object) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class InvalidArguments:
     """Arguments that do not match the schema; `message` is the message for the model."""
 
     message: str
 
 
-def read_arguments(tool: Tool, text: str) -> dict[str, object] | Wrong:
+def read_arguments(tool: Tool, text: str) -> dict[str, object] | InvalidArguments:
     """Parse the arguments of a call, by name; plain JSON values if the tool parses them itself.
 
     text:  as the model wrote them; an empty string means no arguments
@@ -338,8 +341,8 @@ def read_arguments(tool: Tool, text: str) -> dict[str, object] | Wrong:
         return _invalid_arguments(tool, _describe_mistake(error))
 
 
-def _invalid_arguments(tool: Tool, reason: str) -> Wrong:
-    return Wrong(
+def _invalid_arguments(tool: Tool, reason: str) -> InvalidArguments:
+    return InvalidArguments(
         f"Invalid arguments for tool {tool.title}: {reason}. Call it again with arguments that fit its schema."
     )
 

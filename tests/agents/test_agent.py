@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from convo.agents.agent import Agent, Guardrail, Handoff, Output, plain_json
 from convo.agents.graph import AgentTool, Graph
 from convo.errors import InputFault
-from convo.tools.tool import Context, Namespace, Tool, Toolbox, Wrong, tool
+from convo.tools.tool import Context, InvalidArguments, Namespace, Tool, Toolbox, tool
 
 OTHER = Agent("other")
 
@@ -136,7 +136,7 @@ def test_a_tool_name_is_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [Agent, Handoff, Guardrail, Output, Graph, AgentTool, Tool, Context, Namespace, Toolbox, Wrong]
+    "kind", [Agent, Handoff, Guardrail, Output, Graph, AgentTool, Tool, Context, Namespace, Toolbox, InvalidArguments]
 )
 def test_a_definition_cannot_change(kind: type[Any]) -> None:
     with pytest.raises(FrozenInstanceError):

@@ -19,7 +19,7 @@ from convo.agents.sdk import from_object
 from convo.errors import ConvoError, InputFault, Unsupported
 from convo.history.items import user_message
 from convo.tools.schema import Mismatch
-from convo.tools.tool import Context, Tool, definitions
+from convo.tools.tool import Context, Tool, tool_definitions
 
 CONTEXT = Context("a", "add", "call_1", {"user": "kim"})
 
@@ -72,7 +72,7 @@ def test_tools_are_sent_as_the_agents_sdk_sends_them() -> None:
         sdk.CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}}),
     ]
     sdk_definitions = Converter.convert_tools(tools, []).tools
-    convo_definitions = definitions(convert_agent(tools=tools).tools)
+    convo_definitions = tool_definitions(convert_agent(tools=tools).tools)
     assert [without_empty_values(one) for one in convo_definitions] == [
         without_empty_values(one) for one in sdk_definitions
     ]
@@ -212,7 +212,7 @@ def test_an_agent_as_a_tool_is_converted_with_its_graph() -> None:
     sdk_tool = agent_as_tool(needs_approval=True, max_turns=3)
     (tool,) = convert_agent(tools=[sdk_tool]).functions
     assert isinstance(tool, AgentTool)
-    assert [without_empty_values(one) for one in definitions([tool])] == [
+    assert [without_empty_values(one) for one in tool_definitions([tool])] == [
         without_empty_values(one) for one in Converter.convert_tools([sdk_tool], []).tools
     ]
     assert (tool.needs_approval, tool.max_turns, tool.graph["Clerk"].instructions) == (True, 3, "Look.")

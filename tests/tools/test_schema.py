@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 import pytest
 
 from convo.errors import InputFault
-from convo.tools.schema import Mismatch, Record, form, made_by
+from convo.tools.schema import Mismatch, ObjectSchema, call_converter, type_schema
 from convo.tools.tool import tool
 
 
@@ -92,7 +92,7 @@ ARRAY = {"type": "array", "items": {"type": "integer"}}
     ids=str,
 )
 def test_a_type_has_a_strict_schema(kind: Any, schema: dict[str, Any]) -> None:
-    assert form(kind, "the value").schema == schema
+    assert type_schema(kind, "the value").schema == schema
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_a_type_has_a_strict_schema(kind: Any, schema: dict[str, Any]) -> None:
     ids=str,
 )  # fmt: skip
 def test_a_schema_that_is_not_strict_allows_any_value_and_any_key(kind: Any, schema: dict[str, Any]) -> None:
-    assert form(kind, "the value", strict=False).schema == schema
+    assert type_schema(kind, "the value", strict=False).schema == schema
 
 
 def test_a_record_that_is_not_strict_requires_only_fields_without_a_default() -> None:
-    schema = form(Town, "the value", strict=False).schema
+    schema = type_schema(Town, "the value", strict=False).schema
     assert schema["required"] == ["name"]
     assert schema["properties"]["country"] == {"type": "string", "description": "two letters", "default": "GB"}
 
@@ -138,22 +138,22 @@ def test_a_record_that_is_not_strict_requires_only_fields_without_a_default() ->
     ids=str,
 )
 def test_a_value_of_a_type_is_parsed(kind: Any, value: Any, result: Any) -> None:
-    assert form(kind, "the value").read(value, "x") == result
+    assert type_schema(kind, "the value").read(value, "x") == result
 
 
 def test_a_float_without_a_fraction_is_an_integer() -> None:
-    assert repr(form(int, "the value").read(2.0, "x")) == "2"
+    assert repr(type_schema(int, "the value").read(2.0, "x")) == "2"
 
 
 @pytest.mark.parametrize(
     ("kind", "value"), [(Any, [None]), (dict, {"a": [1]}), (dict[str, int], {"a": 1}), (dict[str, Any], {"a": None})]
 )
 def test_a_value_of_a_non_strict_type_is_parsed(kind: Any, value: Any) -> None:
-    assert form(kind, "the value", strict=False).read(value, "x") == value
+    assert type_schema(kind, "the value", strict=False).read(value, "x") == value
 
 
 def test_a_mutable_default_is_not_shared() -> None:
-    read = form(Town, "the value").read
+    read = type_schema(Town, "the value").read
     first, second = read({"name": "Rye"}, "x"), read({"name": "Rye"}, "x")
     first.streets.append("High Street")  # type: ignore[attr-defined]
     assert second == Town("Rye")
@@ -187,7 +187,7 @@ def test_a_mutable_default_is_not_shared() -> None:
 )
 def test_a_value_that_does_not_match_is_refused_with_its_path(kind: Any, value: Any, message: str) -> None:
     with pytest.raises(Mismatch) as error:
-        form(kind, "the value").read(value, "x")
+        type_schema(kind, "the value").read(value, "x")
     assert str(error.value) == message
 
 
@@ -197,13 +197,13 @@ def test_a_value_that_does_not_match_is_refused_with_its_path(kind: Any, value: 
 )
 def test_a_value_in_a_non_strict_object_has_its_path(value: Any, message: str) -> None:
     with pytest.raises(Mismatch) as error:
-        form(dict[str, dict[str, int]], "the value", strict=False).read(value, "x")
+        type_schema(dict[str, dict[str, int]], "the value", strict=False).read(value, "x")
     assert str(error.value) == message
 
 
 def test_a_value_at_the_top_level_is_called_it() -> None:
     with pytest.raises(Mismatch, match=r"^it: must be an object, not 1$"):
-        Record(()).read(1, "")
+        ObjectSchema(()).read(1, "")
 
 
 FLAT = "use str, int, float, bool, Literal, Enum, list, a dataclass or a TypedDict"
@@ -249,7 +249,7 @@ LITERAL = "use strings, numbers, booleans or None; for the members of an Enum, u
 )
 def test_a_type_that_no_schema_can_express_is_refused(kind: Any, strict: bool, message: str, hint: str) -> None:
     with pytest.raises(InputFault) as error:
-        form(kind, "the value", strict=strict)
+        type_schema(kind, "the value", strict=strict)
     assert (error.value.message, error.value.hint) == (message, hint)
 
 
@@ -286,11 +286,11 @@ def test_a_docstring_replaces_the_description_of_an_annotation() -> None:
 
 def test_an_error_raised_by_a_class_names_the_path_of_its_value() -> None:
     with pytest.raises(Mismatch, match=r"^x: ZeroDivisionError\('no'\)$"):
-        made_by(_raise, "x", ZeroDivisionError("no"))
+        call_converter(_raise, "x", ZeroDivisionError("no"))
     with pytest.raises(Mismatch, match=r"^it: ZeroDivisionError\('no'\)$"):
-        made_by(_raise, "", ZeroDivisionError("no"))
+        call_converter(_raise, "", ZeroDivisionError("no"))
     with pytest.raises(Mismatch, match=r"^as it is$"):
-        made_by(_raise, "x", Mismatch("as it is"))
+        call_converter(_raise, "x", Mismatch("as it is"))
 
 
 def _raise(error: Exception) -> None:

@@ -8,7 +8,7 @@ import pytest
 from agents import function_tool
 
 from convo.errors import InputFault
-from convo.tools.tool import Context, Namespace, Tool, Wrong, read_arguments, tool
+from convo.tools.tool import Context, InvalidArguments, Namespace, Tool, read_arguments, tool
 
 
 class Unit(enum.Enum):
@@ -348,14 +348,14 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
     ],
 )
 def test_the_model_gets_every_invalid_argument_with_its_expected_type(arguments: str, expected: str) -> None:
-    assert read_arguments(book, arguments) == Wrong(
+    assert read_arguments(book, arguments) == InvalidArguments(
         f"Invalid arguments for tool book: {expected}. Call it again with arguments that fit its schema."
     )
 
 
 def test_the_model_gets_the_position_at_which_its_arguments_are_not_json() -> None:
     got = read_arguments(book, '{"city": "B", "nights"')
-    assert isinstance(got, Wrong)
+    assert isinstance(got, InvalidArguments)
     assert got.message.startswith("Invalid arguments for tool book: they are not JSON (Expecting ':' delimiter: line 1")
 
 
@@ -363,7 +363,7 @@ def test_an_error_names_the_path_of_a_nested_value() -> None:
     def go(stops: list[Stop]) -> None: ...
 
     got = read_arguments(tool(go), '{"stops": [{"city": "B", "days": 1}, {"city": 2, "days": 1}]}')
-    assert isinstance(got, Wrong)
+    assert isinstance(got, InvalidArguments)
     assert "stops[1].city: must be a string, not 2" in got.message
 
 
@@ -389,6 +389,6 @@ def test_the_message_of_a_user_class_that_rejects_a_value_is_sent_to_the_model()
     def pay(sums: list[Many]) -> None: ...
 
     found = read_arguments(tool(pay), '{"sums": [{"cents": 1}, {"cents": -1}]}')
-    assert isinstance(found, Wrong)
+    assert isinstance(found, InvalidArguments)
     assert "sums[1]: Refused('no debts'). Call it again" in found.message
     assert read_arguments(tool(pay), '{"sums": [{"cents": 1}]}') == {"sums": [Many(1)]}

@@ -8,7 +8,17 @@ from agents import FunctionTool, function_tool, tool_namespace
 from agents._tool_identity import get_function_tool_lookup_key_for_tool
 
 from convo.errors import InputFault
-from convo.tools.tool import FAILED, Namespace, Tool, definitions, lookup_of, output_text, timed_out, tool, toolbox
+from convo.tools.tool import (
+    FAILED,
+    Namespace,
+    Tool,
+    output_text,
+    timeout_message,
+    tool,
+    tool_definitions,
+    tool_lookup,
+    toolbox,
+)
 
 CRM = Namespace("crm", "customers")
 
@@ -52,7 +62,7 @@ def test_the_lookup_keys_equal_those_of_the_agents_sdk() -> None:
     (spaced,) = tool_namespace(name="crm", description="customers", tools=[sdk_tool])
     deferred = function_tool(find, defer_loading=True)
     found = [get_function_tool_lookup_key_for_tool(one) for one in (sdk_tool, spaced, deferred)]
-    assert [lookup_of(one) for one in (BARE, SPACED, DEFERRED)] == found
+    assert [tool_lookup(one) for one in (BARE, SPACED, DEFERRED)] == found
 
 
 @pytest.mark.parametrize(
@@ -94,22 +104,22 @@ def test_definitions_group_a_namespace_at_its_first_tool_and_keep_hosted_tools_u
         "strict": True,
     }
     space = {"name": "crm", "description": "customers", "tools": [function, {**function, "name": "close"}]}
-    assert definitions([BARE, SPACED, search, other]) == [function, {"type": "namespace", **space}, search]
-    assert definitions([make(strict=False)])[0]["strict"] is False
+    assert tool_definitions([BARE, SPACED, search, other]) == [function, {"type": "namespace", **space}, search]
+    assert tool_definitions([make(strict=False)])[0]["strict"] is False
 
 
 def test_a_deferred_tool_needs_a_matching_search_tool() -> None:
     with pytest.raises(InputFault, match=r"^tool 'find' is deferred, but there is no tool search$") as error:
-        definitions([BARE, DEFERRED, {"type": "web_search"}])
+        tool_definitions([BARE, DEFERRED, {"type": "web_search"}])
     assert error.value.hint == 'add {"type": "tool_search"}'
-    got = definitions([DEFERRED, {"type": "tool_search"}])
+    got = tool_definitions([DEFERRED, {"type": "tool_search"}])
     assert got[0]["defer_loading"] is True
-    assert "defer_loading" not in definitions([BARE])[0]
+    assert "defer_loading" not in tool_definitions([BARE])[0]
 
 
 def test_a_namespace_with_two_descriptions_is_refused() -> None:
     with pytest.raises(InputFault, match=r"^namespace 'crm' has two descriptions$") as error:
-        definitions([SPACED, make(name="close", namespace=Namespace("crm", "clients"))])
+        tool_definitions([SPACED, make(name="close", namespace=Namespace("crm", "clients"))])
     assert error.value.hint == "use the same description for all its tools"
 
 
@@ -143,4 +153,4 @@ def test_failure_messages_equal_those_of_the_agents_sdk() -> None:
     from agents.tool import default_tool_error_function, default_tool_timeout_error_message
 
     assert default_tool_error_function(None, ValueError("x")) == FAILED  # type: ignore[arg-type]
-    assert default_tool_timeout_error_message(tool_name="t", timeout_seconds=2.0) == timed_out("t", 2.0)
+    assert default_tool_timeout_error_message(tool_name="t", timeout_seconds=2.0) == timeout_message("t", 2.0)
