@@ -19,7 +19,7 @@ from tests.command_runner import ROOT
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 
 STATIC = ROOT / "convo" / "server" / "static"
-EXPORTED = re.compile(r"^export (?:function\*?|class|const) (\w+)", re.MULTILINE)
+EXPORTED = re.compile(r"^export (?:async )?(?:function\*?|class|const) (\w+)", re.MULTILINE)
 IMPORTED = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w.]+)";$', re.MULTILINE)
 
 
@@ -67,9 +67,7 @@ def test_every_file_is_served_and_every_module_comes_after_its_imports() -> None
         assert len(imports) == len(lines)
         assert [other for _, other in imports if other not in SCRIPT_FILES[:index]] == []
         for names, other in imports:
-            exported = set(
-                re.findall(r"^export (?:async )?(?:function\*?|class|const) (\w+)", static(other), re.MULTILINE)
-            )
+            exported = set(EXPORTED.findall(static(other)))
             assert set(names.split(", ")) <= exported
 
 

@@ -43,7 +43,7 @@ def test_quiet_shows_answers_only(home: Path) -> None:
         terminal.wait_for_prompt()
         assert terminal.send_line("hello").splitlines()[-1] == "hello"
         assert terminal.end_session() == 0
-        assert "come back" not in terminal.output
+        assert "continue: " not in terminal.output
 
 
 def test_the_last_line_shows_the_command_that_continues_the_chat(home: Path) -> None:
@@ -77,7 +77,7 @@ def test_without_messages_no_continue_command_is_shown(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as terminal:
         terminal.wait_for_prompt()
         assert terminal.end_session() == 0
-        assert "come back" not in terminal.output
+        assert "continue: " not in terminal.output
 
 
 def test_files_of_the_command_line_are_attached_to_the_first_message(tmp_path: Path, home: Path) -> None:

@@ -30,7 +30,7 @@ def test_reasoning_is_collapsed_into_one_row_with_its_length() -> None:
 
 def test_a_pipe_gets_no_reasoning(convo: Convo) -> None:
     got = convo("chat", *scripted_flags({"reasoning": "Hm.", "text": "Rain."}), "weather?")
-    assert (got.out, "thought" in got.err) == ("Rain.\n", False)
+    assert (got.out, "reasoning:" in got.err) == ("Rain.\n", False)
 
 
 def test_in_a_chat_reasoning_is_collapsed_before_the_answer_and_can_be_expanded(home: Path) -> None:
