@@ -28,9 +28,9 @@ def scripts(tmp_path: Path) -> LoopbackModels:
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
-    yield opened
-    await opened.aclose()
+    new_store = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
+    yield new_store
+    await new_store.aclose()
 
 
 @pytest.fixture

@@ -31,30 +31,30 @@ class EndpointPair:
     scripts: LoopbackModels
 
 
-async def events(endpoint: Endpoint, said: Any = None, **body: Any) -> list[StreamEvent]:
-    """Return all events of the response to the input `said`."""
-    given = {} if said is None else {"input": said}
-    async with aclosing(endpoint.create({"model": MODEL, **given, **body})) as answer:
+async def events(endpoint: Endpoint, request_input: Any = None, **body: Any) -> list[StreamEvent]:
+    """Return all events of the response to the input `request_input`."""
+    fields = {} if request_input is None else {"input": request_input}
+    async with aclosing(endpoint.create({"model": MODEL, **fields, **body})) as answer:
         return [event async for event in answer]
 
 
-async def ask(endpoint: Endpoint, said: Any = None, **body: Any) -> dict[str, Any]:
-    """Return the final response to the input `said`."""
-    last = (await events(endpoint, said, **body))[-1]
+async def ask(endpoint: Endpoint, request_input: Any = None, **body: Any) -> dict[str, Any]:
+    """Return the final response to the input `request_input`."""
+    last = (await events(endpoint, request_input, **body))[-1]
     assert last["type"] in FINAL_EVENTS
     return dict(last["response"])
 
 
-async def refusal(endpoint: Endpoint, said: Any = None, **body: Any) -> ConvoError:
+async def refusal(endpoint: Endpoint, request_input: Any = None, **body: Any) -> ConvoError:
     """Return the error of a request that is refused before its first event."""
     with pytest.raises(ConvoError) as caught:
-        await events(endpoint, said, **body)
+        await events(endpoint, request_input, **body)
     return caught.value
 
 
-def error_fields(wrong: ConvoError) -> tuple[str, int, str | None]:
+def error_fields(error: ConvoError) -> tuple[str, int, str | None]:
     """Return the code, status and param of an error."""
-    return wrong.code, wrong.status, getattr(wrong, "param", None)
+    return error.code, error.status, getattr(error, "param", None)
 
 
 def texts(items: ItemPage | list[Any] | tuple[Item, ...] | Any) -> list[str]:
@@ -62,12 +62,12 @@ def texts(items: ItemPage | list[Any] | tuple[Item, ...] | Any) -> list[str]:
     return [item_text(item) for item in listed]
 
 
-def user_item(words: str, **more: Any) -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": words, **more}
+def user_item(text: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": text, **fields}
 
 
-def output_for(call: Mapping[str, Any], said: Any) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": call["call_id"], "output": json.dumps(said)}
+def output_for(call: Mapping[str, Any], output: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call["call_id"], "output": json.dumps(output)}
 
 
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": True}

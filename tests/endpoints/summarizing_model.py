@@ -48,15 +48,15 @@ class SummarizingModel:
         return self, name
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        summing = (request.instructions or "").startswith(SUMMARY_INSTRUCTIONS)
-        (self.summaries if summing else self.requests).append(request)
-        need = sum(len(item_text(item).split()) for item in request.input)
+        is_summary = (request.instructions or "").startswith(SUMMARY_INSTRUCTIONS)
+        (self.summaries if is_summary else self.requests).append(request)
+        word_count = sum(len(item_text(item).split()) for item in request.input)
         if self.provider_compaction is None and any(item_type(item) == "compaction" for item in request.input):
             raise Unsupported(request.model, "compaction items", param="input")
-        if self.window is not None and need > self.window:
-            raise WindowExceeded(request.model, need, self.window)
-        answer, words = ResponseEventWriter(random_id, request.model), self.answer or f"shown {len(request.input)}"
-        for event in answer.write_text(self.summary if summing else words):
+        if self.window is not None and word_count > self.window:
+            raise WindowExceeded(request.model, word_count, self.window)
+        answer, text = ResponseEventWriter(random_id, request.model), self.answer or f"shown {len(request.input)}"
+        for event in answer.write_text(self.summary if is_summary else text):
             yield event
         for event in answer.write_completed(USAGE):
             yield event
@@ -89,9 +89,9 @@ def item_types(items: Any) -> list[str]:
     return [item_type(item) for item in items]
 
 
-async def create_chain(endpoint: EmbeddedEndpoint, *said: str) -> str:
-    """Send each of `said` on one chain and return the id of the last response."""
+async def create_chain(endpoint: EmbeddedEndpoint, *inputs: str) -> str:
+    """Send each of `inputs` on one chain and return the id of the last response."""
     last = None
-    for words in said:
-        last = (await ask(endpoint, words, previous_response_id=last))["id"]
+    for text in inputs:
+        last = (await ask(endpoint, text, previous_response_id=last))["id"]
     return str(last)

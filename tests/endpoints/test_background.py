@@ -24,20 +24,20 @@ from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_mo
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
 
 
-async def taken_on(endpoint: EmbeddedEndpoint, **body: Any) -> str:
+async def start_background_response(endpoint: EmbeddedEndpoint, **body: Any) -> str:
     """Start a background response, disconnect after its first event, and return its id."""
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True, **body})) as answer:
         async for event in answer:
             return str(event["response"]["id"])
-    raise AssertionError("nothing was told")
+    raise AssertionError("no event was received")
 
 
-async def all_of(endpoint: EmbeddedEndpoint, response_id: str, after: int | None = None) -> list[StreamEvent]:
+async def follow_response(endpoint: EmbeddedEndpoint, response_id: str, after: int | None = None) -> list[StreamEvent]:
     async with aclosing(endpoint.follow(response_id, after=after)) as following:
         return [event async for event in following]
 
 
-async def upto(endpoint: EmbeddedEndpoint, response_id: str, kind: str) -> StreamEvent:
+async def wait_for_event(endpoint: EmbeddedEndpoint, response_id: str, kind: str) -> StreamEvent:
     """Follow a response and return its first event of type `kind`."""
     async with aclosing(endpoint.follow(response_id)) as following:
         async for event in following:
@@ -90,43 +90,43 @@ async def test_a_background_stream_has_the_queued_event_and_then_the_ordinary_ev
 async def test_a_background_response_continues_when_its_reader_disconnects(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
-    response = await taken_on(endpoint)
+    response = await start_background_response(endpoint)
     assert (await endpoint.retrieve(response))["status"] in ("queued", "in_progress")
 
     model.gate.set()
 
-    last = (await all_of(endpoint, response))[-1]
+    last = (await follow_response(endpoint, response))[-1]
     assert (last["type"], texts(last["response"]["output"])) == ("response.completed", ["one two"])
 
 
 async def test_a_background_response_can_be_followed_from_any_event(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
-    response = await taken_on(endpoint)
-    whole = await all_of(endpoint, response)
+    response = await start_background_response(endpoint)
+    all_events = await follow_response(endpoint, response)
 
-    assert await all_of(endpoint, response, after=3) == whole[4:]
-    assert await all_of(endpoint, response, after=len(whole) - 2) == whole[-1:]
-    for beyond in (len(whole) - 1, len(whole) + 7):
-        assert await all_of(endpoint, response, after=beyond) == []
+    assert await follow_response(endpoint, response, after=3) == all_events[4:]
+    assert await follow_response(endpoint, response, after=len(all_events) - 2) == all_events[-1:]
+    for beyond in (len(all_events) - 1, len(all_events) + 7):
+        assert await follow_response(endpoint, response, after=beyond) == []
 
 
 async def test_the_last_event_is_generated_and_never_stored(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
-    response = await taken_on(endpoint)
-    whole = await all_of(endpoint, response)
-    assert await store.events(response) == whole[:-1]
+    response = await start_background_response(endpoint)
+    all_events = await follow_response(endpoint, response)
+    assert await store.events(response) == all_events[:-1]
 
 
 async def test_a_conversation_is_locked_until_its_background_response_ends_and_then_updated(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
-    response = await taken_on(endpoint, conversation=conversation)
+    response = await start_background_response(endpoint, conversation=conversation)
 
     locked = await refusal(endpoint, "b", conversation=conversation)
     before = await endpoint.list_conversation_items(conversation)
     model.gate.set()
-    await all_of(endpoint, response)
+    await follow_response(endpoint, response)
 
     assert isinstance(locked, TryLater)
     assert locked.code == "conversation_locked"
@@ -138,27 +138,27 @@ async def test_a_conversation_is_locked_until_its_background_response_ends_and_t
 async def test_a_running_response_cannot_be_continued(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
-    response = await taken_on(endpoint)
-    await upto(endpoint, response, "response.in_progress")
+    response = await start_background_response(endpoint)
+    await wait_for_event(endpoint, response, "response.in_progress")
 
-    wrong = await refusal(endpoint, "b", previous_response_id=response)
+    error = await refusal(endpoint, "b", previous_response_id=response)
     model.gate.set()
-    await all_of(endpoint, response)
+    await follow_response(endpoint, response)
 
-    assert "cannot be continued" in wrong.message
-    assert error_fields(wrong) == ("invalid_request_error", 400, "previous_response_id")
+    assert "cannot be continued" in error.message
+    assert error_fields(error) == ("invalid_request_error", 400, "previous_response_id")
     assert (await ask(endpoint, "b", previous_response_id=response))["status"] == "completed"
 
 
 async def test_a_background_response_requires_a_store(store: Store) -> None:
-    wrong = await refusal(endpoint_over(store, open_gated_model()), "a", background=True, store=False)
-    assert error_fields(wrong) == ("unsupported_parameter", 400, "background")
+    error = await refusal(endpoint_over(store, open_gated_model()), "a", background=True, store=False)
+    assert error_fields(error) == ("unsupported_parameter", 400, "background")
 
 
 async def test_an_invalid_request_is_refused_before_anything_is_stored(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
-    wrong = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")
-    assert wrong.code == "previous_response_not_found"
+    error = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")
+    assert error.code == "previous_response_not_found"
     assert await store.link("resp_1") is None
     assert await store.admin.abandoned_runs() == []
 
@@ -167,33 +167,33 @@ async def test_a_model_stream_that_breaks_at_any_time_fails_the_response(store: 
     model = GatedModel(fails=StreamBroken("the connection broke"))
     model.gate.set()
     endpoint = endpoint_over(store, model)
-    last = (await all_of(endpoint, await taken_on(endpoint)))[-1]
+    last = (await follow_response(endpoint, await start_background_response(endpoint)))[-1]
     assert last["type"] == "response.failed"
     assert last["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
 
 
-class Unhurried(MemoryStore):
-    """A memory store that appends events only after `go_on` is set."""
+class GatedStore(MemoryStore):
+    """A memory store that appends events only after `gate` is set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.go_on, self.writing = asyncio.Event(), asyncio.Event()
+        self.gate, self.writing = asyncio.Event(), asyncio.Event()
 
     async def append_events(self, response_id: str, events: Sequence[StreamEvent]) -> None:
         self.writing.set()
-        await self.go_on.wait()
+        await self.gate.wait()
         await super().append_events(response_id, events)
 
 
 async def test_events_received_while_the_store_is_slow_are_stored_once_and_in_order() -> None:
-    store = Unhurried()
+    store = GatedStore()
     endpoint = endpoint_over(store, open_gated_model())
-    reading = asyncio.create_task(events(endpoint, "a", background=True))
+    reader = asyncio.create_task(events(endpoint, "a", background=True))
     await store.writing.wait()
     for _ in range(50):  # the fixed clock advances, so the flush that runs every 0.1 s is due again
         await asyncio.sleep(0)
-    store.go_on.set()
-    got = await reading
+    store.gate.set()
+    got = await reader
     assert got[-1]["type"] == "response.completed"
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert await store.events("resp_1") == got[:-1]
@@ -206,24 +206,24 @@ async def test_cancelling_stops_the_model_and_keeps_the_partial_answer(store: St
     model = GatedModel(first=WHOLE)
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
-    response = await taken_on(endpoint, conversation=conversation)
-    await upto(endpoint, response, "response.output_text.delta")
+    response = await start_background_response(endpoint, conversation=conversation)
+    await wait_for_event(endpoint, response, "response.output_text.delta")
 
-    stopped = await endpoint.cancel(response)
+    cancelled = await endpoint.cancel(response)
 
     assert model.closed.is_set()
-    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole", "one "])
-    assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
-    assert (await all_of(endpoint, response))[-1]["response"] == stopped
+    assert (cancelled["status"], texts(cancelled["output"])) == ("cancelled", ["whole", "one "])
+    assert (cancelled["error"], cancelled["incomplete_details"]) == (None, None)
+    assert (await follow_response(endpoint, response))[-1]["response"] == cancelled
     assert (await endpoint.list_conversation_items(conversation)).items == []
-    assert (await store.admin.abandoned_runs(), await endpoint.cancel(response)) == ([], stopped)
+    assert (await store.admin.abandoned_runs(), await endpoint.cancel(response)) == ([], cancelled)
     model.gate.set()
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
 async def test_cancelling_a_finished_response_changes_nothing(store: Store) -> None:
     endpoint = endpoint_over(store, open_gated_model())
-    last = (await all_of(endpoint, await taken_on(endpoint)))[-1]["response"]
+    last = (await follow_response(endpoint, await start_background_response(endpoint)))[-1]["response"]
     assert await endpoint.cancel(last["id"]) == last
 
 
@@ -231,31 +231,31 @@ async def test_a_response_outside_the_background_cannot_be_cancelled_or_followed
     endpoint = endpoint_over(store, open_gated_model())
     response = str((await ask(endpoint, "a"))["id"])
 
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRefused) as caught:
         await endpoint.cancel(response)
-    assert refused.value.message == "Cannot cancel a synchronous response"
+    assert caught.value.message == "Cannot cancel a synchronous response"
     with pytest.raises(RequestRefused):
-        await all_of(endpoint, response)
-    for unknown in (endpoint.cancel("resp_x"), all_of(endpoint, "resp_x")):
+        await follow_response(endpoint, response)
+    for request in (endpoint.cancel("resp_x"), follow_response(endpoint, "resp_x")):
         with pytest.raises(NotFound):
-            await unknown
+            await request
 
 
 async def test_another_tenant_cannot_follow_or_cancel_a_background_response(store: Store) -> None:
     model = GatedModel()
     endpoint, foreign = endpoint_over(store, model), endpoint_over(store.for_tenant("other"), model)
-    response = await taken_on(endpoint)
-    for refused in (foreign.cancel(response), all_of(foreign, response), foreign.retrieve(response)):
+    response = await start_background_response(endpoint)
+    for request in (foreign.cancel(response), follow_response(foreign, response), foreign.retrieve(response)):
         with pytest.raises(NotFound):
-            await refused
+            await request
     await endpoint.aclose()
 
 
 async def test_deleting_a_running_response_stops_its_model(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
-    response = await taken_on(endpoint)
-    await upto(endpoint, response, "response.output_text.delta")
+    response = await start_background_response(endpoint)
+    await wait_for_event(endpoint, response, "response.output_text.delta")
     await endpoint.delete(response)
     assert model.closed.is_set()
     with pytest.raises(NotFound):
@@ -268,45 +268,45 @@ async def test_deleting_a_running_response_stops_its_model(store: Store) -> None
 async def test_another_replica_follows_a_background_response_to_its_end(replicas: tuple[Store, Store]) -> None:
     model = GatedModel()
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
-    response = await taken_on(here)
-    following = asyncio.create_task(all_of(there, response))
-    await upto(there, response, "response.output_text.delta")
+    response = await start_background_response(here)
+    following = asyncio.create_task(follow_response(there, response))
+    await wait_for_event(there, response, "response.output_text.delta")
 
     model.gate.set()
 
-    assert await following == await all_of(here, response)
+    assert await following == await follow_response(here, response)
     assert (await following)[-1]["type"] == "response.completed"
 
 
 async def test_another_replica_cancels_a_background_response_and_its_model(replicas: tuple[Store, Store]) -> None:
     model = GatedModel(first=WHOLE)
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
-    response = await taken_on(here)
-    await upto(there, response, "response.output_text.delta")
+    response = await start_background_response(here)
+    await wait_for_event(there, response, "response.output_text.delta")
 
-    stopped = await there.cancel(response)
+    cancelled = await there.cancel(response)
     await model.closed.wait()
 
-    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole", "one "])
-    assert (await all_of(here, response))[-1]["response"] == stopped
+    assert (cancelled["status"], texts(cancelled["output"])) == ("cancelled", ["whole", "one "])
+    assert (await follow_response(here, response))[-1]["response"] == cancelled
     await here.aclose()
-    assert await here.retrieve(response) == stopped
+    assert await here.retrieve(response) == cancelled
 
 
 async def test_concurrent_ends_store_one_end(replicas: tuple[Store, Store]) -> None:
     """Both replicas cancel the response at the moment at which it completes."""
     model = GatedModel(first=WHOLE)
     here, there = endpoint_over(replicas[0], model), endpoint_over(replicas[1], open_gated_model())
-    response = await taken_on(here)
-    await upto(there, response, "response.output_text.delta")
+    response = await start_background_response(here)
+    await wait_for_event(there, response, "response.output_text.delta")
 
     model.gate.set()
-    seen = await asyncio.gather(here.cancel(response), there.cancel(response), there.cancel(response))
+    results = await asyncio.gather(here.cancel(response), there.cancel(response), there.cancel(response))
 
-    ends = [(await all_of(side, response))[-1] for side in (here, there)]
-    assert [end["response"] for end in ends] == [seen[0]] * 2
-    assert list(seen) == [seen[0]] * 3
-    assert seen[0]["status"] in ("cancelled", "completed")
+    ends = [(await follow_response(side, response))[-1] for side in (here, there)]
+    assert [end["response"] for end in ends] == [results[0]] * 2
+    assert list(results) == [results[0]] * 3
+    assert results[0]["status"] in ("cancelled", "completed")
     assert await replicas[0].admin.abandoned_runs() == []
     await here.aclose()
 
@@ -315,18 +315,18 @@ async def test_a_background_response_whose_conversation_changed_fails_and_append
     model = GatedModel()
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
-    response = await taken_on(endpoint, conversation=conversation)
-    await upto(endpoint, response, "response.output_text.delta")
-    there = await store.conversation(conversation)
-    assert there
+    response = await start_background_response(endpoint, conversation=conversation)
+    await wait_for_event(endpoint, response, "response.output_text.delta")
+    stored = await store.conversation(conversation)
+    assert stored
     path = Path(root_key(store.tenant)).append([user_message("meanwhile")])
-    moved = replace(there, head=path.head, item_ids=("msg_x",))
-    grow = (AppendItems(path.root, path.items),)
-    await store.commit(Transaction(appends=grow, conversation=moved, expected_conversation_head=there.head))
+    updated = replace(stored, head=path.head, item_ids=("msg_x",))
+    appends = (AppendItems(path.root, path.items),)
+    await store.commit(Transaction(appends=appends, conversation=updated, expected_conversation_head=stored.head))
 
     model.gate.set()
 
-    last = (await all_of(endpoint, response))[-1]
+    last = (await follow_response(endpoint, response))[-1]
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
     assert texts(await endpoint.list_conversation_items(conversation)) == ["meanwhile"]
     assert await store.admin.abandoned_runs() == []
@@ -334,10 +334,10 @@ async def test_a_background_response_whose_conversation_changed_fails_and_append
 
 async def test_after_a_restart_a_background_response_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
     first = endpoint_over(replicas[0], open_gated_model())
-    response = await taken_on(first)
-    whole = await all_of(first, response)
+    response = await start_background_response(first)
+    all_events = await follow_response(first, response)
     await first.aclose()
-    assert await all_of(endpoint_over(replicas[1], open_gated_model()), response, after=2) == whole[3:]
+    assert await follow_response(endpoint_over(replicas[1], open_gated_model()), response, after=2) == all_events[3:]
 
 
 async def test_an_abandoned_background_response_is_marked_failed_by_another_replica() -> None:
@@ -346,8 +346,8 @@ async def test_an_abandoned_background_response_is_marked_failed_by_another_repl
     store = MemoryStore(now=lambda: now[0])
     model = GatedModel(first=WHOLE)
     killed = endpoint_over(store, model, new_id=random_id)
-    response = await taken_on(killed)
-    await upto(killed, response, "response.output_text.delta")
+    response = await start_background_response(killed)
+    await wait_for_event(killed, response, "response.output_text.delta")
     assert await store.admin.abandoned_runs() == []
     now[0] += RUN_LEASE_TTL_S + 1
 
@@ -366,13 +366,13 @@ async def test_an_abandoned_background_response_is_marked_failed_by_another_repl
 
 async def test_expired_events_are_refused_and_the_response_stays(replicas: tuple[Store, Store]) -> None:
     endpoint = endpoint_over(replicas[0], open_gated_model())
-    response = await taken_on(endpoint)
-    await all_of(endpoint, response)
+    response = await start_background_response(endpoint)
+    await follow_response(endpoint, response)
 
     assert await replicas[0].admin.prune_events(EVENT_RETENTION_S) == 0
     assert await replicas[0].admin.prune_events(-1) == 1
 
-    with pytest.raises(RequestRefused) as wrong:
-        await all_of(endpoint, response)
-    assert "no longer stored" in wrong.value.message
+    with pytest.raises(RequestRefused) as caught:
+        await follow_response(endpoint, response)
+    assert "no longer stored" in caught.value.message
     assert (await endpoint.retrieve(response))["status"] == "completed"

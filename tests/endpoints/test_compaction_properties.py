@@ -25,13 +25,13 @@ TRIGGER = {"type": "compaction_trigger"}
 
 def run(items: list[Item], summary: str, **body: Any) -> tuple[SummarizingModel, list[Item]]:
     """Send `items` and return the model and the output of the response."""
-    reader = SummarizingModel(summary)
+    model = SummarizingModel(summary)
 
-    async def answered() -> list[Item]:
-        endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
+    async def send_request() -> list[Item]:
+        endpoint = EmbeddedEndpoint(STORE, model, SystemClock(), random_id)
         return list((await ask(endpoint, items, store=False, **body))["output"])
 
-    return reader, asyncio.run(answered())
+    return model, asyncio.run(send_request())
 
 
 @EXAMPLES
@@ -40,13 +40,13 @@ def test_above_a_threshold_the_model_gets_a_valid_history_that_is_no_longer_than
     items: list[Item], summary: str, threshold: int
 ) -> None:
     management = [{"type": "compaction", "compact_threshold": threshold}]
-    reader, output = run([*items, LAST], summary, context_management=management)
-    shown = reader.requests[-1].input
+    model, output = run([*items, LAST], summary, context_management=management)
+    model_input = model.requests[-1].input
     assert [item_type(item) for item in output].count("compaction") <= 1
-    assert has_complete_pairs(shown)
-    assert sorted(map(digest, instructions(shown))) == sorted(map(digest, instructions(items)))
-    assert digest(shown[-1]) == digest(LAST)
-    assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
+    assert has_complete_pairs(model_input)
+    assert sorted(map(digest, instructions(model_input))) == sorted(map(digest, instructions(items)))
+    assert digest(model_input[-1]) == digest(LAST)
+    assert count_tokens(model_input).tokens <= count_tokens([*items, LAST]).tokens
 
 
 @EXAMPLES
@@ -54,11 +54,11 @@ def test_above_a_threshold_the_model_gets_a_valid_history_that_is_no_longer_than
 def test_a_trigger_yields_exactly_one_compaction_that_can_be_continued(items: list[Item], summary: str) -> None:
     _, output = run([*items, TRIGGER], summary)
     assert [item_type(item) for item in output] == ["compaction"]
-    reader, _ = run([*output, LAST], summary)
-    shown = reader.requests[-1].input
-    assert has_complete_pairs(shown)
-    assert digest(shown[-1]) == digest(LAST)
-    assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
+    model, _ = run([*output, LAST], summary)
+    model_input = model.requests[-1].input
+    assert has_complete_pairs(model_input)
+    assert digest(model_input[-1]) == digest(LAST)
+    assert count_tokens(model_input).tokens <= count_tokens([*items, LAST]).tokens
 
 
 @EXAMPLES
@@ -66,18 +66,18 @@ def test_a_trigger_yields_exactly_one_compaction_that_can_be_continued(items: li
 def test_a_compacted_history_has_exactly_one_compaction_and_no_additional_content(
     items: list[Item], summary: str
 ) -> None:
-    async def asked() -> tuple[list[Item], SummarizingModel]:
-        reader = SummarizingModel(summary)
-        endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
+    async def compact_and_continue() -> tuple[list[Item], SummarizingModel]:
+        model = SummarizingModel(summary)
+        endpoint = EmbeddedEndpoint(STORE, model, SystemClock(), random_id)
         window = await endpoint.compact({"model": "any", "input": [*items, LAST]})
         await ask(endpoint, [*window["output"], LAST], store=False)
-        return list(window["output"]), reader
+        return list(window["output"]), model
 
-    window, reader = asyncio.run(asked())
+    window, model = asyncio.run(compact_and_continue())
     assert [item_type(item) for item in window].count("compaction") == 1
     assert item_type(window[-1]) == "compaction"
-    assert has_complete_pairs(reader.requests[-1].input)
-    assert count_tokens(reader.requests[-1].input).tokens <= count_tokens([*items, LAST, LAST]).tokens
+    assert has_complete_pairs(model.requests[-1].input)
+    assert count_tokens(model.requests[-1].input).tokens <= count_tokens([*items, LAST, LAST]).tokens
 
 
 @EXAMPLES
@@ -85,12 +85,12 @@ def test_a_compacted_history_has_exactly_one_compaction_and_no_additional_conten
 def test_no_tenant_decrypts_the_compaction_of_another(items: list[Item], summary: str, tenant: str) -> None:
     _, output = run([*items, TRIGGER], summary)
 
-    async def opened() -> str:
+    async def send_compaction() -> str:
         endpoint = EmbeddedEndpoint(STORE.for_tenant(tenant), SummarizingModel(), SystemClock(), random_id)
         try:
             await ask(endpoint, [*output, LAST], store=False)
-        except RequestRefused as wrong:
-            return wrong.code
+        except RequestRefused as error:
+            return error.code
         return "opened"
 
-    assert asyncio.run(opened()) == "invalid_encrypted_content"
+    assert asyncio.run(send_compaction()) == "invalid_encrypted_content"

@@ -16,41 +16,41 @@ async def follow(endpoint: Endpoint, response_id: str, after: int | None = None)
         return [event async for event in following]
 
 
-async def said(connection: ResponsesConnection, words: str, **body: object) -> dict[str, object]:
-    """Return the final response to `words` over a connection."""
-    async with aclosing(connection.create({"model": MODEL, "input": words, **body})) as answer:
+async def send(connection: ResponsesConnection, text: str, **body: object) -> dict[str, object]:
+    """Return the final response to `text` over a connection."""
+    async with aclosing(connection.create({"model": MODEL, "input": text, **body})) as answer:
         *_, last = [event async for event in answer]
     return dict(last["response"])
 
 
 async def test_a_background_response_is_followed_from_any_event_to_its_end(endpoint: Endpoint) -> None:
-    whole = await events(endpoint, "a", background=True)
-    response = whole[-1]["response"]
+    all_events = await events(endpoint, "a", background=True)
+    response = all_events[-1]["response"]
 
     assert (response["background"], response["status"]) == (True, "completed")
-    assert await follow(endpoint, response["id"]) == whole
-    assert await follow(endpoint, response["id"], after=3) == whole[4:]
+    assert await follow(endpoint, response["id"]) == all_events
+    assert await follow(endpoint, response["id"], after=3) == all_events[4:]
     assert await endpoint.cancel(response["id"]) == response
 
 
 async def test_a_response_outside_the_background_cannot_be_followed_or_cancelled(endpoint: Endpoint) -> None:
     response = (await ask(endpoint, "a"))["id"]
-    with pytest.raises(RequestRefused) as wrong:
+    with pytest.raises(RequestRefused) as caught:
         await endpoint.cancel(response)
-    assert (wrong.value.message, wrong.value.status) == ("Cannot cancel a synchronous response", 400)
+    assert (caught.value.message, caught.value.status) == ("Cannot cancel a synchronous response", 400)
     with pytest.raises(RequestRefused):
         await follow(endpoint, response)
 
 
 async def test_a_missing_response_cannot_be_followed_or_cancelled(endpoint: Endpoint) -> None:
-    for what in (endpoint.cancel("resp_nope"), follow(endpoint, "resp_nope")):
+    for request in (endpoint.cancel("resp_nope"), follow(endpoint, "resp_nope")):
         with pytest.raises(NotFound):
-            await what
+            await request
 
 
 async def test_a_list_can_be_limited_by_before_and_after(endpoint: Endpoint) -> None:
-    words = ["a", "b", "c", "d", "e"]
-    conversation = str((await endpoint.create_conversation([user_item(one) for one in words]))["id"])
+    messages = ["a", "b", "c", "d", "e"]
+    conversation = str((await endpoint.create_conversation([user_item(message) for message in messages]))["id"])
     ids = [item["id"] for item in (await endpoint.list_conversation_items(conversation, order="asc")).items]
 
     between = await endpoint.list_conversation_items(conversation, order="asc", after=ids[0], before=ids[3])
@@ -68,9 +68,9 @@ async def test_input_items_can_be_limited_by_before_and_after(endpoint: Endpoint
     response = (await ask(endpoint, [user_item("a"), user_item("b"), user_item("c")]))["id"]
     ids = [item["id"] for item in (await endpoint.list_input_items(response)).items]
     assert texts(await endpoint.list_input_items(response, after=ids[0], before=ids[2])) == ["b"]
-    with pytest.raises(ConvoError) as wrong:
+    with pytest.raises(ConvoError) as caught:
         await endpoint.list_input_items(response, before="msg_nope")
-    assert error_fields(wrong.value) == ("invalid_value", 400, "before")
+    assert error_fields(caught.value) == ("invalid_value", 400, "before")
 
 
 # -- connections ----------------------------------------------------------------------------------
@@ -79,9 +79,9 @@ async def test_input_items_can_be_limited_by_before_and_after(endpoint: Endpoint
 async def test_a_connection_continues_an_unstored_response(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
     connection = endpoint.connect()
-    first = await said(connection, "a", store=False)
-    second = await said(connection, "b", store=False, previous_response_id=first["id"])
-    await said(connection, "c", store=False, previous_response_id=second["id"])
+    first = await send(connection, "a", store=False)
+    second = await send(connection, "b", store=False, previous_response_id=first["id"])
+    await send(connection, "c", store=False, previous_response_id=second["id"])
 
     assert texts(script.requests[-1].input) == ["a", "one", "b", "two", "c"]
     assert (second["previous_response_id"], second["store"]) == (first["id"], False)
@@ -93,28 +93,28 @@ async def test_a_connection_continues_an_unstored_response(endpoint: Endpoint, s
 
 async def test_a_connection_keeps_its_last_response_only(endpoint: Endpoint) -> None:
     connection = endpoint.connect()
-    first = await said(connection, "a", store=False)
-    await said(connection, "b", store=False)
-    with pytest.raises(RequestRefused) as wrong:
-        await said(connection, "c", previous_response_id=first["id"])
-    assert wrong.value.code == "previous_response_not_found"
+    first = await send(connection, "a", store=False)
+    await send(connection, "b", store=False)
+    with pytest.raises(RequestRefused) as caught:
+        await send(connection, "c", previous_response_id=first["id"])
+    assert caught.value.code == "previous_response_not_found"
 
 
 async def test_a_failed_continuation_drops_the_previous_response(endpoint: Endpoint) -> None:
     connection = endpoint.connect()
-    first = await said(connection, "a", store=False)
+    first = await send(connection, "a", store=False)
     for _ in range(2):
-        with pytest.raises(RequestRefused) as wrong:
-            await said(connection, "b", previous_response_id=first["id"], temperature=99)
-    assert wrong.value.code == "decimal_above_max_value"
-    with pytest.raises(RequestRefused) as gone:
-        await said(connection, "b", previous_response_id=first["id"])
-    assert gone.value.code == "previous_response_not_found"
+        with pytest.raises(RequestRefused) as caught:
+            await send(connection, "b", previous_response_id=first["id"], temperature=99)
+    assert caught.value.code == "decimal_above_max_value"
+    with pytest.raises(RequestRefused) as not_found:
+        await send(connection, "b", previous_response_id=first["id"])
+    assert not_found.value.code == "previous_response_not_found"
 
 
 async def test_two_connections_cannot_continue_responses_of_each_other(endpoint: Endpoint) -> None:
-    mine, theirs = endpoint.connect(), endpoint.connect()
-    first = await said(mine, "a", store=False)
+    connection, other_connection = endpoint.connect(), endpoint.connect()
+    first = await send(connection, "a", store=False)
     with pytest.raises(RequestRefused):
-        await said(theirs, "b", previous_response_id=first["id"])
-    assert (await said(mine, "b", previous_response_id=first["id"]))["status"] == "completed"
+        await send(other_connection, "b", previous_response_id=first["id"])
+    assert (await send(connection, "b", previous_response_id=first["id"]))["status"] == "completed"

@@ -36,9 +36,9 @@ async def test_a_response_is_streamed_as_numbered_events_that_end_with_the_compl
 
 async def test_the_retrieved_response_equals_the_streamed_one(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}})
-    given = {"tools": [TOOL], "temperature": 0.3, "metadata": {"a": "b"}, "instructions": "Be brief.", "user": "u"}
+    parameters = {"tools": [TOOL], "temperature": 0.3, "metadata": {"a": "b"}, "instructions": "Be brief.", "user": "u"}
 
-    streamed = await ask(endpoint, "hi", **given)
+    streamed = await ask(endpoint, "hi", **parameters)
 
     assert await endpoint.retrieve(streamed["id"]) == streamed
     assert (streamed["temperature"], streamed["metadata"], streamed["user"]) == (0.3, {"a": "b"}, "u")
@@ -51,7 +51,7 @@ async def test_a_chain_keeps_the_history_and_not_the_instructions(endpoint: Endp
     second = await ask(endpoint, "who am I?", previous_response_id=first["id"])
 
     assert texts(script.requests[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
-    assert [heard.instructions for heard in script.requests] == ["Speak like a pirate.", None]
+    assert [request.instructions for request in script.requests] == ["Speak like a pirate.", None]
     assert (second["previous_response_id"], second["instructions"]) == (first["id"], None)
 
 
@@ -67,14 +67,14 @@ async def test_any_older_response_can_be_continued(endpoint: Endpoint, script: L
     assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "one", "b"]
 
 
-@pytest.mark.parametrize("said", [None, [], ""])
-async def test_a_chain_can_be_continued_with_empty_input(endpoint: Endpoint, said: Any) -> None:
+@pytest.mark.parametrize("request_input", [None, [], ""])
+async def test_a_chain_can_be_continued_with_empty_input(endpoint: Endpoint, request_input: Any) -> None:
     first = await ask(endpoint, "a")
-    second = await ask(endpoint, said, previous_response_id=first["id"])
+    second = await ask(endpoint, request_input, previous_response_id=first["id"])
     assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "a"]
 
 
-EASY: list[Any] = [
+SHORT_FORMS: list[Any] = [
     "hello",
     [{"role": "user", "content": "hello"}],
     [{"type": "message", "role": "user", "content": "hello"}],
@@ -82,9 +82,11 @@ EASY: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("said", EASY)
-async def test_input_text_may_have_every_short_form(endpoint: Endpoint, script: LoopbackModels, said: Any) -> None:
-    response = await ask(endpoint, said)
+@pytest.mark.parametrize("request_input", SHORT_FORMS)
+async def test_input_text_may_have_every_short_form(
+    endpoint: Endpoint, script: LoopbackModels, request_input: Any
+) -> None:
+    response = await ask(endpoint, request_input)
 
     (listed,) = (await endpoint.list_input_items(response["id"])).items
     assert listed["content"] == [{"type": "input_text", "text": "hello"}]
@@ -120,10 +122,10 @@ async def test_unknown_item_types_and_fields_are_stored_unchanged(endpoint: Endp
 
 async def test_a_call_gets_its_output_on_the_chain(endpoint: Endpoint, script: LoopbackModels) -> None:
     script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "Cold."})
-    asked = await ask(endpoint, "weather?", tools=[TOOL])
-    (call,) = asked["output"]
+    first = await ask(endpoint, "weather?", tools=[TOOL])
+    (call,) = first["output"]
 
-    answer = await ask(endpoint, [output_for(call, {"c": -3})], previous_response_id=asked["id"])
+    answer = await ask(endpoint, [output_for(call, {"c": -3})], previous_response_id=first["id"])
 
     assert texts(answer["output"]) == ["Cold."]
     assert script.requests[1].input[1] == call
@@ -133,21 +135,21 @@ async def test_a_call_without_its_output_is_refused_before_the_model_is_called(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
     script.replies({"call": {"name": "weather", "call_id": "call_7"}})
-    asked = await ask(endpoint, "weather?", tools=[TOOL])
+    first = await ask(endpoint, "weather?", tools=[TOOL])
 
-    wrong = await refusal(endpoint, "never mind", previous_response_id=asked["id"])
+    error = await refusal(endpoint, "never mind", previous_response_id=first["id"])
 
-    assert wrong.message == "No tool output found for function call call_7"
-    assert error_fields(wrong) == ("invalid_request_error", 400, "input")
+    assert error.message == "No tool output found for function call call_7"
+    assert error_fields(error) == ("invalid_request_error", 400, "input")
     assert len(script.requests) == 1
 
 
 async def test_an_output_without_its_call_is_refused_before_the_model_is_called(
     endpoint: Endpoint, script: LoopbackModels
 ) -> None:
-    wrong = await refusal(endpoint, [user_item("hi"), output_for({"call_id": "call_9"}, 1)])
-    assert wrong.message == "No tool call found for function call output with call_id call_9"
-    assert error_fields(wrong) == ("invalid_request_error", 400, "input")
+    error = await refusal(endpoint, [user_item("hi"), output_for({"call_id": "call_9"}, 1)])
+    assert error.message == "No tool call found for function call output with call_id call_9"
+    assert error_fields(error) == ("invalid_request_error", 400, "input")
     assert script.requests == []
 
 
@@ -160,26 +162,26 @@ async def test_with_store_false_nothing_can_be_retrieved(endpoint: Endpoint) -> 
     assert (response["store"], response["status"]) == (False, "completed")
     with pytest.raises(NotFound):
         await endpoint.retrieve(response["id"])
-    wrong = await refusal(endpoint, "b", previous_response_id=response["id"])
-    assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+    error = await refusal(endpoint, "b", previous_response_id=response["id"])
+    assert error_fields(error) == ("previous_response_not_found", 400, "previous_response_id")
 
 
 async def test_an_unknown_previous_response_is_refused_with_the_message_of_the_api(endpoint: Endpoint) -> None:
-    wrong = await refusal(endpoint, "b", previous_response_id="resp_nope")
-    assert isinstance(wrong, RequestRefused)
-    assert wrong.message == "Previous response with id 'resp_nope' not found"
-    assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+    error = await refusal(endpoint, "b", previous_response_id="resp_nope")
+    assert isinstance(error, RequestRefused)
+    assert error.message == "Previous response with id 'resp_nope' not found"
+    assert error_fields(error) == ("previous_response_not_found", 400, "previous_response_id")
 
 
 async def test_the_response_of_another_tenant_is_not_found(endpoint: Endpoint, other_tenant: Endpoint) -> None:
-    theirs = (await ask(other_tenant, "secret"))["id"]
+    foreign_id = (await ask(other_tenant, "secret"))["id"]
 
-    wrong = await refusal(endpoint, "b", previous_response_id=theirs)
-    assert error_fields(wrong) == ("previous_response_not_found", 400, "previous_response_id")
-    for what in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
+    error = await refusal(endpoint, "b", previous_response_id=foreign_id)
+    assert error_fields(error) == ("previous_response_not_found", 400, "previous_response_id")
+    for method in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
         with pytest.raises(NotFound):
-            await what(theirs)
-    assert (await other_tenant.retrieve(theirs))["id"] == theirs
+            await method(foreign_id)
+    assert (await other_tenant.retrieve(foreign_id))["id"] == foreign_id
 
 
 async def test_a_child_of_a_deleted_response_can_be_continued(endpoint: Endpoint, script: LoopbackModels) -> None:
@@ -191,17 +193,17 @@ async def test_a_child_of_a_deleted_response_can_be_continued(endpoint: Endpoint
 
     with pytest.raises(NotFound):
         await endpoint.retrieve(first["id"])
-    gone = await refusal(endpoint, "c", previous_response_id=first["id"])
-    assert gone.code == "previous_response_not_found"
+    error = await refusal(endpoint, "c", previous_response_id=first["id"])
+    assert error.code == "previous_response_not_found"
     third = await ask(endpoint, "c", previous_response_id=second["id"])
     assert texts(await endpoint.list_input_items(third["id"], order="asc")) == ["a", "one", "b", "two", "c"]
 
 
 @pytest.mark.parametrize("handle", ["resp_nope", "conv_nope", "try_nope", "nope/../x"])
 async def test_an_unknown_response_is_not_found(endpoint: Endpoint, handle: str) -> None:
-    for what in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
+    for method in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
         with pytest.raises(NotFound) as caught:
-            await what(handle)
+            await method(handle)
         assert (caught.value.kind, caught.value.handle) == ("response", handle)
 
 
@@ -222,28 +224,28 @@ async def test_input_items_are_listed_newest_first_in_pages(endpoint: Endpoint) 
 
 async def test_items_without_an_id_have_the_same_generated_id_in_every_list(endpoint: Endpoint) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
-    said = [
+    request_input = [
         user_item("a", id="msg_mine"),
         call,
         output_for(call, 1),
         {"type": "reasoning", "summary": []},
         user_item("b"),
     ]
-    first = await ask(endpoint, said)
+    first = await ask(endpoint, request_input)
     second = await ask(endpoint, "c", previous_response_id=first["id"])
 
-    once = [item["id"] for item in (await endpoint.list_input_items(first["id"], order="asc")).items]
-    again = [item["id"] for item in (await endpoint.list_input_items(second["id"], order="asc")).items]
+    first_ids = [item["id"] for item in (await endpoint.list_input_items(first["id"], order="asc")).items]
+    second_ids = [item["id"] for item in (await endpoint.list_input_items(second["id"], order="asc")).items]
 
-    assert again[:5] == once
-    assert [one.split("_")[0] for one in once] == ["msg", "fc", "fc", "rs", "msg"]
-    assert once[0] == "msg_mine"
-    assert again[5] == first["output"][0]["id"]
-    assert len(set(again)) == len(again)
+    assert second_ids[:5] == first_ids
+    assert [item_id.split("_")[0] for item_id in first_ids] == ["msg", "fc", "fc", "rs", "msg"]
+    assert first_ids[0] == "msg_mine"
+    assert second_ids[5] == first["output"][0]["id"]
+    assert len(set(second_ids)) == len(second_ids)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "param"),
+    ("query", "code", "param"),
     [
         ({"limit": 0}, "integer_below_min_value", "limit"),
         ({"limit": 101}, "integer_above_max_value", "limit"),
@@ -251,10 +253,10 @@ async def test_items_without_an_id_have_the_same_generated_id_in_every_list(endp
         ({"order": "sideways"}, "invalid_value", "order"),
     ],
 )
-async def test_the_page_size_has_limits(endpoint: Endpoint, asked: dict[str, Any], code: str, param: str) -> None:
+async def test_the_page_size_has_limits(endpoint: Endpoint, query: dict[str, Any], code: str, param: str) -> None:
     response = await ask(endpoint, "a")
     with pytest.raises(RequestRefused) as caught:
-        await endpoint.list_input_items(response["id"], **asked)
+        await endpoint.list_input_items(response["id"], **query)
     assert error_fields(caught.value) == (code, 400, param)
 
 
@@ -268,19 +270,21 @@ async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endp
     assert all(item.get("type") != "item_reference" for item in script.requests[1].input)
 
 
-@pytest.mark.parametrize("named", ["msg_gone", ""])
-async def test_a_reference_to_an_unknown_item_is_refused(endpoint: Endpoint, named: str) -> None:
-    wrong = await refusal(endpoint, [{"id": named}, user_item("b")])
-    assert wrong.message.startswith(f"Item with id '{named}' not found. Items are not persisted when `store` is set to")
-    assert error_fields(wrong) == ("invalid_request_error", 404, "input")
+@pytest.mark.parametrize("item_id", ["msg_gone", ""])
+async def test_a_reference_to_an_unknown_item_is_refused(endpoint: Endpoint, item_id: str) -> None:
+    error = await refusal(endpoint, [{"id": item_id}, user_item("b")])
+    assert error.message.startswith(
+        f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to"
+    )
+    assert error_fields(error) == ("invalid_request_error", 404, "input")
 
 
 async def test_an_item_that_is_already_in_the_chain_is_refused(endpoint: Endpoint) -> None:
     first = await ask(endpoint, "a")
-    wrong = await refusal(endpoint, [*first["output"], user_item("b")], previous_response_id=first["id"])
-    named = first["output"][0]["id"]
-    assert wrong.message == (
-        f"Duplicate item found with id {named}. Remove duplicate items from your input and try again"
+    error = await refusal(endpoint, [*first["output"], user_item("b")], previous_response_id=first["id"])
+    item_id = first["output"][0]["id"]
+    assert error.message == (
+        f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again"
     )
 
 
@@ -292,12 +296,12 @@ async def test_a_response_truncated_at_its_token_limit_is_incomplete_and_can_be_
 ) -> None:
     script.replies({"text": "one two three four"}, {"text": "five"})
 
-    cut = await ask(endpoint, "count", max_output_tokens=2)
+    truncated = await ask(endpoint, "count", max_output_tokens=2)
 
-    assert (cut["status"], cut["error"], cut["completed_at"]) == ("incomplete", None, None)
-    assert cut["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert await endpoint.retrieve(cut["id"]) == cut
-    await ask(endpoint, "go on", previous_response_id=cut["id"])
+    assert (truncated["status"], truncated["error"], truncated["completed_at"]) == ("incomplete", None, None)
+    assert truncated["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert await endpoint.retrieve(truncated["id"]) == truncated
+    await ask(endpoint, "go on", previous_response_id=truncated["id"])
     assert texts(script.requests[1].input) == ["count", "one two", "go on"]
 
 
@@ -306,10 +310,10 @@ async def test_an_error_before_the_first_event_is_raised_and_stores_nothing(
 ) -> None:
     script.replies({"error": {"code": "overloaded", "message": "Too busy.", "status": 503, "retry_after_s": 4}})
 
-    wrong = await refusal(endpoint, "a")
+    error = await refusal(endpoint, "a")
 
-    assert (wrong.message, wrong.code, wrong.status) == ("Too busy", "overloaded", 503)
-    assert getattr(wrong, "retry_after_s", None) == 4
+    assert (error.message, error.code, error.status) == ("Too busy", "overloaded", 503)
+    assert getattr(error, "retry_after_s", None) == 4
 
 
 async def test_a_response_whose_stream_breaks_is_failed_and_cannot_be_continued(
@@ -323,15 +327,15 @@ async def test_a_response_whose_stream_breaks_is_failed_and_cannot_be_continued(
     assert (got[-1]["type"], failed["status"]) == ("response.failed", "failed")
     assert failed["error"] == {"code": "server_error", "message": "Busy"}
     assert await endpoint.retrieve(failed["id"]) == failed
-    wrong = await refusal(endpoint, "b", previous_response_id=failed["id"])
-    assert wrong.message == f"Previous response with id '{failed['id']}' is failed and cannot be continued"
-    assert error_fields(wrong) == ("invalid_request_error", 400, "previous_response_id")
+    error = await refusal(endpoint, "b", previous_response_id=failed["id"])
+    assert error.message == f"Previous response with id '{failed['id']}' is failed and cannot be continued"
+    assert error_fields(error) == ("invalid_request_error", 400, "previous_response_id")
 
 
 async def test_input_tokens_include_the_history(endpoint: Endpoint) -> None:
     first = await ask(endpoint, "one two")
-    counted = {"model": MODEL, "input": "three", "instructions": "four", "previous_response_id": first["id"]}
-    assert await endpoint.count_input_tokens(counted) == 6
+    request = {"model": MODEL, "input": "three", "instructions": "four", "previous_response_id": first["id"]}
+    assert await endpoint.count_input_tokens(request) == 6
     with pytest.raises(ConvoError) as caught:
-        await endpoint.count_input_tokens({**counted, "previous_response_id": "resp_nope"})
+        await endpoint.count_input_tokens({**request, "previous_response_id": "resp_nope"})
     assert caught.value.code == "previous_response_not_found"

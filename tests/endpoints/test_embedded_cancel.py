@@ -12,7 +12,7 @@ from tests.endpoints.endpoint_calls import events, texts
 from tests.endpoints.gated_model import GatedModel, RecordingStore, endpoint_over, started_response
 
 
-async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
+async def start_reading(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
     """Return a task that reads a response and waits for the event after the first text delta."""
     waiting = asyncio.Event()
 
@@ -35,10 +35,10 @@ async def test_closing_the_stream_stops_the_model_and_stores_a_cancelled_respons
         pass
 
     assert model.closed.is_set()
-    kept = await endpoint.retrieve("resp_1")
-    assert (kept["status"], kept["error"]) == ("cancelled", None)
-    assert [item["status"] for item in kept["output"]] == ["incomplete"]
-    assert texts(kept["output"]) == ["one "]
+    stored = await endpoint.retrieve("resp_1")
+    assert (stored["status"], stored["error"]) == ("cancelled", None)
+    assert [item["status"] for item in stored["output"]] == ["incomplete"]
+    assert texts(stored["output"]) == ["one "]
     assert (await endpoint.list_conversation_items(conversation)).items == []
     model.gate.set()
     assert (await events(endpoint, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
@@ -48,7 +48,7 @@ async def test_closing_the_stream_stops_the_model_and_stores_a_cancelled_respons
 async def test_a_cancelled_task_stores_a_cancelled_response(store: Store) -> None:
     model = GatedModel()
     endpoint = endpoint_over(store, model)
-    task = await in_the_middle(endpoint)
+    task = await start_reading(endpoint)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -59,15 +59,15 @@ async def test_a_cancelled_task_stores_a_cancelled_response(store: Store) -> Non
 
 async def test_a_second_cancellation_still_stores_the_response() -> None:
     """The later cancellations arrive while the store still writes the cancelled response."""
-    store, model = Unhurried(), GatedModel()
+    store, model = GatedStore(), GatedModel()
     endpoint = endpoint_over(store, model)
-    task = await in_the_middle(endpoint)
+    task = await start_reading(endpoint)
     task.cancel()
     await store.writing.wait()
     for _ in range(2):
         task.cancel()
         await asyncio.sleep(0)
-    store.go_on.set()
+    store.gate.set()
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -105,14 +105,14 @@ async def test_closing_returns_if_a_task_ended_in_the_same_iteration_of_the_even
     assert ended.is_set()
 
 
-class Unhurried(MemoryStore):
-    """A memory store that commits only after `go_on` is set."""
+class GatedStore(MemoryStore):
+    """A memory store that commits only after `gate` is set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.go_on, self.writing = asyncio.Event(), asyncio.Event()
+        self.gate, self.writing = asyncio.Event(), asyncio.Event()
 
     async def commit(self, transaction: Transaction) -> None:
         self.writing.set()
-        await self.go_on.wait()
+        await self.gate.wait()
         await super().commit(transaction)

@@ -27,7 +27,7 @@ class OneModel:
         await self._model.aclose()
 
 
-async def answer(endpoint: EmbeddedEndpoint, **body: Any) -> Any:
+async def final_response(endpoint: EmbeddedEndpoint, **body: Any) -> Any:
     """Send one request and return its final response."""
     return [event async for event in endpoint.create({"model": CLAUDE, **body})][-1]["response"]
 
@@ -41,8 +41,8 @@ async def test_a_chain_with_a_call_continues_with_its_thinking_blocks(store: Sto
         server.stream(*message_events(*blocks, reason="tool_use"), end=b"")
         server.stream(*message_events(text(0, "Four.")), end=b"")
 
-        first = await answer(endpoint, input="2+2?")
-        second = await answer(endpoint, previous_response_id=first["id"], input=[output])
+        first = await final_response(endpoint, input="2+2?")
+        second = await final_response(endpoint, previous_response_id=first["id"], input=[output])
         await models.aclose()
 
     assert second["status"] == "completed"

@@ -24,17 +24,17 @@ from tests.endpoints.summarizing_model import (
 
 @pytest.fixture
 async def endpoint(store: Store, summarizer: SummarizingModel) -> AsyncIterator[EmbeddedEndpoint]:
-    made = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id)
-    yield made
-    await made.aclose()
+    embedded = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id)
+    yield embedded
+    await embedded.aclose()
 
 
-async def compacted(endpoint: EmbeddedEndpoint, **body: Any) -> dict[str, Any]:
+async def compact(endpoint: EmbeddedEndpoint, **body: Any) -> dict[str, Any]:
     return dict(await endpoint.compact({"model": "any", **body}))
 
 
 async def test_a_compacted_history_has_the_user_messages_and_one_compaction(endpoint: EmbeddedEndpoint) -> None:
-    window = await compacted(endpoint, input=[user_item("One. " + LONG), ANSWER, user_item("Two.")])
+    window = await compact(endpoint, input=[user_item("One. " + LONG), ANSWER, user_item("Two.")])
     assert item_types(window["output"]) == ["message", "message", "compaction"]
     assert texts(window["output"])[:2] == ["One. " + LONG, "Two."]
     assert window["object"] == "response.compaction"
@@ -46,7 +46,7 @@ async def test_a_compacted_history_has_the_user_messages_and_one_compaction(endp
 async def test_the_compacted_history_is_the_next_input_and_repeats_nothing(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    window = await compact(endpoint, input=[user_item("One."), ANSWER])
     await ask(endpoint, [*window["output"], user_item("Two.")])
     assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
@@ -56,13 +56,13 @@ async def test_a_chain_is_compacted_by_its_last_response(
 ) -> None:
     summarizer.answer = LONG
     last = await create_chain(endpoint, "One.", "Two.")
-    window = await compacted(endpoint, previous_response_id=last)
+    window = await compact(endpoint, previous_response_id=last)
     assert item_types(window["output"]) == ["message", "message", "compaction"]
     assert "User: One." in texts(summarizer.summaries[-1].input)[0]
 
 
 async def test_the_id_of_a_compaction_is_no_previous_response(endpoint: EmbeddedEndpoint) -> None:
-    window = await compacted(endpoint, input=LONG)
+    window = await compact(endpoint, input=LONG)
     assert (
         error_fields(await refusal(endpoint, "More", previous_response_id=window["id"]))[0]
         == "previous_response_not_found"
@@ -73,7 +73,7 @@ async def test_a_history_that_a_summary_would_not_shorten_is_kept(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.summary = LONG
-    window = await compacted(endpoint, input=[user_item("Hi."), {"role": "assistant", "content": "Hello."}])
+    window = await compact(endpoint, input=[user_item("Hi."), {"role": "assistant", "content": "Hello."}])
     await ask(endpoint, [*window["output"], user_item("Bye.")])
     assert summarizer.last_input() == ["Hi.", "Hello.", "Bye."]
 
@@ -81,7 +81,7 @@ async def test_a_history_that_a_summary_would_not_shorten_is_kept(
 async def test_a_user_message_that_fills_nearly_the_whole_history_is_summarized_too(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    window = await compacted(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Well."}])
+    window = await compact(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Well."}])
     assert item_types(window["output"]) == ["compaction"]
     await ask(endpoint, [*window["output"], user_item("Bye.")])
     assert summarizer.last_input() == [SUMMARY_TEXT, "Bye."]
@@ -89,7 +89,7 @@ async def test_a_user_message_that_fills_nearly_the_whole_history_is_summarized_
 
 async def test_an_empty_summary_removes_no_history(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
     summarizer.summary = " "
-    window = await compacted(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Hello."}])
+    window = await compact(endpoint, input=[user_item(LONG), {"role": "assistant", "content": "Hello."}])
     await ask(endpoint, [*window["output"], user_item("Bye.")])
     assert summarizer.last_input() == [LONG, "Hello.", "Bye."]
 
@@ -97,11 +97,11 @@ async def test_an_empty_summary_removes_no_history(endpoint: EmbeddedEndpoint, s
 async def test_a_compacted_history_is_compacted_again_with_its_summary(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
-    again = await compacted(endpoint, input=[*window["output"], ANSWER])
-    assert item_types(again["output"]) == ["message", "compaction"]
+    window = await compact(endpoint, input=[user_item("One."), ANSWER])
+    second = await compact(endpoint, input=[*window["output"], ANSWER])
+    assert item_types(second["output"]) == ["message", "compaction"]
     assert f"Earlier summary: {SUMMARY_TEXT}" in texts(summarizer.summaries[-1].input)[0]
-    await ask(endpoint, [*again["output"], user_item("Two.")])
+    await ask(endpoint, [*second["output"], user_item("Two.")])
     assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
@@ -109,19 +109,22 @@ async def test_a_history_too_long_for_one_summary_is_summarized_in_two_steps(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.window = 180
-    items = [{"role": role, "content": f"{at} {LONG}"} for at in range(2) for role in ("user", "assistant")]
-    window = await compacted(endpoint, input=items)
+    items = [{"role": role, "content": f"{number} {LONG}"} for number in range(2) for role in ("user", "assistant")]
+    window = await compact(endpoint, input=items)
     assert len(summarizer.summaries) == 3
     assert "Earlier summary" in texts(summarizer.summaries[-1].input)[0]
     assert window["usage"]["input_tokens"] == 20
 
 
 async def test_a_provider_with_compaction_makes_the_compacted_history(store: Store) -> None:
-    theirs = [user_item("One.", id="msg_1"), {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}]
-    reader = SummarizingModel(provider_compaction=theirs)
-    window = await compacted(EmbeddedEndpoint(store, reader, SystemClock(), random_id), input="One.")
-    assert window["output"][-1] == theirs[-1]
-    assert reader.summaries == []
+    provider_items = [
+        user_item("One.", id="msg_1"),
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"},
+    ]
+    model = SummarizingModel(provider_compaction=provider_items)
+    window = await compact(EmbeddedEndpoint(store, model, SystemClock(), random_id), input="One.")
+    assert window["output"][-1] == provider_items[-1]
+    assert model.summaries == []
     assert window["usage"]["total_tokens"] == 0
 
 
@@ -129,41 +132,41 @@ async def test_if_the_provider_cannot_compact_this_model_a_summary_is_made(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.refuses = True
-    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    window = await compact(endpoint, input=[user_item("One."), ANSWER])
     assert item_types(window["output"]) == ["message", "compaction"]
     assert len(summarizer.summaries) == 1
 
 
 async def test_a_provider_result_without_a_compaction_becomes_a_compaction(store: Store) -> None:
     """Clients rely on exactly one compaction item, so the endpoint wraps other output of a provider in one."""
-    reader = SummarizingModel(
+    model = SummarizingModel(
         provider_compaction=[user_item("One."), {"type": "message", "role": "assistant", "content": "In short: words."}]
     )
-    endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
-    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    endpoint = EmbeddedEndpoint(store, model, SystemClock(), random_id)
+    window = await compact(endpoint, input=[user_item("One."), ANSWER])
     assert item_types(window["output"]) == ["compaction"]
     await ask(endpoint, [*window["output"], user_item("Two.")])
-    assert reader.last_input() == ["One.", "In short: words.", "Two."]
+    assert model.last_input() == ["One.", "In short: words.", "Two."]
 
 
 async def test_a_history_with_a_call_without_output_is_not_compacted(endpoint: EmbeddedEndpoint) -> None:
     with pytest.raises(RequestRefused, match="No tool output found for function call call_1"):
-        await compacted(endpoint, input=[user_item("Look."), CALL])
+        await compact(endpoint, input=[user_item("Look."), CALL])
 
 
 async def test_a_field_of_another_request_is_refused_with_its_name(endpoint: EmbeddedEndpoint) -> None:
     with pytest.raises(RequestRefused, match="Unknown parameter: 'temperature'"):
-        await compacted(endpoint, input="One.", temperature=1)
+        await compact(endpoint, input="One.", temperature=1)
 
 
 async def test_a_stateless_server_compacts_too(store: Store, summarizer: SummarizingModel) -> None:
     endpoint = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id, options=EndpointOptions(stateless=True))
-    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
+    window = await compact(endpoint, input=[user_item("One."), ANSWER])
     await ask(endpoint, [*window["output"], user_item("Two.")])
     assert summarizer.last_input() == ["One.", SUMMARY_TEXT, "Two."]
 
 
 async def test_the_summary_of_a_compaction_counts_as_input_tokens(endpoint: EmbeddedEndpoint) -> None:
-    window = await compacted(endpoint, input=[user_item("One."), ANSWER])
-    counted = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
-    assert counted == len(f"One. {SUMMARY_TEXT}".split())
+    window = await compact(endpoint, input=[user_item("One."), ANSWER])
+    tokens = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
+    assert tokens == len(f"One. {SUMMARY_TEXT}".split())

@@ -15,17 +15,17 @@ from convo.usage.model_info import ModelWindow
 from tests.endpoints.endpoint_calls import TOOL, ask, error_fields, output_for, refusal, texts, user_item
 from tests.endpoints.summarizing_model import SummarizingModel
 
-ROOM = 100
+WINDOW_TOKENS = 100
 LONG = " ".join(["word"] * 40)
 CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
 WINDOWS = {
-    "small": ModelWindow(ROOM, counted=TOKENIZER_ENCODING),
-    "foreign": ModelWindow(ROOM),
+    "small": ModelWindow(WINDOW_TOKENS, counted=TOKENIZER_ENCODING),
+    "foreign": ModelWindow(WINDOW_TOKENS),
 }
 
 
-def answer(words: str = LONG) -> dict[str, Any]:
-    return {"type": "message", "role": "assistant", "content": words}
+def answer(text: str = LONG) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": text}
 
 
 HISTORY: list[Item] = [
@@ -37,9 +37,9 @@ HISTORY: list[Item] = [
 
 @pytest.fixture
 async def endpoint(store: Store, summarizer: SummarizingModel) -> AsyncIterator[EmbeddedEndpoint]:
-    made = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id, find_window=WINDOWS.get)
-    yield made
-    await made.aclose()
+    embedded = EmbeddedEndpoint(store, summarizer, SystemClock(), random_id, find_window=WINDOWS.get)
+    yield embedded
+    await embedded.aclose()
 
 
 async def test_an_input_that_fits_is_sent_unchanged(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
@@ -52,33 +52,33 @@ async def test_a_very_long_input_is_counted_in_a_thread(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel, truncation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is the same as for a short input that does not fit."""
-    beside: list[object] = []
-    apart = asyncio.to_thread
+    calls: list[object] = []
+    to_thread = asyncio.to_thread
 
-    def noted(work: Callable[..., object], *given: object, **named: object) -> Awaitable[object]:
-        beside.append(work)
-        return apart(work, *given, **named)
+    def recording_to_thread(function: Callable[..., object], *args: object, **kwargs: object) -> Awaitable[object]:
+        calls.append(function)
+        return to_thread(function, *args, **kwargs)
 
-    monkeypatch.setattr(asyncio, "to_thread", noted)
+    monkeypatch.setattr(asyncio, "to_thread", recording_to_thread)
 
-    wrong = await refusal(endpoint, "word " * 70_000, model="small", truncation=truncation)
+    error = await refusal(endpoint, "word " * 70_000, model="small", truncation=truncation)
 
-    assert wrong.message == "small accepts 100 input tokens; this request has 70,005"
-    assert (len(beside), summarizer.requests) == (1, [])
+    assert error.message == "small accepts 100 input tokens; this request has 70,005"
+    assert (len(calls), summarizer.requests) == (1, [])
 
 
 async def test_an_input_that_does_not_fit_is_refused_before_the_model_is_called(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    wrong = await refusal(endpoint, HISTORY, model="small")
-    assert error_fields(wrong) == ("context_length_exceeded", 400, "input")
-    assert wrong.message == "small accepts 100 input tokens; this request has 181"
+    error = await refusal(endpoint, HISTORY, model="small")
+    assert error_fields(error) == ("context_length_exceeded", 400, "input")
+    assert error.message == "small accepts 100 input tokens; this request has 181"
     assert summarizer.requests == []
 
 
 async def test_truncation_is_disabled_by_default(endpoint: EmbeddedEndpoint) -> None:
-    wrong = await refusal(endpoint, HISTORY, model="small", truncation="disabled")
-    assert error_fields(wrong)[0] == "context_length_exceeded"
+    error = await refusal(endpoint, HISTORY, model="small", truncation="disabled")
+    assert error_fields(error)[0] == "context_length_exceeded"
 
 
 async def test_instructions_and_tools_count_towards_the_context_window(endpoint: EmbeddedEndpoint) -> None:
@@ -86,7 +86,7 @@ async def test_instructions_and_tools_count_towards_the_context_window(endpoint:
         error_fields(await refusal(endpoint, "Hi", model="small", instructions=LONG * 3))[0]
         == "context_length_exceeded"
     )
-    tools = [{**TOOL, "name": f"weather_{at}"} for at in range(8)]
+    tools = [{**TOOL, "name": f"weather_{number}"} for number in range(8)]
     assert error_fields(await refusal(endpoint, "Hi", model="small", tools=tools))[0] == "context_length_exceeded"
 
 
@@ -129,10 +129,10 @@ async def test_auto_separates_no_call_from_its_output(endpoint: EmbeddedEndpoint
 async def test_auto_refuses_a_last_turn_that_does_not_fit(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
-    wrong = await refusal(
+    error = await refusal(
         endpoint, [user_item("Hi."), answer("Hello."), user_item(LONG * 3)], model="small", truncation="auto"
     )
-    assert error_fields(wrong)[0] == "context_length_exceeded"
+    assert error_fields(error)[0] == "context_length_exceeded"
     assert summarizer.requests == []
 
 
@@ -169,10 +169,10 @@ async def test_if_the_last_turn_does_not_fit_the_error_of_the_model_is_raised(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:
     summarizer.window = 3
-    wrong = await refusal(
+    error = await refusal(
         endpoint, [user_item("Hi."), answer("Hello."), user_item(LONG)], model="unknown", truncation="auto"
     )
-    assert error_fields(wrong)[0] == "context_length_exceeded"
+    assert error_fields(error)[0] == "context_length_exceeded"
 
 
 async def test_without_truncation_the_error_of_the_model_is_raised(

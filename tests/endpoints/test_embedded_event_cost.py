@@ -10,22 +10,22 @@ EVENTS = 50 * EVENTS_PER_LOOP_PASS
 
 
 async def test_other_tasks_run_between_the_events_of_an_immediate_answer() -> None:
-    async def all_at_once() -> AsyncGenerator[StreamEvent, None]:
+    async def immediate_events() -> AsyncGenerator[StreamEvent, None]:
         for number in range(EVENTS):
             yield {"type": "response.output_text.delta", "delta": str(number)}
 
     turns: list[int] = []
 
-    async def other() -> None:
+    async def count_turns() -> None:
         while True:
             turns.append(len(turns))
             await asyncio.sleep(0)
 
-    beside, heard = asyncio.create_task(other()), ResponseStream(all_at_once())
-    event = await heard.read_first()
+    task, stream = asyncio.create_task(count_turns()), ResponseStream(immediate_events())
+    event = await stream.read_first()
     for _ in range(EVENTS - 1):
-        event = await heard.read_next(event)
-    beside.cancel()
+        event = await stream.read_next(event)
+    task.cancel()
 
     assert event["delta"] == str(EVENTS - 1)
     assert len(turns) >= 40

@@ -10,25 +10,27 @@ from convo.responses_api.history import check_call_pairs, remove_incomplete_item
 from tests.endpoints.endpoint_calls import user_item
 
 
-def call(kind: str = "function_call", **more: Any) -> dict[str, Any]:
-    return {"type": kind, "call_id": "c1", **more}
+def call(item_type: str = "function_call", **fields: Any) -> dict[str, Any]:
+    return {"type": item_type, "call_id": "c1", **fields}
 
 
-def output(kind: str = "function_call_output", **more: Any) -> dict[str, Any]:
-    return {"type": kind, "call_id": "c1", "output": "x", **more}
+def output(item_type: str = "function_call_output", **fields: Any) -> dict[str, Any]:
+    return {"type": item_type, "call_id": "c1", "output": "x", **fields}
 
 
-@pytest.mark.parametrize(("asks", "answers"), sorted(OUTPUT_BY_CLIENT_CALL.items()))
-def test_a_call_with_its_output_is_valid_and_either_alone_has_its_own_error_message(asks: str, answers: str) -> None:
-    check_call_pairs([call(asks), user_item("wait"), output(answers)])
+@pytest.mark.parametrize(("call_type", "output_type"), sorted(OUTPUT_BY_CLIENT_CALL.items()))
+def test_a_call_with_its_output_is_valid_and_either_alone_has_its_own_error_message(
+    call_type: str, output_type: str
+) -> None:
+    check_call_pairs([call(call_type), user_item("wait"), output(output_type)])
 
-    with pytest.raises(RequestRefused) as early:
-        check_call_pairs([call(asks), user_item("never mind")])
-    with pytest.raises(RequestRefused) as orphan:
-        check_call_pairs([output(answers)])
+    with pytest.raises(RequestRefused) as missing_output:
+        check_call_pairs([call(call_type), user_item("never mind")])
+    with pytest.raises(RequestRefused) as missing_call:
+        check_call_pairs([output(output_type)])
 
-    assert early.value.message == f"No tool output found for {asks.replace('_', ' ')} c1"
-    assert orphan.value.message == f"No tool call found for {answers.replace('_', ' ')} with call_id c1"
+    assert missing_output.value.message == f"No tool output found for {call_type.replace('_', ' ')} c1"
+    assert missing_call.value.message == f"No tool call found for {output_type.replace('_', ' ')} with call_id c1"
 
 
 def test_an_output_before_its_call_is_refused() -> None:
@@ -55,10 +57,10 @@ def test_an_id_may_be_reused_after_its_call_has_an_output() -> None:
 
 
 def test_a_local_shell_call_is_identified_by_its_item_id() -> None:
-    answered = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
-    check_call_pairs([call("local_shell_call"), answered])
+    shell_output = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
+    check_call_pairs([call("local_shell_call"), shell_output])
     with pytest.raises(RequestRefused):
-        check_call_pairs([{**answered, "id": "c2"}])
+        check_call_pairs([{**shell_output, "id": "c2"}])
 
 
 def test_calls_of_hosted_tools_need_no_output() -> None:
@@ -66,9 +68,9 @@ def test_calls_of_hosted_tools_need_no_output() -> None:
 
 
 def test_an_incomplete_call_needs_no_output_and_is_omitted() -> None:
-    half = call(status="incomplete", arguments='{"ci')
-    check_call_pairs([half, user_item("go on")])
-    assert remove_incomplete_items([half, user_item("go on")]) == (user_item("go on"),)
+    incomplete = call(status="incomplete", arguments='{"ci')
+    check_call_pairs([incomplete, user_item("go on")])
+    assert remove_incomplete_items([incomplete, user_item("go on")]) == (user_item("go on"),)
 
 
 def test_an_incomplete_call_with_an_output_is_sent_with_it() -> None:
@@ -78,7 +80,7 @@ def test_an_incomplete_call_with_an_output_is_sent_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "item",
     [
         output(status="incomplete"),
         {"type": "apply_patch_call_output", "call_id": "c1", "status": "failed", "output": "no such file"},
@@ -86,8 +88,8 @@ def test_an_incomplete_call_with_an_output_is_sent_with_it() -> None:
         {"role": "user", "status": "incomplete", "content": [{"type": "input_image", "image_url": "data:,"}]},
     ],
 )
-def test_a_failed_item_and_a_user_item_are_sent(kept: dict[str, Any]) -> None:
-    assert remove_incomplete_items([kept]) == (kept,)
+def test_a_failed_item_and_a_user_item_are_sent(item: dict[str, Any]) -> None:
+    assert remove_incomplete_items([item]) == (item,)
 
 
 def test_a_partial_answer_is_sent_as_its_text() -> None:

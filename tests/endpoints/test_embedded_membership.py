@@ -27,22 +27,20 @@ STEPS = some.lists(
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
 def test_the_items_of_a_conversation_behave_like_a_list(steps: list[tuple[str, Any]]) -> None:
-    asyncio.run(_compared(steps))
+    asyncio.run(check_list_behaviour(steps))
 
 
-async def _compared(steps: list[tuple[str, Any]]) -> None:
+async def check_list_behaviour(steps: list[tuple[str, Any]]) -> None:
     store = MemoryStore()
     endpoint = EmbeddedEndpoint(store, GatedModel(), FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
     expected: list[Item] = []
     for step, value in steps:
         if step == "add":
-            expected += (
-                await endpoint.add_conversation_items(conversation, [user_item(words) for words in value])
-            ).items
+            expected += (await endpoint.add_conversation_items(conversation, [user_item(text) for text in value])).items
         elif expected:
-            gone = expected.pop(value % len(expected))
-            await endpoint.delete_conversation_item(conversation, gone["id"])
+            deleted = expected.pop(value % len(expected))
+            await endpoint.delete_conversation_item(conversation, deleted["id"])
     listed = (await endpoint.list_conversation_items(conversation, limit=100, order="asc")).items
     assert listed == expected
     assert len({item["id"] for item in listed}) == len(listed)
@@ -56,7 +54,7 @@ async def test_the_node_of_a_deleted_item_and_its_descendants_are_removed() -> N
     )
     before = await store.conversation(conversation)
     assert before
-    places = (await store.path(before.head)).keys
+    keys = (await store.path(before.head)).keys
 
     await endpoint.delete_conversation_item(conversation, before.item_ids[1])
 
@@ -64,6 +62,6 @@ async def test_the_node_of_a_deleted_item_and_its_descendants_are_removed() -> N
     assert after
     assert [item_text(item) for item in (await store.path(after.head)).items] == ["keep", "after"]
     assert after.item_ids == (before.item_ids[0], before.item_ids[2])
-    for gone in places[1:]:
+    for key in keys[1:]:
         with pytest.raises(NotFound):
-            await store.path(gone)
+            await store.path(key)

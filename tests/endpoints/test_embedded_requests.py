@@ -21,7 +21,7 @@ from convo.responses_api.validation import (
 )
 from tests.endpoints.endpoint_calls import TOOL, error_fields, user_item
 
-OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+METHOD_ARGUMENTS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 """Arguments of the package's methods that are not fields of the request body."""
 
 
@@ -29,7 +29,7 @@ def body(**fields: Any) -> dict[str, Any]:
     return {"model": "gpt-5-mini", "input": "a", **fields}
 
 
-def refused(**fields: Any) -> RequestRefused:
+def parse_error(**fields: Any) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         parse_response_request(body(**fields))
     return caught.value
@@ -76,14 +76,14 @@ SAMPLES: dict[str, Any] = {
 
 
 def test_every_field_that_the_package_sends_is_known() -> None:
-    sent = set(inspect.signature(Responses.create).parameters) - OF_THE_CALL
-    assert sent - set(REQUEST_FIELDS) == set()
-    assert sent - set(SAMPLES) == set()
+    fields = set(inspect.signature(Responses.create).parameters) - METHOD_ARGUMENTS
+    assert fields - set(REQUEST_FIELDS) == set()
+    assert fields - set(SAMPLES) == set()
 
 
 def test_every_field_of_the_package_that_counts_tokens_is_known() -> None:
-    sent = set(inspect.signature(InputTokens.count).parameters) - OF_THE_CALL
-    assert sent - validation.COUNT_FIELDS <= {"personality"}
+    fields = set(inspect.signature(InputTokens.count).parameters) - METHOD_ARGUMENTS
+    assert fields - validation.COUNT_FIELDS <= {"personality"}
 
 
 def test_include_accepts_every_value_of_the_package() -> None:
@@ -110,7 +110,7 @@ def test_null_equals_an_omitted_field(name: str) -> None:
     assert parse_response_request(body(**{name: None})) == parse_response_request(body())
 
 
-WRONG: list[tuple[dict[str, Any], str, str, str]] = [
+INVALID_FIELDS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"tempreature": 1}, "unknown_parameter", "tempreature", "Unknown parameter: 'tempreature'"),
     ({"stop": 1}, "invalid_type", "stop", "Invalid type for 'stop'"),
     ({"model": None}, "missing_required_parameter", "model", "Missing required parameter: 'model'"),
@@ -244,19 +244,21 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "code", "param", "words"), WRONG, ids=[str(one[2]) for one in WRONG])
+@pytest.mark.parametrize(
+    ("fields", "code", "param", "message"), INVALID_FIELDS, ids=[str(one[2]) for one in INVALID_FIELDS]
+)
 def test_an_invalid_value_is_refused_with_its_parameter(
-    fields: dict[str, Any], code: str, param: str, words: str
+    fields: dict[str, Any], code: str, param: str, message: str
 ) -> None:
-    wrong = refused(**fields)
-    assert error_fields(wrong) == (code, 400, param)
-    assert wrong.message.startswith(words)
-    assert not wrong.message.endswith(".")
+    error = parse_error(**fields)
+    assert error_fields(error) == (code, 400, param)
+    assert error.message.startswith(message)
+    assert not error.message.endswith(".")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_nan_and_infinity_are_out_of_every_range(number: float) -> None:
-    assert refused(temperature=number).param == "temperature"
+    assert parse_error(temperature=number).param == "temperature"
 
 
 def test_an_empty_output_and_empty_arguments_are_valid() -> None:
@@ -288,4 +290,4 @@ def test_items_of_a_conversation_must_be_a_list() -> None:
     ],
 )
 def test_an_unsupported_background_option_is_refused_with_its_name(options: dict[str, str], param: str) -> None:
-    assert refused(background=True, background_options=options).param == param
+    assert parse_error(background=True, background_options=options).param == param

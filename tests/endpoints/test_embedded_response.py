@@ -48,31 +48,31 @@ FIELDS: dict[str, tuple[type, ...]] = {
 }
 """The required fields of ResponseResource in the Open Responses specification of 2026-04-24, and their types."""
 
-HERE = root_key("local")
-LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, duration_s=2.5)
+ROOT = root_key("local")
+LINK = Link("resp_1", ROOT, ROOT, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, duration_s=2.5)
 
 
 def test_every_field_of_the_specification_is_present_in_a_minimal_response() -> None:
-    shown = build_response(LINK, ())
+    response = build_response(LINK, ())
     assert len(FIELDS) == 31
-    assert set(shown) - set(FIELDS) == {"conversation"}
-    assert set(FIELDS) - set(shown) == set()
-    assert (shown["created_at"], shown["completed_at"]) == (1_700_000_000, 1_700_000_003)
-    assert shown["text"] == {"format": {"type": "text"}}
-    assert shown["reasoning"] == {"effort": None, "summary": None}
+    assert set(response) - set(FIELDS) == {"conversation"}
+    assert set(FIELDS) - set(response) == set()
+    assert (response["created_at"], response["completed_at"]) == (1_700_000_000, 1_700_000_003)
+    assert response["text"] == {"format": {"type": "text"}}
+    assert response["reasoning"] == {"effort": None, "summary": None}
 
 
 STATUSES: tuple[LinkStatus, ...] = get_args(LinkStatus)
-ASKED: dict[str, Any] = {"background": True, "instructions": "Be brief.", "max_output_tokens": 16, "top_p": 1}
+PARAMETERS: dict[str, Any] = {"background": True, "instructions": "Be brief.", "max_output_tokens": 16, "top_p": 1}
 
 
-@pytest.mark.parametrize("parameters", [{}, ASKED], ids=["nothing asked", "much asked"])
+@pytest.mark.parametrize("parameters", [{}, PARAMETERS], ids=["no parameters", "many parameters"])
 @pytest.mark.parametrize("status", STATUSES)
 def test_every_field_has_its_type_for_every_status(status: LinkStatus, parameters: dict[str, Any]) -> None:
-    why = {"code": "max_output_tokens", "message": "too long"}
-    shown = build_response(replace(LINK, status=status, error=why, usage={}, parameters=parameters), ())
-    assert [name for name, types in FIELDS.items() if not isinstance(shown[name], types)] == []
-    assert shown["status"] == status
+    error = {"code": "max_output_tokens", "message": "too long"}
+    response = build_response(replace(LINK, status=status, error=error, usage={}, parameters=parameters), ())
+    assert [name for name, types in FIELDS.items() if not isinstance(response[name], types)] == []
+    assert response["status"] == status
 
 
 def test_every_field_of_a_response_is_known_to_the_package() -> None:
@@ -84,7 +84,7 @@ def test_every_field_of_a_response_is_known_to_the_package() -> None:
 
 
 def test_the_response_contains_the_request_parameters() -> None:
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "temperature": 0.2,
         "tool_choice": "required",
         "tools": [{"type": "function", "name": "f"}],
@@ -93,30 +93,30 @@ def test_the_response_contains_the_request_parameters() -> None:
         "prompt": {"id": "pmpt_1"},
         "metadata": {"a": "b"},
     }
-    shown = build_response(replace(LINK, parameters=asked), ())
+    response = build_response(replace(LINK, parameters=parameters), ())
 
-    assert shown["tools"] == [
+    assert response["tools"] == [
         {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}
     ]
-    assert shown["reasoning"] == {"effort": "low", "summary": None}
-    assert shown["text"]["format"] == {
+    assert response["reasoning"] == {"effort": "low", "summary": None}
+    assert response["text"]["format"] == {
         "type": "json_schema",
         "name": "n",
         "schema": {},
         "description": None,
         "strict": False,
     }
-    assert shown["text"]["verbosity"] == "low"
-    assert {name: shown[name] for name in ("temperature", "tool_choice", "prompt", "metadata")} == {
-        name: asked[name] for name in ("temperature", "tool_choice", "prompt", "metadata")
+    assert response["text"]["verbosity"] == "low"
+    assert {name: response[name] for name in ("temperature", "tool_choice", "prompt", "metadata")} == {
+        name: parameters[name] for name in ("temperature", "tool_choice", "prompt", "metadata")
     }
 
 
 def test_usage_always_has_both_details() -> None:
-    shown = build_response(
+    response = build_response(
         replace(LINK, usage={"input_tokens": 5, "output_tokens": 2, "output_tokens_details": None}), ()
     )
-    assert shown["usage"] == {
+    assert response["usage"] == {
         "input_tokens": 5,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 2,
@@ -134,15 +134,15 @@ def test_usage_always_has_both_details() -> None:
 
 
 def test_a_status_other_than_completed_has_its_reason_in_one_field() -> None:
-    why = {"code": "max_output_tokens", "message": "too long"}
-    cut = build_response(replace(LINK, status="incomplete", error=why), ())
-    failed = build_response(replace(LINK, status="failed", error=why), ())
-    stopped = build_response(replace(LINK, status="cancelled", error=why), ())
+    error = {"code": "max_output_tokens", "message": "too long"}
+    incomplete = build_response(replace(LINK, status="incomplete", error=error), ())
+    failed = build_response(replace(LINK, status="failed", error=error), ())
+    cancelled = build_response(replace(LINK, status="cancelled", error=error), ())
 
-    assert (cut["error"], cut["incomplete_details"]) == (None, {"reason": "max_output_tokens"})
+    assert (incomplete["error"], incomplete["incomplete_details"]) == (None, {"reason": "max_output_tokens"})
     assert (failed["error"], failed["incomplete_details"]) == ({"code": "server_error", "message": "too long"}, None)
-    assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
-    assert [one["completed_at"] for one in (cut, failed, stopped)] == [None] * 3
+    assert (cancelled["error"], cancelled["incomplete_details"]) == (None, None)
+    assert [one["completed_at"] for one in (incomplete, failed, cancelled)] == [None] * 3
 
 
 def test_a_failed_response_has_a_code_that_typed_clients_accept() -> None:

@@ -17,7 +17,7 @@ ECHO = "scripted/echo"
 ANSWER = {"type": "message", "role": "assistant", "content": "hello"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "x"}
-THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
 COMPACTION = {"type": "compaction", "encrypted_content": "x"}
 
 
@@ -26,9 +26,9 @@ def endpoint(*, strict: bool) -> EmbeddedEndpoint:
 
 
 REFUSED: list[tuple[list[dict[str, Any]], str]] = [
-    ([THOUGHT], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
-    ([THOUGHT, user_item("x")], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
-    ([{**THOUGHT, "summary": None}, ANSWER], "Missing required parameter: 'input[0].summary'"),
+    ([REASONING], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
+    ([REASONING, user_item("x")], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
+    ([{**REASONING, "summary": None}, ANSWER], "Missing required parameter: 'input[0].summary'"),
     (
         [{"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER],
         "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. "
@@ -42,19 +42,19 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("items", "said"), REFUSED, ids=str)
-async def test_a_strict_endpoint_refuses_the_items_that_the_api_refuses(items: Any, said: str) -> None:
+@pytest.mark.parametrize(("items", "message"), REFUSED, ids=str)
+async def test_a_strict_endpoint_refuses_the_items_that_the_api_refuses(items: Any, message: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         await ask(endpoint(strict=True), [*items, user_item("go on")], model=ECHO)
-    assert caught.value.message == said
+    assert caught.value.message == message
     assert (await ask(endpoint(strict=False), [*items, user_item("go on")], model=ECHO))["status"] == "completed"
 
 
 @pytest.mark.parametrize(
     "items",
     [
-        [THOUGHT, {**THOUGHT, "id": "rs_2"}, ANSWER],
-        [THOUGHT, CALL, OUTPUT],
+        [REASONING, {**REASONING, "id": "rs_2"}, ANSWER],
+        [REASONING, CALL, OUTPUT],
         [{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}, ANSWER],
         [CALL, OUTPUT, COMPACTION],
     ],

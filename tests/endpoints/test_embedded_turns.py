@@ -24,15 +24,15 @@ from tests.loopback_server import LoopbackModels
 async def test_the_response_is_stored_before_the_last_event_is_sent(store: Store, scripts: LoopbackModels) -> None:
     endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
-    seen: list[tuple[str, bool, int]] = []
+    states: list[tuple[str, bool, int]] = []
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "conversation": conversation})) as answer:
         async for event in answer:
-            there = await store.conversation(conversation)
-            assert there
-            seen.append((event["type"], await store.link("resp_1") is not None, len(there.item_ids)))
+            stored = await store.conversation(conversation)
+            assert stored
+            states.append((event["type"], await store.link("resp_1") is not None, len(stored.item_ids)))
 
-    assert {(kept, items) for _, kept, items in seen[:-1]} == {(False, 0)}
-    assert seen[-1] == ("response.completed", True, 2)
+    assert {(has_link, item_count) for _, has_link, item_count in states[:-1]} == {(False, 0)}
+    assert states[-1] == ("response.completed", True, 2)
 
 
 async def test_the_conversation_is_unlocked_when_the_last_event_is_sent(embedded: EmbeddedEndpoint) -> None:
@@ -62,11 +62,11 @@ async def test_a_link_records_the_input_the_sent_items_and_the_output(store: Sto
 
 
 async def test_items_are_stored_unchanged(store: Store, embedded: EmbeddedEndpoint) -> None:
-    easy = {"role": "user", "content": "a"}
-    response = await ask(embedded, [easy])
+    message = {"role": "user", "content": "a"}
+    response = await ask(embedded, [message])
     link = await store.link(response["id"])
     assert link
-    assert (await store.path(link.head)).items == (easy, *response["output"])
+    assert (await store.path(link.head)).items == (message, *response["output"])
 
 
 async def test_a_turn_in_a_conversation_is_recorded_as_such(store: Store, embedded: EmbeddedEndpoint) -> None:
@@ -75,9 +75,9 @@ async def test_a_turn_in_a_conversation_is_recorded_as_such(store: Store, embedd
     link = await store.link(response["id"])
     assert link
     assert (link.strategy, link.conversation_id, link.sent_count) == (Strategy.CONVERSATION, conversation, 1)
-    there = await store.conversation(conversation)
-    assert there
-    assert there.head == link.head
+    stored = await store.conversation(conversation)
+    assert stored
+    assert stored.head == link.head
 
 
 async def test_with_store_false_nothing_is_stored() -> None:
@@ -109,16 +109,16 @@ async def test_secrets_of_tools_are_sent_to_the_model_only(store: Store, scripts
         "authorization": "hunter2",
         "headers": {"X-Key": "hunter2"},
     }
-    named = {**TOOL, "parameters": {"type": "object", "properties": {"authorization": {"type": "string"}}}}
+    function = {**TOOL, "parameters": {"type": "object", "properties": {"authorization": {"type": "string"}}}}
 
-    response = await ask(endpoint, "a", tools=[tool, named])
+    response = await ask(endpoint, "a", tools=[tool, function])
 
     link = await store.link(response["id"])
     assert link
-    assert scripts.requests[0].parameters["tools"] == [tool, named]
+    assert scripts.requests[0].parameters["tools"] == [tool, function]
     assert link.parameters["tools"] == [
         {"type": "mcp", "server_label": "s", "server_url": "https://example.org"},
-        named,
+        function,
     ]
     assert "hunter2" not in str(response)
 
@@ -132,9 +132,9 @@ async def test_an_error_of_the_model_is_raised_unchanged(store: Store) -> None:
             raise Unsupported("m", "images", param="input")
             yield {}
 
-    wrong = await refusal(endpoint_over(store, Refusing()), "a")
-    assert isinstance(wrong, Unsupported)
-    assert error_fields(wrong) == ("unsupported", 400, "input")
+    error = await refusal(endpoint_over(store, Refusing()), "a")
+    assert isinstance(error, Unsupported)
+    assert error_fields(error) == ("unsupported", 400, "input")
 
 
 async def test_a_response_whose_stream_breaks_is_stored_with_its_completed_items(store: Store) -> None:
@@ -174,16 +174,16 @@ async def test_links_of_other_endpoints_and_attempts_are_not_retrieved(
     store: Store, embedded: EmbeddedEndpoint
 ) -> None:
     path = Path(root_key(store.tenant)).append([user_message("a")])
-    ours = Link("resp_a", path.head, path.head, 1, MODEL, Strategy.CHAIN, "completed", 1.0)
+    own_link = Link("resp_a", path.head, path.head, 1, MODEL, Strategy.CHAIN, "completed", 1.0)
     links = (
-        replace(ours, id="resp_elsewhere", scope=EMBEDDED_SCOPE._replace(url="https://api.openai.com/v1")),
-        replace(ours, id="try_a"),
-        replace(ours, id="resp_unstored", is_stored=False),
+        replace(own_link, id="resp_elsewhere", scope=EMBEDDED_SCOPE._replace(url="https://api.openai.com/v1")),
+        replace(own_link, id="try_a"),
+        replace(own_link, id="resp_unstored", is_stored=False),
     )
-    await store.commit(replace(append_path(path), links=(ours, *links)))
+    await store.commit(replace(append_path(path), links=(own_link, *links)))
 
     assert (await embedded.retrieve("resp_a"))["status"] == "completed"
     for link in links:
-        wrong = await refusal(embedded, "b", previous_response_id=link.id)
-        assert isinstance(wrong, RequestRefused)
-        assert wrong.code == "previous_response_not_found"
+        error = await refusal(embedded, "b", previous_response_id=link.id)
+        assert isinstance(error, RequestRefused)
+        assert error.code == "previous_response_not_found"

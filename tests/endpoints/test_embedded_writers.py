@@ -26,22 +26,22 @@ async def test_a_second_writer_gets_the_conflict_message_of_the_api_and_may_retr
     item_id = (await endpoint.list_conversation_items(conversation)).items[0]["id"]
 
     async with started_response(endpoint, {"conversation": conversation}) as answer:
-        wrong = await refusal(endpoint, "b", conversation=conversation)
-        for refused in (
+        error = await refusal(endpoint, "b", conversation=conversation)
+        for request in (
             endpoint.add_conversation_items(conversation, [user_item("c")]),
             endpoint.delete_conversation_item(conversation, item_id),
             endpoint.delete_conversation(conversation),
             endpoint.update_conversation(conversation, {}),
         ):
             with pytest.raises(TryLater):
-                await refused
+                await request
         assert texts(await endpoint.list_conversation_items(conversation)) == ["x"]
         model.gate.set()
         assert [event["type"] async for event in answer][-1] == "response.completed"
 
-    assert isinstance(wrong, TryLater)
-    assert error_fields(wrong) == ("conversation_locked", 400, "conversation")
-    assert wrong.message == (
+    assert isinstance(error, TryLater)
+    assert error_fields(error) == ("conversation_locked", 400, "conversation")
+    assert error.message == (
         "Another process is currently operating on this conversation. Please retry in a few seconds"
     )
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
@@ -78,11 +78,11 @@ async def test_a_writer_on_another_machine_blocks_others_for_at_most_its_lease()
 
 
 async def test_a_killed_writer_on_this_machine_blocks_nobody(store: Store) -> None:
-    gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
-    await gone.wait()
+    dead_process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await dead_process.wait()
     endpoint = endpoint_over(store, open_gated_model())
     conversation = str((await endpoint.create_conversation())["id"])
-    await store.acquire_lease(f"writing {conversation}", f"{socket.gethostname()}:{gone.pid}:1:hold_1", 3600)
+    await store.acquire_lease(f"writing {conversation}", f"{socket.gethostname()}:{dead_process.pid}:1:hold_1", 3600)
 
     assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
 
@@ -92,12 +92,12 @@ async def test_a_writer_that_lost_its_lease_fails_and_appends_nothing(store: Sto
     endpoint = endpoint_over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
     async with started_response(endpoint, {"conversation": conversation}) as answer:
-        there = await store.conversation(conversation)
-        assert there
+        stored = await store.conversation(conversation)
+        assert stored
         path = Path(root_key(store.tenant)).append([user_message("meanwhile")])
-        moved = replace(there, head=path.head, item_ids=("msg_x",))
+        updated = replace(stored, head=path.head, item_ids=("msg_x",))
         await store.commit(
-            replace(append_path(path), conversation=moved, expected_conversation_head=there.head),
+            replace(append_path(path), conversation=updated, expected_conversation_head=stored.head),
         )
         model.gate.set()
         last = [event async for event in answer][-1]

@@ -17,7 +17,7 @@ from convo.errors import (
 from convo.models.errors import ErrorContext, fault_from_status
 from convo.responses_api import errors
 
-REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
+API_ERRORS: list[tuple[ConvoError, int, dict[str, str | None]]] = [
     (
         errors.previous_response_not_found_error("resp_x"),
         400,
@@ -92,14 +92,14 @@ REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "status", "expected"), REAL, ids=[str(one[0])[:40] for one in REAL])
+@pytest.mark.parametrize(("fault", "status", "expected"), API_ERRORS, ids=[str(one[0])[:40] for one in API_ERRORS])
 def test_an_error_has_the_object_of_the_api(fault: ConvoError, status: int, expected: dict[str, str | None]) -> None:
     assert fault.status == status
     assert error_object(fault) == expected
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"),
+    ("fault", "error_type"),
     [
         (KeyRefused("Incorrect API key provided"), "invalid_request_error"),
         (TryLater("Slow down", status=429), "rate_limit_error"),
@@ -110,11 +110,11 @@ def test_an_error_has_the_object_of_the_api(fault: ConvoError, status: int, expe
         (Unsupported("m", "images", param="input"), "invalid_request_error"),
     ],
 )
-def test_the_type_of_an_error_object_depends_on_the_error_class(fault: ConvoError, kind: str) -> None:
-    travelled = error_object(fault)
-    assert travelled["type"] == kind
-    assert travelled["message"].endswith(".")
-    assert travelled["param"] == getattr(fault, "param", None)
+def test_the_type_of_an_error_object_depends_on_the_error_class(fault: ConvoError, error_type: str) -> None:
+    result = error_object(fault)
+    assert result["type"] == error_type
+    assert result["message"].endswith(".")
+    assert result["param"] == getattr(fault, "param", None)
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_the_type_of_an_error_object_depends_on_the_error_class(fault: ConvoErro
     ids=lambda fault: str(fault)[:30],
 )
 def test_an_error_object_round_trips(fault: RequestRefused | TryLater) -> None:
-    again = fault_from_status(fault.status, {"error": error_object(fault)}, ErrorContext("openai"))
+    parsed = fault_from_status(fault.status, {"error": error_object(fault)}, ErrorContext("openai"))
 
-    assert type(again) is type(fault)
-    assert (again.code, again.status, again.param) == (fault.code, fault.status, fault.param)
-    assert fault.message in again.message
+    assert type(parsed) is type(fault)
+    assert (parsed.code, parsed.status, parsed.param) == (fault.code, fault.status, fault.param)
+    assert fault.message in parsed.message
 
 
 def test_an_error_event_has_its_fields_on_both_levels() -> None:

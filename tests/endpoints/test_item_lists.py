@@ -21,12 +21,12 @@ from convo.responses_api.history import (
 from tests.endpoints.endpoint_calls import error_fields, user_item
 
 
-def call(call_id: str = "c1", kind: str = "function_call", **more: Any) -> dict[str, Any]:
-    return {"type": kind, "call_id": call_id, **more}
+def call(call_id: str = "c1", item_type: str = "function_call", **fields: Any) -> dict[str, Any]:
+    return {"type": item_type, "call_id": call_id, **fields}
 
 
-def output(call_id: str = "c1", kind: str = "function_call_output", **more: Any) -> dict[str, Any]:
-    return {"type": kind, "call_id": call_id, "output": "x", **more}
+def output(call_id: str = "c1", item_type: str = "function_call_output", **fields: Any) -> dict[str, Any]:
+    return {"type": item_type, "call_id": call_id, "output": "x", **fields}
 
 
 # -- ids ------------------------------------------------------------------------------------------
@@ -41,8 +41,8 @@ def output(call_id: str = "c1", kind: str = "function_call_output", **more: Any)
         ({"type": "compaction"}, "cmp"),
         (call(), "fc"),
         (output(), "fc"),
-        (call(kind="custom_tool_call"), "ctc"),
-        (output(kind="custom_tool_call_output"), "ctc"),
+        (call(item_type="custom_tool_call"), "ctc"),
+        (output(item_type="custom_tool_call_output"), "ctc"),
         ({"type": "web_search_call"}, "item"),
     ],
     ids=str,
@@ -59,8 +59,8 @@ def test_the_id_of_an_item_takes_precedence_over_its_id_in_the_conversation() ->
     path = Path(root_key("local")).append(
         [{**user_item("a"), "id": "msg_own"}, user_item("b"), {**user_item("c"), "id": ""}]
     )
-    given = {key: f"msg_{number}" for number, key in enumerate(path.keys)}
-    assert resolve_item_ids(path, given) == ("msg_own", "msg_1", "msg_2")
+    conversation_ids = {key: f"msg_{number}" for number, key in enumerate(path.keys)}
+    assert resolve_item_ids(path, conversation_ids) == ("msg_own", "msg_1", "msg_2")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ PARTS = [{"type": "input_text", "text": "a"}]
 
 
 @pytest.mark.parametrize(
-    ("item", "shown"),
+    ("item", "api_item"),
     [
         (
             {"role": "user", "content": "a"},
@@ -88,13 +88,13 @@ PARTS = [{"type": "input_text", "text": "a"}]
         ),
         (call(status=None), {**call(), "id": "x", "status": "completed"}),
         (output(), {**output(), "id": "x", "status": "completed"}),
-        (call(kind="custom_tool_call"), {**call(kind="custom_tool_call"), "id": "x"}),
+        (call(item_type="custom_tool_call"), {**call(item_type="custom_tool_call"), "id": "x"}),
         ({"type": "reasoning", "content": "a"}, {"type": "reasoning", "content": "a", "id": "x"}),
     ],
     ids=str,
 )
-def test_a_list_shows_an_item_in_the_form_of_the_api(item: Item, shown: dict[str, Any]) -> None:
-    assert to_api_item(item, "x") == shown
+def test_a_list_shows_an_item_in_the_form_of_the_api(item: Item, api_item: dict[str, Any]) -> None:
+    assert to_api_item(item, "x") == api_item
 
 
 # -- pages ----------------------------------------------------------------------------------------
@@ -103,13 +103,13 @@ ITEMS = [user_item(letter) for letter in "abcde"]
 IDS = [f"msg_{letter}" for letter in "abcde"]
 
 
-def page(**asked: Any) -> tuple[str, bool]:
-    found = paginate_items(ITEMS, IDS, **{"after": None, "limit": 20, "order": "asc", **asked})
-    return "".join(str(item["id"])[-1] for item in found.items), found.has_more
+def page(**query: Any) -> tuple[str, bool]:
+    result = paginate_items(ITEMS, IDS, **{"after": None, "limit": 20, "order": "asc", **query})
+    return "".join(str(item["id"])[-1] for item in result.items), result.has_more
 
 
 @pytest.mark.parametrize(
-    ("asked", "letters", "has_more"),
+    ("query", "letters", "has_more"),
     [
         ({}, "abcde", False),
         ({"order": "desc"}, "edcba", False),
@@ -133,12 +133,12 @@ def page(**asked: Any) -> tuple[str, bool]:
     ],
     ids=str,
 )
-def test_a_page_is_cut_by_cursors_and_limit(asked: dict[str, Any], letters: str, has_more: bool) -> None:
-    assert page(**asked) == (letters, has_more)
+def test_a_page_is_cut_by_cursors_and_limit(query: dict[str, Any], letters: str, has_more: bool) -> None:
+    assert page(**query) == (letters, has_more)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "param"),
+    ("query", "code", "param"),
     [
         ({"limit": 0}, "integer_below_min_value", "limit"),
         ({"limit": 101}, "integer_above_max_value", "limit"),
@@ -149,9 +149,9 @@ def test_a_page_is_cut_by_cursors_and_limit(asked: dict[str, Any], letters: str,
     ],
     ids=str,
 )
-def test_a_page_outside_its_limits_is_refused_by_name(asked: dict[str, Any], code: str, param: str) -> None:
+def test_a_page_outside_its_limits_is_refused_by_name(query: dict[str, Any], code: str, param: str) -> None:
     with pytest.raises(RequestRefused) as caught:
-        page(**asked)
+        page(**query)
     assert error_fields(caught.value) == (code, 400, param)
 
 
@@ -159,16 +159,16 @@ def test_a_page_outside_its_limits_is_refused_by_name(asked: dict[str, Any], cod
 
 
 def test_an_item_that_the_history_has_is_not_added_and_one_that_it_repeats_is_refused() -> None:
-    mine, other = {**user_item("a"), "id": "msg_1"}, {**user_item("b"), "id": "msg_2"}
+    first, other = {**user_item("a"), "id": "msg_1"}, {**user_item("b"), "id": "msg_2"}
     reference = {"type": "item_reference", "id": "msg_2"}
-    assert select_new_items([mine, reference, user_item("c"), user_item("c")], (), {"msg_2": other}) == (
-        mine,
+    assert select_new_items([first, reference, user_item("c"), user_item("c")], (), {"msg_2": other}) == (
+        first,
         other,
         user_item("c"),
         user_item("c"),
     )
-    assert select_new_items([reference, mine], ["msg_2"], {}) == (mine,)
-    for items, known in (([mine, mine], ()), ([mine], ("msg_1",))):
+    assert select_new_items([reference, first], ["msg_2"], {}) == (first,)
+    for items, known in (([first, first], ()), ([first], ("msg_1",))):
         with pytest.raises(RequestRefused, match="Duplicate item found with id msg_1"):
             select_new_items(items, known, {})
     assert select_new_items([reference, reference], (), {"msg_2": other}) == (other,)
@@ -212,10 +212,10 @@ def test_calls_and_outputs_are_paired_before_a_model_is_called(items: list[Item]
 
 
 def test_an_incomplete_call_is_sent_only_with_its_output() -> None:
-    half, other = call("c1", status="incomplete"), call("c2", status="in_progress")
-    assert remove_incomplete_items([half, other, output("c2")]) == (other, output("c2"))
-    whole = [user_item("a"), call(), output()]
-    assert remove_incomplete_items(whole) == tuple(whole)
+    incomplete, other = call("c1", status="incomplete"), call("c2", status="in_progress")
+    assert remove_incomplete_items([incomplete, other, output("c2")]) == (other, output("c2"))
+    items = [user_item("a"), call(), output()]
+    assert remove_incomplete_items(items) == tuple(items)
 
 
 # -- strict input ---------------------------------------------------------------------------------
@@ -225,13 +225,13 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_conten
 COMPACTION = {"type": "compaction", "encrypted_content": "x"}
 
 
-def strict(given: list[Any], known: tuple[str, ...] = (), earlier: tuple[Item, ...] = ()) -> None:
-    check_strict_input(given, known, [*earlier, *given])
+def check_strict(items: list[Any], known_ids: tuple[str, ...] = (), history: tuple[Item, ...] = ()) -> None:
+    check_strict_input(items, known_ids, [*history, *items])
 
 
 @pytest.mark.parametrize("follower", [ANSWER, call(arguments="{}"), {"type": "web_search_call", "id": "ws_1"}], ids=str)
 def test_reasoning_is_followed_by_an_output_of_the_model(follower: Item) -> None:
-    strict([REASONING, follower, *([output()] if "call_id" in follower else [])])
+    check_strict([REASONING, follower, *([output()] if "call_id" in follower else [])])
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_reasoning_is_followed_by_an_output_of_the_model(follower: Item) -> None
 def test_reasoning_before_anything_else_is_refused_by_its_id_or_place(follower: Item) -> None:
     for item, name in ((REASONING, "rs_1"), ({**REASONING, "id": None}, "input[1]")):
         with pytest.raises(RequestRefused) as caught:
-            strict([user_item("q"), item, follower])
+            check_strict([user_item("q"), item, follower])
         assert caught.value.message == (
             f"Item '{name}' of type 'reasoning' was provided without its required following item"
         )
@@ -255,22 +255,22 @@ def test_reasoning_before_anything_else_is_refused_by_its_id_or_place(follower: 
 
 
 def test_reasoning_needs_a_summary_and_a_content_or_a_known_id() -> None:
-    bare = {"type": "reasoning", "id": "rs_1", "summary": []}
-    strict([bare, ANSWER], known=("rs_1",))
-    strict([{**bare, "content": [{"type": "reasoning_text", "text": "x"}]}, ANSWER])
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
+    check_strict([reasoning, ANSWER], known_ids=("rs_1",))
+    check_strict([{**reasoning, "content": [{"type": "reasoning_text", "text": "x"}]}, ANSWER])
     with pytest.raises(RequestRefused) as unknown:
-        strict([bare, ANSWER], known=("rs_2",))
+        check_strict([reasoning, ANSWER], known_ids=("rs_2",))
     assert error_fields(unknown.value) == ("invalid_request_error", 404, "input")
     with pytest.raises(RequestRefused) as caught:
-        strict([user_item("q"), {**REASONING, "summary": "x"}, ANSWER])
+        check_strict([user_item("q"), {**REASONING, "summary": "x"}, ANSWER])
     assert error_fields(caught.value) == ("missing_required_parameter", 400, "input[1].summary")
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "7", "null", ""])
 def test_arguments_are_the_text_of_an_object(arguments: str) -> None:
-    strict([call(arguments='{"a": 1}'), output()])
+    check_strict([call(arguments='{"a": 1}'), output()])
     with pytest.raises(RequestRefused) as caught:
-        strict([user_item("q"), call(arguments=arguments), output()])
+        check_strict([user_item("q"), call(arguments=arguments), output()])
     assert error_fields(caught.value) == ("invalid_type", 400, "input[1].arguments")
     assert caught.value.message == (
         "Invalid type for 'input[1].arguments': expected the text of a JSON object, but got something else instead"
@@ -278,12 +278,12 @@ def test_arguments_are_the_text_of_an_object(arguments: str) -> None:
 
 
 def test_a_compaction_replaces_the_calls_before_it_and_no_stored_history() -> None:
-    strict([call(arguments="{}"), COMPACTION, user_item("a")])
-    strict([call("c0", arguments="{}"), COMPACTION, call(arguments="{}"), output()])
+    check_strict([call(arguments="{}"), COMPACTION, user_item("a")])
+    check_strict([call("c0", arguments="{}"), COMPACTION, call(arguments="{}"), output()])
     with pytest.raises(RequestRefused, match="No tool call found"):
-        strict([call(arguments="{}"), COMPACTION, output()])
+        check_strict([call(arguments="{}"), COMPACTION, output()])
     with pytest.raises(RequestRefused) as caught:
-        strict([user_item("q"), COMPACTION], earlier=(user_item("a"),))
+        check_strict([user_item("q"), COMPACTION], history=(user_item("a"),))
     assert (caught.value.message, caught.value.param) == (
         "A compaction item cannot follow the history that it replaces",
         "input[1]",

@@ -47,9 +47,9 @@ asyncio.run(main())
 def killed(tmp_path: Path) -> tuple[str, str, int]:
     """The URL of a store, the id of a response that ran in it, and the sequence number of its last printed event."""
     url = f"sqlite:{tmp_path / 'convo.db'}"
-    there = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM, url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=there) as replica:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as replica:
         assert replica.stdout
         response, number = replica.stdout.readline().strip(), int(replica.stdout.readline())
         replica.send_signal(signal.SIGKILL)
@@ -61,33 +61,33 @@ async def test_after_a_replica_is_killed_its_sent_events_can_be_followed_and_com
 ) -> None:
     url, response, number = killed
     store = open_store(url)
-    served = EmbeddedService(
+    service = EmbeddedService(
         store,
         open_gated_model(),
         SystemClock(),
         random_id,
-        fetch_models=list_nothing,
+        fetch_models=no_models,
         options=EndpointOptions(is_server=True),
     )
-    running = await served.endpoint_for("local").retrieve(response)
-    lapsed = await LeaseGuard.acquire(
+    running = await service.endpoint_for("local").retrieve(response)
+    lease = await LeaseGuard.acquire(
         store, run_lease_name(response), f"{process_identity()}:test", 1.0
     )  # the process that held the lease is dead
-    await lapsed.release()
+    await lease.release()
 
-    await served.sweep()
+    await service.sweep()
 
-    failed = await served.endpoint_for("local").retrieve(response)
-    async with aclosing(served.endpoint_for("local").follow(response)) as following:
-        told = [event async for event in following]
-    await served.aclose()
+    failed = await service.endpoint_for("local").retrieve(response)
+    async with aclosing(service.endpoint_for("local").follow(response)) as following:
+        received = [event async for event in following]
+    await service.aclose()
     await store.aclose()
     assert running["status"] == "in_progress"
     assert (failed["status"], texts(failed["output"])) == ("failed", ["whole", "one "])
     assert failed["error"]["message"] == "The server that ran this response stopped."
-    assert [event["sequence_number"] for event in told] == list(range(number + 2))
-    assert told[-1] == {"type": "response.failed", "response": failed, "sequence_number": number + 1}
+    assert [event["sequence_number"] for event in received] == list(range(number + 2))
+    assert received[-1] == {"type": "response.failed", "response": failed, "sequence_number": number + 1}
 
 
-async def list_nothing() -> list[dict[str, object]]:
+async def no_models() -> list[dict[str, object]]:
     return []

@@ -56,9 +56,9 @@ class Local:
 
 @pytest.fixture
 async def local() -> AsyncIterator[Local]:
-    opened = Local()
-    yield opened
-    await opened.aclose()
+    models = Local()
+    yield models
+    await models.aclose()
 
 
 @pytest.fixture

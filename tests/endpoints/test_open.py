@@ -19,7 +19,7 @@ from tests.config.settings_inputs import make_settings
 from tests.endpoints.endpoint_calls import ask, refusal, texts
 from tests.models.chat_server import run_chat_server
 
-OTHERS = """
+CONFIG = """
 [providers.groq]
 api = "chat"
 base_url = "https://groq.example/v1"
@@ -42,17 +42,17 @@ quick = "scripted/echo"
 """
 
 
-def opened(provider: str, given: Settings) -> Endpoint:
+def open_provider(provider: str, settings: Settings) -> Endpoint:
     return open_endpoint(
-        given.providers[provider], settings=given, store=MemoryStore(), clock=SystemClock(), new_id=random_id
+        settings.providers[provider], settings=settings, store=MemoryStore(), clock=SystemClock(), new_id=random_id
     )
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name in ("OPENAI_API_KEY", "GATEWAY_API_KEY", "GROQ_API_KEY", "AZURE_OPENAI_AD_TOKEN"):
         monkeypatch.setenv(name, "sk-test")
-    return make_settings(user=OTHERS, environ={"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"})
+    return make_settings(user=CONFIG, environ={"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"})
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Settings:
         ("scripted", EMBEDDED_SCOPE),
     ],
 )
-def test_a_provider_that_can_store_state_stores_it(given: Settings, provider: str, scope: Scope) -> None:
-    assert opened(provider, given).scope == scope
+def test_a_provider_that_can_store_state_stores_it(settings: Settings, provider: str, scope: Scope) -> None:
+    assert open_provider(provider, settings).scope == scope
 
 
-def test_a_server_without_a_key_is_not_opened(monkeypatch: pytest.MonkeyPatch, given: Settings) -> None:
+def test_a_server_without_a_key_is_not_opened(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(KeyRefused) as caught:
-        opened("openai", given)
+        open_provider("openai", settings)
     assert "OPENAI_API_KEY" in caught.value.hint
 
 
-async def test_the_embedded_endpoint_routes_every_model_by_its_name(given: Settings) -> None:
-    endpoint = opened("groq", given)
+async def test_the_embedded_endpoint_routes_every_model_by_its_name(settings: Settings) -> None:
+    endpoint = open_provider("groq", settings)
     first = await ask(endpoint, "hello", model="scripted/echo")
     second = await ask(endpoint, "again", model="quick", previous_response_id=first["id"])
     await endpoint.aclose()
@@ -89,8 +89,8 @@ async def test_the_embedded_endpoint_routes_every_model_by_its_name(given: Setti
     assert (texts(second["output"]), second["model"]) == (["again"], "quick")
 
 
-async def test_a_model_is_opened_once_under_the_name_of_its_provider(given: Settings) -> None:
-    models = ModelsByName(given, SystemClock(), random_id)
+async def test_a_model_is_opened_once_under_the_name_of_its_provider(settings: Settings) -> None:
+    models = ModelsByName(settings, SystemClock(), random_id)
     chat, name = models("groq/family/model:1b")
     assert name == "family/model:1b"
     assert models("groq/other")[0] is chat
@@ -99,33 +99,33 @@ async def test_a_model_is_opened_once_under_the_name_of_its_provider(given: Sett
 
 
 @pytest.mark.parametrize("name", ["nobody/model", "groq", "groq/"])
-async def test_a_missing_model_is_refused_with_the_message_of_the_api(given: Settings, name: str) -> None:
-    wrong = await refusal(opened("groq", given), "hi", model=name)
-    assert isinstance(wrong, RequestRefused)
-    assert (wrong.code, wrong.status, wrong.param) == ("model_not_found", 400, "model")
-    assert wrong.message == f"The requested model '{name}' does not exist"
+async def test_a_missing_model_is_refused_with_the_message_of_the_api(settings: Settings, name: str) -> None:
+    error = await refusal(open_provider("groq", settings), "hi", model=name)
+    assert isinstance(error, RequestRefused)
+    assert (error.code, error.status, error.param) == ("model_not_found", 400, "model")
+    assert error.message == f"The requested model '{name}' does not exist"
 
 
 # -- for a server ---------------------------------------------------------------------------------
 
 
-def served(given: Settings) -> EmbeddedService:
-    return open_service(given, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
+def make_service(settings: Settings) -> EmbeddedService:
+    return open_service(settings, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
 
 
 @pytest.mark.parametrize("name", ["local/etc/model.gguf", "local//etc/model.gguf", "scripted//etc/passwd"])
-async def test_a_client_cannot_read_a_file_through_a_model_name(given: Settings, name: str) -> None:
-    service = served(given)
-    wrong = await refusal(service.endpoint_for("ann"), "hi", model=name)
+async def test_a_client_cannot_read_a_file_through_a_model_name(settings: Settings, name: str) -> None:
+    service = make_service(settings)
+    error = await refusal(service.endpoint_for("ann"), "hi", model=name)
     await service.aclose()
-    assert (wrong.code, wrong.status, getattr(wrong, "param", None)) == ("model_not_found", 400, "model")
-    assert "etc" not in wrong.hint
+    assert (error.code, error.status, getattr(error, "param", None)) == ("model_not_found", 400, "model")
+    assert "etc" not in error.hint
 
 
 async def test_an_alias_makes_its_model_available_to_clients(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "scripted"}]}')
-    service = served(make_settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
+    service = make_service(make_settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
     response = await ask(service.endpoint_for("ann"), "hi", model="gpt-5-scripted")
     await service.aclose()
     assert (texts(response["output"]), response["model"]) == (["scripted"], "gpt-5-scripted")
@@ -135,17 +135,17 @@ async def test_available_models_are_listed_with_their_owner() -> None:
     """A server that does not answer or has no key is omitted."""
     with run_chat_server() as server:
         server.refuse(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
-        listed = await served(with_servers(server.url)).list_models()
-    assert [(one["id"], one["owned_by"]) for one in listed if one["owned_by"] != "local"] == [
+        listed = await make_service(settings_with_servers(server.url)).list_models()
+    assert [(model["id"], model["owned_by"]) for model in listed if model["owned_by"] != "local"] == [
         ("quick", "scripted"),
         ("here/llama3.2:3b", "here"),
         ("here/org/qwen", "here"),
     ]
-    assert {one["object"] for one in listed} == {"model"}
-    assert all(isinstance(one["created"], int) for one in listed)
+    assert {model["object"] for model in listed} == {"model"}
+    assert all(isinstance(model["created"], int) for model in listed)
 
 
-def with_servers(url: str) -> Settings:
+def settings_with_servers(url: str) -> Settings:
     return make_settings(
         user=f"""
 model = "quick"
@@ -169,35 +169,35 @@ async def test_an_upstream_key_error_is_reported_as_an_error_of_the_server(
     """The provider rejects the key, or the server has no key for the provider."""
     with run_chat_server() as server:
         server.refuse(401, {"error": {"message": "Incorrect API key provided: sk-upstream."}})
-        service = served(
+        service = make_service(
             make_settings(user=f'[providers.here]\napi = "chat"\nbase_url = "{server.url}"\nkey_env = "HERE_API_KEY"')
         )
-        lacking = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
+        missing_key = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
         monkeypatch.setenv("HERE_API_KEY", "sk-upstream")
-        refused = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
+        rejected_key = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
         await service.aclose()
-    for wrong in (lacking, refused):
-        assert (wrong.code, wrong.status) == ("provider_key_refused", 502)
-        assert "sk-upstream" not in wrong.hint
-    assert lacking.message == "this server has no usable key for here; GET /v1/models lists the available models"
-    assert refused.message == "here rejected the key of this server"
+    for error in (missing_key, rejected_key):
+        assert (error.code, error.status) == ("provider_key_refused", 502)
+        assert "sk-upstream" not in error.hint
+    assert missing_key.message == "this server has no usable key for here; GET /v1/models lists the available models"
+    assert rejected_key.message == "here rejected the key of this server"
 
 
 async def test_a_server_configured_to_store_nothing_stores_nothing() -> None:
-    service = served(make_settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
+    service = make_service(make_settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
     response = await ask(service.endpoint_for("ann"), "hi", model="quick")
-    wrong = await refusal(service.endpoint_for("ann"), "hi", model="quick", previous_response_id=response["id"])
+    error = await refusal(service.endpoint_for("ann"), "hi", model="quick", previous_response_id=response["id"])
     await service.aclose()
-    assert (response["store"], wrong.code) == (False, "unsupported_parameter")
+    assert (response["store"], error.code) == (False, "unsupported_parameter")
 
 
-async def test_in_a_server_the_embedded_endpoint_always_stores_the_state(given: Settings) -> None:
-    service = served(given)
+async def test_in_a_server_the_embedded_endpoint_always_stores_the_state(settings: Settings) -> None:
+    service = make_service(settings)
     assert service.endpoint_for("ann").scope == EMBEDDED_SCOPE
     await service.aclose()
 
 
-LOADED: list[tuple[str, set[str]]] = [
+UNNEEDED_IMPORTS: list[tuple[str, set[str]]] = [
     (
         "import convo.chat.endpoint_factory",
         {"convo.endpoints.remote", "convo.responses_api.endpoint", "openai", "httpx2", "pydantic"},
@@ -207,37 +207,37 @@ LOADED: list[tuple[str, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("program", "absent"), LOADED, ids=[program for program, _ in LOADED])
+@pytest.mark.parametrize(("program", "absent"), UNNEEDED_IMPORTS, ids=[program for program, _ in UNNEEDED_IMPORTS])
 def test_unneeded_packages_are_not_imported(program: str, absent: set[str], tmp_path: Path) -> None:
-    told: Any = subprocess.run(
+    result: Any = subprocess.run(
         [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert set(told.stdout.split()) & absent == set()
+    assert set(result.stdout.split()) & absent == set()
 
 
 @pytest.mark.parametrize("key", ["shared by two replicas", None])
 async def test_gateways_with_the_same_key_decrypt_each_others_compactions(
-    given: Settings, monkeypatch: pytest.MonkeyPatch, key: str | None
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
     """The gateways share no database. Without the setting, each of them has its own key."""
     if key:
-        monkeypatch.setenv(given.serve.seal_key_env, key)
-    here = opened("local", given)
-    service = open_service(given, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
+        monkeypatch.setenv(settings.serve.seal_key_env, key)
+    endpoint = open_provider("local", settings)
+    service = open_service(settings, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
     try:
-        made = await ask(here, [{"type": "compaction_trigger"}], model="scripted/echo")
-        told = [*made["output"], {"role": "user", "content": "Go on."}]
+        response = await ask(endpoint, [{"type": "compaction_trigger"}], model="scripted/echo")
+        items = [*response["output"], {"role": "user", "content": "Go on."}]
         if key:
-            assert texts((await ask(service.endpoint_for("local"), told, model="scripted/echo"))["output"]) == [
+            assert texts((await ask(service.endpoint_for("local"), items, model="scripted/echo"))["output"]) == [
                 "Go on."
             ]
         else:
             assert (
-                await refusal(service.endpoint_for("local"), told, model="scripted/echo")
+                await refusal(service.endpoint_for("local"), items, model="scripted/echo")
             ).code == "invalid_encrypted_content"
     finally:
         await service.aclose()
-        await here.aclose()
+        await endpoint.aclose()

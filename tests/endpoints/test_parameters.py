@@ -15,12 +15,12 @@ from convo.endpoints.base import Endpoint
 from convo.responses_api import validation
 from convo.responses_api.validation import REQUEST_FIELDS
 
-OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+METHOD_ARGUMENTS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 
-IN_THE_PACKAGE = {"text_format", "parse_as", "verbosity"}
+PACKAGE_PARAMETERS = {"text_format", "parse_as", "verbosity"}
 """Parameters that the package converts to `text` before it sends the request."""
 
-SHOWN_ANYWAY = "items are always shown whole, so what is asked to be included is there"
+ALWAYS_INCLUDED = "items are always returned in full, with everything that `include` can name"
 NOT_PADDED = "events are not padded; the query takes the parameter"
 
 PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
@@ -28,7 +28,7 @@ PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
         "response_id": "retrieve.response_id",
         "stream": "follow",
         "starting_after": "follow.after",
-        "include": SHOWN_ANYWAY,
+        "include": ALWAYS_INCLUDED,
         "include_obfuscation": NOT_PADDED,
     },
     Responses.cancel: {"response_id": "cancel.response_id"},
@@ -38,7 +38,7 @@ PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
         "after": "list_input_items.after",
         "limit": "list_input_items.limit",
         "order": "list_input_items.order",
-        "include": SHOWN_ANYWAY,
+        "include": ALWAYS_INCLUDED,
     },
     Conversations.create: {"items": "create_conversation.items", "metadata": "create_conversation.metadata"},
     Conversations.retrieve: {"conversation_id": "retrieve_conversation.conversation_id"},
@@ -50,19 +50,19 @@ PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
     Items.create: {
         "conversation_id": "add_conversation_items.conversation_id",
         "items": "add_conversation_items.items",
-        "include": SHOWN_ANYWAY,
+        "include": ALWAYS_INCLUDED,
     },
     Items.list: {
         "conversation_id": "list_conversation_items.conversation_id",
         "after": "list_conversation_items.after",
         "limit": "list_conversation_items.limit",
         "order": "list_conversation_items.order",
-        "include": SHOWN_ANYWAY,
+        "include": ALWAYS_INCLUDED,
     },
     Items.retrieve: {
         "conversation_id": "retrieve_conversation_item.conversation_id",
         "item_id": "retrieve_conversation_item.item_id",
-        "include": SHOWN_ANYWAY,
+        "include": ALWAYS_INCLUDED,
     },
     Items.delete: {
         "conversation_id": "delete_conversation_item.conversation_id",
@@ -73,8 +73,8 @@ PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
 
 BODIES: Mapping[Callable[..., Any], set[str]] = {
     Responses.create: set(REQUEST_FIELDS),
-    Responses.parse: set(REQUEST_FIELDS) | IN_THE_PACKAGE,
-    Responses.stream: set(REQUEST_FIELDS) | IN_THE_PACKAGE | {"response_id", "starting_after"},
+    Responses.parse: set(REQUEST_FIELDS) | PACKAGE_PARAMETERS,
+    Responses.stream: set(REQUEST_FIELDS) | PACKAGE_PARAMETERS | {"response_id", "starting_after"},
     Responses.compact: set(validation.COMPACT_FIELDS),
     InputTokens.count: set(validation.COUNT_FIELDS) | {"personality"},
 }
@@ -82,7 +82,7 @@ BODIES: Mapping[Callable[..., Any], set[str]] = {
 
 
 def parameters(method: Callable[..., Any]) -> set[str]:
-    return set(inspect.signature(method).parameters) - OF_THE_CALL
+    return set(inspect.signature(method).parameters) - METHOD_ARGUMENTS
 
 
 @pytest.mark.parametrize("method", PATHS_AND_QUERIES, ids=lambda method: method.__qualname__)
@@ -96,11 +96,11 @@ def test_every_body_field_is_read_or_refused_with_its_name(method: Callable[...,
 
 
 @pytest.mark.parametrize(
-    "place",
+    "contract_parameter",
     sorted({where for rows in PATHS_AND_QUERIES.values() for where in rows.values() if " " not in where}),
 )
-def test_every_table_row_names_a_parameter_of_the_contract(place: str) -> None:
-    name, _, parameter = place.partition(".")
+def test_every_table_row_names_a_parameter_of_the_contract(contract_parameter: str) -> None:
+    name, _, parameter = contract_parameter.partition(".")
     method = getattr(Endpoint, name)
     assert not parameter or parameter in inspect.signature(method).parameters
 
@@ -115,11 +115,11 @@ METHODS: set[Callable[..., Any]] = {
 
 def test_every_method_that_sends_a_request_has_a_table() -> None:
     """`connect` is in no table: it opens a connection and has no API parameters."""
-    there: set[Callable[..., Any]] = {
+    methods: set[Callable[..., Any]] = {
         method
         for resource in (Responses, InputItems, InputTokens, Conversations, Items)
         for name, method in inspect.getmembers(resource, inspect.isfunction)
         if not name.startswith("_")
     }
-    assert there == METHODS
+    assert methods == METHODS
     assert {*PATHS_AND_QUERIES, *BODIES, Responses.connect} == METHODS

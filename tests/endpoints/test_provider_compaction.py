@@ -16,10 +16,10 @@ from tests.models.chat_server import ChatServer, run_chat_server
 from tests.models.test_responses import end, message_item
 
 LONG = " ".join(["word"] * 60)
-THEIRS = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAA-theirs"}
-BARE = {"type": "compaction", "encrypted_content": "gAAAAA-theirs"}
+COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAA-theirs"}
+SENT_COMPACTION = {"type": "compaction", "encrypted_content": "gAAAAA-theirs"}
 HISTORY = [user_item(LONG), {"type": "message", "role": "assistant", "content": LONG}]
-AT_FIFTY = [{"type": "compaction", "compact_threshold": 50}]
+CONTEXT_MANAGEMENT = [{"type": "compaction", "compact_threshold": 50}]
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ class Provider:
 
 @pytest.fixture
 async def endpoint(store: Store, server: ChatServer) -> AsyncIterator[EmbeddedEndpoint]:
-    opened = EmbeddedEndpoint(store, Provider(server), SystemClock(), random_id)
-    yield opened
-    await opened.aclose()
+    embedded = EmbeddedEndpoint(store, Provider(server), SystemClock(), random_id)
+    yield embedded
+    await embedded.aclose()
 
 
-def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
+def sent_requests(server: ChatServer) -> list[tuple[str, list[object]]]:
     """Return the path and the input of each request."""
     return [(request.path, request.json["input"]) for request in server.requests]
 
@@ -56,19 +56,19 @@ def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
 async def test_above_a_threshold_the_provider_compacts_and_continues_from_its_compaction(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
-    server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
+    server.refuse(200, {"object": "response.compaction", "output": [COMPACTION]})
     server.stream(end(message_item("Well.")))
     server.stream(end(message_item("Good.")))
 
-    first = await ask(endpoint, [*HISTORY, user_item("Two.")], model="gpt-5", context_management=AT_FIFTY)
+    first = await ask(endpoint, [*HISTORY, user_item("Two.")], model="gpt-5", context_management=CONTEXT_MANAGEMENT)
     await ask(endpoint, [user_item("Three.")], model="gpt-5", previous_response_id=first["id"])
 
     assert [item["type"] for item in first["output"]] == ["compaction", "message"]
-    paths, inputs = zip(*sent(server), strict=True)
+    paths, inputs = zip(*sent_requests(server), strict=True)
     assert paths == ("/v1/responses/compact", "/v1/responses", "/v1/responses")
     assert inputs[0] == HISTORY
-    assert inputs[1] == [BARE, user_item("Two.")]
-    assert inputs[2][:2] == [BARE, user_item("Two.")]
+    assert inputs[1] == [SENT_COMPACTION, user_item("Two.")]
+    assert inputs[2][:2] == [SENT_COMPACTION, user_item("Two.")]
     assert inputs[2][-1] == user_item("Three.")
     assert all("context_management" not in request.json for request in server.requests)
 
@@ -76,27 +76,27 @@ async def test_above_a_threshold_the_provider_compacts_and_continues_from_its_co
 async def test_the_compacted_history_of_the_provider_is_the_next_input(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
-    server.refuse(200, {"object": "response.compaction", "output": [user_item("One.", id="msg_1"), THEIRS]})
+    server.refuse(200, {"object": "response.compaction", "output": [user_item("One.", id="msg_1"), COMPACTION]})
     server.stream(end(message_item("Well.")))
 
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
     await ask(endpoint, [*window["output"], user_item("Two.")], model="gpt-5")
 
     assert [item["type"] for item in window["output"]] == ["message", "compaction"]
-    (_, last) = sent(server)[-1]
-    assert last[1:] == [BARE, user_item("Two.")]
+    (_, last) = sent_requests(server)[-1]
+    assert last[1:] == [SENT_COMPACTION, user_item("Two.")]
 
 
 async def test_another_model_of_the_provider_does_not_get_the_compaction(
     server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
-    server.refuse(200, {"object": "response.compaction", "output": [THEIRS]})
+    server.refuse(200, {"object": "response.compaction", "output": [COMPACTION]})
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
 
-    wrong = await refusal(endpoint, [*window["output"], user_item("Two.")], model="gpt-4.1")
+    error = await refusal(endpoint, [*window["output"], user_item("Two.")], model="gpt-4.1")
 
-    assert (wrong.code, wrong.status) == ("invalid_encrypted_content", 400)
-    assert "gpt-5" in wrong.hint
+    assert (error.code, error.status) == ("invalid_encrypted_content", 400)
+    assert "gpt-5" in error.hint
     assert len(server.requests) == 1
 
 
@@ -110,4 +110,4 @@ async def test_a_provider_without_compaction_is_asked_for_a_summary(
 
     assert [item["type"] for item in window["output"]].count("compaction") == 1
     assert window["usage"]["total_tokens"] == 11
-    assert [path for path, _ in sent(server)] == ["/v1/responses/compact", "/v1/responses"]
+    assert [path for path, _ in sent_requests(server)] == ["/v1/responses/compact", "/v1/responses"]

@@ -15,17 +15,17 @@ from convo.models.http import OpenAIClientOptions
 
 
 @contextmanager
-def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """Run a server that redirects every request to `elsewhere`. Yields its URL and the list of requested paths."""
-    asked: list[str] = []
+def server(target: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Run a server that redirects every request to `target`. Yields its URL and the list of requested paths."""
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(307 if elsewhere else 200)
-            if elsewhere:
-                self.send_header("Location", f"{elsewhere}/responses")
+            self.send_response(307 if target else 200)
+            if target:
+                self.send_header("Location", f"{target}/responses")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -36,7 +36,7 @@ def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
         thread = Thread(target=http.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{http.server_port}/v1", asked
+            yield f"http://127.0.0.1:{http.server_port}/v1", paths
         finally:
             http.shutdown()
             thread.join()
@@ -44,11 +44,11 @@ def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
 
 async def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway-Key: planted")
-    with server() as (elsewhere, reached), server(elsewhere) as (named, asked):
-        endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=named, key=Secret("sk-planted")))
+    with server() as (target, target_paths), server(target) as (url, paths):
+        endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=url, key=Secret("sk-planted")))
         with pytest.raises(EndpointFault):
             [event async for event in endpoint.create({"model": "m", "input": [user_message("hi")]})]
         await endpoint.aclose()
 
-    assert asked == ["/v1/responses"]
-    assert reached == []
+    assert paths == ["/v1/responses"]
+    assert target_paths == []

@@ -42,9 +42,9 @@ from tests.loopback_server import (
 )
 
 
-def sse(*told: Any) -> bytes:
+def sse(*data: Any) -> bytes:
     """Encode events as server-sent events; bytes are unchanged."""
-    return b"".join(one if isinstance(one, bytes) else f"data: {json.dumps(one)}\n\n".encode() for one in told)
+    return b"".join(event if isinstance(event, bytes) else f"data: {json.dumps(event)}\n\n".encode() for event in data)
 
 
 CREATED = {"type": "response.created", "response": {"id": "resp_1", "previous_response_id": None}}
@@ -63,12 +63,12 @@ async def test_events_are_passed_on_unchanged(loopback: LoopbackServer, remote: 
         "lid": None,
         "leaf": {"name": "green\ud800", "parts": [None, {"x": []}]},
     }
-    silent = {"type": "keepalive"}
-    loopback.arm(raw_stream(sse(CREATED, b": a comment\n\n", silent, strange, COMPLETED, b"data: [DONE]\n\n")))
+    keepalive = {"type": "keepalive"}
+    loopback.arm(raw_stream(sse(CREATED, b": a comment\n\n", keepalive, strange, COMPLETED, b"data: [DONE]\n\n")))
 
     got = await events(remote, "a")
 
-    assert got == [CREATED, silent, strange, COMPLETED]
+    assert got == [CREATED, keepalive, strange, COMPLETED]
     assert json.dumps(got[2]) == json.dumps(strange)
 
 
@@ -106,10 +106,10 @@ async def test_key_organization_and_project_belong_to_the_account(
     await plain.aclose()
     await full.aclose()
 
-    bare, named = (request.headers for request in loopback.requests)
-    assert "from-the-environment" not in str(bare)
-    assert (bare["authorization"], named["authorization"]) == (f"Bearer {KEY}", f"Bearer {KEY}")
-    assert (named["openai-organization"], named["openai-project"]) == ("org_1", "proj_1")
+    plain_headers, full_headers = (request.headers for request in loopback.requests)
+    assert "from-the-environment" not in str(plain_headers)
+    assert (plain_headers["authorization"], full_headers["authorization"]) == (f"Bearer {KEY}", f"Bearer {KEY}")
+    assert (full_headers["openai-organization"], full_headers["openai-project"]) == ("org_1", "proj_1")
 
 
 async def test_environment_headers_apply_to_the_openai_account_only(
@@ -128,7 +128,7 @@ def test_the_scope_is_the_base_url_and_the_account() -> None:
 
 
 @pytest.mark.parametrize(
-    ("account", "path", "shown"),
+    ("account", "path", "header"),
     [
         ({"api_version": "2025-04-01-preview", "key": Secret(KEY)}, "/openai/responses", ("api-key", KEY)),
         (
@@ -140,28 +140,28 @@ def test_the_scope_is_the_base_url_and_the_account() -> None:
     ],
 )
 async def test_an_azure_resource_is_called_at_its_own_url(
-    loopback: LoopbackServer, account: dict[str, Any], path: str, shown: tuple[str, str]
+    loopback: LoopbackServer, account: dict[str, Any], path: str, header: tuple[str, str]
 ) -> None:
     loopback.arm(Fault(stream=sse(CREATED, COMPLETED), path=path))
     remote = RemoteEndpoint(OpenAIClientOptions("azure", loopback.url.removesuffix("/v1"), is_azure=True, **account))
     assert len(await events(remote, "a")) == 2
     await remote.aclose()
-    asked, told = loopback.requests[0], remote.build_http_request({"model": MODEL, "input": "a"})
-    assert asked.headers[shown[0]] == shown[1]
-    assert asked.query == ("api-version=2025-04-01-preview" if "api_version" in account else "")
-    assert told.url.removeprefix(loopback.url.removesuffix("/v1")) == path + ("?" + asked.query if asked.query else "")
-    assert {name.lower(): value.format(key=shown[1].split()[-1]) for name, value in told.headers.items()} == {
-        shown[0]: shown[1]
+    sent, preview = loopback.requests[0], remote.build_http_request({"model": MODEL, "input": "a"})
+    assert sent.headers[header[0]] == header[1]
+    assert sent.query == ("api-version=2025-04-01-preview" if "api_version" in account else "")
+    assert preview.url.removeprefix(loopback.url.removesuffix("/v1")) == path + ("?" + sent.query if sent.query else "")
+    assert {name.lower(): value.format(key=header[1].split()[-1]) for name, value in preview.headers.items()} == {
+        header[0]: header[1]
     }
 
 
 async def test_the_previewed_request_equals_the_sent_request(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     body = {"model": MODEL, "input": [user_item("größer")], "temperature": 0.5, "store": False}
-    told = remote.build_http_request(body)
+    preview = remote.build_http_request(body)
     await ask(remote, **body)
-    assert told.url == f"{loopback.url}/responses"
-    assert json.dumps(loopback.bodies[-1]) == json.dumps(told.body)
-    assert KEY not in str(told)
+    assert preview.url == f"{loopback.url}/responses"
+    assert json.dumps(loopback.bodies[-1]) == json.dumps(preview.body)
+    assert KEY not in str(preview)
 
 
 async def test_the_previewed_request_names_the_organization_and_the_project(loopback: LoopbackServer) -> None:
@@ -170,9 +170,11 @@ async def test_the_previewed_request_names_the_organization_and_the_project(loop
     )
     await ask(remote, "a")
     await remote.aclose()
-    told, sent = remote.build_http_request({"model": MODEL}).headers, loopback.requests[-1].headers
-    assert {name: value.format(key=KEY) for name, value in told.items()} == {name: sent[name.lower()] for name in told}
-    assert set(told) == {"Authorization", "OpenAI-Organization", "OpenAI-Project"}
+    preview, sent = remote.build_http_request({"model": MODEL}).headers, loopback.requests[-1].headers
+    assert {name: value.format(key=KEY) for name, value in preview.items()} == {
+        name: sent[name.lower()] for name in preview
+    }
+    assert set(preview) == {"Authorization", "OpenAI-Organization", "OpenAI-Project"}
 
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -185,12 +187,12 @@ async def test_an_endpoint_that_ignores_the_history_is_an_error_before_the_first
     conversation = (await remote.create_conversation())["id"]
     for state in ({"previous_response_id": first["id"]}, {"conversation": conversation}):
         loopback.arm(ignore_state())
-        wrong = await refusal_before_any_event(remote, state)
-        assert isinstance(wrong, StateIgnored)
-        assert next(iter(state.values())) in wrong.message
+        error = await error_before_first_event(remote, state)
+        assert isinstance(error, StateIgnored)
+        assert next(iter(state.values())) in error.message
 
 
-async def refusal_before_any_event(remote: RemoteEndpoint, body: dict[str, Any]) -> ConvoError:
+async def error_before_first_event(remote: RemoteEndpoint, body: dict[str, Any]) -> ConvoError:
     got: list[StreamEvent] = []
 
     async def read() -> None:
@@ -226,18 +228,18 @@ async def test_a_server_error_is_not_retried_by_the_package(loopback: LoopbackSe
 
 async def test_a_rejected_key_is_reported_without_the_key(loopback: LoopbackServer) -> None:
     remote = remote_at(loopback, WRONG_KEY)
-    words = f"Incorrect API key provided: {WRONG_KEY}."
-    loopback.arm(error_response(401, {"message": words, "type": "invalid_request_error", "code": "invalid_api_key"}))
-    quoted, plain = await refusal(remote, "a"), await refusal(remote, "a")
+    message = f"Incorrect API key provided: {WRONG_KEY}."
+    loopback.arm(error_response(401, {"message": message, "type": "invalid_request_error", "code": "invalid_api_key"}))
+    with_key, without_key = await refusal(remote, "a"), await refusal(remote, "a")
     await remote.aclose()
-    assert isinstance(quoted, KeyRefused)
-    assert isinstance(plain, KeyRefused)
-    assert WRONG_KEY not in f"{quoted} {plain}"
+    assert isinstance(with_key, KeyRefused)
+    assert isinstance(without_key, KeyRefused)
+    assert WRONG_KEY not in f"{with_key} {without_key}"
 
 
 async def test_without_a_key_no_request_is_sent(loopback: LoopbackServer) -> None:
-    wrong = await refusal(RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url)), "a")
-    assert (type(wrong), loopback.requests) == (KeyRefused, [])
+    error = await refusal(RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url)), "a")
+    assert (type(error), loopback.requests) == (KeyRefused, [])
 
 
 async def test_after_a_connection_error_before_the_answer_the_outcome_is_unknown(
@@ -246,23 +248,23 @@ async def test_after_a_connection_error_before_the_answer_the_outcome_is_unknown
     conversation = (await remote.create_conversation())["id"]
     loopback.arm(cut_before_headers(), commit_then_cut())
 
-    unheard = await refusal(remote, "a", conversation=conversation)
+    uncommitted = await refusal(remote, "a", conversation=conversation)
     before = texts(await remote.list_conversation_items(conversation))
-    heard = await refusal(remote, "b", conversation=conversation)
+    committed = await refusal(remote, "b", conversation=conversation)
 
-    assert (type(unheard), type(heard)) == (Unreachable, Unreachable)
+    assert (type(uncommitted), type(committed)) == (Unreachable, Unreachable)
     assert before == []
     assert texts(await remote.list_conversation_items(conversation, order="asc")) == ["b", "b"]
 
 
 async def test_an_unreachable_server_is_named_with_its_url() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
     remote = RemoteEndpoint(OpenAIClientOptions(base_url=f"http://127.0.0.1:{port}/v1", key=Secret(KEY)))
-    wrong = await refusal(remote, "a")
+    error = await refusal(remote, "a")
     await remote.aclose()
-    assert isinstance(wrong, Unreachable)
-    assert f"127.0.0.1:{port}" in wrong.message
+    assert isinstance(error, Unreachable)
+    assert f"127.0.0.1:{port}" in error.message
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 5])
@@ -426,12 +428,12 @@ async def test_the_error_repeats_a_short_id_and_the_beginning_of_a_long_one(
 async def test_a_request_that_continues_from_a_malformed_id_is_refused(
     loopback: LoopbackServer, remote: RemoteEndpoint, name: str
 ) -> None:
-    refused = await refusal(remote, "a", **{name: BAD_ID})
+    error = await refusal(remote, "a", **{name: BAD_ID})
     with pytest.raises(RequestRefused):
         remote.build_http_request({"model": MODEL, name: BAD_ID})
 
-    assert error_fields(refused) == ("invalid_value", 400, name)
-    assert refused.message == f"{name} {SHOWN_ID!r} is not an id"
+    assert error_fields(error) == ("invalid_value", 400, name)
+    assert error.message == f"{name} {SHOWN_ID!r} is not an id"
     assert loopback.requests == []
 
 
@@ -485,7 +487,7 @@ async def test_tokens_are_counted_with_the_fields_that_they_depend_on(
     loopback: LoopbackServer, remote: RemoteEndpoint
 ) -> None:
     path = "/v1/responses/input_tokens"
-    counted: dict[str, Any] = {
+    request: dict[str, Any] = {
         "model": MODEL,
         "input": "a",
         "instructions": "b",
@@ -505,8 +507,8 @@ async def test_tokens_are_counted_with_the_fields_that_they_depend_on(
         Fault(error_response=(200, [7], {}), path=path),
     )
 
-    assert await remote.count_input_tokens({**counted, "store": False, "metadata": {}}) == 7
-    assert loopback.requests[-1].json == counted
+    assert await remote.count_input_tokens({**request, "store": False, "metadata": {}}) == 7
+    assert loopback.requests[-1].json == request
     assert await remote.count_input_tokens({"model": MODEL}) is None
     assert await remote.count_input_tokens({"model": MODEL}) is None
 
@@ -531,9 +533,9 @@ async def test_a_404_is_about_the_id_or_the_kind_that_it_names(
                 for method in ("GET", "DELETE")
             )
         )
-        for ask_for in (remote.retrieve_conversation_item, remote.delete_conversation_item):
+        for request_item in (remote.retrieve_conversation_item, remote.delete_conversation_item):
             with pytest.raises(NotFound if status == 404 else RequestRefused) as caught:
-                await ask_for("conv_1", "msg_1")
+                await request_item("conv_1", "msg_1")
             if isinstance(caught.value, NotFound):
                 assert (caught.value.kind, caught.value.handle) == (kind, handle)
 

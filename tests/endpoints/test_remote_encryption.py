@@ -9,10 +9,10 @@ from convo.models.base import make_issuer_tag, tag_encrypted_content
 from convo.models.http import OpenAIClientOptions
 from tests.loopback_server import KEY, LoopbackServer
 
-THOUGHT: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
+REASONING: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
 
 
-async def asked(loopback: LoopbackServer, *history: Item) -> list[Any]:
+async def sent_input(loopback: LoopbackServer, *history: Item) -> list[Any]:
     """Send `history` and return the input that the server receives."""
     endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY)))
     [event async for event in endpoint.create({"model": "gpt-5", "input": list(history), "store": False})]
@@ -21,9 +21,9 @@ async def asked(loopback: LoopbackServer, *history: Item) -> list[Any]:
 
 
 async def test_reasoning_of_another_provider_is_omitted(loopback: LoopbackServer) -> None:
-    others = tag_encrypted_content(THOUGHT, make_issuer_tag("deepseek", "v4", "https://api.deepseek.com"))
+    foreign = tag_encrypted_content(REASONING, make_issuer_tag("deepseek", "v4", "https://api.deepseek.com"))
 
-    assert await asked(loopback, user_message("hi"), others, user_message("again")) == [
+    assert await sent_input(loopback, user_message("hi"), foreign, user_message("again")) == [
         user_message("hi"),
         user_message("again"),
     ]
@@ -32,6 +32,10 @@ async def test_reasoning_of_another_provider_is_omitted(loopback: LoopbackServer
 async def test_reasoning_of_the_same_model_is_restored_and_the_servers_own_is_unchanged(
     loopback: LoopbackServer,
 ) -> None:
-    ours = tag_encrypted_content(THOUGHT, make_issuer_tag("openai", "gpt-5", loopback.url, None, None))
+    tagged = tag_encrypted_content(REASONING, make_issuer_tag("openai", "gpt-5", loopback.url, None, None))
 
-    assert await asked(loopback, ours, THOUGHT, user_message("hi")) == [THOUGHT, THOUGHT, user_message("hi")]
+    assert await sent_input(loopback, tagged, REASONING, user_message("hi")) == [
+        REASONING,
+        REASONING,
+        user_message("hi"),
+    ]

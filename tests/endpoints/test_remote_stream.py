@@ -8,14 +8,14 @@ from convo.endpoints.remote import is_state_honoured
 from convo.errors import RequestRefused, StateIgnored, StreamBroken, TryLater
 from convo.models.errors import ErrorContext, fault_from_event, validate_event
 
-ASKED = ErrorContext("openai", "http://127.0.0.1/v1")
+CONTEXT = ErrorContext("openai", "http://127.0.0.1/v1")
 
 
 def created(**response: Any) -> dict[str, Any]:
     return {"type": "response.created", "response": response}
 
 
-HONEST: list[tuple[dict[str, Any], dict[str, Any]]] = [
+HONOURED_STATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, created()),
     ({}, {"type": "response.output_text.delta", "delta": "a"}),
     ({"previous_response_id": None}, created(previous_response_id="resp_other")),
@@ -25,12 +25,12 @@ HONEST: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "event"), HONEST)
+@pytest.mark.parametrize(("body", "event"), HONOURED_STATES)
 def test_an_answer_that_names_its_previous_state_is_accepted(body: dict[str, Any], event: dict[str, Any]) -> None:
     assert is_state_honoured(body, event)
 
 
-IGNORANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+IGNORED_STATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"previous_response_id": "resp_1"}, created()),
     ({"previous_response_id": "resp_1"}, created(previous_response_id=None)),
     ({"previous_response_id": "resp_1"}, created(previous_response_id="resp_2")),
@@ -41,7 +41,7 @@ IGNORANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "event"), IGNORANT)
+@pytest.mark.parametrize(("body", "event"), IGNORED_STATES)
 def test_an_answer_without_its_history_is_an_error(body: dict[str, Any], event: dict[str, Any]) -> None:
     with pytest.raises(StateIgnored) as caught:
         is_state_honoured(body, event)
@@ -55,7 +55,7 @@ def test_a_keepalive_does_not_confirm_the_state() -> None:
     assert not is_state_honoured({"previous_response_id": "resp_1"}, {"type": "keepalive"})
 
 
-FORMS: list[dict[str, Any]] = [
+ERROR_EVENTS: list[dict[str, Any]] = [
     {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None},
     {"type": "error", "error": {"type": "x", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None}},
     {"type": "error", "error": None, "code": "rate_limit_exceeded", "message": "Slow down."},
@@ -63,10 +63,10 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("event", FORMS)
+@pytest.mark.parametrize("event", ERROR_EVENTS)
 def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
-    early = fault_from_event(validate_event(event, ASKED), ASKED, is_streaming=False)
-    late = fault_from_event(validate_event(event, ASKED), ASKED, is_streaming=True)
+    early = fault_from_event(validate_event(event, CONTEXT), CONTEXT, is_streaming=False)
+    late = fault_from_event(validate_event(event, CONTEXT), CONTEXT, is_streaming=True)
     assert isinstance(early, TryLater)
     assert isinstance(late, StreamBroken)
     assert (early.code, early.message, late.message) == ("rate_limit_exceeded", "Slow down", "Slow down")
@@ -74,18 +74,18 @@ def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
 
 def test_an_error_event_before_the_answer_is_read_like_an_error_status() -> None:
     event = {"type": "error", "error": {"type": "invalid_request_error", "message": "No.", "param": "input"}}
-    wrong = fault_from_event(event, ASKED, is_streaming=False)
-    assert isinstance(wrong, RequestRefused)
-    assert (wrong.status, wrong.param) == (400, "input")
+    error = fault_from_event(event, CONTEXT, is_streaming=False)
+    assert isinstance(error, RequestRefused)
+    assert (error.status, error.param) == (400, "input")
 
 
 @pytest.mark.parametrize("event", [[], "words", 7, None, True])
 def test_a_value_that_is_no_event_breaks_the_stream(event: Any) -> None:
     with pytest.raises(StreamBroken):
-        validate_event(event, ASKED)
+        validate_event(event, CONTEXT)
 
 
 def test_an_event_is_passed_on_unchanged() -> None:
     event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
-    assert validate_event(event, ASKED) is event
-    assert fault_from_event(event, ASKED, is_streaming=False) is None
+    assert validate_event(event, CONTEXT) is event
+    assert fault_from_event(event, CONTEXT, is_streaming=False) is None

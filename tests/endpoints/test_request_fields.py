@@ -17,13 +17,13 @@ from convo.responses_api.validation import (
 from tests.endpoints.endpoint_calls import TOOL, error_fields, user_item
 
 
-def parsed(**fields: Any) -> ResponseRequest:
+def parse(**fields: Any) -> ResponseRequest:
     return parse_response_request({"model": "m", "input": "a", **fields})
 
 
-def refused(**fields: Any) -> RequestRefused:
+def parse_error(**fields: Any) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
-        parsed(**fields)
+        parse(**fields)
     return caught.value
 
 
@@ -41,31 +41,31 @@ NUMBERS: list[tuple[str, tuple[float, ...], tuple[tuple[float, str], ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "allowed", "beyond"), NUMBERS, ids=[row[0] for row in NUMBERS])
+@pytest.mark.parametrize(("field", "allowed", "invalid"), NUMBERS, ids=[row[0] for row in NUMBERS])
 def test_a_number_is_accepted_up_to_its_limits_and_not_beyond(
-    field: str, allowed: tuple[float, ...], beyond: tuple[tuple[float, str], ...]
+    field: str, allowed: tuple[float, ...], invalid: tuple[tuple[float, str], ...]
 ) -> None:
     for value in allowed:
-        assert parsed(**{field: value}).model_parameters == {field: value}
-    for value, code in beyond:
-        assert error_fields(refused(**{field: value})) == (code, 400, field)
+        assert parse(**{field: value}).model_parameters == {field: value}
+    for value, code in invalid:
+        assert error_fields(parse_error(**{field: value})) == (code, 400, field)
 
 
 def test_a_compaction_threshold_is_one_token_or_more_and_the_smallest_counts() -> None:
-    def threshold(*tokens: Any) -> list[dict[str, Any]]:
-        return [{"type": "compaction", "compact_threshold": each} for each in tokens]
+    def thresholds(*tokens: Any) -> list[dict[str, Any]]:
+        return [{"type": "compaction", "compact_threshold": count} for count in tokens]
 
-    assert parsed(context_management=threshold(1)).compact_threshold == 1
-    assert parsed(context_management=threshold(9, 4, 7)).compact_threshold == 4
-    assert parsed(context_management=[]).compact_threshold is None
+    assert parse(context_management=thresholds(1)).compact_threshold == 1
+    assert parse(context_management=thresholds(9, 4, 7)).compact_threshold == 4
+    assert parse(context_management=[]).compact_threshold is None
     param = "context_management[1].compact_threshold"
-    assert error_fields(refused(context_management=threshold(5, 0))) == ("integer_below_min_value", 400, param)
-    assert error_fields(refused(context_management=threshold(5, "1"))) == ("invalid_type", 400, param)
+    assert error_fields(parse_error(context_management=thresholds(5, 0))) == ("integer_below_min_value", 400, param)
+    assert error_fields(parse_error(context_management=thresholds(5, "1"))) == ("invalid_type", 400, param)
 
 
 @pytest.mark.parametrize("number", [0, -1, 10**30])
 def test_a_seed_may_be_any_integer(number: int) -> None:
-    assert parsed(seed=number).model_parameters == {"seed": number}
+    assert parse(seed=number).model_parameters == {"seed": number}
 
 
 VALUES: list[tuple[str, tuple[str, ...], str]] = [
@@ -93,19 +93,21 @@ VALUES: list[tuple[str, tuple[str, ...], str]] = [
 def test_a_field_with_fixed_values_accepts_each_and_lists_them_for_any_other(
     param: str, values: tuple[str, ...], listed: str
 ) -> None:
-    field, _, inner = param.partition(".")
+    field, _, subfield = param.partition(".")
 
     def fields(value: Any) -> dict[str, Any]:
         if field == "input[0]":
             return {"input": [{"role": value, "content": "a"}]}
-        return {field: {inner: value} if inner else value}
+        return {field: {subfield: value} if subfield else value}
 
     for value in values:
-        parsed(**fields(value))
-    other = refused(**fields("other"))
-    assert error_fields(other) == ("invalid_value", 400, param)
-    assert other.message == f"Invalid value: 'other'. Supported values are: {listed}"
-    assert refused(**fields(7)).message == f"Invalid type for '{param}': expected a string, but got an integer instead"
+        parse(**fields(value))
+    error = parse_error(**fields("other"))
+    assert error_fields(error) == ("invalid_value", 400, param)
+    assert error.message == f"Invalid value: 'other'. Supported values are: {listed}"
+    assert (
+        parse_error(**fields(7)).message == f"Invalid type for '{param}': expected a string, but got an integer instead"
+    )
 
 
 WRONG_TYPES: list[tuple[dict[str, Any], str, str, str]] = [
@@ -216,19 +218,19 @@ ITEMS: list[dict[str, Any]] = [
 def test_a_value_of_another_type_is_refused_by_its_place(
     fields: dict[str, Any], param: str, expected: str, got: str
 ) -> None:
-    error = refused(**fields)
+    error = parse_error(**fields)
     assert error_fields(error) == ("invalid_type", 400, param)
     assert error.message == f"Invalid type for '{param}': expected {expected}, but got {got} instead"
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item["type"])
 def test_an_item_needs_each_of_its_fields_as_text(item: dict[str, Any]) -> None:
-    assert parsed(input=[item]).items == (item,)
+    assert parse(input=[item]).items == (item,)
     for field in set(item) - {"type"}:
         param = f"input[0].{field}"
-        missing = refused(input=[{name: value for name, value in item.items() if name != field} | {"status": None}])
-        assert error_fields(missing) == ("missing_required_parameter", 400, param)
-        assert error_fields(refused(input=[{**item, field: 7}])) == ("invalid_type", 400, param)
+        error = parse_error(input=[{name: value for name, value in item.items() if name != field} | {"status": None}])
+        assert error_fields(error) == ("missing_required_parameter", 400, param)
+        assert error_fields(parse_error(input=[{**item, field: 7}])) == ("invalid_type", 400, param)
 
 
 @pytest.mark.parametrize(
@@ -236,20 +238,20 @@ def test_an_item_needs_each_of_its_fields_as_text(item: dict[str, Any]) -> None:
 )
 def test_the_id_of_an_item_is_text_or_absent(item: dict[str, Any]) -> None:
     for absent in (None, ""):
-        assert parsed(input=[{**item, "id": absent}]).items == ({**item, "id": absent},)
-    for wrong in (0, False, 7):
-        assert error_fields(refused(input=[{**item, "id": wrong}])) == ("invalid_type", 400, "input[0].id")
+        assert parse(input=[{**item, "id": absent}]).items == ({**item, "id": absent},)
+    for invalid in (0, False, 7):
+        assert error_fields(parse_error(input=[{**item, "id": invalid}])) == ("invalid_type", 400, "input[0].id")
 
 
 @pytest.mark.parametrize("field", ["encrypted_content", "id"])
 def test_the_texts_of_a_reasoning_item_are_optional(field: str) -> None:
     item = {"type": "reasoning", "summary": [], "content": [], "encrypted_content": "x", "id": "rs_1"}
-    assert parsed(input=[{**item, field: None}]).items == ({**item, field: None},)
-    assert error_fields(refused(input=[{**item, field: 0}])) == ("invalid_type", 400, f"input[0].{field}")
+    assert parse(input=[{**item, field: None}]).items == ({**item, field: None},)
+    assert error_fields(parse_error(input=[{**item, field: 0}])) == ("invalid_type", 400, f"input[0].{field}")
 
 
 @pytest.mark.parametrize(
-    ("given", "item"),
+    ("request_input", "item"),
     [
         ("a", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]}),
         ([{"id": "msg_1"}], {"type": "item_reference", "id": "msg_1"}),
@@ -259,27 +261,27 @@ def test_the_texts_of_a_reasoning_item_are_optional(field: str) -> None:
     ],
     ids=str,
 )
-def test_text_and_a_bare_id_are_short_forms_of_items(given: Any, item: dict[str, Any]) -> None:
-    assert parsed(input=given).items == (item,)
+def test_text_and_a_bare_id_are_short_forms_of_items(request_input: Any, item: dict[str, Any]) -> None:
+    assert parse(input=request_input).items == (item,)
 
 
 def test_an_item_without_a_type_and_role_is_refused() -> None:
     for item in ({"id": "msg_1", "content": "a"}, {"id": "msg_1", "type": "", "x": 1}):
-        assert error_fields(refused(input=[item])) == ("missing_required_parameter", 400, "input[0].type")
+        assert error_fields(parse_error(input=[item])) == ("missing_required_parameter", 400, "input[0].type")
 
 
 def test_a_tool_choice_and_a_stop_are_a_text_or_more() -> None:
     for field, values in (("tool_choice", ("auto", {"type": "function"})), ("stop", ("a", ["a", "b"], []))):
         for value in values:
-            assert parsed(**{field: value}).model_parameters == {field: value}
-    assert error_fields(refused(tool_choice={})) == ("missing_required_parameter", 400, "tool_choice.type")
+            assert parse(**{field: value}).model_parameters == {field: value}
+    assert error_fields(parse_error(tool_choice={})) == ("missing_required_parameter", 400, "tool_choice.type")
 
 
-@pytest.mark.parametrize(("length", "cut"), [(64, False), (65, True)])
-def test_a_long_invalid_id_is_cut_in_the_error(length: int, cut: bool) -> None:
-    error = refused(previous_response_id="/" * length)
+@pytest.mark.parametrize(("length", "is_cut"), [(64, False), (65, True)])
+def test_a_long_invalid_id_is_cut_in_the_error(length: int, is_cut: bool) -> None:
+    error = parse_error(previous_response_id="/" * length)
     assert error.message == (
-        f"Invalid 'previous_response_id': '{'/' * 64}{'...' if cut else ''}'. "
+        f"Invalid 'previous_response_id': '{'/' * 64}{'...' if is_cut else ''}'. "
         "Expected an id: letters, digits and _.:=+~@$-, at most 512 characters"
     )
 
@@ -307,23 +309,23 @@ def test_a_long_invalid_id_is_cut_in_the_error(length: int, cut: bool) -> None:
 )
 def test_metadata_is_accepted_up_to_its_limits(metadata: dict[str, str], error: str | None) -> None:
     if error is None:
-        assert parsed(metadata=metadata).parameters == {"metadata": metadata}
+        assert parse(metadata=metadata).parameters == {"metadata": metadata}
     else:
-        assert refused(metadata=metadata).message == error
+        assert parse_error(metadata=metadata).message == error
 
 
 def test_the_first_unknown_field_in_alphabetical_order_is_named() -> None:
-    assert error_fields(refused(zeta=1, alpha=1)) == ("unknown_parameter", 400, "alpha")
-    error = refused(background_options={"zeta": 1, "alpha": 1})
+    assert error_fields(parse_error(zeta=1, alpha=1)) == ("unknown_parameter", 400, "alpha")
+    error = parse_error(background_options={"zeta": 1, "alpha": 1})
     assert (error.param, error.message) == ("background_options.alpha", "Unknown parameter: 'background_options.alpha'")
 
 
 def test_a_request_is_parsed_into_the_options_of_the_endpoint() -> None:
-    plain = parsed()
-    assert (plain.store, plain.stream, plain.generate, plain.background) == (True, True, True, False)
-    assert (plain.is_compaction, plain.compact_threshold, plain.include_obfuscation) == (False, None, False)
-    assert (plain.previous_response_id, plain.conversation_id, plain.instructions) == (None, None, None)
-    given = parsed(
+    default = parse()
+    assert (default.store, default.stream, default.generate, default.background) == (True, True, True, False)
+    assert (default.is_compaction, default.compact_threshold, default.include_obfuscation) == (False, None, False)
+    assert (default.previous_response_id, default.conversation_id, default.instructions) == (None, None, None)
+    request = parse(
         store=True,
         stream=False,
         background=True,
@@ -331,12 +333,12 @@ def test_a_request_is_parsed_into_the_options_of_the_endpoint() -> None:
         conversation={"id": "conv_1"},
         stream_options={"include_obfuscation": True},
     )
-    assert (given.stream, given.background, given.instructions) == (False, True, "Be brief.")
-    assert (given.conversation_id, given.include_obfuscation) == ("conv_1", True)
-    assert parsed(stream_options={"include_obfuscation": None}).include_obfuscation is False
-    assert parsed(stream_options={}).include_obfuscation is False
-    assert parsed(conversation="conv_2").conversation_id == "conv_2"
-    assert parsed(store=False).store is False
+    assert (request.stream, request.background, request.instructions) == (False, True, "Be brief.")
+    assert (request.conversation_id, request.include_obfuscation) == ("conv_1", True)
+    assert parse(stream_options={"include_obfuscation": None}).include_obfuscation is False
+    assert parse(stream_options={}).include_obfuscation is False
+    assert parse(conversation="conv_2").conversation_id == "conv_2"
+    assert parse(store=False).store is False
 
 
 @pytest.mark.parametrize(
@@ -345,36 +347,36 @@ def test_a_request_is_parsed_into_the_options_of_the_endpoint() -> None:
 def test_a_request_with_a_history_needs_no_input(history: dict[str, Any]) -> None:
     empty: tuple[Any, ...] = (None, "", [])
     for absent in empty:
-        assert parsed(input=absent, **history).items == ()
+        assert parse(input=absent, **history).items == ()
     for absent in empty:
-        assert error_fields(refused(input=absent)) == ("missing_required_parameter", 400, "input")
+        assert error_fields(parse_error(input=absent)) == ("missing_required_parameter", 400, "input")
 
 
 def test_two_histories_exclude_each_other() -> None:
-    error = refused(previous_response_id="resp_1", conversation={"id": "conv_1"})
+    error = parse_error(previous_response_id="resp_1", conversation={"id": "conv_1"})
     assert error_fields(error) == ("mutually_exclusive_parameters", 400, None)
 
 
 def test_a_background_response_without_store_is_refused_with_the_reason() -> None:
-    assert refused(background=True, store=False).message == (
+    assert parse_error(background=True, store=False).message == (
         "Unsupported parameter: 'background': a background response is always stored; leave out `store`"
     )
-    assert parsed(background=False, store=False).store is False
-    assert parsed(background=True, store=None).background is True
+    assert parse(background=False, store=False).store is False
+    assert parse(background=True, store=None).background is True
 
 
 def test_a_compaction_trigger_is_no_item_and_must_be_the_last() -> None:
     trigger = {"type": "compaction_trigger"}
-    request = parsed(input=[user_item("a"), trigger])
+    request = parse(input=[user_item("a"), trigger])
     assert (request.items, request.is_compaction) == ((user_item("a"),), True)
     for items in ([trigger, user_item("a")], [trigger, trigger]):
-        assert refused(input=items).message == "The 'compaction_trigger' item must be the final input item"
+        assert parse_error(input=items).message == "The 'compaction_trigger' item must be the final input item"
 
 
 # -- requests of other routes ---------------------------------------------------------------------
 
 
-def over_a_connection(**fields: Any) -> ResponseRequest:
+def parse_over_connection(**fields: Any) -> ResponseRequest:
     return parse_connection_request({"model": "m", "input": "a", **fields})
 
 
@@ -391,24 +393,24 @@ def over_a_connection(**fields: Any) -> ResponseRequest:
 )
 def test_a_connection_refuses_a_field_of_http_with_the_reason(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(RequestRefused) as caught:
-        over_a_connection(**fields)
+        parse_over_connection(**fields)
     assert caught.value.message == f"Unsupported parameter: {reason}"
 
 
 def test_a_connection_calls_the_model_unless_the_request_only_prepares() -> None:
-    assert over_a_connection().generate is True
-    for prepares in ({"generate": False}, {"prompt_cache_options": {"prewarm": True}}):
-        assert over_a_connection(**prepares).generate is False
-    for calls in (
+    assert parse_over_connection().generate is True
+    for prepare_fields in ({"generate": False}, {"prompt_cache_options": {"prewarm": True}}):
+        assert parse_over_connection(**prepare_fields).generate is False
+    for call_fields in (
         {"generate": None},
         {"generate": True},
         {"prompt_cache_options": {"prewarm": False}},
         {"prompt_cache_options": None},
         {"background": False, "stream_options": None, "stream": None},
     ):
-        assert over_a_connection(**calls).generate is True
+        assert parse_over_connection(**call_fields).generate is True
     with pytest.raises(RequestRefused) as caught:
-        over_a_connection(generate=0)
+        parse_over_connection(generate=0)
     assert error_fields(caught.value) == ("invalid_type", 400, "generate")
 
 
@@ -469,9 +471,9 @@ def test_a_conversation_stores_no_compaction_trigger() -> None:
     assert caught.value.message == (
         "Unsupported parameter: 'items': a compaction is requested with a response and is not stored as an item"
     )
-    with pytest.raises(RequestRefused) as wrong:
+    with pytest.raises(RequestRefused) as role_error:
         parse_conversation_items([{"role": "king", "content": ""}])
-    assert wrong.value.param == "items[0].role"
+    assert role_error.value.param == "items[0].role"
 
 
 def test_a_limit_without_a_maximum_has_none() -> None:

@@ -26,7 +26,7 @@ class Server:
             yield event
 
 
-def ended(response_id: str, kind: str = "completed") -> StreamEvent:
+def final_event(response_id: str, kind: str = "completed") -> StreamEvent:
     output = [{"type": "message", "id": f"msg_{response_id}"}]
     return {"type": f"response.{kind}", "response": {"id": response_id, "output": output}}
 
@@ -50,11 +50,11 @@ async def send(connection: ResendingConnection, **body: Any) -> list[StreamEvent
 async def test_a_response_that_is_not_stored_is_sent_again_with_the_next_request(
     server: Server, connection: ResendingConnection, kind: str
 ) -> None:
-    server.events = [{"type": "keepalive"}, ended("r1", kind)]
+    server.events = [{"type": "keepalive"}, final_event("r1", kind)]
     assert await send(connection, model="m", input="a", store=False) == server.events
-    server.events = [ended("r2", kind)]
+    server.events = [final_event("r2", kind)]
     events = await send(connection, model="m", input=[user_message("b")], store=False, previous_response_id="r1")
-    server.events = [ended("r3")]
+    server.events = [final_event("r3")]
     await send(connection, model="m", input=None, store=False, previous_response_id="r2")
 
     assert server.bodies[0] == {"model": "m", "input": "a", "store": False}
@@ -62,44 +62,44 @@ async def test_a_response_that_is_not_stored_is_sent_again_with_the_next_request
     assert server.bodies[1] == {"model": "m", "input": history, "store": False}
     assert server.bodies[2]["input"] == [*history, {"type": "message", "id": "msg_r2"}]
     assert events == [
-        {"type": f"response.{kind}", "response": {**ended("r2")["response"], "previous_response_id": "r1"}}
+        {"type": f"response.{kind}", "response": {**final_event("r2")["response"], "previous_response_id": "r1"}}
     ]
 
 
 async def test_a_response_of_another_id_is_continued_by_the_server(
     server: Server, connection: ResendingConnection
 ) -> None:
-    server.events = [ended("r1")]
+    server.events = [final_event("r1")]
     await send(connection, input="a", store=False)
     body = {"input": "b", "store": False, "previous_response_id": "r0"}
     server.events = [{"type": "response.failed", "response": {"id": "r2", "output": []}}]
 
     assert await send(connection, **body) == server.events
     assert server.bodies[1] == body
-    server.events = [ended("r3")]
+    server.events = [final_event("r3")]
     await send(connection, input="c", store=False, previous_response_id="r1")
     assert "previous_response_id" not in server.bodies[2]
 
 
 @pytest.mark.parametrize(
-    "end",
-    [StreamBroken("gone"), ended("r2", "failed"), ended("r2")],
+    "last_event",
+    [StreamBroken("gone"), final_event("r2", "failed"), final_event("r2")],
     ids=["an error", "a failed response", "a stored response"],
 )
 async def test_a_continuation_that_is_not_kept_discards_the_last_response(
-    server: Server, connection: ResendingConnection, end: StreamEvent | StreamBroken
+    server: Server, connection: ResendingConnection, last_event: StreamEvent | StreamBroken
 ) -> None:
-    server.events = [ended("r1")]
+    server.events = [final_event("r1")]
     await send(connection, input="a", store=False)
-    server.events = [end]
-    if isinstance(end, Exception):
+    server.events = [last_event]
+    if isinstance(last_event, Exception):
         with pytest.raises(StreamBroken):
             await send(connection, input="b", store=False, previous_response_id="r1")
     else:
-        stored = {"store": False} if end["type"] == "response.failed" else {}
-        await send(connection, input="b", previous_response_id="r1", **stored)
+        options = {"store": False} if last_event["type"] == "response.failed" else {}
+        await send(connection, input="b", previous_response_id="r1", **options)
 
-    server.events = [ended("r3")]
+    server.events = [final_event("r3")]
     await send(connection, input="c", store=False, previous_response_id="r1")
     assert server.bodies[-1]["previous_response_id"] == "r1"
 
@@ -107,13 +107,13 @@ async def test_a_continuation_that_is_not_kept_discards_the_last_response(
 async def test_another_request_that_fails_keeps_the_last_response(
     server: Server, connection: ResendingConnection
 ) -> None:
-    server.events = [ended("r1")]
+    server.events = [final_event("r1")]
     await send(connection, input="a", store=False)
     server.events = [StreamBroken("gone")]
     with pytest.raises(StreamBroken):
         await send(connection, input="b")
 
-    server.events = [ended("r3")]
+    server.events = [final_event("r3")]
     await send(connection, input="c", previous_response_id="r1")
     assert "previous_response_id" not in server.bodies[-1]
 
@@ -121,9 +121,9 @@ async def test_another_request_that_fails_keeps_the_last_response(
 async def test_a_continuation_that_is_closed_early_keeps_the_last_response(
     server: Server, connection: ResendingConnection
 ) -> None:
-    server.events = [ended("r1")]
+    server.events = [final_event("r1")]
     await send(connection, input="a", store=False)
-    server.events = [{"type": "response.created", "response": {"id": "r2"}}, ended("r2")]
+    server.events = [{"type": "response.created", "response": {"id": "r2"}}, final_event("r2")]
     async with aclosing(connection.create({"input": "b", "previous_response_id": "r1", "store": False})) as events:
         await anext(events)
 

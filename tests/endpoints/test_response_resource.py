@@ -92,25 +92,27 @@ def test_a_response_shows_the_defaults_of_the_api() -> None:
     ],
 )
 def test_a_response_repeats_a_field_of_its_request(field: str, value: Any) -> None:
-    shown = build_response(replace(LINK, parameters={field: value}), ())
-    assert {**build_response(LINK, ()), field: value} == shown
+    resource = build_response(replace(LINK, parameters={field: value}), ())
+    assert {**build_response(LINK, ()), field: value} == resource
 
 
 def test_a_response_names_its_history() -> None:
-    shown = build_response(replace(LINK, previous_response_id="resp_0", conversation_id="conv_1", is_stored=False), ())
-    assert (shown["previous_response_id"], shown["conversation"]) == ("resp_0", {"id": "conv_1"})
-    assert shown["store"] is False
+    resource = build_response(
+        replace(LINK, previous_response_id="resp_0", conversation_id="conv_1", is_stored=False), ()
+    )
+    assert (resource["previous_response_id"], resource["conversation"]) == ("resp_0", {"id": "conv_1"})
+    assert resource["store"] is False
 
 
 def test_a_tool_and_a_text_format_show_their_absent_fields() -> None:
     function = {"type": "function", "name": "f", "strict": True}
     custom = {"type": "custom", "name": "g"}
     schema = {"type": "json_schema"}
-    shown = build_response(
+    resource = build_response(
         replace(LINK, parameters={"tools": [function, custom], "text": {"format": schema, "verbosity": "low"}}), ()
     )
-    assert shown["tools"] == [{**function, "description": None, "parameters": None}, custom]
-    assert shown["text"] == {
+    assert resource["tools"] == [{**function, "description": None, "parameters": None}, custom]
+    assert resource["text"] == {
         "format": {"type": "json_schema", "name": None, "description": None, "schema": None, "strict": False},
         "verbosity": "low",
     }
@@ -150,7 +152,7 @@ def test_a_failed_response_keeps_a_code_of_the_api(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "shown"),
+    ("usage", "expected"),
     [
         (None, None),
         ({}, None),
@@ -176,8 +178,8 @@ def test_a_failed_response_keeps_a_code_of_the_api(code: str) -> None:
         ),
     ],
 )
-def test_usage_is_completed(usage: dict[str, Any] | None, shown: dict[str, Any] | None) -> None:
-    assert build_response(replace(LINK, usage=usage), ())["usage"] == shown
+def test_usage_is_completed(usage: dict[str, Any] | None, expected: dict[str, Any] | None) -> None:
+    assert build_response(replace(LINK, usage=usage), ())["usage"] == expected
 
 
 @pytest.mark.parametrize(
@@ -231,14 +233,14 @@ def test_a_compaction_shows_its_items_and_usage(usage: dict[str, Any] | None, to
 
 def test_the_first_event_lists_the_fields_that_the_model_was_not_sent() -> None:
     assert build_created_event(LINK) == {"type": "response.created", "response": build_response(LINK, ())}
-    ignored = replace(LINK, parameters={"seed": 1, "user": "u", "ignored": ["seed", "user"]})
-    event = build_created_event(ignored)
+    link = replace(LINK, parameters={"seed": 1, "user": "u", "ignored": ["seed", "user"]})
+    event = build_created_event(link)
     assert event["ignored"] == ["seed", "user"]
     assert "user" not in event["response"]
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "kind", "beside"),
+    ("status", "error", "kind", "extra_fields"),
     [
         ("completed", None, "response.completed", {}),
         ("incomplete", {"code": "max_output_tokens", "message": "cut"}, "response.incomplete", {}),
@@ -259,13 +261,13 @@ def test_the_first_event_lists_the_fields_that_the_model_was_not_sent() -> None:
     ],
 )
 def test_the_last_event_has_the_type_of_the_status_and_the_reason_beside_it(
-    status: Any, error: dict[str, Any] | None, kind: str, beside: dict[str, Any]
+    status: Any, error: dict[str, Any] | None, kind: str, extra_fields: dict[str, Any]
 ) -> None:
     link = replace(LINK, status=status, error=error)
     assert build_terminal_event(link, [MESSAGE]) == {
         "type": kind,
         "response": build_response(link, [MESSAGE]),
-        **beside,
+        **extra_fields,
     }
 
 
@@ -273,7 +275,7 @@ def test_the_last_event_has_the_type_of_the_status_and_the_reason_beside_it(
 
 USAGE = {"input_tokens": 1, "output_tokens": 2}
 BODY = {"output": [MESSAGE], "usage": USAGE}
-CUT = "The response is incomplete: it reached its limit of output tokens."
+OUTPUT_LIMIT_MESSAGE = "The response is incomplete: it reached its limit of output tokens."
 
 
 @pytest.mark.parametrize(
@@ -284,12 +286,12 @@ CUT = "The response is incomplete: it reached its limit of output tokens."
         (
             "incomplete",
             BODY,
-            TurnResult("incomplete", (MESSAGE,), USAGE, {"code": "max_output_tokens", "message": CUT}),
+            TurnResult("incomplete", (MESSAGE,), USAGE, {"code": "max_output_tokens", "message": OUTPUT_LIMIT_MESSAGE}),
         ),
         (
             "incomplete",
             {"incomplete_details": {"reason": "max_output_tokens"}},
-            TurnResult("incomplete", error={"code": "max_output_tokens", "message": CUT}),
+            TurnResult("incomplete", error={"code": "max_output_tokens", "message": OUTPUT_LIMIT_MESSAGE}),
         ),
         (
             "incomplete",
@@ -372,32 +374,35 @@ def test_an_error_ends_a_response_as_failed_with_its_finished_items() -> None:
     [("response_s", "failed", "server_error"), ("response_events", "incomplete", "max_output_tokens")],
 )
 def test_a_time_limit_fails_a_response_and_any_other_limit_truncates_it(limit: str, kind: str, code: str) -> None:
-    reached = LimitReached(limit, 5)
-    assert response.build_limit_event(reached, (MESSAGE,)) == {
+    error = LimitReached(limit, 5)
+    assert response.build_limit_event(error, (MESSAGE,)) == {
         "type": f"response.{kind}",
         "response": {
             "output": [MESSAGE],
-            "error": {"code": code, "message": reached.message, "limit": f"limits.{limit}"},
+            "error": {"code": code, "message": error.message, "limit": f"limits.{limit}"},
         },
     }
 
 
 def test_a_text_that_differs_from_the_streamed_text_is_noted_in_a_result_that_counts() -> None:
-    noted = response.with_text_differs_error(TurnResult("completed", (MESSAGE,)))
-    assert noted.error == {
+    completed = response.with_text_differs_error(TurnResult("completed", (MESSAGE,)))
+    assert completed.error == {
         "code": "text_differs",
         "message": "the text that was streamed differs from the final text, which was kept",
         "streamed_text_differs": True,
     }
-    cut = TurnResult("incomplete", error={"code": "max_output_tokens", "message": CUT})
-    assert response.with_text_differs_error(cut).error == {**(cut.error or {}), "streamed_text_differs": True}
+    incomplete = TurnResult("incomplete", error={"code": "max_output_tokens", "message": OUTPUT_LIMIT_MESSAGE})
+    assert response.with_text_differs_error(incomplete).error == {
+        **(incomplete.error or {}),
+        "streamed_text_differs": True,
+    }
     failed = TurnResult("failed", error={"code": "server_error", "message": "no"})
     assert response.with_text_differs_error(failed) is failed
 
 
 def test_a_link_gets_the_end_of_its_response() -> None:
     path = Path(ROOT).append([{"role": "user", "content": "a"}])
-    result = TurnResult("incomplete", (MESSAGE,), USAGE, {"code": "max_output_tokens", "message": CUT})
+    result = TurnResult("incomplete", (MESSAGE,), USAGE, {"code": "max_output_tokens", "message": OUTPUT_LIMIT_MESSAGE})
     finished = finish_turn_link(replace(LINK, status="in_progress", duration_s=None), path, result, 7.5)
     assert (finished.head, finished.status, finished.duration_s) == (path.append([MESSAGE]).head, "incomplete", 7.5)
     assert (finished.usage, finished.error) == (USAGE, result.error)

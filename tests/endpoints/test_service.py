@@ -20,7 +20,7 @@ from tests.clock import FixedClock, counting_ids
 from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
 from tests.endpoints.gated_model import GatedModel, open_gated_model
 
-SERVED = EndpointOptions(is_server=True)
+SERVER_OPTIONS = EndpointOptions(is_server=True)
 
 CALL = {
     "type": "function_call",
@@ -39,41 +39,45 @@ MESSAGE = {
 }
 
 
-async def nobody() -> Sequence[Mapping[str, Json]]:
+async def no_models() -> Sequence[Mapping[str, Json]]:
     return []
 
 
-def service(
-    store: Store, models: GatedModel | None = None, *, manner: EndpointOptions = SERVED, ttl_s: TimeToLive | None = None
+def make_service(
+    store: Store,
+    models: GatedModel | None = None,
+    *,
+    options: EndpointOptions = SERVER_OPTIONS,
+    ttl_s: TimeToLive | None = None,
 ) -> EmbeddedService:
     return EmbeddedService(
         store,
         models or open_gated_model(),
         SystemClock(),
         counting_ids(),
-        fetch_models=nobody,
-        options=manner,
+        fetch_models=no_models,
+        options=options,
         ttl_s=ttl_s,
     )
 
 
-async def left_in_the_middle(served: EmbeddedService, **body: object) -> None:
+async def disconnect_midway(service: EmbeddedService, **body: object) -> None:
     """Send a request and disconnect after the first text delta."""
-    async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", **body})) as answer:
+    async with aclosing(service.endpoint_for("t").create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
             if event.get("delta") == "one ":
                 return
 
 
 async def test_a_tenant_has_one_endpoint_and_cannot_access_another(store: Store) -> None:
-    served = service(store)
-    response = (await ask(served.endpoint_for("ann"), "a"))["id"]
+    service = make_service(store)
+    response = (await ask(service.endpoint_for("ann"), "a"))["id"]
 
-    assert served.endpoint_for("ann") is served.endpoint_for("ann")
-    assert (await served.endpoint_for("ann").retrieve(response))["id"] == response
+    assert service.endpoint_for("ann") is service.endpoint_for("ann")
+    assert (await service.endpoint_for("ann").retrieve(response))["id"] == response
     with pytest.raises(NotFound):
-        await served.endpoint_for("bob").retrieve(response)
-    await served.aclose()
+        await service.endpoint_for("bob").retrieve(response)
+    await service.aclose()
 
 
 # -- clients that disconnect ----------------------------------------------------------------------
@@ -84,95 +88,95 @@ async def test_a_client_that_disconnects_cancels_its_response_and_the_conversati
 ) -> None:
     """The last yielded event does not count as sent, because the reader did not request the next one."""
     model = GatedModel(first=MESSAGE)
-    served = service(store, model)
-    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
+    service = make_service(store, model)
+    conversation = str((await service.endpoint_for("t").create_conversation())["id"])
 
-    await left_in_the_middle(served, conversation=conversation)
+    await disconnect_midway(service, conversation=conversation)
 
     assert model.closed.is_set()
-    kept = await served.endpoint_for("t").retrieve("resp_1")
-    assert (kept["status"], texts(kept["output"])) == ("cancelled", ["Before."])
-    assert texts(await served.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["a", "Before."]
-    await served.aclose()
+    stored = await service.endpoint_for("t").retrieve("resp_1")
+    assert (stored["status"], texts(stored["output"])) == ("cancelled", ["Before."])
+    assert texts(await service.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["a", "Before."]
+    await service.aclose()
 
 
 async def test_a_client_that_disconnects_before_the_first_event_keeps_its_input_in_the_conversation(
     store: Store,
 ) -> None:
     model = GatedModel(silent=True)
-    served = service(store, model)
-    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
-    reading = asyncio.create_task(events(served.endpoint_for("t"), "a", conversation=conversation))
+    service = make_service(store, model)
+    conversation = str((await service.endpoint_for("t").create_conversation())["id"])
+    reader = asyncio.create_task(events(service.endpoint_for("t"), "a", conversation=conversation))
     await model.request_received.wait()
-    reading.cancel()
+    reader.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await reading
+        await reader
 
     assert model.closed.is_set()
-    assert (await served.endpoint_for("t").retrieve("resp_1"))["status"] == "cancelled"
-    assert texts(await served.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["a"]
-    await served.aclose()
+    assert (await service.endpoint_for("t").retrieve("resp_1"))["status"] == "cancelled"
+    assert texts(await service.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["a"]
+    await service.aclose()
 
 
 async def test_a_complete_call_may_be_answered_or_ignored_after_its_client_disconnected(store: Store) -> None:
     model = GatedModel(first=CALL)
-    served = service(store, model)
-    await left_in_the_middle(served)
+    service = make_service(store, model)
+    await disconnect_midway(service)
     model.gate.set()
     output = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 
-    assert [item["status"] for item in (await served.endpoint_for("t").retrieve("resp_1"))["output"]] == ["incomplete"]
-    left = await events(served.endpoint_for("t"), "b", previous_response_id="resp_1")
+    assert [item["status"] for item in (await service.endpoint_for("t").retrieve("resp_1"))["output"]] == ["incomplete"]
+    ignored = await events(service.endpoint_for("t"), "b", previous_response_id="resp_1")
     assert [item.get("type", "message") for item in model.requests[-1].input] == ["message", "message"]
-    answered = await events(served.endpoint_for("t"), [output], previous_response_id="resp_1")
+    answered = await events(service.endpoint_for("t"), [output], previous_response_id="resp_1")
     assert [item.get("type") for item in model.requests[-1].input] == [
         "message",
         "function_call",
         "function_call_output",
     ]
-    assert (left[-1]["type"], answered[-1]["type"]) == ("response.completed", "response.completed")
-    await served.aclose()
+    assert (ignored[-1]["type"], answered[-1]["type"]) == ("response.completed", "response.completed")
+    await service.aclose()
 
 
-class Patient(MemoryStore):
-    """A memory store that counts its commits and commits only after `go_on` is set."""
+class GatedStore(MemoryStore):
+    """A memory store that counts its commits and commits only after `gate` is set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.writing, self.go_on, self.commits = asyncio.Event(), asyncio.Event(), 0
+        self.writing, self.gate, self.commits = asyncio.Event(), asyncio.Event(), 0
 
-    def for_tenant(self, tenant: str) -> "Patient":
+    def for_tenant(self, tenant: str) -> "GatedStore":
         return self
 
     async def commit(self, transaction: Transaction) -> None:
         self.commits += 1
         self.writing.set()
-        await self.go_on.wait()
+        await self.gate.wait()
         await super().commit(transaction)
 
 
 async def test_a_disconnect_while_the_response_is_stored_does_not_change_it() -> None:
-    store, model = Patient(), GatedModel()
+    store, model = GatedStore(), GatedModel()
     model.gate.set()
-    served = service(store, model)
-    reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
+    service = make_service(store, model)
+    reader = asyncio.create_task(events(service.endpoint_for("t"), "a"))
     await store.writing.wait()
-    reading.cancel()
-    store.go_on.set()
+    reader.cancel()
+    store.gate.set()
     with pytest.raises(asyncio.CancelledError):
-        await reading
+        await reader
 
     assert store.commits == 1
-    assert (await served.endpoint_for("t").retrieve("resp_1"))["status"] == "completed"
-    await served.aclose()
+    assert (await service.endpoint_for("t").retrieve("resp_1"))["status"] == "completed"
+    await service.aclose()
 
 
 class SlowLease(MemoryStore):
-    """A memory store that returns an acquired lease only after `go_on` is set, like a slow database."""
+    """A memory store that returns an acquired lease only after `gate` is set, like a slow database."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.leased, self.go_on = asyncio.Event(), asyncio.Event()
+        self.leased, self.gate = asyncio.Event(), asyncio.Event()
 
     def for_tenant(self, tenant: str) -> "SlowLease":
         return self
@@ -180,108 +184,108 @@ class SlowLease(MemoryStore):
     async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
         lease = await super().acquire_lease(name, holder, ttl_s, dead_holder=dead_holder)
         self.leased.set()
-        await self.go_on.wait()
+        await self.gate.wait()
         return lease
 
 
 async def test_a_disconnect_while_the_conversation_is_locked_leaves_no_lock() -> None:
     store = SlowLease()
-    served = service(store)
-    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
-    reading = asyncio.create_task(events(served.endpoint_for("t"), "a", conversation=conversation))
+    service = make_service(store)
+    conversation = str((await service.endpoint_for("t").create_conversation())["id"])
+    reader = asyncio.create_task(events(service.endpoint_for("t"), "a", conversation=conversation))
     await store.leased.wait()
-    reading.cancel()
+    reader.cancel()
     await asyncio.sleep(0)
-    store.go_on.set()
+    store.gate.set()
     with pytest.raises(asyncio.CancelledError):
-        await reading
+        await reader
 
-    assert (await events(served.endpoint_for("t"), "b", conversation=conversation))[-1]["type"] == "response.completed"
-    assert texts(await served.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["b", "one two"]
-    await served.aclose()
+    assert (await events(service.endpoint_for("t"), "b", conversation=conversation))[-1]["type"] == "response.completed"
+    assert texts(await service.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["b", "one two"]
+    await service.aclose()
 
 
 async def test_a_request_waits_while_a_cancelled_response_is_stored() -> None:
     """The client has the response id, so the id must be found. The commit of the response unlocks the conversation."""
-    store, model = Patient(), GatedModel()
-    store.go_on.set()
-    served = service(store, model)
-    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
-    reading = asyncio.create_task(left_in_the_middle(served, conversation=conversation))
-    store.go_on.clear()
+    store, model = GatedStore(), GatedModel()
+    store.gate.set()
+    service = make_service(store, model)
+    conversation = str((await service.endpoint_for("t").create_conversation())["id"])
+    reader = asyncio.create_task(disconnect_midway(service, conversation=conversation))
+    store.gate.clear()
     store.writing.clear()
     await store.writing.wait()
     model.gate.set()
-    asking = asyncio.create_task(served.endpoint_for("t").retrieve("resp_1"))
-    going_on = asyncio.create_task(events(served.endpoint_for("t"), "b", conversation=conversation))
+    retrieval = asyncio.create_task(service.endpoint_for("t").retrieve("resp_1"))
+    continuation = asyncio.create_task(events(service.endpoint_for("t"), "b", conversation=conversation))
     await asyncio.sleep(0)
-    store.go_on.set()
+    store.gate.set()
 
-    assert (await asking)["status"] == "cancelled"
-    assert (await going_on)[-1]["type"] == "response.completed"
-    await reading
-    await served.aclose()
+    assert (await retrieval)["status"] == "cancelled"
+    assert (await continuation)[-1]["type"] == "response.completed"
+    await reader
+    await service.aclose()
 
 
 async def test_an_unstored_response_is_cancelled_when_its_reader_disconnects(store: Store) -> None:
     model = GatedModel()
-    served = service(store, model)
-    await left_in_the_middle(served, store=False)
+    service = make_service(store, model)
+    await disconnect_midway(service, store=False)
     assert model.closed.is_set()
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_errors_reach_the_reader_unchanged(store: Store) -> None:
     model = GatedModel(fails=StreamBroken("the connection broke"), silent=True)
     model.gate.set()
-    served = service(store, model)
+    service = make_service(store, model)
     assert (
-        await refusal(served.endpoint_for("t"), "a", previous_response_id="resp_x")
+        await refusal(service.endpoint_for("t"), "a", previous_response_id="resp_x")
     ).code == "previous_response_not_found"
-    assert (await events(served.endpoint_for("t"), "a"))[-1]["type"] == "response.failed"
-    await served.aclose()
+    assert (await events(service.endpoint_for("t"), "a"))[-1]["type"] == "response.failed"
+    await service.aclose()
 
 
 async def test_a_reader_that_is_cancelled_while_it_disconnects_still_ends_the_response(store: Store) -> None:
     model = GatedModel()
-    served = service(store, model)
-    answer = served.endpoint_for("t").create({"model": MODEL, "input": "a"})
+    service = make_service(store, model)
+    answer = service.endpoint_for("t").create({"model": MODEL, "input": "a"})
     async for event in answer:
         if event["type"] == "response.output_text.delta":
             break
-    leaving = asyncio.create_task(answer.aclose())
+    closing = asyncio.create_task(answer.aclose())
     for _ in range(3):
         await asyncio.sleep(0)
-    leaving.cancel()
+    closing.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await leaving
+        await closing
 
     assert model.closed.is_set()
-    assert (await served.endpoint_for("t").retrieve("resp_1"))["status"] == "cancelled"
-    await served.aclose()
+    assert (await service.endpoint_for("t").retrieve("resp_1"))["status"] == "cancelled"
+    await service.aclose()
 
 
 # -- store errors ---------------------------------------------------------------------------------
 
 
-class Failing(MemoryStore):
+class FailingStore(MemoryStore):
     """A memory store that raises `fault` for all tenants: on commits, and on reads of links unless `reads`."""
 
     fault: StoreFull | StoreUnavailable | None = None
     reads: bool = True
-    refused: int = 0
+    failed_commits: int = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.third_refusal = asyncio.Event()
 
-    def for_tenant(self, tenant: str) -> "Failing":
+    def for_tenant(self, tenant: str) -> "FailingStore":
         return self
 
     async def commit(self, transaction: Transaction) -> None:
         if self.fault:
-            self.refused += 1
-            if self.refused == 3:
+            self.failed_commits += 1
+            if self.failed_commits == 3:
                 self.third_refusal.set()
             raise self.fault
         await super().commit(transaction)
@@ -293,10 +297,10 @@ class Failing(MemoryStore):
 
 
 async def test_a_store_error_at_the_end_fails_the_response() -> None:
-    failing = Failing()
+    failing = FailingStore()
     failing.fault = StoreFull("no room is left in /secret/place")
-    served = service(failing)
-    got = await events(served.endpoint_for("t"), "a")
+    service = make_service(failing)
+    got = await events(service.endpoint_for("t"), "a")
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert got[-1]["type"] == "response.failed"
     assert got[-1]["response"]["error"] == {
@@ -304,32 +308,32 @@ async def test_a_store_error_at_the_end_fails_the_response() -> None:
         "message": "The server could not store this response.",
     }
     assert "/secret" not in str(got)
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_a_store_error_at_the_end_is_a_503_without_streaming() -> None:
-    failing = Failing()
+    failing = FailingStore()
     failing.fault = StoreUnavailable("no connection")
-    served = service(failing)
-    assert (await refusal(served.endpoint_for("t"), "a", stream=False)).status == 503
-    await served.aclose()
+    service = make_service(failing)
+    assert (await refusal(service.endpoint_for("t"), "a", stream=False)).status == 503
+    await service.aclose()
 
 
 async def test_an_unreachable_store_at_the_start_refuses_the_request() -> None:
-    failing, model = Failing(), open_gated_model()
-    served = service(failing, model)
-    first = await ask(served.endpoint_for("t"), "a")
+    failing, model = FailingStore(), open_gated_model()
+    service = make_service(failing, model)
+    first = await ask(service.endpoint_for("t"), "a")
     failing.fault, failing.reads = StoreUnavailable("no connection"), False
-    wrong = await refusal(served.endpoint_for("t"), "b", previous_response_id=first["id"])
-    assert wrong.status == 503
+    error = await refusal(service.endpoint_for("t"), "b", previous_response_id=first["id"])
+    assert error.status == 503
     assert len(model.requests) == 1
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_a_background_response_outlives_a_temporarily_unreachable_store() -> None:
-    failing, model, clock = Failing(), GatedModel(), FixedClock()
-    served = EmbeddedService(failing, model, clock, counting_ids(), fetch_models=nobody, options=SERVED)
-    async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
+    failing, model, clock = FailingStore(), GatedModel(), FixedClock()
+    service = EmbeddedService(failing, model, clock, counting_ids(), fetch_models=no_models, options=SERVER_OPTIONS)
+    async with aclosing(service.endpoint_for("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
         async for event in answer:
             if event["type"] == "response.output_text.delta":
                 break
@@ -338,9 +342,9 @@ async def test_a_background_response_outlives_a_temporarily_unreachable_store() 
     async with asyncio.timeout(10):
         await failing.third_refusal.wait()
     failing.fault = None
-    async with aclosing(served.endpoint_for("t").follow("resp_1")) as following:
+    async with aclosing(service.endpoint_for("t").follow("resp_1")) as following:
         got = [event async for event in following]
-    await served.aclose()
+    await service.aclose()
 
     assert clock.sleeps_s.count(CLOSE_RETRY_S) >= 3
     assert got[-1]["type"] == "response.completed"
@@ -353,48 +357,50 @@ async def test_a_background_response_outlives_a_temporarily_unreachable_store() 
 
 async def test_a_closing_service_starts_no_request_and_lets_running_ones_finish(store: Store) -> None:
     model = GatedModel()
-    served = service(store, model)
-    reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
+    service = make_service(store, model)
+    reader = asyncio.create_task(events(service.endpoint_for("t"), "a"))
     await model.request_received.wait()
-    ending = asyncio.create_task(served.aclose(grace_s=60))
+    closing = asyncio.create_task(service.aclose(grace_s=60))
     await asyncio.sleep(0)
 
-    wrong = await refusal(served.endpoint_for("t"), "b")
+    error = await refusal(service.endpoint_for("t"), "b")
     model.gate.set()
-    await ending
+    await closing
 
-    assert (wrong.code, wrong.status) == ("server_shutting_down", 503)
-    assert isinstance(wrong, TryLater)
-    assert (await reading)[-1]["type"] == "response.completed"
-    await served.aclose()
+    assert (error.code, error.status) == ("server_shutting_down", 503)
+    assert isinstance(error, TryLater)
+    assert (await reader)[-1]["type"] == "response.completed"
+    await service.aclose()
 
 
 async def test_a_reader_of_a_response_that_exceeds_the_grace_period_gets_an_error(store: Store) -> None:
     model = GatedModel()
-    served = service(store, model)
-    reading = asyncio.create_task(refusal(served.endpoint_for("t"), "a"))
+    service = make_service(store, model)
+    reader = asyncio.create_task(refusal(service.endpoint_for("t"), "a"))
     await model.request_received.wait()
-    await served.aclose(grace_s=0)
-    assert (await reading).code == "server_shutting_down"
+    await service.aclose(grace_s=0)
+    assert (await reader).code == "server_shutting_down"
 
 
 async def test_a_response_that_exceeds_the_grace_period_is_stored_as_cancelled_or_failed(store: Store) -> None:
     model = GatedModel()
-    served = service(store, model)
-    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
-    waited_for = asyncio.create_task(refusal(served.endpoint_for("t"), "a", conversation=conversation))
+    service = make_service(store, model)
+    conversation = str((await service.endpoint_for("t").create_conversation())["id"])
+    reader = asyncio.create_task(refusal(service.endpoint_for("t"), "a", conversation=conversation))
     await model.request_received.wait()
-    await left_in_the_middle(served, background=True)
+    await disconnect_midway(service, background=True)
 
-    await served.aclose(grace_s=0)
-    await waited_for
+    await service.aclose(grace_s=0)
+    await reader
 
-    waited, background = [await served.endpoint_for("t").retrieve(one) for one in ("resp_1", "resp_2")]
-    assert (waited["status"], background["status"]) == ("cancelled", "failed")
+    foreground, background = [
+        await service.endpoint_for("t").retrieve(response_id) for response_id in ("resp_1", "resp_2")
+    ]
+    assert (foreground["status"], background["status"]) == ("cancelled", "failed")
     assert background["error"]["message"] == "The server that ran this response stopped."
-    assert texts(await served.endpoint_for("t").list_conversation_items(conversation)) == []
+    assert texts(await service.endpoint_for("t").list_conversation_items(conversation)) == []
     assert await store.admin.abandoned_runs() == []
-    await served.aclose()
+    await service.aclose()
 
 
 # -- dead replicas and retention ------------------------------------------------------------------
@@ -402,28 +408,30 @@ async def test_a_response_that_exceeds_the_grace_period_is_stored_as_cancelled_o
 
 async def test_the_background_responses_of_a_dead_replica_are_marked_failed_for_every_tenant(store: Store) -> None:
     """The dead replica left an open run without an active lease."""
-    served = service(store)
+    service = make_service(store)
     for tenant in ("ann", "bob"):
-        mine = store.for_tenant(tenant)
-        done = (await ask(served.endpoint_for(tenant), "a"))["id"]
-        link = await mine.link(done)
+        tenant_store = store.for_tenant(tenant)
+        response_id = (await ask(service.endpoint_for(tenant), "a"))["id"]
+        link = await tenant_store.link(response_id)
         assert link
         run = replace(link, id=f"resp_of_{tenant}", status="in_progress", head=link.input_head)
-        await mine.commit(Transaction(links=(replace(run, parameters={"background": True}),), started_run_id=run.id))
+        await tenant_store.commit(
+            Transaction(links=(replace(run, parameters={"background": True}),), started_run_id=run.id)
+        )
 
-    await served.sweep()
+    await service.sweep()
 
     for tenant in ("ann", "bob"):
-        failed = await served.endpoint_for(tenant).retrieve(f"resp_of_{tenant}")
+        failed = await service.endpoint_for(tenant).retrieve(f"resp_of_{tenant}")
         assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
     assert await store.admin.abandoned_runs() == []
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_a_background_response_that_still_runs_is_unchanged_by_a_sweep(store: Store) -> None:
     model = GatedModel()
-    here, there = service(store, model), service(store)
-    await left_in_the_middle(here, background=True)
+    here, there = make_service(store, model), make_service(store)
+    await disconnect_midway(here, background=True)
     await there.sweep()
     assert (await there.endpoint_for("t").retrieve("resp_1"))["status"] == "in_progress"
     await here.aclose()
@@ -432,66 +440,77 @@ async def test_a_background_response_that_still_runs_is_unchanged_by_a_sweep(sto
 
 async def test_expired_responses_of_a_tenant_with_a_retention_time_are_removed() -> None:
     store, clock = MemoryStore(), FixedClock()
-    served = EmbeddedService(
-        store, open_gated_model(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s={"short": 3600.0}.get
+    service = EmbeddedService(
+        store,
+        open_gated_model(),
+        clock,
+        random_id,
+        fetch_models=no_models,
+        options=SERVER_OPTIONS,
+        ttl_s={"short": 3600.0}.get,
     )
-    short, long = [(await ask(served.endpoint_for(tenant), "a"))["id"] for tenant in ("short", "long")]
+    short, long = [(await ask(service.endpoint_for(tenant), "a"))["id"] for tenant in ("short", "long")]
     clock.advance(4000)
-    kept = (await ask(served.endpoint_for("short"), "b"))["id"]
+    kept = (await ask(service.endpoint_for("short"), "b"))["id"]
 
-    await served.sweep()
+    await service.sweep()
 
     with pytest.raises(NotFound):
-        await served.endpoint_for("short").retrieve(short)
-    assert (await served.endpoint_for("short").retrieve(kept))["id"] == kept
-    assert (await served.endpoint_for("long").retrieve(long))["id"] == long
-    await served.aclose()
+        await service.endpoint_for("short").retrieve(short)
+    assert (await service.endpoint_for("short").retrieve(kept))["id"] == kept
+    assert (await service.endpoint_for("long").retrieve(long))["id"] == long
+    await service.aclose()
 
 
 async def test_an_unreachable_store_fails_the_readiness_check() -> None:
     store = MemoryStore()
-    served = service(store)
-    await served.check_ready()
+    service = make_service(store)
+    await service.check_ready()
     await store.aclose()
     with pytest.raises(StoreUnavailable):
-        await served.check_ready()
-    await served.aclose()
+        await service.check_ready()
+    await service.aclose()
 
 
 # -- model lists and event names ------------------------------------------------------------------
 
 
 async def test_model_lists_are_fetched_at_most_once_a_minute(store: Store) -> None:
-    asked: list[float] = []
+    fetch_times: list[float] = []
     clock = FixedClock()
 
-    async def listed() -> Sequence[Mapping[str, Json]]:
-        asked.append(clock.now())
-        return [{"id": f"model-{len(asked)}"}]
+    async def fetch() -> Sequence[Mapping[str, Json]]:
+        fetch_times.append(clock.now())
+        return [{"id": f"model-{len(fetch_times)}"}]
 
-    served = EmbeddedService(store, open_gated_model(), clock, random_id, fetch_models=listed, options=SERVED)
-    assert [(await served.list_models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
+    service = EmbeddedService(store, open_gated_model(), clock, random_id, fetch_models=fetch, options=SERVER_OPTIONS)
+    assert [(await service.list_models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
     clock.advance(61)
-    assert (await served.list_models())[0]["id"] == "model-2"
-    await served.aclose()
+    assert (await service.list_models())[0]["id"] == "model-2"
+    await service.aclose()
 
 
-THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]}
+REASONING: Item = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": "x"}],
+}
 
 
 @pytest.mark.parametrize("background", [False, True])
 async def test_reasoning_events_have_the_names_of_the_package_or_of_the_specification(
     store: Store, background: bool
 ) -> None:
-    kinds = {}
-    for name, renamed in (("openai", {}), ("specification", SPECIFICATION_EVENT_NAMES)):
-        model = GatedModel(first=THOUGHT)
+    event_types = {}
+    for name, event_names in (("openai", {}), ("specification", SPECIFICATION_EVENT_NAMES)):
+        model = GatedModel(first=REASONING)
         model.gate.set()
-        served = service(store.for_tenant(name), model, manner=replace(SERVED, event_names=renamed))
-        got = await events(served.endpoint_for(name), "a", background=background)
-        kinds[name] = {event["type"] for event in got if "reasoning" in event["type"]}
-        await served.aclose()
-    assert kinds == {
+        service = make_service(store.for_tenant(name), model, options=replace(SERVER_OPTIONS, event_names=event_names))
+        got = await events(service.endpoint_for(name), "a", background=background)
+        event_types[name] = {event["type"] for event in got if "reasoning" in event["type"]}
+        await service.aclose()
+    assert event_types == {
         "openai": {"response.reasoning_text.delta", "response.reasoning_text.done"},
         "specification": {"response.reasoning.delta", "response.reasoning.done"},
     }
@@ -500,7 +519,7 @@ async def test_reasoning_events_have_the_names_of_the_package_or_of_the_specific
 # -- without a store ------------------------------------------------------------------------------
 
 
-STATEFUL: list[tuple[dict[str, object], str]] = [
+STATE_FIELDS: list[tuple[dict[str, object], str]] = [
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ({"conversation": "conv_1"}, "conversation"),
     ({"store": True}, "store"),
@@ -509,47 +528,47 @@ STATEFUL: list[tuple[dict[str, object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "param"), STATEFUL, ids=[param for _, param in STATEFUL])
+@pytest.mark.parametrize(("body", "param"), STATE_FIELDS, ids=[param for _, param in STATE_FIELDS])
 async def test_without_a_store_every_field_that_needs_one_is_refused_with_its_name(
     body: dict[str, object], param: str
 ) -> None:
     model = open_gated_model()
-    served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
-    wrong = await refusal(served.endpoint_for("t"), **{"said": "a", **body} if "input" not in body else body)
-    assert error_fields(wrong) == ("unsupported_parameter", 400, param)
-    assert "keeps no state" in wrong.message
+    service = make_service(MemoryStore(), model, options=EndpointOptions(stateless=True))
+    error = await refusal(service.endpoint_for("t"), **{"request_input": "a", **body} if "input" not in body else body)
+    assert error_fields(error) == ("unsupported_parameter", 400, param)
+    assert "keeps no state" in error.message
     assert model.requests == []
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_without_a_store_a_plain_request_is_answered_and_not_stored() -> None:
-    served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
-    endpoint = served.endpoint_for("t")
+    service = make_service(MemoryStore(), options=EndpointOptions(stateless=True))
+    endpoint = service.endpoint_for("t")
     response = await ask(endpoint, "a")
     assert (response["status"], response["store"]) == ("completed", False)
-    for gone in (
+    for request in (
         endpoint.retrieve(response["id"]),
         endpoint.retrieve_conversation("conv_1"),
         endpoint.cancel("resp_1"),
     ):
         with pytest.raises(NotFound):
-            await gone
+            await request
     assert (await refusal(endpoint, "b", conversation="conv_1")).code == "unsupported_parameter"
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_without_a_store_there_are_no_conversations() -> None:
-    served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
-    with pytest.raises(RequestRefused, match="keeps no state") as wrong:
-        await served.endpoint_for("t").create_conversation()
-    assert error_fields(wrong.value) == ("unsupported_parameter", 400, "conversation")
-    await served.aclose()
+    service = make_service(MemoryStore(), options=EndpointOptions(stateless=True))
+    with pytest.raises(RequestRefused, match="keeps no state") as caught:
+        await service.endpoint_for("t").create_conversation()
+    assert error_fields(caught.value) == ("unsupported_parameter", 400, "conversation")
+    await service.aclose()
 
 
 async def test_without_a_store_a_connection_still_continues_its_last_response() -> None:
     model = open_gated_model()
-    served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
-    connection = served.endpoint_for("t").connect()
+    service = make_service(MemoryStore(), model, options=EndpointOptions(stateless=True))
+    connection = service.endpoint_for("t").connect()
     async with aclosing(connection.create({"model": MODEL, "input": "a"})) as answer:
         *_, last = [event async for event in answer]
     body = {"model": MODEL, "input": "b", "previous_response_id": last["response"]["id"]}
@@ -557,36 +576,36 @@ async def test_without_a_store_a_connection_still_continues_its_last_response() 
         *_, last = [event async for event in answer]
     assert last["type"] == "response.completed"
     assert texts(model.requests[1].input) == ["a", "one two", "b"]
-    await served.aclose()
+    await service.aclose()
 
 
 async def test_a_retention_of_a_minute_is_applied_within_seconds_and_of_a_day_within_an_hour() -> None:
     store, clock = MemoryStore(), FixedClock()
     ttls = {"minute": 60.0, "day": 86_400.0}.get
-    served = EmbeddedService(
-        store, open_gated_model(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s=ttls
+    service = EmbeddedService(
+        store, open_gated_model(), clock, random_id, fetch_models=no_models, options=SERVER_OPTIONS, ttl_s=ttls
     )
-    await served.sweep(0)
-    minute, day = [(await ask(served.endpoint_for(tenant), "a"))["id"] for tenant in ("minute", "day")]
-    await served.sweep(1)
+    await service.sweep(0)
+    minute, day = [(await ask(service.endpoint_for(tenant), "a"))["id"] for tenant in ("minute", "day")]
+    await service.sweep(1)
 
     clock.advance(61)
-    await served.sweep(2)
+    await service.sweep(2)
     with pytest.raises(NotFound):
-        await served.endpoint_for("minute").retrieve(minute)
+        await service.endpoint_for("minute").retrieve(minute)
 
     clock.advance(86_400)
-    await served.sweep(3)
-    late = (await ask(served.endpoint_for("day"), "b"))["id"]
+    await service.sweep(3)
+    late = (await ask(service.endpoint_for("day"), "b"))["id"]
     with pytest.raises(NotFound):
-        await served.endpoint_for("day").retrieve(day)
+        await service.endpoint_for("day").retrieve(day)
     clock.advance(86_400 - 3500)
-    await served.sweep(4)
+    await service.sweep(4)
     clock.advance(3501)
-    await served.sweep(5)
-    assert (await served.endpoint_for("day").retrieve(late))["id"] == late
+    await service.sweep(5)
+    assert (await service.endpoint_for("day").retrieve(late))["id"] == late
     clock.advance(100)
-    await served.sweep(6)
+    await service.sweep(6)
     with pytest.raises(NotFound):
-        await served.endpoint_for("day").retrieve(late)
-    await served.aclose()
+        await service.endpoint_for("day").retrieve(late)
+    await service.aclose()

@@ -43,12 +43,12 @@ async def test_old_events_are_deleted_in_every_fifteenth_sweep() -> None:
     store = MemoryStore()
     admin = RecordingAdmin(store)
     store.admin = admin
-    served = open_service(store, FixedClock())
+    service = open_service(store, FixedClock())
     for number, count in ((0, 1), (1, 1), (14, 1), (15, 2), (16, 2), (30, 3)):
-        await served.sweep(number)
+        await service.sweep(number)
         assert len(admin.event_ages_s) == count
     assert set(admin.event_ages_s) == {3600.0}
-    await served.aclose()
+    await service.aclose()
 
 
 @pytest.mark.parametrize(
@@ -68,16 +68,18 @@ async def test_the_list_of_models_is_a_minute_old_at_most() -> None:
         return [{"id": str(calls)}]
 
     store = MemoryStore()
-    served = EmbeddedService(store, open_gated_model(), clock, random_id, fetch_models=fetch, options=EndpointOptions())
-    seen = []
+    service = EmbeddedService(
+        store, open_gated_model(), clock, random_id, fetch_models=fetch, options=EndpointOptions()
+    )
+    model_ids = []
     for seconds in (0, 60, 0.5, 60, 0.5):
         clock.advance(seconds)
-        seen.append((await served.list_models())[0]["id"])
-    assert seen == ["1", "1", "2", "2", "3"]
-    await served.aclose()
+        model_ids.append((await service.list_models())[0]["id"])
+    assert model_ids == ["1", "1", "2", "2", "3"]
+    await service.aclose()
 
 
-class Counting(GatedModel):
+class CountingModel(GatedModel):
     """A model that counts seven tokens for every request and records the requests."""
 
     async def count(self, request: ModelRequest) -> int | None:
@@ -87,21 +89,23 @@ class Counting(GatedModel):
 
 async def test_tokens_are_counted_by_the_model_if_it_can_and_estimated_if_that_is_set() -> None:
     body = {"model": "m", "input": [user_item("hello")], "instructions": "Be brief.", "tools": [TOOL]}
-    counting = Counting()
+    counting = CountingModel()
     assert await endpoint_over(MemoryStore(), counting).count_input_tokens(body) == 7
     assert counting.requests[0].instructions == "Be brief."
     assert counting.requests[0].parameters == {"tools": [TOOL]}
-    unable = open_gated_model()
-    assert await endpoint_over(MemoryStore(), unable).count_input_tokens(body) is None
-    estimating = EndpointOptions(estimate_tokens=True)
+    not_counting = open_gated_model()
+    assert await endpoint_over(MemoryStore(), not_counting).count_input_tokens(body) is None
+    options = EndpointOptions(estimate_tokens=True)
     expected = count_tokens([user_item("hello")], "Be brief.", [TOOL]).tokens
-    assert await endpoint_over(MemoryStore(), unable, options=estimating).count_input_tokens(body) == expected
+    assert await endpoint_over(MemoryStore(), not_counting, options=options).count_input_tokens(body) == expected
     without_model = {name: value for name, value in body.items() if name != "model"}
-    assert await endpoint_over(MemoryStore(), unable, options=estimating).count_input_tokens(without_model) == expected
-    assert await endpoint_over(MemoryStore(), counting, options=estimating).count_input_tokens(body) == 7
+    assert (
+        await endpoint_over(MemoryStore(), not_counting, options=options).count_input_tokens(without_model) == expected
+    )
+    assert await endpoint_over(MemoryStore(), counting, options=options).count_input_tokens(body) == 7
 
 
-class Prepared(GatedModel):
+class RecordingModel(GatedModel):
     """A model that records the models to warm and the requests to check."""
 
     def __init__(self) -> None:
@@ -116,7 +120,7 @@ class Prepared(GatedModel):
 
 
 async def test_a_model_is_prepared_and_a_request_is_checked_without_a_response() -> None:
-    model, store = Prepared(), MemoryStore()
+    model, store = RecordingModel(), MemoryStore()
     endpoint = EmbeddedEndpoint(store, model, FixedClock(), counting_ids())
     await endpoint.warm("any")
     await endpoint.check_request({"model": "any", "input": "a", "temperature": 0.5})

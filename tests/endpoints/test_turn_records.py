@@ -25,7 +25,7 @@ SERVER = EndpointOptions(is_server=True)
 START = 1_700_000_000.0
 
 
-async def link_of(store: MemoryStore, response_id: str = "resp_1") -> Link:
+async def read_link(store: MemoryStore, response_id: str = "resp_1") -> Link:
     link = await store.link(response_id)
     assert link is not None
     return link
@@ -34,7 +34,7 @@ async def link_of(store: MemoryStore, response_id: str = "resp_1") -> Link:
 # -- times, usage and ignored fields --------------------------------------------------------------
 
 
-class Timed(GatedModel):
+class TimedModel(GatedModel):
     """A model that takes two seconds to its first event and three more to its last."""
 
     def __init__(self, clock: FixedClock) -> None:
@@ -61,14 +61,14 @@ class StillClock(FixedClock):
 @pytest.mark.parametrize("background", [False, True])
 async def test_a_link_has_the_times_of_its_response(background: bool) -> None:
     store, clock = MemoryStore(), StillClock()
-    endpoint = EmbeddedEndpoint(store, Timed(clock), clock, counting_ids())
+    endpoint = EmbeddedEndpoint(store, TimedModel(clock), clock, counting_ids())
     response = await ask(endpoint, "a", background=background)
-    link = await link_of(store)
+    link = await read_link(store)
     assert (link.created_at, link.first_token_s, link.duration_s) == (START, 2.0, 5.0)
     assert (response["created_at"], response["completed_at"]) == (int(START), int(START) + 5)
 
 
-class Partial(GatedModel):
+class PartialModel(GatedModel):
     """A model of the provider "acme" that ignores `seed` and `top_k`."""
 
     provider = "acme"
@@ -96,21 +96,21 @@ class Partial(GatedModel):
 async def test_a_link_lists_the_fields_that_its_model_ignored_and_its_provider(
     model: str, fields: dict[str, Any], stored: dict[str, Any]
 ) -> None:
-    store, partial = MemoryStore(), Partial()
+    store, partial = MemoryStore(), PartialModel()
     partial.gate.set()
     endpoint = endpoint_over(store, partial)
     got = await events(endpoint, "a", **{"model": model, **fields})
-    assert (await link_of(store)).parameters == stored
+    assert (await read_link(store)).parameters == stored
     assert got[0].get("ignored") == stored.get("ignored")
 
 
 async def test_a_request_that_only_prepares_has_no_provider_and_no_usage() -> None:
-    store, partial = MemoryStore(), Partial()
+    store, partial = MemoryStore(), PartialModel()
     async with aclosing(
         endpoint_over(store, partial).connect().create({"model": "m", "input": "a", "generate": False})
     ) as got:
         *_, last = [event async for event in got]
-    link = await link_of(store)
+    link = await read_link(store)
     assert (link.parameters, link.usage) == ({}, {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0})
     assert (last["response"]["status"], last["response"]["output"], partial.requests) == ("completed", [], [])
 
@@ -134,7 +134,7 @@ async def test_a_model_gets_the_fields_for_models_alone() -> None:
     )
 
 
-class Flood(GatedModel):
+class FloodingModel(GatedModel):
     """A model that streams a complete response without waiting."""
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -149,14 +149,14 @@ class Flood(GatedModel):
 async def test_other_tasks_run_while_a_model_never_waits() -> None:
     turns = 0
 
-    async def other() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    task = asyncio.create_task(other())
-    async with aclosing(endpoint_over(MemoryStore(), Flood()).create({"model": MODEL, "input": "a"})) as answer:
+    task = asyncio.create_task(count_turns())
+    async with aclosing(endpoint_over(MemoryStore(), FloodingModel()).create({"model": MODEL, "input": "a"})) as answer:
         deltas = [turns async for event in answer if event["type"] == "response.output_text.delta"]
     task.cancel()
     assert len(deltas) == 320
@@ -194,30 +194,30 @@ async def test_an_unknown_conversation_is_not_found_although_its_name_is_locked(
     endpoint = endpoint_over(store, open_gated_model())
     await store.acquire_lease("writing conv_nope", "elsewhere:1:1:hold_1", 60)
     assert isinstance(await refusal(endpoint, "a", conversation="conv_nope"), NotFound)
-    for change in (
+    for request in (
         endpoint.update_conversation("conv_nope", {}),
         endpoint.delete_conversation("conv_nope"),
         endpoint.add_conversation_items("conv_nope", [user_item("a")]),
         endpoint.delete_conversation_item("conv_nope", "msg_1"),
     ):
         with pytest.raises(NotFound):
-            await change
+            await request
 
 
 # -- after a client disconnects -------------------------------------------------------------------
 
 
-class Patient(MemoryStore):
-    """A memory store whose commits wait while `go_on` is cleared."""
+class GatedStore(MemoryStore):
+    """A memory store whose commits wait while `gate` is cleared."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.writing, self.go_on = asyncio.Event(), asyncio.Event()
-        self.go_on.set()
+        self.writing, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
 
     async def commit(self, transaction: Transaction) -> None:
         self.writing.set()
-        await self.go_on.wait()
+        await self.gate.wait()
         await super().commit(transaction)
 
 
@@ -236,61 +236,63 @@ RESPONSE_REQUESTS: dict[str, Request] = {
 }
 
 
-async def leaving(store: Patient, model: GatedModel, **body: object) -> tuple[EmbeddedEndpoint, asyncio.Task[None]]:
+async def disconnect_while_storing(
+    store: GatedStore, model: GatedModel, **body: object
+) -> tuple[EmbeddedEndpoint, asyncio.Task[None]]:
     """Return an endpoint whose client disconnected and the task that is storing the end of the response."""
     endpoint = endpoint_over(store, model, options=SERVER)
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def read() -> None:
         async with aclosing(endpoint.create({"model": MODEL, "input": "a", **body})) as answer:
             async for event in answer:
                 if event["type"] == "response.output_text.delta":
-                    begun.set()
+                    started.set()
                     store.writing.clear()
-                    store.go_on.clear()
+                    store.gate.clear()
                     return
 
     reader = asyncio.create_task(read())
-    await begun.wait()
+    await started.wait()
     await store.writing.wait()
     model.gate.set()
     return endpoint, reader
 
 
-async def soon(store: Patient, request: Awaitable[Any]) -> Any:
+async def release_commit(store: GatedStore, request: Awaitable[Any]) -> Any:
     """Let the commit proceed after `request` has started, and return the result of `request`."""
     task = asyncio.ensure_future(request)
     for _ in range(20):
         await asyncio.sleep(0)
-    store.go_on.set()
+    store.gate.set()
     return await task
 
 
 @pytest.mark.parametrize("name", CONVERSATION_REQUESTS)
 async def test_a_request_in_a_conversation_waits_until_the_response_before_it_is_stored(name: str) -> None:
-    store, model = Patient(), GatedModel()
+    store, model = GatedStore(), GatedModel()
     conversation = str((await endpoint_over(store, open_gated_model()).create_conversation())["id"])
-    endpoint, reader = await leaving(store, model, conversation=conversation)
+    endpoint, reader = await disconnect_while_storing(store, model, conversation=conversation)
     request, expected = CONVERSATION_REQUESTS[name]
-    await soon(store, request(endpoint, conversation))
+    await release_commit(store, request(endpoint, conversation))
     await reader
     assert texts(await endpoint.list_conversation_items(conversation, order="asc")) == expected
 
 
 async def test_a_list_of_a_conversation_waits_until_the_response_before_it_is_stored() -> None:
-    store, model = Patient(), GatedModel()
+    store, model = GatedStore(), GatedModel()
     conversation = str((await endpoint_over(store, open_gated_model()).create_conversation())["id"])
-    endpoint, reader = await leaving(store, model, conversation=conversation)
-    listed = await soon(store, endpoint.list_conversation_items(conversation, order="asc"))
+    endpoint, reader = await disconnect_while_storing(store, model, conversation=conversation)
+    listed = await release_commit(store, endpoint.list_conversation_items(conversation, order="asc"))
     await reader
     assert texts(listed) == ["a"]
 
 
 @pytest.mark.parametrize("name", RESPONSE_REQUESTS)
 async def test_a_request_for_a_response_waits_until_it_is_stored(name: str) -> None:
-    store, model = Patient(), GatedModel()
-    endpoint, reader = await leaving(store, model)
-    await soon(store, RESPONSE_REQUESTS[name](endpoint, "resp_1"))
+    store, model = GatedStore(), GatedModel()
+    endpoint, reader = await disconnect_while_storing(store, model)
+    await release_commit(store, RESPONSE_REQUESTS[name](endpoint, "resp_1"))
     await reader
 
 
@@ -351,7 +353,7 @@ async def test_a_task_is_cancelled_at_shutdown_or_stopped_by_its_own_way() -> No
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
 
 
-class Short(GatedModel):
+class ShortModel(GatedModel):
     """A model whose stream ends too early: before the first event if `empty`, else before the last."""
 
     def __init__(self, *, empty: bool) -> None:
@@ -365,19 +367,19 @@ class Short(GatedModel):
 
 
 async def test_a_model_that_stops_before_its_first_event_is_an_error() -> None:
-    error = await refusal(endpoint_over(MemoryStore(), Short(empty=True)), "a")
+    error = await refusal(endpoint_over(MemoryStore(), ShortModel(empty=True)), "a")
     assert isinstance(error, StreamBroken)
     assert error.message == "the model's response ended before its first event"
 
 
 async def test_a_model_that_stops_before_its_last_event_fails_the_response_with_its_finished_items() -> None:
-    response = await ask(endpoint_over(MemoryStore(), Short(empty=False)), "a")
+    response = await ask(endpoint_over(MemoryStore(), ShortModel(empty=False)), "a")
     assert (response["status"], texts(response["output"])) == ("failed", ["one"])
     assert response["error"]["message"] == "the model's response ended before it was complete"
 
 
 async def test_a_background_response_without_a_first_event_fails() -> None:
-    response = await ask(endpoint_over(MemoryStore(), Short(empty=True)), "a", background=True)
+    response = await ask(endpoint_over(MemoryStore(), ShortModel(empty=True)), "a", background=True)
     assert (response["status"], response["error"]["message"]) == (
         "failed",
         "the model's response ended before its first event",

@@ -25,7 +25,7 @@ TURNS: list[Item] = [
 INSTRUCTIONS = "Be brief and kind."
 
 
-def exact(context: int, output: int | None = None) -> ModelWindow:
+def exact_window(context: int, output: int | None = None) -> ModelWindow:
     return ModelWindow(context, output, counted=TOKENIZER_ENCODING)
 
 
@@ -33,32 +33,32 @@ def request(items: list[Item] = TURNS, **parameters: Any) -> ModelRequest:
     return ModelRequest("m", tuple(items), INSTRUCTIONS, parameters)
 
 
-def tokens_of(model_request: ModelRequest) -> int:
+def count_request_tokens(model_request: ModelRequest) -> int:
     return count_tokens(model_request.input, model_request.instructions, model_request.parameters.get("tools")).tokens
 
 
 @pytest.mark.parametrize("parameters", [{}, {"tools": [TOOL]}], ids=["no tools", "tools"])
 def test_a_request_is_refused_from_the_first_token_beyond_its_window(parameters: dict[str, Any]) -> None:
-    asked = request(**parameters)
-    tokens = tokens_of(asked)
-    check_fits_window(asked, "any", exact(tokens))
-    check_fits_window(asked, "any", None)
+    full_request = request(**parameters)
+    tokens = count_request_tokens(full_request)
+    check_fits_window(full_request, "any", exact_window(tokens))
+    check_fits_window(full_request, "any", None)
     with pytest.raises(WindowExceeded) as caught:
-        check_fits_window(asked, "any", exact(tokens - 1))
+        check_fits_window(full_request, "any", exact_window(tokens - 1))
     assert caught.value.message == f"any accepts {tokens - 1} input tokens; this request has {tokens}"
 
 
 def test_an_estimate_refuses_only_above_one_and_a_half_times_the_window() -> None:
     """The model's tokenizer may count fewer tokens."""
-    asked = request()
-    fewest = int(tokens_of(asked) / 1.5)
-    check_fits_window(asked, "any", ModelWindow(fewest))
+    full_request = request()
+    smallest_window = int(count_request_tokens(full_request) / 1.5)
+    check_fits_window(full_request, "any", ModelWindow(smallest_window))
     with pytest.raises(WindowExceeded) as caught:
-        check_fits_window(asked, "any", ModelWindow(fewest - 1))
-    assert (caught.value.needed_tokens, caught.value.limit_tokens) == (fewest, fewest - 1)
+        check_fits_window(full_request, "any", ModelWindow(smallest_window - 1))
+    assert (caught.value.needed_tokens, caught.value.limit_tokens) == (smallest_window, smallest_window - 1)
     image = {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}
     with_image = request([*TURNS, image])
-    check_fits_window(with_image, "any", exact(int(tokens_of(with_image) / 1.5)))
+    check_fits_window(with_image, "any", exact_window(int(count_request_tokens(with_image) / 1.5)))
 
 
 @pytest.mark.parametrize(
@@ -81,29 +81,31 @@ def test_an_estimate_refuses_only_above_one_and_a_half_times_the_window() -> Non
 def test_the_oldest_turns_are_dropped_until_there_is_room_for_an_output(
     parameters: dict[str, Any], output: int | None, reserve: Any
 ) -> None:
-    asked = request(**parameters)
-    last = request(TURNS[-1:], **parameters)
-    for context in range(tokens_of(last) + 1, 2 * tokens_of(asked)):
+    full_request = request(**parameters)
+    last_turn = request(TURNS[-1:], **parameters)
+    for context in range(count_request_tokens(last_turn) + 1, 2 * count_request_tokens(full_request)):
         limit = context - reserve(context)
-        kept = truncate_model_request(asked, "any", exact(context, output))
-        expected = next((start for start in (0, 2, 4) if tokens_of(request(TURNS[start:], **parameters)) <= limit), 6)
-        assert kept.input == tuple(TURNS[expected:])
-        assert (kept.instructions, kept.parameters) == (INSTRUCTIONS, parameters)
+        truncated = truncate_model_request(full_request, "any", exact_window(context, output))
+        expected = next(
+            (start for start in (0, 2, 4) if count_request_tokens(request(TURNS[start:], **parameters)) <= limit), 6
+        )
+        assert truncated.input == tuple(TURNS[expected:])
+        assert (truncated.instructions, truncated.parameters) == (INSTRUCTIONS, parameters)
     with pytest.raises(WindowExceeded):
-        truncate_model_request(asked, "any", exact(tokens_of(last) - 1, output))
-    assert truncate_model_request(asked, "any", None) is asked
+        truncate_model_request(full_request, "any", exact_window(count_request_tokens(last_turn) - 1, output))
+    assert truncate_model_request(full_request, "any", None) is full_request
 
 
-class Refusing(GatedModel):
-    """A model that raises `error` for an input of more than `room` items."""
+class RefusingModel(GatedModel):
+    """A model that raises `error` for an input of more than `max_items` items."""
 
-    def __init__(self, room: int, error: ConvoError) -> None:
+    def __init__(self, max_items: int, error: ConvoError) -> None:
         super().__init__()
         self.gate.set()
-        self.room, self.error = room, error
+        self.max_items, self.error = max_items, error
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        if len(request.input) > self.room:
+        if len(request.input) > self.max_items:
             self.requests.append(request)
             raise self.error
         async with aclosing(super().respond(request)) as events:
@@ -111,47 +113,47 @@ class Refusing(GatedModel):
                 yield event
 
 
-async def items_asked(model: GatedModel, window: ModelWindow | None = None, *, auto: bool = True) -> list[int]:
+async def request_sizes(model: GatedModel, window: ModelWindow | None = None, *, auto: bool = True) -> list[int]:
     """Return the number of items of each recorded request."""
     async with aclosing(respond_within_window(model, request(), "any", window, auto=auto)) as events:
         last = [event async for event in events][-1]
     assert last["type"] == "response.completed"
-    return [len(ask.input) for ask in model.requests]
+    return [len(sent.input) for sent in model.requests]
 
 
 TOO_LONG = RequestRefused("too long", code="context_length_exceeded")
 
 
 async def test_a_model_that_finds_its_input_too_long_gets_three_quarters_of_it() -> None:
-    assert await items_asked(Refusing(5, TOO_LONG)) == [7, 5]
-    assert await items_asked(Refusing(2, TOO_LONG)) == [7, 5, 3, 1]
-    assert await items_asked(Refusing(7, TOO_LONG)) == [7]
+    assert await request_sizes(RefusingModel(5, TOO_LONG)) == [7, 5]
+    assert await request_sizes(RefusingModel(2, TOO_LONG)) == [7, 5, 3, 1]
+    assert await request_sizes(RefusingModel(7, TOO_LONG)) == [7]
 
 
 async def test_a_model_that_reports_its_limit_gets_that_many_tokens() -> None:
-    total = tokens_of(request())
-    assert await items_asked(Refusing(3, WindowExceeded("m", total, total // 2 + 10))) == [7, 3]
-    assert await items_asked(Refusing(1, WindowExceeded("m", 1000, 1))) == [7, 1]
-    assert await items_asked(Refusing(5, WindowExceeded("m", 10, 10))) == [7, 5]
+    total = count_request_tokens(request())
+    assert await request_sizes(RefusingModel(3, WindowExceeded("m", total, total // 2 + 10))) == [7, 3]
+    assert await request_sizes(RefusingModel(1, WindowExceeded("m", 1000, 1))) == [7, 1]
+    assert await request_sizes(RefusingModel(5, WindowExceeded("m", 10, 10))) == [7, 5]
 
 
 async def test_an_error_of_another_kind_or_of_the_last_turn_is_raised() -> None:
-    for model in (Refusing(5, RequestRefused("no")), Refusing(0, TOO_LONG)):
+    for model in (RefusingModel(5, RequestRefused("no")), RefusingModel(0, TOO_LONG)):
         with pytest.raises(RequestRefused) as caught:
-            await items_asked(model)
+            await request_sizes(model)
         assert caught.value is model.error
-    disabled = Refusing(5, TOO_LONG)
+    disabled = RefusingModel(5, TOO_LONG)
     with pytest.raises(RequestRefused):
-        await items_asked(disabled, auto=False)
+        await request_sizes(disabled, auto=False)
     assert len(disabled.requests) == 1
 
 
 async def test_a_known_window_shortens_only_if_that_is_asked_for() -> None:
-    tokens = tokens_of(request())
-    assert await items_asked(Refusing(7, TOO_LONG), exact(tokens), auto=False) == [7]
-    assert await items_asked(Refusing(7, TOO_LONG), exact(tokens)) == [5]
+    tokens = count_request_tokens(request())
+    assert await request_sizes(RefusingModel(7, TOO_LONG), exact_window(tokens), auto=False) == [7]
+    assert await request_sizes(RefusingModel(7, TOO_LONG), exact_window(tokens)) == [5]
     with pytest.raises(WindowExceeded):
-        await items_asked(Refusing(7, TOO_LONG), exact(tokens - 1), auto=False)
+        await request_sizes(RefusingModel(7, TOO_LONG), exact_window(tokens - 1), auto=False)
 
 
 async def test_a_model_without_events_ends_the_stream() -> None:
