@@ -17,8 +17,8 @@ from convo.stores.factory import open_store
 from tests.cli.stored_chats import DATABASE, ChatScript, ChatWriter, write_chats
 from tests.command_runner import Convo, Launch
 from tests.runs.run_steps import call
-from tests.runs.test_nested_runs import both_inside
-from tests.runs.test_stored_approvals import paused, unknown
+from tests.runs.test_nested_runs import paused_with_two_clerks
+from tests.runs.test_stored_approvals import paused, unknown_outcome
 
 
 def waits(name: str, run: Run, run_id: str = "run_1") -> ChatScript:
@@ -100,7 +100,7 @@ def test_show_prints_a_call_completely(convo: Convo, home: Path) -> None:
 
 
 def test_a_call_with_unknown_outcome_is_marked(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", unknown()))
+    write_chats(home, waits("shop", unknown_outcome()))
     assert "free, outcome unknown" in convo("approvals").out
     assert "it may or may not have run" in convo("approvals", "show", "u1").out
 
@@ -191,7 +191,7 @@ def test_an_id_in_two_runs_is_listed_with_both_runs(convo: Convo, home: Path) ->
 
 
 def test_an_id_of_two_calls_in_one_run_selects_both(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("trip", both_inside()))
+    write_chats(home, waits("trip", paused_with_two_clerks()))
     got = convo("approvals", "approve", "i1")
     assert got.exit == 0, got.err
     assert got.err.count("approved guarded (i1)\n") == 2

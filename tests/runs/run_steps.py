@@ -29,8 +29,8 @@ def make_run(*agents: Agent, **limits: Any) -> Run:
     return create_run(graph(*agents), RunLimits(**limits))
 
 
-def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **more: Any) -> Item:
-    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **fields: Any) -> Item:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **fields}
 
 
 def model_response(run: Run, *output: Item) -> ModelResponded:

@@ -40,7 +40,7 @@ class Receipt:
     cents: int
 
 
-def passing_guardrail(context: Any, said: Any) -> None:
+def passing_guardrail(context: Any, text: Any) -> None:
     """A guardrail that always passes."""
 
 
@@ -113,13 +113,15 @@ def unknown_outcome() -> Run:
 def paused_nested() -> Run:
     """A call in the nested run of the clerk needs approval."""
     inner, _ = apply_events(create_run(ASK_CLERK.graph), RunStarted())
-    asked = call("i1", "guarded")
-    inner, _ = apply_events(inner, model_response(inner, asked))
+    nested_call = call("i1", "guarded")
+    inner, _ = apply_events(inner, model_response(inner, nested_call))
     run = calling_model()
     run, _ = apply_events(
         run, model_response(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two")
     )
-    return apply_events(run, NestedRunPaused("c1", NestedRun(inner, ({"role": "user", "content": "hi"}, asked))))[0]
+    return apply_events(run, NestedRunPaused("c1", NestedRun(inner, ({"role": "user", "content": "hi"}, nested_call))))[
+        0
+    ]
 
 
 def handing_off() -> Run:
@@ -149,7 +151,7 @@ def done() -> Run:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRun:
     """A stored run, and how it continues.
 
     event:  an event that it accepts; None if the run has ended
@@ -161,23 +163,23 @@ class Stored:
     phase: Phase | None = None
 
 
-RUNS: Mapping[str, Stored] = {
-    "new": Stored(new_run, RunStarted(), Phase.CHECKING_INPUT),
-    "guarding": Stored(lambda: apply_events(new_run(), RunStarted())[0], GuardrailPassed(1), Phase.CALLING_MODEL),
-    "asking": Stored(calling_model, ModelResponded((assistant_message("Done."),)), Phase.CHECKING_OUTPUT),
-    "asking_answered": Stored(answered_before_guardrail, GuardrailPassed(0), Phase.CHECKING_APPROVALS),
-    "clearing": Stored(checking_approvals, ApprovalEvaluated("c2", needs_approval=False), Phase.RUNNING_TOOLS),
-    "working": Stored(running_tools, ToolReturned("c2", "two"), Phase.RUNNING_TOOLS),
-    "paused": Stored(paused, RunResumed(), Phase.PAUSED),
-    "paused_for_provider": Stored(paused_for_provider, ApprovalDecided("m1", approve=True), Phase.PAUSED),
-    "paused_unknown": Stored(unknown_outcome, ToolOutputSupplied("c3", "three"), Phase.PAUSED),
-    "paused_inside": Stored(paused_nested, ApprovalDecided("i1", approve=True), Phase.PAUSED),
-    "handing": Stored(handing_off, HandoffCompleted(), Phase.CALLING_MODEL),
-    "always": Stored(always_approved, ToolReturned("c3", "three"), Phase.CALLING_MODEL),
-    "checking": Stored(checking_output, GuardrailPassed(0), Phase.DONE),
-    "done": Stored(done),
-    "failed": Stored(lambda: apply_events(calling_model(), EffectFailed("server_error", "No answer."))[0]),
-    "stopped": Stored(lambda: apply_events(running_tools(), CancelRequested())[0]),
+RUNS: Mapping[str, StoredRun] = {
+    "new": StoredRun(new_run, RunStarted(), Phase.CHECKING_INPUT),
+    "guarding": StoredRun(lambda: apply_events(new_run(), RunStarted())[0], GuardrailPassed(1), Phase.CALLING_MODEL),
+    "asking": StoredRun(calling_model, ModelResponded((assistant_message("Done."),)), Phase.CHECKING_OUTPUT),
+    "asking_answered": StoredRun(answered_before_guardrail, GuardrailPassed(0), Phase.CHECKING_APPROVALS),
+    "clearing": StoredRun(checking_approvals, ApprovalEvaluated("c2", needs_approval=False), Phase.RUNNING_TOOLS),
+    "working": StoredRun(running_tools, ToolReturned("c2", "two"), Phase.RUNNING_TOOLS),
+    "paused": StoredRun(paused, RunResumed(), Phase.PAUSED),
+    "paused_for_provider": StoredRun(paused_for_provider, ApprovalDecided("m1", approve=True), Phase.PAUSED),
+    "paused_unknown": StoredRun(unknown_outcome, ToolOutputSupplied("c3", "three"), Phase.PAUSED),
+    "paused_inside": StoredRun(paused_nested, ApprovalDecided("i1", approve=True), Phase.PAUSED),
+    "handing": StoredRun(handing_off, HandoffCompleted(), Phase.CALLING_MODEL),
+    "always": StoredRun(always_approved, ToolReturned("c3", "three"), Phase.CALLING_MODEL),
+    "checking": StoredRun(checking_output, GuardrailPassed(0), Phase.DONE),
+    "done": StoredRun(done),
+    "failed": StoredRun(lambda: apply_events(calling_model(), EffectFailed("server_error", "No answer."))[0]),
+    "stopped": StoredRun(lambda: apply_events(running_tools(), CancelRequested())[0]),
 }
 """Runs in every phase and stage."""
 
@@ -194,11 +196,11 @@ def approved_nested() -> Run:
     return apply_events(paused_nested(), ApprovalDecided("i1", approve=True))[0]
 
 
-DECIDED: Mapping[str, Stored] = {
+DECIDED: Mapping[str, StoredRun] = {
     "always": RUNS["always"],
-    "approved": Stored(approved, ApprovalDecided("c3", approve=False), Phase.PAUSED),
-    "rejected": Stored(rejected, ApprovalDecided("c2", approve=True), Phase.PAUSED),
-    "approved_inside": Stored(approved_nested, RunResumed(), Phase.RUNNING_TOOLS),
+    "approved": StoredRun(approved, ApprovalDecided("c3", approve=False), Phase.PAUSED),
+    "rejected": StoredRun(rejected, ApprovalDecided("c2", approve=True), Phase.PAUSED),
+    "approved_inside": StoredRun(approved_nested, RunResumed(), Phase.RUNNING_TOOLS),
 }
 """Runs with verdicts of decisions."""
 

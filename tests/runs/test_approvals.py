@@ -40,8 +40,8 @@ def test_when_one_tool_executed_and_one_is_pending_the_next_input_has_both_outpu
 
 def test_when_a_paused_state_is_resumed_without_a_decision_the_same_interruption_returns() -> None:
     run = paused_run()
-    again, effects = apply_events(run, RunResumed())
-    assert again == run
+    resumed, effects = apply_events(run, RunResumed())
+    assert resumed == run
     assert effects == (PauseRun(run.pending),)
 
 
@@ -55,11 +55,11 @@ def test_when_approved_the_tool_runs_once_and_only_the_new_model_call_counts_as_
     assert (effects[1], run.turn) == (CallModel("desk", 2, omit_tool_choice=True), 2)
 
 
-@pytest.mark.parametrize(("message", "words"), [(None, "Tool execution was not approved."), ("too dear", "too dear")])
-def test_when_rejected_the_tool_does_not_run_and_its_output_says_so(message: str | None, words: str) -> None:
+@pytest.mark.parametrize(("message", "output"), [(None, "Tool execution was not approved."), ("too dear", "too dear")])
+def test_when_rejected_the_tool_does_not_run_and_its_output_says_so(message: str | None, output: str) -> None:
     run, effects = apply_events(paused_run(), ApprovalDecided("c2", approve=False, message=message), RunResumed())
     assert isinstance(effects[0], AppendToHistory)
-    assert outputs(effects[0].items)["c2"] == words
+    assert outputs(effects[0].items)["c2"] == output
     assert run.phase is Phase.CALLING_MODEL
 
 
@@ -76,15 +76,15 @@ def test_when_max_turns_was_reached_before_the_pause_the_approved_tool_runs_but_
 
 def test_when_one_checkpoint_is_approved_and_resumed_the_other_does_not_change() -> None:
     run = paused_run()
-    kept = repr(run)
+    before = repr(run)
     apply_events(run, ApprovalDecided("c2", approve=True, always=True), RunResumed())
-    assert repr(run) == kept
+    assert repr(run) == before
 
 
 def test_when_input_was_added_to_a_paused_state_it_follows_the_tool_outputs_once() -> None:
-    late = {"role": "user", "content": "and quickly"}
-    run, effects = apply_events(paused_run(), InputAdded((late,)), ApprovalDecided("c2", approve=False), RunResumed())
-    assert [effect.items for effect in effects if isinstance(effect, AppendToHistory)][-1] == (late,)
+    added = {"role": "user", "content": "and quickly"}
+    run, effects = apply_events(paused_run(), InputAdded((added,)), ApprovalDecided("c2", approve=False), RunResumed())
+    assert [effect.items for effect in effects if isinstance(effect, AppendToHistory)][-1] == (added,)
     assert [type(effect) for effect in effects] == [AppendToHistory, AppendToHistory, CallModel]
     run, effects = apply_events(run, model_response(run, call("c3")), ToolReturned("c3", "x"))
     assert [type(effect) for effect in effects] == [AppendToHistory, CallModel]
@@ -141,9 +141,9 @@ def test_a_function_decides_whether_a_call_needs_approval() -> None:
 
 def test_the_arguments_of_one_call_may_be_edited_and_must_match_the_schema() -> None:
     run = paused_run()
-    with pytest.raises(InputFault, match="text: must be a string") as refused:
+    with pytest.raises(InputFault, match="text: must be a string") as caught:
         apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": 1}'))
-    assert refused.value.hint == "pass arguments that match the tool's schema"
+    assert caught.value.hint == "pass arguments that match the tool's schema"
     with pytest.raises(InputFault, match="only for one approved function call"):
         apply_events(run, ApprovalDecided("c2", approve=True, always=True, arguments='{"text": "y"}'))
     run, effects = apply_events(run, ApprovalDecided("c2", approve=True, arguments='{"text": "y"}'), RunResumed())
@@ -190,17 +190,19 @@ def test_a_later_sticky_decision_removes_the_message_of_a_sticky_rejection() -> 
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1", "guarded"), call("c2", "guarded"), call("c3", "asked")))
     run, _ = apply_events(run, ApprovalEvaluated("c3", needs_approval=True))
-    run, _ = apply_events(run, *(ApprovalDecided(one, approve=False, message=one, always=True) for one in ("c1", "c3")))
+    run, _ = apply_events(
+        run, *(ApprovalDecided(call_id, approve=False, message=call_id, always=True) for call_id in ("c1", "c3"))
+    )
     guarded, other = ("desk", ("bare", "guarded")), ("desk", ("bare", "asked"))
     assert dict(run.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
     assert run.calls[1].output == {"type": "function_call_output", "call_id": "c2", "output": "c1"}
     assert not run.calls[1].has_run
     for approve in (True, False):
-        again, _ = apply_events(run, ApprovalDecided("c2", approve=approve, always=True))
-        assert dict(again.sticky_rejection_messages) == {other: "c3"}
-        assert dict(again.sticky_decisions) == {guarded: approve, other: False}
-    same, _ = apply_events(run, ApprovalDecided("c2", approve=True))
-    assert dict(same.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
+        changed, _ = apply_events(run, ApprovalDecided("c2", approve=approve, always=True))
+        assert dict(changed.sticky_rejection_messages) == {other: "c3"}
+        assert dict(changed.sticky_decisions) == {guarded: approve, other: False}
+    unchanged, _ = apply_events(run, ApprovalDecided("c2", approve=True))
+    assert dict(unchanged.sticky_rejection_messages) == {guarded: "c1", other: "c3"}
 
 
 @pytest.mark.parametrize(
@@ -215,6 +217,6 @@ def test_arguments_are_edited_only_for_one_approved_function_call(event: Approva
     request = {"type": "mcp_approval_request", "id": "m1", "server_label": "s", "name": "n", "arguments": "{}"}
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c2", "guarded"), request))
-    with pytest.raises(InputFault, match=r"^arguments can be changed only for one approved function call$") as refused:
+    with pytest.raises(InputFault, match=r"^arguments can be changed only for one approved function call$") as caught:
         apply_events(run, event)
-    assert refused.value.hint == "approve the call without --always"
+    assert caught.value.hint == "approve the call without --always"

@@ -91,7 +91,7 @@ def test_invalid_arguments_are_reported_to_the_model_and_nothing_runs() -> None:
         run, model_response(run, call("c1", arguments='{"text": 1}'), call("c2", "guarded", "{}"))
     )
     assert isinstance(effects[0], AppendToHistory)
-    assert [words.split(":")[0] for words in outputs(effects[0].items).values()] == [
+    assert [text.split(":")[0] for text in outputs(effects[0].items).values()] == [
         "Invalid arguments for tool free",
         "Invalid arguments for tool guarded",
     ]
@@ -99,7 +99,7 @@ def test_invalid_arguments_are_reported_to_the_model_and_nothing_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "code", "words"),
+    ("item", "code", "message"),
     [
         (call("c1", "lost"), "model_behavior", "Tool lost not found in agent desk"),
         (call("c1", namespace="crm"), "model_behavior", "Tool crm.free not found in agent desk"),
@@ -114,11 +114,11 @@ def test_invalid_arguments_are_reported_to_the_model_and_nothing_runs() -> None:
     ],
 )
 def test_a_call_that_cannot_be_performed_fails_the_run_before_anything_runs(
-    item: dict[str, str], code: str, words: str
+    item: dict[str, str], code: str, message: str
 ) -> None:
     run = started_run()
     run, effects = apply_events(run, model_response(run, call("c0"), item))
-    assert run.failure == RunFailure(code, words)
+    assert run.failure == RunFailure(code, message)
     assert (effects, run.phase, run.calls) == ((FailRun(run.failure),), Phase.FAILED, ())
 
 
@@ -183,15 +183,15 @@ def test_the_text_of_the_last_message_is_the_final_output(output: list[dict[str,
 
 @pytest.mark.parametrize(("needs_approval", "stage"), [(False, Stage.RUNNING), (True, Stage.PENDING)])
 def test_a_tool_that_parses_its_own_arguments_gets_any_text(needs_approval: bool, stage: Stage) -> None:
-    foreign = replace(FREE, record=None, needs_approval=needs_approval)
-    run = started_run(Agent("desk", tools=(foreign,)))
+    tool = replace(FREE, record=None, needs_approval=needs_approval)
+    run = started_run(Agent("desk", tools=(tool,)))
     run, _ = apply_events(run, model_response(run, call("c1", arguments="not JSON")))
     assert [(one.stage, one.arguments) for one in run.calls] == [(stage, "not JSON")]
 
 
 def test_an_approval_function_is_not_called_with_arguments_that_are_not_json() -> None:
-    foreign = replace(FREE, record=None, needs_approval=lambda context, arguments: False)
-    run = started_run(Agent("desk", tools=(foreign,)))
+    tool = replace(FREE, record=None, needs_approval=lambda context, arguments: False)
+    run = started_run(Agent("desk", tools=(tool,)))
     run, _ = apply_events(run, model_response(run, call("c1", arguments="not JSON"), call("c2")))
     assert [one.stage for one in run.calls] == [Stage.PENDING, Stage.CHECKING_APPROVAL]
 
@@ -204,8 +204,8 @@ def test_a_call_with_empty_arguments_is_valid() -> None:
 
 def test_a_call_that_the_provider_ran_is_not_run_again() -> None:
     run = started_run()
-    performed = ({"type": "shell_call", "call_id": "s1"}, {"type": "shell_call_output", "call_id": "s1"})
-    items = (*performed, {"type": "shell_call_output"}, call("c1"), REQUEST)
+    provider_items = ({"type": "shell_call", "call_id": "s1"}, {"type": "shell_call_output", "call_id": "s1"})
+    items = (*provider_items, {"type": "shell_call_output"}, call("c1"), REQUEST)
     run, effects = apply_events(run, model_response(run, *items))
     assert [one.id for one in run.calls] == ["c1", "m1"]
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
@@ -268,16 +268,16 @@ def test_a_forced_tool_is_forced_only_until_its_agent_used_a_tool() -> None:
     run, effects = apply_events(run, model_response(run, call("c1"), *hosted), ToolReturned("c1", "x"))
     assert effects[-1] == CallModel("desk", 2, omit_tool_choice=True)
     assert run.used_tools == {"desk": ("free", "web_search")}
-    kept = Agent("desk", tools=(FREE,), reset_tool_choice=False)
-    run = started_run(kept)
+    agent = Agent("desk", tools=(FREE,), reset_tool_choice=False)
+    run = started_run(agent)
     assert apply_events(run, model_response(run, call("c1")), ToolReturned("c1", "x"))[1][-1] == CallModel(
         "desk", 2, omit_tool_choice=False
     )
 
 
 def test_the_tool_tracker_uses_qualified_names() -> None:
-    spaced, deferred = make_tool("open", namespace=Namespace("crm", "")), make_tool("late", deferred=True)
-    run = started_run(Agent("desk", tools=(spaced, deferred)))
+    namespaced, deferred = make_tool("open", namespace=Namespace("crm", "")), make_tool("late", deferred=True)
+    run = started_run(Agent("desk", tools=(namespaced, deferred)))
     run, _ = apply_events(
         run, model_response(run, call("c1", "open", namespace="crm"), call("c2", "late", namespace="late"))
     )
@@ -288,9 +288,9 @@ def test_the_tool_tracker_uses_qualified_names() -> None:
 
 
 def test_a_tool_in_a_namespace_may_give_the_final_output_under_either_name() -> None:
-    spaced = make_tool("open", namespace=Namespace("crm", ""))
+    namespaced = make_tool("open", namespace=Namespace("crm", ""))
     for name in ("open", "crm.open"):
-        run = started_run(Agent("desk", tools=(spaced, FREE), after_tools=frozenset({name, "free"})))
+        run = started_run(Agent("desk", tools=(namespaced, FREE), after_tools=frozenset({name, "free"})))
         response = model_response(run, call("c1", "open", namespace="crm"))
         run, effects = apply_events(run, response, ToolReturned("c1", "one"))
         assert effects[-1] == FinishRun("desk", "one")
@@ -321,8 +321,8 @@ def test_an_answer_must_match_its_schema() -> None:
     assert apply_events(run, model_response(run, assistant_message('{"response": [1]}')))[1] == (
         FinishRun("desk", [1]),
     )
-    wrong = apply_events(run, model_response(run, assistant_message("one")))[0].failure
-    assert wrong == RunFailure("model_behavior", "The final output does not match its schema: the output is not JSON")
+    error = apply_events(run, model_response(run, assistant_message("one")))[0].failure
+    assert error == RunFailure("model_behavior", "The final output does not match its schema: the output is not JSON")
     assert apply_events(run, model_response(run, {"type": "reasoning", "id": "r"}))[1] == (CallModel("desk", 2),)
 
 
@@ -359,8 +359,8 @@ def test_of_several_handoffs_the_first_is_taken_and_the_others_get_an_error() ->
     first = run.calls[0]
     assert [first] == list(run.calls)
     assert (first.lookup, first.target, first.arguments) == (("handoff", "transfer_to_returns"), "returns", "")
-    spaced = call("h1", "transfer_to_returns", "", namespace="crm")
-    failed, _ = apply_events(started_run(TRIAGE), model_response(started_run(TRIAGE), spaced))
+    namespaced = call("h1", "transfer_to_returns", "", namespace="crm")
+    failed, _ = apply_events(started_run(TRIAGE), model_response(started_run(TRIAGE), namespaced))
     assert failed.failure == RunFailure("model_behavior", "Tool crm.transfer_to_returns not found in agent triage")
 
 
@@ -376,7 +376,7 @@ def test_a_handoff_that_was_not_offered_fails_the_run() -> None:
 
 
 def guard(name: str, *, parallel: bool = True) -> Guardrail:
-    return Guardrail(name, lambda context, said: None, parallel)
+    return Guardrail(name, lambda context, text: None, parallel)
 
 
 CAREFUL = Agent(
@@ -470,9 +470,9 @@ def test_recovery_applies_the_starts_and_ends_of_calls_since_the_last_write() ->
     run = started_run(max_parallel_calls=1)
     run, _ = apply_events(run, model_response(run, *(call(f"c{n}") for n in range(4))))
     stages = {"c0": Stage.DONE, "c1": Stage.DONE, "c2": Stage.RUNNING, "c3": Stage.READY}
-    later = apply_call_log(run, {"c0", "c1", "c2"}, {"c0": "zero", "c1": "one"})
-    assert {one.id: one.stage for one in later.calls} == stages
-    assert later == apply_events(run, ToolReturned("c0", "zero"), ToolReturned("c1", "one"))[0]
+    recovered = apply_call_log(run, {"c0", "c1", "c2"}, {"c0": "zero", "c1": "one"})
+    assert {one.id: one.stage for one in recovered.calls} == stages
+    assert recovered == apply_events(run, ToolReturned("c0", "zero"), ToolReturned("c1", "one"))[0]
     done, _ = apply_events(run, *(ToolReturned(f"c{n}", "") for n in range(4)))
     assert apply_call_log(done, {"c3"}, {}) == done
 
@@ -499,16 +499,16 @@ def test_a_run_without_a_process_is_paused_at_its_calls() -> None:
     }
 
 
-@pytest.mark.parametrize(("reason", "words"), [(None, UNKNOWN), ("Ask Kim.", f"{UNKNOWN} Ask Kim.")])
+@pytest.mark.parametrize(("reason", "output"), [(None, UNKNOWN), ("Ask Kim.", f"{UNKNOWN} Ask Kim.")])
 def test_a_call_of_unknown_outcome_that_is_not_run_again_has_an_output_that_says_so(
-    reason: str | None, words: str
+    reason: str | None, output: str
 ) -> None:
     run = started_run()
     run, _ = apply_events(run, model_response(run, call("c1")))
     run, _ = recover_run(run, {})
     run, effects = apply_events(run, ApprovalDecided("c1", approve=False, message=reason), RunResumed())
     assert isinstance(effects[0], AppendToHistory)
-    assert outputs(effects[0].items) == {"c1": words}
+    assert outputs(effects[0].items) == {"c1": output}
 
 
 def test_when_every_output_was_stored_the_run_continues_without_a_decision() -> None:
@@ -523,11 +523,11 @@ def test_an_effect_that_is_safe_to_repeat_is_requested_again() -> None:
     assert recover_run(new, {}) == (new, ())
     guarding, effects = apply_events(new, RunStarted())
     assert recover_run(guarding, {}) == (guarding, effects)
-    asking, effects = apply_events(guarding, GuardrailPassed(1))
-    assert recover_run(asking, {}) == (asking, effects)
-    held, _ = apply_events(asking, model_response(asking, assistant_message("hi")))
-    assert recover_run(held, {})[1] == (CheckInputGuardrail("careful", 0),)
-    checking, effects = apply_events(held, GuardrailPassed(0))
+    calling, effects = apply_events(guarding, GuardrailPassed(1))
+    assert recover_run(calling, {}) == (calling, effects)
+    responded, _ = apply_events(calling, model_response(calling, assistant_message("hi")))
+    assert recover_run(responded, {})[1] == (CheckInputGuardrail("careful", 0),)
+    checking, effects = apply_events(responded, GuardrailPassed(0))
     assert recover_run(checking, {}) == (checking, effects)
     run = paused_run()
     assert recover_run(run, {}) == (run, (PauseRun(run.pending),))

@@ -33,50 +33,50 @@ ASK_CLERK = agent_tool(CLERK, "ask_clerk", "Ask the clerk.")
 BOSS = Agent("boss", tools=(ASK_CLERK, FREE))
 
 
-def clerk(*call_ids: str) -> NestedRun:
+def clerk_run(*call_ids: str) -> NestedRun:
     """The nested run of the clerk, in which these calls are pending."""
     run, _ = apply_events(make_run(CLERK), RunStarted())
-    said = tuple(call(one, "guarded") for one in call_ids)
-    return NestedRun(step_run(run, model_response(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
+    calls = tuple(call(call_id, "guarded") for call_id in call_ids)
+    return NestedRun(step_run(run, model_response(run, *calls))[0], ({"role": "user", "content": "hi"}, *calls))
 
 
-def paused(*call_ids: str) -> Run:
+def paused_run(*call_ids: str) -> Run:
     """The run of the boss, paused because calls of the clerk are pending."""
     run, _ = apply_events(make_run(BOSS), RunStarted())
     run, _ = apply_events(
         run, model_response(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two")
     )
-    return step_run(run, NestedRunPaused("c1", clerk(*(call_ids or ("i1",)))))[0]
+    return step_run(run, NestedRunPaused("c1", clerk_run(*(call_ids or ("i1",)))))[0]
 
 
-def both_inside() -> Run:
+def paused_with_two_clerks() -> Run:
     """The run of the boss with two paused clerks, whose pending calls have the same id."""
     run, _ = apply_events(make_run(BOSS), RunStarted())
-    both = [call(one, "ask_clerk", '{"input": "hi"}') for one in ("c1", "c2")]
+    calls = [call(call_id, "ask_clerk", '{"input": "hi"}') for call_id in ("c1", "c2")]
     return apply_events(
-        run, model_response(run, *both), NestedRunPaused("c1", clerk("i1")), NestedRunPaused("c2", clerk("i1"))
+        run, model_response(run, *calls), NestedRunPaused("c1", clerk_run("i1")), NestedRunPaused("c2", clerk_run("i1"))
     )[0]
 
 
 def test_an_agent_as_a_tool_takes_its_input_as_text() -> None:
-    made = agent_tool(Agent("Tax clerk", description="Knows taxes."))
-    assert (made.name, made.description, list(made.parameters["properties"])) == (
+    tool = agent_tool(Agent("Tax clerk", description="Knows taxes."))
+    assert (tool.name, tool.description, list(tool.parameters["properties"])) == (
         "tax_clerk",
         "Knows taxes.",
         ["input"],
     )
-    assert made.graph.start == "Tax clerk"
+    assert tool.graph.start == "Tax clerk"
 
 
 def test_an_outer_run_pauses_with_its_nested_run() -> None:
-    run = paused()
+    run = paused_run()
     assert run.phase is Phase.PAUSED
     assert [(agent, one.id) for agent, one in run.pending_with_agents] == [("clerk", "i1")]
     assert step_run(run, RunResumed())[1] == (PauseRun(run.pending),)
 
 
 def test_a_decision_in_a_nested_run_restarts_the_outer_call_with_the_stored_nested_run() -> None:
-    run, effects = apply_events(paused(), ApprovalDecided("i1", approve=True), RunResumed())
+    run, effects = apply_events(paused_run(), ApprovalDecided("i1", approve=True), RunResumed())
     (start,) = effects
     assert isinstance(start, RunTool)
     assert [one.id for one in run.calls_at(Stage.RUNNING)] == [start.call.id] == ["c1"]
@@ -88,7 +88,7 @@ def test_a_decision_in_a_nested_run_restarts_the_outer_call_with_the_stored_nest
 
 
 def test_of_several_nested_approvals_one_decision_is_enough_to_resume() -> None:
-    run, effects = apply_events(paused("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
+    run, effects = apply_events(paused_run("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
     assert effects == (PauseRun(run.pending),)
     _, effects = apply_events(run, ApprovalDecided("i1", approve=True), RunResumed())
     assert [type(effect) for effect in effects] == [RunTool]
@@ -96,15 +96,15 @@ def test_of_several_nested_approvals_one_decision_is_enough_to_resume() -> None:
 
 def test_a_decision_on_an_unknown_call_is_refused() -> None:
     with pytest.raises(IllegalTransition, match="there is no call i9"):
-        step_run(paused(), ApprovalDecided("i9", approve=True))
+        step_run(paused_run(), ApprovalDecided("i9", approve=True))
     with pytest.raises(InputFault, match="Invalid arguments"):
-        step_run(paused(), ApprovalDecided("i1", approve=True, arguments="{}"))
+        step_run(paused_run(), ApprovalDecided("i1", approve=True, arguments="{}"))
 
 
 @pytest.mark.parametrize("call_id", ["c1", "c2", "i1"])
 def test_an_ambiguous_call_id_refers_to_the_pending_call(call_id: str) -> None:
     """Models number the calls of each run anew; the calls of the outer run need no decision."""
-    run = paused(call_id)
+    run = paused_run(call_id)
     document = json.loads(json.dumps(run_to_json(run)))
     decision = ApprovalDecided(call_id, approve=True)
     after, effects = apply_events(run, decision, RunResumed())
@@ -114,12 +114,12 @@ def test_an_ambiguous_call_id_refers_to_the_pending_call(call_id: str) -> None:
 
 
 def test_calls_of_two_nested_runs_with_the_same_id_are_decided_one_after_the_other() -> None:
-    run = both_inside()
+    run = paused_with_two_clerks()
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
     after, _ = apply_events(run, *events)
-    inside = [one.nested_run.run.calls[0] for one in after.calls if one.nested_run]
-    assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
+    nested_calls = [one.nested_run.run.calls[0] for one in after.calls if one.nested_run]
+    assert [one.stage for one in nested_calls] == [Stage.READY, Stage.DONE]
     assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
     message = (
         "^a run that is paused does not accept ApprovalDecided: "
@@ -132,7 +132,7 @@ def test_calls_of_two_nested_runs_with_the_same_id_are_decided_one_after_the_oth
 
 
 def test_a_decision_in_a_nested_run_can_be_changed_until_the_run_is_resumed() -> None:
-    run = paused("i1", "i2")
+    run = paused_run("i1", "i2")
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
     after, _ = apply_events(run, *events)
@@ -144,7 +144,7 @@ def test_a_decision_in_a_nested_run_can_be_changed_until_the_run_is_resumed() ->
 
 
 def test_a_call_that_runs_again_needs_no_decision_even_if_its_nested_run_does() -> None:
-    run, effects = apply_events(paused("i1", "i2"), ApprovalDecided("i1", approve=True), RunResumed())
+    run, effects = apply_events(paused_run("i1", "i2"), ApprovalDecided("i1", approve=True), RunResumed())
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
     assert (run.pending, run.decidable_with_agents) == ((), ())
 
@@ -155,7 +155,7 @@ def test_a_decision_two_levels_deep_can_be_changed() -> None:
     run, _ = apply_events(
         run,
         model_response(run, call("b1", "ask_boss", '{"input": "hi"}')),
-        NestedRunPaused("b1", NestedRun(paused("i1", "i2"), ())),
+        NestedRunPaused("b1", NestedRun(paused_run("i1", "i2"), ())),
     )
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False))
@@ -168,9 +168,9 @@ def test_a_decision_two_levels_deep_can_be_changed() -> None:
 
 
 def test_a_nested_call_of_unknown_outcome_can_be_given_its_output() -> None:
-    inner = clerk("i1")
-    begun, _ = apply_events(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
-    unknown, _ = recover_run(begun, {})
+    inner = clerk_run("i1")
+    resumed, _ = apply_events(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
+    unknown, _ = recover_run(resumed, {})
     run, _ = apply_events(make_run(BOSS), RunStarted())
     run, _ = apply_events(
         run,
@@ -182,7 +182,7 @@ def test_a_nested_call_of_unknown_outcome_can_be_given_its_output() -> None:
 
 
 def test_a_nested_run_is_stored_in_its_call() -> None:
-    run = paused()
+    run = paused_run()
     document = json.loads(json.dumps(run_to_json(run)))
     assert run_from_json(document, graph(BOSS)) == run
     with pytest.raises(NotFound, match="ask_clerk"):
@@ -190,18 +190,18 @@ def test_a_nested_run_is_stored_in_its_call() -> None:
 
 
 def test_a_nested_run_of_a_removed_agent_tool_is_refused() -> None:
-    run = paused()
+    run = paused_run()
     document = json.loads(json.dumps(run_to_json(run)))
     document["batch"][1]["inner"] = document["batch"][0]["inner"]
     with pytest.raises(
         InvalidRunState, match=r"^\$\.batch\[1\] has a nested run, but its tool is no longer an agent$"
-    ) as refused:
+    ) as caught:
         run_from_json(document, graph(BOSS))
-    assert refused.value.hint == "resume with the code that the run was stored with, or start a new run"
+    assert caught.value.hint == "resume with the code that the run was stored with, or start a new run"
 
 
 def test_nested_approvals_are_listed_and_decided_without_the_agents() -> None:
-    run = paused("i1", "i2")
+    run = paused_run("i1", "i2")
     document = json.loads(json.dumps(run_to_json(run)))
     assert [(one.agent, one.call_id) for one in list_pending_approvals(document)] == [("clerk", "i1"), ("clerk", "i2")]
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i2", approve=False, message="no"))
@@ -211,7 +211,7 @@ def test_nested_approvals_are_listed_and_decided_without_the_agents() -> None:
 
 
 def test_a_run_stopped_during_a_nested_pause_reports_an_unknown_outcome() -> None:
-    run, _ = step_run(paused(), CancelRequested())
-    said = [one.item for one in run.calls]
-    words = [item["output"] for item in build_missing_outputs(run, said)]
-    assert words == ["The tool was started, and its outcome is unknown.", "two"]
+    run, _ = step_run(paused_run(), CancelRequested())
+    items = [one.item for one in run.calls]
+    texts = [item["output"] for item in build_missing_outputs(run, items)]
+    assert texts == ["The tool was started, and its outcome is unknown.", "two"]

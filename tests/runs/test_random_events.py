@@ -47,7 +47,7 @@ ENDS = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 
 def guard(name: str, *, parallel: bool = True) -> Guardrail:
-    return Guardrail(name, lambda context, said: None, parallel)
+    return Guardrail(name, lambda context, text: None, parallel)
 
 
 SECOND = Agent("second", tools=(FREE, GUARDED, CONDITIONAL), handoffs=("first",))
@@ -60,31 +60,31 @@ FIRST = Agent(
 )
 
 IDS = st.sampled_from(["c0", "c1", "c2", "m0"])
-PLACES = st.integers(0, 2)
-WRITTEN = st.sampled_from(['{"text": "x"}', '{"text": 1}', "{"])
+INDEXES = st.integers(0, 2)
+ARGUMENTS = st.sampled_from(['{"text": "x"}', '{"text": 1}', "{"])
 NAMES = st.sampled_from(["free", "guarded", "asked", "over"])
 HOSTED = {"type": "mcp_approval_request", "server_label": "s", "name": "n", "arguments": "{}"}
-KINDS = st.one_of(
-    st.builds(lambda name, written: (name, written), NAMES, WRITTEN),
+TOOL_CALLS = st.one_of(
+    st.builds(lambda name, written: (name, written), NAMES, ARGUMENTS),
     st.just(("hosted", "")),
 )
-ANSWERS = st.lists(KINDS, max_size=4)
-ASKING_CALLS = st.lists(KINDS, min_size=1, max_size=4)
+RESPONSES = st.lists(TOOL_CALLS, max_size=4)
+SOME_CALLS = st.lists(TOOL_CALLS, min_size=1, max_size=4)
 
-UNLIKELY = st.one_of(
+UNEXPECTED_EVENTS = st.one_of(
     st.sampled_from([RunStarted(), RunResumed(), HandoffCompleted(), InputAdded(({"role": "user"},))]),
-    st.builds(GuardrailPassed, PLACES),
+    st.builds(GuardrailPassed, INDEXES),
     st.builds(ApprovalEvaluated, IDS, st.booleans()),
     st.builds(ToolReturned, IDS, st.just("out")),
     st.builds(ToolOutputSupplied, IDS, st.just("out")),
-    st.builds(ApprovalDecided, IDS, st.booleans(), st.none(), st.booleans(), st.one_of(st.none(), WRITTEN)),
+    st.builds(ApprovalDecided, IDS, st.booleans(), st.none(), st.booleans(), st.one_of(st.none(), ARGUMENTS)),
 )
 
-ENDINGS = st.one_of(
+ENDING_EVENTS = st.one_of(
     st.sampled_from([EffectFailed("x", "y"), CancelRequested(), ModelResponded((assistant_message("hi"),))]),
-    st.builds(GuardrailTripped, PLACES, st.just("no")),
+    st.builds(GuardrailTripped, INDEXES, st.just("no")),
 )
-STEPS = st.lists(st.tuples(ASKING_CALLS, st.one_of(st.none(), st.none(), UNLIKELY)), min_size=4, max_size=40)
+STEPS = st.lists(st.tuples(SOME_CALLS, st.one_of(st.none(), st.none(), UNEXPECTED_EVENTS)), min_size=4, max_size=40)
 """Steps of a run: the calls of the next model response, and sometimes an unexpected event that comes first."""
 
 
@@ -92,23 +92,23 @@ STEPS = st.lists(st.tuples(ASKING_CALLS, st.one_of(st.none(), st.none(), UNLIKEL
 class Log:
     """All effects that a run requested, and the effects that are still open."""
 
-    asked: Counter[Any] = field(default_factory=Counter)
-    opened: list[RunEffect] = field(default_factory=list)
+    requested: Counter[Any] = field(default_factory=Counter)
+    open_effects: list[RunEffect] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     serial: int = 0
     ends: int = 0
 
-    def take(self, run: Run, effects: tuple[RunEffect, ...]) -> None:
+    def record(self, run: Run, effects: tuple[RunEffect, ...]) -> None:
         for effect in effects:
             key = self._key(run, effect)
             if key:
-                self.asked[key] += 1
-                self.opened.append(effect)
+                self.requested[key] += 1
+                self.open_effects.append(effect)
             self.ends += isinstance(effect, FinishRun | FailRun)
             if isinstance(effect, AppendToHistory) and any("output" in item for item in effect.items):
                 assert [item["call_id"] for item in effect.items if "call_id" in item] == self.order
         if run.phase in ENDS:
-            self.opened.clear()
+            self.open_effects.clear()
 
     def _key(self, run: Run, effect: RunEffect) -> tuple[object, ...] | None:
         match effect:
@@ -118,43 +118,43 @@ class Log:
                 return type(effect), one.id
             case PrepareHandoff(one):
                 return "over", one.id
-            case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
-                return type(effect), place
+            case CheckInputGuardrail(_, index) | CheckOutputGuardrail(_, index):
+                return type(effect), index
         return None
 
 
-def right(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent | None:
+def expected_event(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent | None:
     """The event that a correct engine reports next for the open effects."""
     if run.phase is Phase.NEW:
         return RunStarted()
     if run.phase is Phase.PAUSED:
         return RunResumed()
-    if not log.opened:
+    if not log.open_effects:
         return None
-    effect = log.opened[0]
+    effect = log.open_effects[0]
     match effect:
         case CallModel():
-            return answered(log, run, calls)
+            return build_response(log, run, calls)
         case RunTool(one):
             return ToolReturned(one.id, f"out {one.id}")
         case EvaluateApproval(one):
             return ApprovalEvaluated(one.id, needs_approval=one.id.endswith("1"))
         case PrepareHandoff():
             return HandoffCompleted()
-        case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
-            return GuardrailPassed(place)
+        case CheckInputGuardrail(_, index) | CheckOutputGuardrail(_, index):
+            return GuardrailPassed(index)
     return None
 
 
-def answered(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent:
+def build_response(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent:
     items: list[Item] = [assistant_message("hi")]
-    for name, written in calls:
+    for name, arguments in calls:
         log.serial += 1
         if name == "hosted":
             items.append({**HOSTED, "id": f"m{log.serial}"})
         else:
-            over = "transfer_to_second" if run.agent == "first" else "transfer_to_first"
-            items.append(call(f"c{log.serial}", over if name == "over" else name, written))
+            handoff = "transfer_to_second" if run.agent == "first" else "transfer_to_first"
+            items.append(call(f"c{log.serial}", handoff if name == "over" else name, arguments))
     return model_response(run, *items)
 
 
@@ -172,49 +172,49 @@ def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
     return after, effects
 
 
-@given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
+@given(st.lists(RESPONSES, min_size=3, max_size=15), st.lists(st.one_of(UNEXPECTED_EVENTS, ENDING_EVENTS), max_size=20))
 @settings(max_examples=300, deadline=None)
 def test_any_sequence_of_events_is_applied_by_the_transition_table_or_refused(
-    walk: list[list[tuple[str, str]]], events: list[RunEvent]
+    responses: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
     run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
-    for calls in walk:
-        run = told(log, run, right(log, run, calls))
+    for calls in responses:
+        run = apply_and_log(log, run, expected_event(log, run, calls))
     for event in events:
-        moved = step(run, event)
-        assert moved is None or (run.phase, type(event)) in TRANSITIONS
-        run = moved[0] if moved else run
+        result = step(run, event)
+        assert result is None or (run.phase, type(event)) in TRANSITIONS
+        run = result[0] if result else run
 
 
-@given(STEPS, st.none() | st.tuples(st.integers(0, 40), ENDINGS))
+@given(STEPS, st.none() | st.tuples(st.integers(0, 40), ENDING_EVENTS))
 @settings(max_examples=300, deadline=None)
 def test_every_effect_is_requested_once_and_outputs_are_appended_in_call_order(
     script: list[tuple[list[tuple[str, str]], RunEvent | None]], ending: tuple[int, RunEvent] | None
 ) -> None:
     run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
-    for at, (calls, nonsense) in enumerate(script):
-        run = told(log, run, nonsense)
-        run = told(log, run, right(log, run, calls))
-        if ending and ending[0] == at:
-            run = told(log, run, ending[1])
-    assert [key for key, count in log.asked.items() if count > 1] == []
+    for index, (calls, unexpected) in enumerate(script):
+        run = apply_and_log(log, run, unexpected)
+        run = apply_and_log(log, run, expected_event(log, run, calls))
+        if ending and ending[0] == index:
+            run = apply_and_log(log, run, ending[1])
+    assert [key for key, count in log.requested.items() if count > 1] == []
     if run.phase is Phase.DONE:
-        assert not log.opened
+        assert not log.open_effects
 
 
-def told(log: Log, run: Run, event: RunEvent | None) -> Run:
+def apply_and_log(log: Log, run: Run, event: RunEvent | None) -> Run:
     """Apply `event` and log the requested effects; returns `run` unchanged if the event is refused."""
-    moved = step(run, event) if event else None
-    if event is None or moved is None:
+    result = step(run, event) if event else None
+    if event is None or result is None:
         return run
     if isinstance(event, ModelResponded):
         log.order = [item["call_id"] for item in event.output if "call_id" in item]
-    log.opened = [one for one in log.opened if not answers(event, one)]
-    log.take(*moved)
-    return moved[0]
+    log.open_effects = [effect for effect in log.open_effects if not completes(event, effect)]
+    log.record(*result)
+    return result[0]
 
 
-def answers(event: RunEvent, effect: RunEffect) -> bool:
+def completes(event: RunEvent, effect: RunEffect) -> bool:
     match effect:
         case CallModel():
             return isinstance(event, ModelResponded)
@@ -224,38 +224,38 @@ def answers(event: RunEvent, effect: RunEffect) -> bool:
             return isinstance(event, ApprovalEvaluated) and event.call_id == one.id
         case PrepareHandoff():
             return isinstance(event, HandoffCompleted)
-        case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
-            return isinstance(event, GuardrailPassed) and event.guardrail_index == place
+        case CheckInputGuardrail(_, index) | CheckOutputGuardrail(_, index):
+            return isinstance(event, GuardrailPassed) and event.guardrail_index == index
     return False
 
 
-@given(st.lists(ANSWERS, max_size=6), st.sets(st.integers(0, 40), max_size=6))
+@given(st.lists(RESPONSES, max_size=6), st.sets(st.integers(0, 40), max_size=6))
 @settings(max_examples=150, deadline=None)
 def test_an_engine_that_performs_every_effect_always_finishes_the_run(
-    answers_: list[list[tuple[str, str]]], kills: set[int]
+    responses: list[list[tuple[str, str]]], kills: set[int]
 ) -> None:
     """Every approval is granted, and the process is killed and restarted at the steps in `kills`."""
     run, log = make_run(FIRST, max_turns=8), Log()
-    script = [*answers_, []]
-    for at in range(200):
+    script = [*responses, []]
+    for index in range(200):
         if run.phase in ENDS:
             break
-        if at in kills:
+        if index in kills:
             run, effects = recover_run(run, {})
-            log.opened = [one for one in effects if not isinstance(one, AppendToHistory | PauseRun)]
+            log.open_effects = [one for one in effects if not isinstance(one, AppendToHistory | PauseRun)]
         for one in run.pending if run.phase is Phase.PAUSED else ():
-            moved = step(run, ApprovalDecided(one.id, approve=True))
-            run = moved[0] if moved else run
-        asking = bool(log.opened) and isinstance(log.opened[0], CallModel)
-        event = right(log, run, script.pop(0) if asking and script else [])
+            result = step(run, ApprovalDecided(one.id, approve=True))
+            run = result[0] if result else run
+        awaits_model = bool(log.open_effects) and isinstance(log.open_effects[0], CallModel)
+        event = expected_event(log, run, script.pop(0) if awaits_model and script else [])
         assert event is not None
-        run = told(log, run, event)
+        run = apply_and_log(log, run, event)
     assert run.phase in (Phase.DONE, Phase.FAILED)
     assert log.ends == 1
 
 
 def test_the_transition_table_has_every_phase_and_every_event() -> None:
-    told = {kind for _, kind in TRANSITIONS}
+    event_types = {kind for _, kind in TRANSITIONS}
     assert {phase for phase, _ in TRANSITIONS} == set(Phase) - ENDS
-    assert told == set(RunEvent.__args__)
+    assert event_types == set(RunEvent.__args__)
     assert set().union(*TRANSITIONS.values()) == set(Phase) - {Phase.NEW}

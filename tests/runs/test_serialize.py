@@ -28,42 +28,51 @@ from convo.runs.state import (
 )
 from convo.tools.tool import Namespace
 from tests.runs.run_steps import FREE, GUARDED, apply_events, call, make_run, make_tool, model_response
-from tests.runs.test_random_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
-from tests.runs.test_random_events import told as noted
+from tests.runs.test_random_events import (
+    ENDING_EVENTS,
+    FIRST,
+    RESPONSES,
+    SECOND,
+    UNEXPECTED_EVENTS,
+    Log,
+    apply_and_log,
+    expected_event,
+    step,
+)
 
 
-def again(run: Run, among: Graph | None = None) -> Run:
+def round_trip(run: Run, agents: Graph | None = None) -> Run:
     """Serialize `run` to JSON text and load it."""
-    return run_from_json(json.loads(json.dumps(run_to_json(run), allow_nan=False)), among or run.graph)
+    return run_from_json(json.loads(json.dumps(run_to_json(run), allow_nan=False)), agents or run.graph)
 
 
-@given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
+@given(st.lists(RESPONSES, min_size=3, max_size=15), st.lists(st.one_of(UNEXPECTED_EVENTS, ENDING_EVENTS), max_size=20))
 @settings(max_examples=150, deadline=None)
 def test_state_to_json_to_state_is_the_identity_in_every_phase(
-    walk: list[list[tuple[str, str]]], events: list[RunEvent]
+    responses: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
     run, log = make_run(FIRST, max_turns=6, max_parallel_calls=2), Log()
-    assert again(run) == run
-    for calls in walk:
-        run = noted(log, run, right(log, run, calls))
-        assert again(run) == run
+    assert round_trip(run) == run
+    for calls in responses:
+        run = apply_and_log(log, run, expected_event(log, run, calls))
+        assert round_trip(run) == run
     for event in events:
-        moved = step(run, event)
-        run = moved[0] if moved else run
-        assert again(run) == run
+        result = step(run, event)
+        run = result[0] if result else run
+        assert round_trip(run) == run
 
 
-@given(st.lists(ANSWERS, max_size=8))
+@given(st.lists(RESPONSES, max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_a_run_that_is_serialized_after_every_event_behaves_identically(walk: list[list[tuple[str, str]]]) -> None:
+def test_a_run_that_is_serialized_after_every_event_behaves_identically(responses: list[list[tuple[str, str]]]) -> None:
     run, log, other = make_run(FIRST, max_turns=6), Log(), make_run(FIRST, max_turns=6)
-    for calls in walk:
-        event = right(log, run, calls)
+    for calls in responses:
+        event = expected_event(log, run, calls)
         if event is None:
             break
-        moved = step(again(other), event)
-        run = noted(log, run, event)
-        other = moved[0] if moved else other
+        result = step(round_trip(other), event)
+        run = apply_and_log(log, run, event)
+        other = result[0] if result else other
         assert other == run
 
 
@@ -77,14 +86,14 @@ def test_a_final_output_that_is_a_python_object_is_parsed_from_the_answer_again(
     run, _ = apply_events(run, RunStarted())
     run, _ = apply_events(run, model_response(run, assistant_message('{"cents": 7}')))
     assert (run.phase, run.output) == (Phase.CHECKING_OUTPUT, Receipt(7))
-    assert again(run) == run
-    assert again(apply_events(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
+    assert round_trip(run) == run
+    assert round_trip(apply_events(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
     with pytest.raises(
         InvalidRunState, match=r"^\$\.text does not match the output schema of agent 'first': the output"
     ):
-        again(run, graph(replace(FIRST, output=output(list[int]))))
+        round_trip(run, graph(replace(FIRST, output=output(list[int]))))
     with pytest.raises(InvalidRunState, match=r"^\$\.output needs the output schema that agent 'first' no longer has$"):
-        again(run, graph(FIRST))
+        round_trip(run, graph(FIRST))
     with pytest.raises(NotCanonical, match="the output of agent 'first' is not JSON: Receipt"):
         run_to_json(replace(run, graph=graph(FIRST)))
     with pytest.raises(NotCanonical, match="the output of agent 'first' is not JSON: Receipt"):
@@ -93,18 +102,18 @@ def test_a_final_output_that_is_a_python_object_is_parsed_from_the_answer_again(
 
 @pytest.mark.parametrize("value", [None, "x", 1, True, 1.5, [1, {"a": ["b", None]}], {"a": [{}]}, [], {}])
 def test_a_final_output_that_is_json_is_stored_itself(value: Json) -> None:
-    run = replace(done(), output=value)
+    run = replace(done_run(), output=value)
     assert run_to_json(run)["output"] == {"value": value}
-    assert again(run) == run
+    assert round_trip(run) == run
 
 
 @pytest.mark.parametrize("value", [float("nan"), [1, float("inf")], {"a": {1}}, {1: "a"}, {"a": [object()]}, (1,)])
 def test_a_final_output_that_is_not_json_is_refused(value: object) -> None:
     with pytest.raises(NotCanonical, match=f"^the output of agent 'desk' is not JSON: {type(value).__name__}$"):
-        run_to_json(replace(done(), output=value))
+        run_to_json(replace(done_run(), output=value))
 
 
-def done() -> Run:
+def done_run() -> Run:
     run, _ = apply_events(make_run(Agent("desk")), RunStarted())
     return apply_events(run, model_response(run, assistant_message("done")))[0]
 
@@ -114,100 +123,100 @@ def test_a_cancelled_run_does_not_need_its_guardrails() -> None:
     run, _ = apply_events(run, model_response(run, assistant_message("hi")), CancelRequested())
     document = run_to_json(run)
     assert [guard["place"] for guard in document["guards"]] == [0, 1]
-    without = replace(FIRST, input_guardrails=(), output_guardrails=())
-    assert again(run, graph(without, SECOND)).open_guardrails == run.open_guardrails
-    one_left = replace(run, graph=graph(replace(FIRST, input_guardrails=FIRST.input_guardrails[:1]), SECOND))
-    assert [guard["name"] for guard in run_to_json(one_left)["guards"]] == ["beside", None]
+    unguarded = replace(FIRST, input_guardrails=(), output_guardrails=())
+    assert round_trip(run, graph(unguarded, SECOND)).open_guardrails == run.open_guardrails
+    fewer_guardrails = replace(run, graph=graph(replace(FIRST, input_guardrails=FIRST.input_guardrails[:1]), SECOND))
+    assert [guard["name"] for guard in run_to_json(fewer_guardrails)["guards"]] == ["beside", None]
 
 
 def test_a_sticky_decision_on_a_tool_of_a_removed_agent_is_stored_without_a_schema() -> None:
-    run = replace(paused(), sticky_decisions={("gone", ("bare", "guarded")): True})
+    run = replace(paused_run(), sticky_decisions={("gone", ("bare", "guarded")): True})
     assert run_to_json(run)["always"] == [
         {"agent": "gone", "lookup": ["bare", "guarded"], "tool": None, "approve": True}
     ]
 
 
-def paused() -> Run:
+def paused_run() -> Run:
     run, _ = apply_events(make_run(Agent("desk", tools=(FREE, GUARDED))), RunStarted())
     return apply_events(run, model_response(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))[0]
 
 
 def test_sticky_decisions_and_finished_outputs_are_stored() -> None:
-    run, _ = apply_events(again(paused()), ApprovalDecided("c1", approve=True, always=True))
-    run, _ = apply_events(again(run), RunResumed())
-    run, _ = apply_events(again(run), ToolReturned("c1", "one"))
-    assert again(run) == run
+    run, _ = apply_events(round_trip(paused_run()), ApprovalDecided("c1", approve=True, always=True))
+    run, _ = apply_events(round_trip(run), RunResumed())
+    run, _ = apply_events(round_trip(run), ToolReturned("c1", "one"))
+    assert round_trip(run) == run
     run, _ = apply_events(run, model_response(run, call("c3", "guarded")))
     assert run.phase is Phase.RUNNING_TOOLS
 
 
-def among(*tools: Any) -> Graph:
+def desk_graph(*tools: Any) -> Graph:
     return graph(Agent("desk", tools=tools))
 
 
-CHANGED = make_tool("guarded", needs_approval=True)
-CHANGED = replace(CHANGED, parameters={**CHANGED.parameters, "required": []})
+CHANGED_TOOL = make_tool("guarded", needs_approval=True)
+CHANGED_TOOL = replace(CHANGED_TOOL, parameters={**CHANGED_TOOL.parameters, "required": []})
 
 
 @pytest.mark.parametrize(
-    ("others", "error", "words"),
+    ("changed", "error", "message"),
     [
         (graph(Agent("shop")), NotFound, "no agent 'desk'"),
-        (among(FREE), NotFound, "no tool 'guarded'"),
+        (desk_graph(FREE), NotFound, "no tool 'guarded'"),
         (
-            among(FREE, CHANGED),
+            desk_graph(FREE, CHANGED_TOOL),
             InvalidRunState,
             r"\$\.batch\[0\] is a call of tool 'guarded', whose schema has changed",
         ),
     ],
 )
-def test_a_changed_agent_graph_is_refused(others: Graph, error: type[ConvoError], words: str) -> None:
-    with pytest.raises(error, match=words):
-        again(paused(), others)
+def test_a_changed_agent_graph_is_refused(changed: Graph, error: type[ConvoError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        round_trip(paused_run(), changed)
 
 
 def test_a_removed_tool_is_named_with_its_namespace() -> None:
-    spaced = make_tool("open", needs_approval=True, namespace=Namespace("crm", ""))
-    run, _ = apply_events(make_run(Agent("desk", tools=(spaced,))), RunStarted())
+    namespaced = make_tool("open", needs_approval=True, namespace=Namespace("crm", ""))
+    run, _ = apply_events(make_run(Agent("desk", tools=(namespaced,))), RunStarted())
     run, _ = apply_events(run, model_response(run, call("c1", "open", namespace="crm")))
-    with pytest.raises(NotFound, match=r"^no tool 'crm.open'$") as refused:
-        again(run, among(FREE))
-    assert refused.value.hint == "add it: agent 'desk' had it when the run was stored"
+    with pytest.raises(NotFound, match=r"^no tool 'crm.open'$") as caught:
+        round_trip(run, desk_graph(FREE))
+    assert caught.value.hint == "add it: agent 'desk' had it when the run was stored"
 
 
 def test_a_tool_with_a_sticky_approval_must_be_unchanged() -> None:
     run, _ = apply_events(
-        paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one")
+        paused_run(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one")
     )
     with pytest.raises(InvalidRunState, match=r"\$\.always\[0\]"):
-        again(run, among(FREE, CHANGED))
+        round_trip(run, desk_graph(FREE, CHANGED_TOOL))
 
 
 def test_a_tool_with_another_function_and_the_same_definition_is_accepted() -> None:
     other = replace(GUARDED, run=str, description="Other words.", timeout_s=1.0)
-    assert again(paused(), among(FREE, other)).calls[0].tool == other
+    assert round_trip(paused_run(), desk_graph(FREE, other)).calls[0].tool == other
 
 
 def test_a_guardrail_that_has_not_finished_must_be_at_the_same_position() -> None:
     run, _ = apply_events(make_run(FIRST), RunStarted())
-    turned = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
+    reordered = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
     with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which no longer exists"):
-        again(run, graph(turned, SECOND))
+        round_trip(run, graph(reordered, SECOND))
 
 
-def without(key: str) -> Callable[[dict[str, Json]], Json]:
+def without_key(key: str) -> Callable[[dict[str, Json]], Json]:
     return lambda document: {name: value for name, value in document.items() if name != key}
 
 
 @pytest.mark.parametrize(
-    "spoilt",
-    [without("batch"), without("limits"), lambda document: {**document, "phase": "NOWHERE"}],
+    "damage",
+    [without_key("batch"), without_key("limits"), lambda document: {**document, "phase": "NOWHERE"}],
     ids=["no batch", "no limits", "no such phase"],
 )
-def test_an_incomplete_document_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
-    with pytest.raises(InvalidRunState, match=r"^\$ is not a complete run \(KeyError\('") as refused:
-        run_from_json(spoilt(run_to_json(paused())), paused().graph)
-    assert refused.value.hint == "resume with the code that the run was stored with, or start a new run"
+def test_an_incomplete_document_is_refused(damage: Callable[[dict[str, Json]], Json]) -> None:
+    with pytest.raises(InvalidRunState, match=r"^\$ is not a complete run \(KeyError\('") as caught:
+        run_from_json(damage(run_to_json(paused_run())), paused_run().graph)
+    assert caught.value.hint == "resume with the code that the run was stored with, or start a new run"
 
 
 @pytest.mark.parametrize(
@@ -222,16 +231,16 @@ def test_an_incomplete_document_is_refused(spoilt: Callable[[dict[str, Json]], J
     ],
 )
 def test_another_version_of_the_document_is_refused(document: Json, label: str) -> None:
-    with pytest.raises(UnknownSchema) as refused:
-        run_from_json(document, paused().graph)
-    assert refused.value.message.startswith(f"$.version is {label}, which this version of convo does not support")
-    assert refused.value.message.endswith("; supported: 1")
-    assert (refused.value.path, refused.value.label) == ("$.version", label)
+    with pytest.raises(UnknownSchema) as caught:
+        run_from_json(document, paused_run().graph)
+    assert caught.value.message.startswith(f"$.version is {label}, which this version of convo does not support")
+    assert caught.value.message.endswith("; supported: 1")
+    assert (caught.value.path, caught.value.label) == ("$.version", label)
 
 
 def test_an_answer_that_waits_for_a_guardrail_is_stored_with_its_calls() -> None:
     run, _ = apply_events(make_run(FIRST), RunStarted(), GuardrailPassed(1))
     run, _ = apply_events(run, ModelResponded((call("c1"),), model_response(run).tools))
     assert run.has_response
-    assert again(run) == run
-    assert apply_events(again(run), GuardrailPassed(0))[0].phase is Phase.RUNNING_TOOLS
+    assert round_trip(run) == run
+    assert apply_events(round_trip(run), GuardrailPassed(0))[0].phase is Phase.RUNNING_TOOLS

@@ -20,7 +20,7 @@ from tests.call_count import CallCount
 from tests.runs.run_steps import FREE, GUARDED, apply_events, call, make_run, model_response
 
 MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
-NEXT = '{"text": "other"}'
+NEW_ARGUMENTS = '{"text": "other"}'
 NOT_AN_OBJECT = "the arguments for g1 are not a JSON object"
 CHANGED_CODE = "resume with the code that the run was stored with, or start a new run"
 ONE_CALL = "arguments can be changed only for one approved function call"
@@ -32,7 +32,7 @@ def paused(*calls: Any) -> Run:
     return apply_events(run, model_response(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
 
 
-def unknown() -> Run:
+def unknown_outcome() -> Run:
     """A run whose process was killed after a call had started."""
     run, _ = apply_events(make_run(Agent("shop", tools=(FREE,))), RunStarted())
     run, _ = apply_events(run, model_response(run, call("u1")))
@@ -40,19 +40,25 @@ def unknown() -> Run:
 
 
 def document(run: Run) -> dict[str, Json]:
-    found: dict[str, Json] = json.loads(json.dumps(run_to_json(run)))
-    return found
+    loaded: dict[str, Json] = json.loads(json.dumps(run_to_json(run)))
+    return loaded
 
 
 def test_pending_approvals_are_read_from_the_document_alone() -> None:
-    found = list_pending_approvals(document(paused()))
-    assert [(one.call_id, one.tool, one.agent, one.arguments) for one in found] == [
+    approvals = list_pending_approvals(document(paused()))
+    assert [(one.call_id, one.tool, one.agent, one.arguments) for one in approvals] == [
         ("g1", "guarded", "shop", '{"text": "x"}'),
         ("g2", "guarded", "shop", '{"text": "x"}'),
         ("m1", "crm.drop", "shop", "{}"),
     ]
-    assert [(one.outcome_unknown, one.is_hosted) for one in found] == [(False, False), (False, False), (False, True)]
-    assert [(one.call_id, one.outcome_unknown) for one in list_pending_approvals(document(unknown()))] == [("u1", True)]
+    assert [(one.outcome_unknown, one.is_hosted) for one in approvals] == [
+        (False, False),
+        (False, False),
+        (False, True),
+    ]
+    assert [(one.call_id, one.outcome_unknown) for one in list_pending_approvals(document(unknown_outcome()))] == [
+        ("u1", True)
+    ]
 
 
 def test_a_run_that_is_not_paused_has_no_pending_approvals() -> None:
@@ -70,7 +76,7 @@ def test_a_run_that_is_not_paused_has_no_pending_approvals() -> None:
         ApprovalDecided("g1", approve=True, always=True),
         ApprovalDecided("g2", approve=False, message="never", always=True),
         ApprovalDecided("g1", approve=True, always=True, message="not for the model"),
-        ApprovalDecided("g1", approve=True, arguments=NEXT),
+        ApprovalDecided("g1", approve=True, arguments=NEW_ARGUMENTS),
         ApprovalDecided("m1", approve=True),
         ApprovalDecided("m1", approve=True, message="not for the model"),
         ApprovalDecided("m1", approve=False, message="no"),
@@ -91,7 +97,7 @@ def test_a_decision_on_the_document_equals_a_decision_on_the_run(event: Approval
 def test_an_output_supplied_to_the_document_equals_one_supplied_to_the_run(
     event: ApprovalDecided | ToolOutputSupplied,
 ) -> None:
-    run = unknown()
+    run = unknown_outcome()
     assert apply_decisions(document(run), [event]) == document(apply_events(run, event)[0])
 
 
@@ -119,26 +125,26 @@ def test_several_decisions_are_all_stored_in_the_document() -> None:
 
 
 def test_four_times_the_decisions_take_about_four_times_as_long() -> None:
-    works = []
+    call_counts = []
     for count in (50, 200):
         before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
-        with CallCount() as steps:
+        with CallCount() as calls:
             changed = apply_decisions(before, [ApprovalDecided(f"g{n}", approve=True) for n in range(count)])
-        works.append(steps.total)
+        call_counts.append(calls.total)
         assert list_pending_approvals(changed) == ()
-    assert works[1] < 5 * works[0]
+    assert call_counts[1] < 5 * call_counts[0]
 
 
 def test_a_later_sticky_decision_replaces_an_earlier_one() -> None:
-    (no,) = apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
-    another = {**no, "lookup": ["bare", "free"]}
-    before = {**document(paused()), "always": [no, another]}
+    (rejection,) = apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
+    other = {**rejection, "lookup": ["bare", "free"]}
+    before = {**document(paused()), "always": [rejection, other]}
     changed = apply_decisions(before, [ApprovalDecided("g1", approve=True, always=True)])
-    assert (no["approve"], changed["always"]) == (False, [another, {**no, "approve": True}])
+    assert (rejection["approve"], changed["always"]) == (False, [other, {**rejection, "approve": True}])
 
 
 @pytest.mark.parametrize(
-    ("event", "error", "says"),
+    ("event", "error", "message"),
     [
         (
             ApprovalDecided("nobody", approve=True),
@@ -159,10 +165,10 @@ def test_a_later_sticky_decision_replaces_an_earlier_one() -> None:
     ],
 )
 def test_an_invalid_decision_is_refused_and_changes_nothing(
-    event: ApprovalDecided | ToolOutputSupplied, error: type[ConvoError], says: str
+    event: ApprovalDecided | ToolOutputSupplied, error: type[ConvoError], message: str
 ) -> None:
     before = document(paused())
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         apply_decisions(before, [ApprovalDecided("g2", approve=True), event])
     assert before == document(paused())
 
@@ -172,7 +178,7 @@ def test_an_invalid_decision_is_refused_and_changes_nothing(
     [
         (ApprovalDecided("g1", approve=True), ApprovalDecided("g1", approve=False, message="no")),
         (ApprovalDecided("g1", approve=False), ApprovalDecided("g1", approve=True)),
-        (ApprovalDecided("g1", approve=True, arguments=NEXT), ApprovalDecided("g1", approve=False)),
+        (ApprovalDecided("g1", approve=True, arguments=NEW_ARGUMENTS), ApprovalDecided("g1", approve=False)),
         (ApprovalDecided("m1", approve=True), ApprovalDecided("m1", approve=False, message="no")),
         (ApprovalDecided("g1", approve=False, always=True, message="no"), ApprovalDecided("g1", approve=True)),
     ],
@@ -190,7 +196,7 @@ def test_a_decision_can_be_changed_until_the_run_is_resumed(first: ApprovalDecid
 
 
 def test_a_decision_on_an_unknown_outcome_is_final() -> None:
-    changed = apply_decisions(document(unknown()), [ApprovalDecided("u1", approve=False)])
+    changed = apply_decisions(document(unknown_outcome()), [ApprovalDecided("u1", approve=False)])
     assert list_decidable_approvals(changed) == ()
     with pytest.raises(IllegalTransition, match="call u1: done"):
         apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
@@ -212,12 +218,12 @@ def test_the_reason_of_a_sticky_rejection_is_applied_to_later_calls() -> None:
     )
     run = run_from_json(document(run), run.graph)
     run, _ = apply_events(run, model_response(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
-    said = {one.id: one.output for one in run.calls if one.output}
-    assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
+    outputs = {one.id: one.output for one in run.calls if one.output}
+    assert (outputs["g3"]["output"], outputs["m3"]["reason"]) == ("never", "never")
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "error", "message", "hint"),
+    ("invalid", "error", "message", "hint"),
     [
         (
             {"version": 9},
@@ -241,13 +247,13 @@ def test_the_reason_of_a_sticky_rejection_is_applied_to_later_calls() -> None:
     ],
 )
 def test_an_invalid_document_is_refused(
-    spoilt: dict[str, Json], error: type[ConvoError], message: str, hint: str
+    invalid: dict[str, Json], error: type[ConvoError], message: str, hint: str
 ) -> None:
-    for read in (list_pending_approvals, list_decidable_approvals, lambda found: apply_decisions(found, [])):
-        with pytest.raises(error) as refused:
-            read(spoilt)
-        assert refused.value.message == message
-        assert refused.value.hint == hint
+    for operation in (list_pending_approvals, list_decidable_approvals, lambda document: apply_decisions(document, [])):
+        with pytest.raises(error) as caught:
+            operation(invalid)
+        assert caught.value.message == message
+        assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -259,8 +265,8 @@ def test_an_invalid_document_is_refused(
     ],
 )
 def test_a_call_of_a_loaded_run_is_described_as_in_its_document(events: tuple[ApprovalDecided, ...]) -> None:
-    misfit = paused(call("x1", arguments="{}"), call("g1", "guarded"), call("g2", "guarded"), MCP)
-    for run in (apply_events(paused(), *events)[0], apply_events(misfit, *events)[0], unknown()):
+    invalid_arguments = paused(call("x1", arguments="{}"), call("g1", "guarded"), call("g2", "guarded"), MCP)
+    for run in (apply_events(paused(), *events)[0], apply_events(invalid_arguments, *events)[0], unknown_outcome()):
         assert "x1" not in [one.id for _, one in run.decidable_with_agents]
         described = [pending_approval_from_call(one, agent) for agent, one in run.decidable_with_agents]
         assert described == list(list_decidable_approvals(document(run)))

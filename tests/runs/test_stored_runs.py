@@ -21,49 +21,49 @@ from convo.runs.state import (
     Stage,
 )
 from convo.runs.stored_approvals import apply_decisions, list_pending_approvals
-from tests.runs.stored_runs import DECIDED, GRAPH, RUNS, Stored, without_verdicts
+from tests.runs.stored_runs import DECIDED, GRAPH, RUNS, StoredRun, without_verdicts
 
 FOLDER = File(__file__).parent / "stored"
 CASES = [("without_verdicts", name) for name in RUNS] + [("with_verdicts", name) for name in DECIDED]
 
 
-def stored(form: str, name: str) -> str:
+def read_stored(form: str, name: str) -> str:
     return (FOLDER / form / f"{name}.json").read_text("utf-8")
 
 
-def expected(form: str, name: str) -> tuple[Run, Stored]:
+def expected(form: str, name: str) -> tuple[Run, StoredRun]:
     """The run of a file, and how it continues."""
     row = {"without_verdicts": RUNS, "with_verdicts": DECIDED}[form][name]
     run = row.make()
     return (without_verdicts(run) if form == "without_verdicts" else run), row
 
 
-def dumped(document: Any) -> str:
+def serialize(document: Any) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def words(document: Any, name: str) -> Iterator[str]:
+def member_strings(document: Any, name: str) -> Iterator[str]:
     """All strings of the member `name`, including those of nested runs."""
     if isinstance(document, list):
-        for one in document:
-            yield from words(one, name)
+        for element in document:
+            yield from member_strings(element, name)
     elif isinstance(document, dict):
         yield from (value for key, value in document.items() if key == name and isinstance(value, str))
         for value in document.values():
-            yield from words(value, name)
+            yield from member_strings(value, name)
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_a_stored_run_round_trips_byte_for_byte(form: str, name: str) -> None:
-    text, (run, _) = stored(form, name), expected(form, name)
+    text, (run, _) = read_stored(form, name), expected(form, name)
     assert run_from_json(json.loads(text), GRAPH) == run
-    assert dumped(run_to_json(run)) == text
-    assert dumped(run_to_json(run_from_json(json.loads(text), GRAPH))) == text
+    assert serialize(run_to_json(run)) == text
+    assert serialize(run_to_json(run_from_json(json.loads(text), GRAPH))) == text
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_a_stored_run_continues(form: str, name: str) -> None:
-    run, (made, row) = run_from_json(json.loads(stored(form, name)), GRAPH), expected(form, name)
+    run, (built, row) = run_from_json(json.loads(read_stored(form, name)), GRAPH), expected(form, name)
     if row.event is None:
         assert run.phase in TERMINAL_PHASES
         for event in (RunStarted(), RunResumed(), CancelRequested()):
@@ -72,37 +72,37 @@ def test_a_stored_run_continues(form: str, name: str) -> None:
         return
     after, effects = step_run(run, row.event)
     assert after.phase is row.phase
-    assert (after, effects) == step_run(made, row.event)
+    assert (after, effects) == step_run(built, row.event)
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_pending_calls_are_listed_without_the_agents(form: str, name: str) -> None:
-    document, (run, _) = json.loads(stored(form, name)), expected(form, name)
-    waits = [(one.id, agent, one.stage is Stage.OUTCOME_UNKNOWN) for agent, one in run.pending_with_agents]
+    document, (run, _) = json.loads(read_stored(form, name)), expected(form, name)
+    pending = [(one.id, agent, one.stage is Stage.OUTCOME_UNKNOWN) for agent, one in run.pending_with_agents]
     assert [(one.call_id, one.agent, one.outcome_unknown) for one in list_pending_approvals(document)] == (
-        waits if run.phase is Phase.PAUSED else []
+        pending if run.phase is Phase.PAUSED else []
     )
 
 
 @pytest.mark.parametrize("approve", [True, False])
 @pytest.mark.parametrize("name", ["paused", "paused_for_provider", "paused_unknown", "paused_inside"])
 def test_a_decision_without_the_agents_writes_the_same_document(name: str, approve: bool) -> None:
-    document = json.loads(stored("without_verdicts", name))
+    document = json.loads(read_stored("without_verdicts", name))
     event = ApprovalDecided(list_pending_approvals(document)[0].call_id, approve=approve)
-    assert dumped(apply_decisions(document, [event])) == dumped(
+    assert serialize(apply_decisions(document, [event])) == serialize(
         run_to_json(step_run(run_from_json(document, GRAPH), event)[0])
     )
 
 
 def test_every_phase_and_every_stage_has_a_stored_file() -> None:
-    """There are as many stored words as phases and stages, and each word occurs in a file."""
-    documents = [json.loads(stored(form, name)) for form, name in CASES]
+    """There are as many stored phase and stage names as phases and stages, and each name occurs in a file."""
+    documents = [json.loads(read_stored(form, name)) for form, name in CASES]
     runs = [run_from_json(document, GRAPH) for document in documents]
     calls = [call for run in runs for call in run.calls]
     assert {run.phase for run in runs} == set(Phase)
     assert {call.stage for call in calls} == set(Stage)
-    assert len(set(words(documents, "phase"))) == len(Phase)
-    assert len(set(words(documents, "stage"))) == len(Stage)
+    assert len(set(member_strings(documents, "phase"))) == len(Phase)
+    assert len(set(member_strings(documents, "stage"))) == len(Stage)
 
 
 def test_every_stored_file_is_tested() -> None:
@@ -111,7 +111,7 @@ def test_every_stored_file_is_tested() -> None:
 
 @pytest.mark.parametrize("limits", [{}, {"parallel": 3}, {"max_turns": None}])
 def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) -> None:
-    run = run_from_json({**json.loads(stored("without_verdicts", "new")), "limits": limits}, GRAPH)
+    run = run_from_json({**json.loads(read_stored("without_verdicts", "new")), "limits": limits}, GRAPH)
     assert {"max_turns": run.limits.max_turns, "parallel": run.limits.max_parallel_calls} == {
         "max_turns": 10,
         "parallel": 8,
@@ -120,7 +120,7 @@ def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "members",
     [
         {"limits": {"max_turns": 6, "parallel": 2, "budget": 1}},
         {"limits": None},
@@ -132,6 +132,6 @@ def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) 
         {"phase": ["FAILED"]},
     ],
 )
-def test_unknown_and_missing_members_are_refused(spoilt: dict[str, Any]) -> None:
+def test_unknown_and_missing_members_are_refused(members: dict[str, Any]) -> None:
     with pytest.raises(InvalidRunState, match="not a complete run"):
-        run_from_json({**json.loads(stored("without_verdicts", "failed")), **spoilt}, GRAPH)
+        run_from_json({**json.loads(read_stored("without_verdicts", "failed")), **members}, GRAPH)
