@@ -32,31 +32,31 @@ class StoredTurn:
 
 def session(tenant: str = "local", **fields: object) -> Session:
     """Build the record of a new session at the root of `tenant`. `fields` override its fields."""
-    top = root_key(tenant)
-    fresh = Session("ses_1", "one", Strategy.SESSION, "local/model", top, top, NOW, NOW)
-    return replace(fresh, **fields)  # type: ignore[arg-type]
+    root = root_key(tenant)
+    record = Session("ses_1", "one", Strategy.SESSION, "local/model", root, root, NOW, NOW)
+    return replace(record, **fields)  # type: ignore[arg-type]
 
 
-def link(link_id: str, saw: Key, head: Key | None = None, **fields: object) -> Link:
+def link(link_id: str, input_head: Key, head: Key | None = None, **fields: object) -> Link:
     """Build the record of a completed model call. `fields` override its fields."""
-    made = Link(link_id, saw, head or saw, 1, "local/model", Strategy.SESSION, "completed", NOW)
-    return replace(made, **fields)  # type: ignore[arg-type]
+    record = Link(link_id, input_head, head or input_head, 1, "local/model", Strategy.SESSION, "completed", NOW)
+    return replace(record, **fields)  # type: ignore[arg-type]
 
 
-def prose(dice: random.Random, characters: int) -> str:
+def prose(rng: random.Random, characters: int) -> str:
     """Return text of this length with random words, so that it neither repeats nor compresses."""
     words: list[str] = []
     length = 0
     while length < characters:
-        words.append(dice.choice(WORDS) if dice.random() < 0.7 else f"{dice.getrandbits(40):x}")
+        words.append(rng.choice(WORDS) if rng.random() < 0.7 else f"{rng.getrandbits(40):x}")
         length += len(words[-1]) + 1
     return " ".join(words)[:characters]
 
 
-def answer(dice: random.Random, characters: int) -> Item:
+def answer(rng: random.Random, characters: int) -> Item:
     """Build an output message as a server returns it."""
-    part = {"type": "output_text", "text": prose(dice, characters), "annotations": [], "logprobs": []}
-    name = f"msg_{dice.getrandbits(192):048x}"
+    part = {"type": "output_text", "text": prose(rng, characters), "annotations": [], "logprobs": []}
+    name = f"msg_{rng.getrandbits(192):048x}"
     return {"id": name, "type": "message", "status": "completed", "role": "assistant", "content": [part]}
 
 
@@ -69,54 +69,60 @@ def long_chat(strategy: Strategy, turns: int, *, seed: int = 1, characters: int 
 
     The message and the answer of a turn have `characters` characters each, 1 KB by default.
     """
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     record = session(strategy=strategy, handle=HANDLES[strategy])
     conversation = Conversation("conv_" + "1" * 32, record.head, NOW)
-    path, expect = Path(record.head), None
+    path, expected_head = Path(record.head), None
     for turn in range(turns):
-        said, answered = user_message(prose(dice, characters)), answer(dice, characters)
-        asked = path.append([said])
-        path = asked.append([answered])
-        now = NOW + turn + dice.random()
-        ask = replace(record, head=asked.head, used_at=now)
-        made = replace(
-            link(f"resp_{dice.getrandbits(128):032x}", asked.head, path.head, sent_count=len(asked), usage=USAGE),
+        message, output = user_message(prose(rng, characters)), answer(rng, characters)
+        input_path = path.append([message])
+        path = input_path.append([output])
+        now = NOW + turn + rng.random()
+        input_record = replace(record, head=input_path.head, used_at=now)
+        response = replace(
+            link(
+                f"resp_{rng.getrandbits(128):032x}", input_path.head, path.head, sent_count=len(input_path), usage=USAGE
+            ),
             strategy=strategy,
             created_at=now,
             parent_id=record.link_id,
             session_id=record.id,
-            duration_s=dice.random(),
-            first_token_s=dice.random(),
+            duration_s=rng.random(),
+            first_token_s=rng.random(),
             parameters=PARAMETERS,
             is_stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
         )
-        record = replace(ask, head=path.head, confirmed_head=path.head, link_id=made.id)
+        record = replace(input_record, head=path.head, confirmed_head=path.head, link_id=response.id)
         changes = [
             Transaction(
-                (AppendItems(asked.first(len(asked) - 1).head, (said,)),), session=ask, expected_session_head=expect
+                (AppendItems(input_path.first(len(input_path) - 1).head, (message,)),),
+                session=input_record,
+                expected_session_head=expected_head,
             )
         ]
-        after = Transaction((AppendItems(asked.head, (answered,)),), (made,), record, ask.head)
-        expect = path.head
+        completion = Transaction((AppendItems(input_path.head, (output,)),), (response,), record, input_record.head)
+        expected_head = path.head
         if strategy is Strategy.REPLAY:
             record = replace(record, file_head=path.head)
-            changes += [after, Transaction(session=record)]
+            changes += [completion, Transaction(session=record)]
         elif strategy is Strategy.SESSION:
-            changes.append(after)
+            changes.append(completion)
         else:
             if strategy is Strategy.CHAIN:
-                record = replace(record, handle=made.id)
-                kept = replace(made, session_id=None, first_token_s=None, previous_response_id=made.parent_id)
-                own = Transaction(after.appends, (kept,))
+                record = replace(record, handle=response.id)
+                stored = replace(response, session_id=None, first_token_s=None, previous_response_id=response.parent_id)
+                owner_change = Transaction(completion.appends, (stored,))
             else:
-                ids = (*conversation.item_ids, f"msg_{dice.getrandbits(128):032x}", str(answered["id"]))
-                before = None if not conversation.item_ids else conversation.head
+                ids = (*conversation.item_ids, f"msg_{rng.getrandbits(128):032x}", str(output["id"]))
+                previous_head = None if not conversation.item_ids else conversation.head
                 conversation = replace(conversation, head=path.head, item_ids=ids)
-                kept = replace(made, session_id=None, first_token_s=None, conversation_id=conversation.id)
-                own = Transaction(after.appends, (kept,), conversation=conversation, expected_conversation_head=before)
-            claimed = replace(kept, session_id=record.id, first_token_s=made.first_token_s)
-            changes += [own, Transaction((), (claimed,), record, ask.head)]
-        yield StoredTurn(changes, (said, answered))
+                stored = replace(response, session_id=None, first_token_s=None, conversation_id=conversation.id)
+                owner_change = Transaction(
+                    completion.appends, (stored,), conversation=conversation, expected_conversation_head=previous_head
+                )
+            session_link = replace(stored, session_id=record.id, first_token_s=response.first_token_s)
+            changes += [owner_change, Transaction((), (session_link,), record, input_record.head)]
+        yield StoredTurn(changes, (message, output))
 
 
 HANDLES = {

@@ -35,9 +35,9 @@ PARAMS = [pytest.param(name, marks=MARKS.get(name, ())) for name in STORES]
 
 @pytest.fixture(params=PARAMS)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = STORES[request.param](tmp_path)
-    yield opened
-    await opened.aclose()
+    new_store = STORES[request.param](tmp_path)
+    yield new_store
+    await new_store.aclose()
 
 
 @pytest.fixture
@@ -48,6 +48,6 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def sqlite(file: Path) -> AsyncIterator[SqliteStore]:
-    opened = SqliteStore(SqliteDatabase(file))
-    yield opened
-    await opened.aclose()
+    new_store = SqliteStore(SqliteDatabase(file))
+    yield new_store
+    await new_store.aclose()

@@ -1,4 +1,4 @@
-"""Agent runs and the ledgers of their calls, on every store."""
+"""Agent runs and their calls, on every store."""
 
 from asyncio import gather
 from dataclasses import replace
@@ -28,14 +28,14 @@ LONG = prose(Random(4), 5000)
 DONE = CALL._replace(has_ended=True, output={"temperature": 21, "odd": ODD})
 
 
-async def begin(store: Store, *runs: AgentRun) -> None:
+async def store_runs(store: Store, *runs: AgentRun) -> None:
     """Store each of `runs`, or `RUN`, with its session."""
     for run in runs or (RUN,):
         record = session(id=run.session_id, name=run.session_id)
         await store.commit(Transaction(session=record, agent_run=run))
 
 
-def later(run: AgentRun = RUN, **fields: object) -> AgentRun:
+def next_revision(run: AgentRun = RUN, **fields: object) -> AgentRun:
     """Return the next revision of a run. `fields` override its fields."""
     return replace(run, revision=run.revision + 1, **fields)  # type: ignore[arg-type]
 
@@ -44,35 +44,37 @@ def later(run: AgentRun = RUN, **fields: object) -> AgentRun:
 
 
 async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     assert await store.agent_run("run_1") == RUN
 
-    paused = later(status="paused", document={"phase": "paused"}, source_state_hash="sha256:abc", changed_at=NOW + 9)
+    paused = next_revision(
+        status="paused", document={"phase": "paused"}, source_state_hash="sha256:abc", changed_at=NOW + 9
+    )
     await store.commit(Transaction(agent_run=paused))
 
     assert await store.agent_run("run_1") == paused
 
 
 async def test_a_run_continues_with_the_stored_document(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     await store.commit(
-        Transaction(agent_run=later(document=UNCHANGED_DOCUMENT, changed_at=NOW + 9), agent_calls=(CALL,))
+        Transaction(agent_run=next_revision(document=UNCHANGED_DOCUMENT, changed_at=NOW + 9), agent_calls=(CALL,))
     )
 
-    assert await store.agent_run("run_1") == later(changed_at=NOW + 9)
+    assert await store.agent_run("run_1") == next_revision(changed_at=NOW + 9)
     with pytest.raises(Conflict):
-        await store.commit(Transaction(agent_run=later(document=UNCHANGED_DOCUMENT)))
+        await store.commit(Transaction(agent_run=next_revision(document=UNCHANGED_DOCUMENT)))
 
 
 async def test_a_new_run_without_a_stored_document_has_an_empty_one(store: Store) -> None:
-    await begin(store, replace(RUN, document=UNCHANGED_DOCUMENT))
+    await store_runs(store, replace(RUN, document=UNCHANGED_DOCUMENT))
 
     assert await store.agent_run("run_1") == replace(RUN, document={})
 
 
 @pytest.mark.parametrize("name", ["run_2", "", "ses_1", "\ud800"])
 async def test_an_unknown_run_is_none_and_has_no_calls(store: Store, name: str) -> None:
-    await begin(store)
+    await store_runs(store)
 
     assert await store.agent_run(name) is None
     assert list(await store.agent_calls(name)) == []
@@ -82,7 +84,7 @@ async def test_an_unknown_run_is_none_and_has_no_calls(store: Store, name: str) 
 async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_changes_nothing(
     store: Store, revision: int
 ) -> None:
-    await begin(store)
+    await store_runs(store)
 
     with pytest.raises(Conflict):
         await store.commit(
@@ -102,33 +104,33 @@ async def test_a_revision_that_does_not_follow_the_stored_one_is_a_conflict_and_
 @pytest.mark.parametrize("revision", [0, 2])
 async def test_a_new_run_begins_with_revision_1(store: Store, revision: int) -> None:
     with pytest.raises(Conflict):
-        await begin(store, replace(RUN, revision=revision))
+        await store_runs(store, replace(RUN, revision=revision))
 
     assert await store.agent_run("run_1") is None
 
 
 async def test_the_second_of_two_writers_of_a_run_gets_a_conflict(store: Store) -> None:
-    await begin(store)
-    await store.commit(Transaction(agent_run=later(status="paused")))
+    await store_runs(store)
+    await store.commit(Transaction(agent_run=next_revision(status="paused")))
 
     with pytest.raises(Conflict, match="run_1 changed since it was read"):
-        await store.commit(Transaction(agent_run=later(status="done")))
+        await store.commit(Transaction(agent_run=next_revision(status="done")))
     with pytest.raises(Conflict, match="run_1 already exists"):
         await store.commit(Transaction(agent_run=RUN))
-    with pytest.raises(Conflict, match="run_9 no longer exists") as gone:
+    with pytest.raises(Conflict, match="run_9 no longer exists") as missing_run:
         await store.commit(Transaction(agent_run=replace(RUN, id="run_9", revision=4)))
-    assert gone.value.hint == "convo approvals"
-    with pytest.raises(NotFound, match="no run 'run_9'") as unknown:
+    assert missing_run.value.hint == "convo approvals"
+    with pytest.raises(NotFound, match="no run 'run_9'") as unknown_run:
         await store.commit(Transaction(agent_calls=(CALL._replace(run_id="run_9"),)))
-    assert unknown.value.hint == "convo approvals"
+    assert unknown_run.value.hint == "convo approvals"
 
 
 async def test_a_run_needs_its_session(store: Store) -> None:
     with pytest.raises(NotFound, match="no session 'ses_1'"):
         await store.commit(Transaction(agent_run=RUN))
-    await begin(store)
+    await store_runs(store)
     with pytest.raises(NotFound, match="no session 'ses_2'"):
-        await store.commit(Transaction(agent_run=later(session_id="ses_2")))
+        await store.commit(Transaction(agent_run=next_revision(session_id="ses_2")))
 
     assert await store.agent_run("run_1") == RUN
 
@@ -149,33 +151,33 @@ async def test_a_session_that_only_a_link_names_has_no_runs(store: Store) -> Non
         replace(RUN, id="run_\ud800"),
         replace(RUN, source_state_hash="\ud800"),
     ],
-    ids=["no number", "no JSON", "no name", "no state"],
+    ids=["not a number", "not JSON", "an invalid id", "an invalid state hash"],
 )
 async def test_a_run_that_cannot_be_written_leaves_nothing_behind(store: Store, run: AgentRun) -> None:
     with pytest.raises(NotCanonical):
-        await begin(store, run)
+        await store_runs(store, run)
 
     assert await store.session("ses_1") is None
     assert list(await store.agent_runs()) == []
 
 
 async def test_changing_a_document_or_output_that_was_read_does_not_change_the_store(store: Store) -> None:
-    await begin(store, replace(RUN, document={"items": ["x"]}))
+    await store_runs(store, replace(RUN, document={"items": ["x"]}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output=["y"]),)))
-    read = await store.agent_run("run_1")
-    assert read is not None
-    read.document["items"].clear()
+    loaded = await store.agent_run("run_1")
+    assert loaded is not None
+    loaded.document["items"].clear()
     (await store.agent_calls("run_1"))[0].output.clear()
 
     assert await store.agent_run("run_1") == replace(RUN, document={"items": ["x"]})
     assert [call.output for call in await store.agent_calls("run_1")] == [["y"]]
 
 
-# -- ledgers --------------------------------------------------------------------------------------
+# -- calls ----------------------------------------------------------------------------------------
 
 
 async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     batch = tuple(AgentCall("run_1", f"call_{name}", NOW) for name in "cab")
     await store.commit(Transaction(agent_calls=(AgentCall("run_1", "later", NOW + 1), *batch)))
     await store.commit(Transaction(agent_calls=(batch[1]._replace(has_ended=True, output="sunny"),)))
@@ -185,45 +187,45 @@ async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> No
 
 
 async def test_a_call_that_started_reads_back_with_its_output_once_it_ended(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     await store.commit(Transaction(agent_calls=(CALL,)))
     assert list(await store.agent_calls("run_1")) == [CALL]
 
-    await store.commit(Transaction(agent_run=later(), agent_calls=(DONE,)))
+    await store.commit(Transaction(agent_run=next_revision(), agent_calls=(DONE,)))
 
     assert list(await store.agent_calls("run_1")) == [DONE]
 
 
 async def test_a_call_that_starts_again_has_the_new_start_time(store: Store) -> None:
     """The process of the first start ended, and a user decided to run the call again."""
-    await begin(store)
+    await store_runs(store)
     other = AgentCall("run_1", "call_2", NOW + 3)
-    again = CALL._replace(started_at=NOW + 4)
-    for call in (CALL, other, again):
+    restarted = CALL._replace(started_at=NOW + 4)
+    for call in (CALL, other, restarted):
         await store.commit(Transaction(agent_calls=(call,)))
 
-    assert list(await store.agent_calls("run_1")) == [other, again]
+    assert list(await store.agent_calls("run_1")) == [other, restarted]
 
 
 @pytest.mark.parametrize("second", [DONE._replace(output="other", started_at=NOW), CALL], ids=["an end", "a start"])
 async def test_a_call_that_has_ended_is_never_replaced(store: Store, second: AgentCall) -> None:
-    await begin(store)
+    await store_runs(store)
     await store.commit(Transaction(agent_calls=(CALL, DONE)))
-    await store.commit(Transaction(agent_run=later(status="paused"), agent_calls=(second,)))
+    await store.commit(Transaction(agent_run=next_revision(status="paused"), agent_calls=(second,)))
 
     assert list(await store.agent_calls("run_1")) == [DONE]
-    assert await store.agent_run("run_1") == later(status="paused")
+    assert await store.agent_run("run_1") == next_revision(status="paused")
 
 
 async def test_within_one_change_the_first_end_of_a_call_counts(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     await store.commit(Transaction(agent_calls=(CALL, DONE, DONE._replace(output="second"), CALL)))
 
     assert list(await store.agent_calls("run_1")) == [DONE]
 
 
 async def test_a_call_may_end_with_an_empty_output(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     await store.commit(Transaction(agent_calls=(DONE._replace(output=None),)))
     await store.commit(Transaction(agent_calls=(DONE,)))
 
@@ -232,45 +234,45 @@ async def test_a_call_may_end_with_an_empty_output(store: Store) -> None:
 
 async def test_calls_of_two_runs_may_share_an_id(store: Store) -> None:
     """Call ids come from the provider and are not unique across runs."""
-    await begin(store, RUN, replace(RUN, id="run_2", session_id="ses_2"))
+    await store_runs(store, RUN, replace(RUN, id="run_2", session_id="ses_2"))
     await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_2"))))
 
     assert list(await store.agent_calls("run_2")) == [CALL._replace(run_id="run_2")]
 
 
-BROKEN: dict[str, tuple[AgentCall, type[ConvoError]]] = {
-    "a run that is not there": (CALL._replace(run_id="run_9"), NotFound),
+INVALID_CALLS: dict[str, tuple[AgentCall, type[ConvoError]]] = {
+    "an unknown run": (CALL._replace(run_id="run_9"), NotFound),
     "an output that is not JSON": (DONE._replace(output=float("inf")), NotCanonical),
-    "an id that is no text": (CALL._replace(call_id="\ud800"), NotCanonical),
+    "an id that is not text": (CALL._replace(call_id="\ud800"), NotCanonical),
 }
 
 
-@pytest.mark.parametrize(("call", "error"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("call", "error"), INVALID_CALLS.values(), ids=INVALID_CALLS)
 async def test_a_call_that_cannot_be_written_rolls_back_its_transaction(
     store: Store, call: AgentCall, error: type[ConvoError]
 ) -> None:
-    await begin(store)
+    await store_runs(store)
 
     with pytest.raises(error):
-        await store.commit(Transaction(agent_run=later(), agent_calls=(CALL, call)))
+        await store.commit(Transaction(agent_run=next_revision(), agent_calls=(CALL, call)))
 
     assert await store.agent_run("run_1") == RUN
     assert list(await store.agent_calls("run_1")) == []
 
 
 async def test_of_many_concurrent_writers_of_a_run_one_succeeds_and_the_others_get_a_conflict(store: Store) -> None:
-    await begin(store)
-    changes = [Transaction(agent_run=later(document={"by": number})) for number in range(8)]
+    await store_runs(store)
+    changes = [Transaction(agent_run=next_revision(document={"by": number})) for number in range(8)]
 
-    told = await gather(*map(store.commit, changes), return_exceptions=True)
+    results = await gather(*map(store.commit, changes), return_exceptions=True)
 
-    assert [type(one) for one in told].count(Conflict) == 7
-    kept = await store.agent_run("run_1")
-    assert kept == changes[told.index(None)].agent_run
+    assert [type(result) for result in results].count(Conflict) == 7
+    stored = await store.agent_run("run_1")
+    assert stored == changes[results.index(None)].agent_run
 
 
 async def test_calls_that_end_concurrently_are_all_stored(store: Store) -> None:
-    await begin(store)
+    await store_runs(store)
     batch = tuple(AgentCall("run_1", f"call_{number}", NOW) for number in range(8))
     await store.commit(Transaction(agent_calls=batch))
     ends = [call._replace(has_ended=True, output=call.call_id) for call in batch]
@@ -281,7 +283,7 @@ async def test_calls_that_end_concurrently_are_all_stored(store: Store) -> None:
 
 # -- search ---------------------------------------------------------------------------------------
 
-SEVERAL = (
+RUNS = (
     replace(RUN, changed_at=NOW + 1, source_state_hash="s1"),
     replace(RUN, id="run_2", changed_at=NOW + 3, status="paused"),
     replace(RUN, id="run_3", session_id="ses_2", changed_at=NOW + 2, status="paused", source_state_hash="s1"),
@@ -289,7 +291,7 @@ SEVERAL = (
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("filters", "expected"),
     [
         ({}, ["run_2", "run_3", "run_1"]),
         ({"limit": 2}, ["run_2", "run_3"]),
@@ -302,18 +304,18 @@ SEVERAL = (
     ],
 )
 async def test_runs_are_found_by_session_state_and_status_changed_last_first(
-    store: Store, asked: dict[str, str], found: list[str]
+    store: Store, filters: dict[str, str], expected: list[str]
 ) -> None:
-    await begin(store, *SEVERAL)
+    await store_runs(store, *RUNS)
 
-    runs = await store.agent_runs(**asked)  # type: ignore[arg-type]
+    runs = await store.agent_runs(**filters)  # type: ignore[arg-type]
 
-    assert [run.id for run in runs] == found
-    assert all(run in SEVERAL for run in runs)
+    assert [run.id for run in runs] == expected
+    assert all(run in RUNS for run in runs)
 
 
 async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:
-    await begin(store, *SEVERAL)
+    await store_runs(store, *RUNS)
 
     assert list(await store.find_handles("run_")) == [
         HandleMatch("run", "run_2", "paused"),
@@ -321,11 +323,11 @@ async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:
         HandleMatch("run", "run_1", "running"),
     ]
     assert list(await store.find_handles("run_1")) == [HandleMatch("run", "run_1", "running")]
-    assert [found.kind for found in await store.find_handles("", limit=3)] == ["session", "session", "run"]
+    assert [match.kind for match in await store.find_handles("", limit=3)] == ["session", "session", "run"]
 
 
 async def test_a_search_does_not_read_documents_or_outputs(store: Store) -> None:
-    await begin(store, replace(RUN, document={"text": "needle"}))
+    await store_runs(store, replace(RUN, document={"text": "needle"}))
     await store.commit(Transaction(agent_calls=(DONE._replace(output="needle"),)))
 
     assert list(await store.search_items("needle")) == []
@@ -333,24 +335,24 @@ async def test_a_search_does_not_read_documents_or_outputs(store: Store) -> None
 
 async def test_another_tenant_cannot_read_or_change_a_run(store: Store) -> None:
     other = store.for_tenant("guest")
-    await begin(store)
+    await store_runs(store)
     await store.commit(Transaction(agent_calls=(DONE,)))
 
     assert await other.agent_run("run_1") is None
     assert [*await other.agent_runs(), *await other.agent_calls("run_1"), *await other.find_handles("run")] == []
     with pytest.raises(NotFound):
         await other.commit(Transaction(agent_calls=(CALL,)))
-    top = root_key("guest")
-    theirs = replace(RUN, document={"mine": False})
-    await other.commit(Transaction(session=session("guest", head=top), agent_run=theirs))
-    assert (await store.agent_run("run_1"), await other.agent_run("run_1")) == (RUN, theirs)
+    root = root_key("guest")
+    guest_run = replace(RUN, document={"mine": False})
+    await other.commit(Transaction(session=session("guest", head=root), agent_run=guest_run))
+    assert (await store.agent_run("run_1"), await other.agent_run("run_1")) == (RUN, guest_run)
 
 
 # -- removal --------------------------------------------------------------------------------------
 
 
 async def test_removing_a_session_removes_its_runs_and_their_calls(store: Store) -> None:
-    await begin(store, *SEVERAL)
+    await store_runs(store, *RUNS)
     await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_3"))))
     await store.remove_session("ses_1")
 
@@ -358,12 +360,12 @@ async def test_removing_a_session_removes_its_runs_and_their_calls(store: Store)
     assert len(await store.agent_calls("run_3")) == 1
     with pytest.raises(NotFound):
         await store.commit(Transaction(agent_calls=(CALL,)))
-    await begin(store)
+    await store_runs(store)
     assert list(await store.agent_calls("run_1")) == []
 
 
 async def test_pruning_a_session_removes_its_runs_and_a_remaining_session_keeps_them(store: Store) -> None:
-    for number, run in enumerate(SEVERAL[1:]):
+    for number, run in enumerate(RUNS[1:]):
         record = session(id=run.session_id, name=run.session_id, used_at=NOW + number)
         await store.commit(Transaction(session=record, agent_run=run, agent_calls=(CALL._replace(run_id=run.id),)))
 
@@ -375,10 +377,10 @@ async def test_pruning_a_session_removes_its_runs_and_a_remaining_session_keeps_
 
 
 async def test_runs_are_counted_with_their_documents_and_outputs(store: Store) -> None:
-    await begin(store, *SEVERAL)
+    await store_runs(store, *RUNS)
     (before,) = await store.admin.tenant_stats()
     await store.commit(
-        Transaction(agent_run=later(SEVERAL[0], document={"x": LONG}), agent_calls=(DONE._replace(output=LONG),))
+        Transaction(agent_run=next_revision(RUNS[0], document={"x": LONG}), agent_calls=(DONE._replace(output=LONG),))
     )
 
     (after,) = await store.admin.tenant_stats()

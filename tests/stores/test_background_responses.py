@@ -11,36 +11,36 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AbandonedRun, AppendItems, Store, Transaction, run_lease_name
 from tests.stores.chat_transactions import link, session
 
-TOP = root_key("local")
-PATH = Path(TOP).append([user_message("hi"), assistant_message("hello")])
-ASKED = PATH.keys[0]
-QUEUED = link("resp_1", ASKED, status="queued")
+ROOT = root_key("local")
+PATH = Path(ROOT).append([user_message("hi"), assistant_message("hello")])
+INPUT_HEAD = PATH.keys[0]
+QUEUED = link("resp_1", INPUT_HEAD, status="queued")
 DONE = replace(QUEUED, head=PATH.head, status="completed")
-GONE = -1.0
+EXPIRED_TTL_S = -1.0
 """Seconds to live of a lease that has already expired when it is acquired."""
 
 
-async def begin(store: Store, *names: str) -> None:
+async def start_runs(store: Store, *names: str) -> None:
     """Store a queued response and start its run, for each of `names` or for resp_1."""
     for name in names or ("resp_1",):
         await store.commit(
-            Transaction((AppendItems(TOP, PATH.items),), (replace(QUEUED, id=name),), started_run_id=name)
+            Transaction((AppendItems(ROOT, PATH.items),), (replace(QUEUED, id=name),), started_run_id=name)
         )
 
 
-def events(*numbers: int) -> list[StreamEvent]:
-    return [{"type": "response.output_text.delta", "sequence_number": n, "delta": f"word {n} \ud83d"} for n in numbers]
+def events(*sequence: int) -> list[StreamEvent]:
+    return [{"type": "response.output_text.delta", "sequence_number": n, "delta": f"word {n} \ud83d"} for n in sequence]
 
 
-def numbers(found: Sequence[StreamEvent]) -> list[int]:
-    return [event["sequence_number"] for event in found]
+def sequence_numbers(items: Sequence[StreamEvent]) -> list[int]:
+    return [event["sequence_number"] for event in items]
 
 
 # -- events ---------------------------------------------------------------------------------------
 
 
 async def test_events_are_read_back_in_order(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", events(0, 1, 2))
     await store.append_events("resp_1", [])
     await store.append_events("resp_1", events(3, 7))
@@ -48,19 +48,19 @@ async def test_events_are_read_back_in_order(store: Store) -> None:
     assert await store.events("resp_1") == events(0, 1, 2, 3, 7)
 
 
-@pytest.mark.parametrize(("after", "left"), [(-1, [0, 1, 2, 5]), (0, [1, 2, 5]), (1, [2, 5]), (3, [5]), (5, [])])
+@pytest.mark.parametrize(("after", "expected"), [(-1, [0, 1, 2, 5]), (0, [1, 2, 5]), (1, [2, 5]), (3, [5]), (5, [])])
 async def test_a_reader_resumes_after_the_last_sequence_number_it_saw(
-    store: Store, after: int, left: list[int]
+    store: Store, after: int, expected: list[int]
 ) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", events(0, 1))
     await store.append_events("resp_1", events(2, 5))
 
-    assert numbers(await store.events("resp_1", after=after)) == left
+    assert sequence_numbers(await store.events("resp_1", after=after)) == expected
 
 
 @pytest.mark.parametrize(
-    ("late", "message"),
+    ("out_of_order", "message"),
     [
         ([2], "event 2 does not follow event 2"),
         ([1], "event 1 does not follow event 2"),
@@ -69,27 +69,27 @@ async def test_a_reader_resumes_after_the_last_sequence_number_it_saw(
     ],
 )
 async def test_an_event_out_of_sequence_is_a_conflict_and_stores_nothing(
-    store: Store, late: list[int], message: str
+    store: Store, out_of_order: list[int], message: str
 ) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", events(0, 1, 2))
 
     with pytest.raises(Conflict, match=f"^{message}$"):
-        await store.append_events("resp_1", events(*late))
+        await store.append_events("resp_1", events(*out_of_order))
 
-    assert numbers(await store.events("resp_1")) == [0, 1, 2]
+    assert sequence_numbers(await store.events("resp_1")) == [0, 1, 2]
 
 
 async def test_the_largest_number_of_an_event_is_that_of_a_column(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", events(2**63 - 1))
 
-    assert numbers(await store.events("resp_1")) == [2**63 - 1]
+    assert sequence_numbers(await store.events("resp_1")) == [2**63 - 1]
 
 
 @pytest.mark.parametrize("number", [None, "1", 1.0, True, -1, 2**63])
 async def test_an_event_without_a_number_is_refused(store: Store, number: object) -> None:
-    await begin(store)
+    await start_runs(store)
 
     with pytest.raises(InputFault, match=r"^an event has no sequence number$"):
         await store.append_events("resp_1", [*events(0), {"sequence_number": number}])
@@ -98,7 +98,7 @@ async def test_an_event_without_a_number_is_refused(store: Store, number: object
 
 
 async def test_an_event_that_cannot_be_stored_is_refused_with_its_batch(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
 
     with pytest.raises(InputFault):
         await store.append_events("resp_1", [*events(0), {"sequence_number": 1, "delta": float("nan")}])
@@ -107,7 +107,7 @@ async def test_an_event_that_cannot_be_stored_is_refused_with_its_batch(store: S
 
 
 async def test_changing_an_event_that_was_read_does_not_change_the_store(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", [{"sequence_number": 0, "item": {"content": ["x"]}}])
     (await store.events("resp_1"))[0]["item"]["content"].clear()
 
@@ -116,7 +116,7 @@ async def test_changing_an_event_that_was_read_does_not_change_the_store(store: 
 
 @pytest.mark.parametrize("name", ["nope", "", "\ud800"])
 async def test_a_response_that_never_ran_has_no_events_and_accepts_none(store: Store, name: str) -> None:
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), session(head=PATH.head)))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (QUEUED,), session(head=PATH.head)))
     for response in (name, "resp_1"):
         with pytest.raises(Conflict):
             await store.append_events(response, events(0))
@@ -127,48 +127,50 @@ async def test_a_response_that_never_ran_has_no_events_and_accepts_none(store: S
 
 
 async def test_a_run_may_start_for_a_stored_response(store: Store) -> None:
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (QUEUED,)))
     await store.commit(Transaction(started_run_id="resp_1"))
     await store.append_events("resp_1", events(0))
 
-    assert numbers(await store.events("resp_1")) == [0]
+    assert sequence_numbers(await store.events("resp_1")) == [0]
 
 
 @pytest.mark.parametrize("name", ["resp_2", "\ud800"])
 async def test_a_run_without_its_response_is_refused(store: Store, name: str) -> None:
     with pytest.raises(NotFound, match=r"^no response "):
-        await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), started_run_id=name))
+        await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (QUEUED,), started_run_id=name))
 
     assert await store.link("resp_1") is None
 
 
 async def test_an_ended_run_keeps_its_events_and_accepts_no_more(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", events(0, 1))
-    await store.commit(Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), ended_run_id="resp_1"))
+    await store.commit(Transaction((AppendItems(INPUT_HEAD, PATH.items[1:]),), (DONE,), ended_run_id="resp_1"))
 
     with pytest.raises(Conflict, match=r"^'resp_1' is not running$"):
         await store.append_events("resp_1", events(2))
-    assert numbers(await store.events("resp_1")) == [0, 1]
+    assert sequence_numbers(await store.events("resp_1")) == [0, 1]
     assert await store.link("resp_1") == DONE
     assert await store.admin.abandoned_runs() == []
 
 
-@pytest.mark.parametrize("first", [[], [0, 1]], ids=["without events", "with events"])
-async def test_of_an_end_and_a_cancellation_only_the_first_is_stored(store: Store, first: list[int]) -> None:
+@pytest.mark.parametrize("event_numbers", [[], [0, 1]], ids=["without events", "with events"])
+async def test_of_an_end_and_a_cancellation_only_the_first_is_stored(store: Store, event_numbers: list[int]) -> None:
     """When two replicas end one run, the second gets a conflict and stores nothing."""
-    await begin(store)
-    await store.append_events("resp_1", events(*first))
+    await start_runs(store)
+    await store.append_events("resp_1", events(*event_numbers))
     await store.commit(Transaction(links=(replace(QUEUED, status="cancelled"),), ended_run_id="resp_1"))
 
     with pytest.raises(Conflict):
         await store.commit(
-            Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), session(head=PATH.head), ended_run_id="resp_1")
+            Transaction(
+                (AppendItems(INPUT_HEAD, PATH.items[1:]),), (DONE,), session(head=PATH.head), ended_run_id="resp_1"
+            )
         )
 
-    made = await store.link("resp_1")
-    assert made is not None
-    assert made.status == "cancelled"
+    response = await store.link("resp_1")
+    assert response is not None
+    assert response.status == "cancelled"
     assert await store.session("one") is None
     with pytest.raises(NotFound):
         await store.path(PATH.head)
@@ -176,7 +178,7 @@ async def test_of_an_end_and_a_cancellation_only_the_first_is_stored(store: Stor
 
 @pytest.mark.parametrize("name", ["resp_1", "nope", "\ud800"])
 async def test_a_response_that_never_ran_cannot_end(store: Store, name: str) -> None:
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (QUEUED,)))
 
     with pytest.raises(Conflict):
         await store.commit(Transaction(links=(DONE,), ended_run_id=name))
@@ -184,7 +186,7 @@ async def test_a_response_that_never_ran_cannot_end(store: Store, name: str) -> 
 
 async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
     """One transaction stores the link and the end of the run. If it fails, the run is still open."""
-    await begin(store)
+    await start_runs(store)
 
     with pytest.raises(Conflict):
         await store.commit(
@@ -196,21 +198,21 @@ async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
 
 
 async def test_a_queued_response_is_replaced_until_it_is_final(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     for status in ("in_progress", "completed"):
         await store.commit(Transaction(links=(replace(QUEUED, status=status),)))
     await store.commit(Transaction(links=(replace(QUEUED, status="failed"),)))
 
-    made = await store.link("resp_1")
-    assert made is not None
-    assert made.status == "completed"
+    response = await store.link("resp_1")
+    assert response is not None
+    assert response.status == "completed"
 
 
 # -- removal --------------------------------------------------------------------------------------
 
 
 async def test_removing_a_response_removes_its_run_and_its_events(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.append_events("resp_1", events(0))
     await store.remove_link("resp_1")
 
@@ -218,16 +220,16 @@ async def test_removing_a_response_removes_its_run_and_its_events(store: Store) 
     assert await store.admin.abandoned_runs() == []
     with pytest.raises(Conflict):
         await store.append_events("resp_1", events(1))
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (QUEUED,)))
     assert await store.events("resp_1") == []
     with pytest.raises(Conflict):
         await store.append_events("resp_1", events(1))
 
 
 async def test_removing_a_session_removes_the_events_of_its_responses(store: Store) -> None:
-    mine = replace(QUEUED, session_id="ses_1")
+    response = replace(QUEUED, session_id="ses_1")
     await store.commit(
-        Transaction((AppendItems(TOP, PATH.items),), (mine,), session(head=PATH.head), started_run_id="resp_1")
+        Transaction((AppendItems(ROOT, PATH.items),), (response,), session(head=PATH.head), started_run_id="resp_1")
     )
     await store.append_events("resp_1", events(0))
     await store.remove_session("ses_1")
@@ -237,16 +239,16 @@ async def test_removing_a_session_removes_the_events_of_its_responses(store: Sto
 
 
 async def test_events_are_removed_some_time_after_the_end(store: Store) -> None:
-    await begin(store, "resp_1", "resp_2")
+    await start_runs(store, "resp_1", "resp_2")
     for name in ("resp_1", "resp_2"):
         await store.append_events(name, events(0, 1))
     await store.commit(Transaction(links=(replace(QUEUED, status="failed"),), ended_run_id="resp_1"))
 
     assert await store.admin.prune_events(60) == 0
-    assert numbers(await store.events("resp_1")) == [0, 1]
+    assert sequence_numbers(await store.events("resp_1")) == [0, 1]
     assert await store.admin.prune_events(-60) == 1
     assert await store.events("resp_1") == []
-    assert numbers(await store.events("resp_2")) == [0, 1]
+    assert sequence_numbers(await store.events("resp_2")) == [0, 1]
     assert await store.link("resp_1") == replace(QUEUED, status="failed")
     assert await store.admin.prune_events(-60) == 0
 
@@ -255,15 +257,15 @@ async def test_events_are_removed_some_time_after_the_end(store: Store) -> None:
 
 
 async def test_a_run_without_a_live_lease_is_abandoned(store: Store) -> None:
-    await begin(store, "resp_1", "resp_2", "resp_3")
+    await start_runs(store, "resp_1", "resp_2", "resp_3")
     await store.acquire_lease("running resp_1", "alive", 60)
-    await store.acquire_lease(run_lease_name("resp_2"), "dead", GONE)
+    await store.acquire_lease(run_lease_name("resp_2"), "dead", EXPIRED_TTL_S)
 
     assert set(await store.admin.abandoned_runs()) == {AbandonedRun("local", "resp_2"), AbandonedRun("local", "resp_3")}
 
 
 async def test_a_run_is_abandoned_once_its_lease_is_released(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     lease = await store.acquire_lease(run_lease_name("resp_1"), "me", 60)
     assert await store.admin.abandoned_runs() == []
     await store.release_lease(lease)
@@ -272,7 +274,7 @@ async def test_a_run_is_abandoned_once_its_lease_is_released(store: Store) -> No
 
 
 async def test_the_lease_of_another_tenant_does_not_count(store: Store) -> None:
-    await begin(store)
+    await start_runs(store)
     await store.for_tenant("guest").acquire_lease(run_lease_name("resp_1"), "theirs", 60)
 
     assert await store.for_tenant("guest").admin.abandoned_runs() == [("local", "resp_1")]

@@ -17,88 +17,88 @@ SHORT_S = 0.03
 """Seconds to live of a lease, so few that it is renewed at once."""
 
 
-def gone(who: str = "") -> str:
-    """Return the id of a dead process on this machine as a holder, with `who` as its suffix."""
+def dead_process(suffix: str = "") -> str:
+    """Return the id of a dead process on this machine as a holder, with this suffix."""
     machine = ALIVE.partition(":")[0]
-    return f"{machine}:4194305:1" + (f":{who}" if who else "")
+    return f"{machine}:4194305:1" + (f":{suffix}" if suffix else "")
 
 
-class Counted:
-    """Delegates to `store`. Renewals raise `fails` first, and the lease request number `count` sets `enough`."""
+class CountingStore:
+    """Delegates to `store`. Renewals raise `failures` first, and the lease request number `count` sets `reached`."""
 
-    def __init__(self, store: Store, count: int, fails: list[Exception] | None = None) -> None:
-        self.store, self.count, self.fails = store, count, fails or []
-        self.asked, self.enough = 0, asyncio.Event()
+    def __init__(self, store: Store, count: int, failures: list[Exception] | None = None) -> None:
+        self.store, self.count, self.failures = store, count, failures or []
+        self.requests, self.reached = 0, asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
     async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
-        self.asked += 1
-        if self.asked == self.count:
-            self.enough.set()
-        if self.asked > 1 and self.fails:
-            raise self.fails.pop()
+        self.requests += 1
+        if self.requests == self.count:
+            self.reached.set()
+        if self.requests > 1 and self.failures:
+            raise self.failures.pop()
         return await self.store.acquire_lease(name, holder, ttl_s, dead_holder=dead_holder)
 
 
 @pytest.fixture
-async def held(store: Store) -> AsyncIterator[LeaseGuard]:
-    hold = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
-    yield hold
-    await hold.release()
+async def held_lease(store: Store) -> AsyncIterator[LeaseGuard]:
+    guard = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
+    yield guard
+    await guard.release()
 
 
-async def test_a_living_holder_keeps_the_lease_until_it_releases_it(store: Store, held: LeaseGuard) -> None:
+async def test_a_living_holder_keeps_the_lease_until_it_releases_it(store: Store, held_lease: LeaseGuard) -> None:
     with pytest.raises(Busy):
         await LeaseGuard.acquire(store, "chat", f"{ALIVE}:you", 60)
-    await held.release()
+    await held_lease.release()
     await (await LeaseGuard.acquire(store, "chat", f"{ALIVE}:you", 60)).release()
 
 
 async def test_a_lease_is_renewed_as_long_as_it_is_held(store: Store) -> None:
-    counted = Counted(store, 4)
-    hold = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", SHORT_S)
-    await counted.enough.wait()
+    counting_store = CountingStore(store, 4)
+    guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", SHORT_S)
+    await counting_store.reached.wait()
     with pytest.raises(Busy):
         await store.acquire_lease("chat", "you", 60)
-    await hold.release()
+    await guard.release()
 
 
 async def test_a_lease_is_renewed_before_it_expires() -> None:
-    counted = Counted(MemoryStore(), 2)
-    guard = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", 0.6)
+    counting_store = CountingStore(MemoryStore(), 2)
+    guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", 0.6)
     async with asyncio.timeout(1.5):
-        await counted.enough.wait()
+        await counting_store.reached.wait()
     await guard.release()
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("locked for too long"), Busy("chat", "you")])
 async def test_a_failed_renewal_is_retried(store: Store, failure: Exception) -> None:
-    counted = Counted(store, 4, [failure])
-    hold = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", SHORT_S)
-    await counted.enough.wait()
-    assert counted.fails == []
-    await hold.release()
+    counting_store = CountingStore(store, 4, [failure])
+    guard = await LeaseGuard.acquire(counting_store, "chat", f"{ALIVE}:me", SHORT_S)
+    await counting_store.reached.wait()
+    assert counting_store.failures == []
+    await guard.release()
 
 
 async def test_the_lease_of_a_dead_process_on_this_machine_is_taken_over_at_once(store: Store) -> None:
-    await store.acquire_lease("chat", gone("it"), 3600)
-    hold = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
+    await store.acquire_lease("chat", dead_process("it"), 3600)
+    guard = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
     with pytest.raises(Busy):
         await store.acquire_lease("chat", "you", 60)
-    await hold.release()
+    await guard.release()
 
 
 async def test_of_two_processes_that_see_the_same_dead_holder_one_takes_over(store: Store) -> None:
-    await store.acquire_lease("chat", gone(), 3600)
-    got = await asyncio.gather(
+    await store.acquire_lease("chat", dead_process(), 3600)
+    results = await asyncio.gather(
         *(LeaseGuard.acquire(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
     )
-    holds = [one for one in got if isinstance(one, LeaseGuard)]
-    assert len(holds) == 1
-    assert all(isinstance(one, Busy) for one in got if one is not holds[0])
-    await holds[0].release()
+    guards = [result for result in results if isinstance(result, LeaseGuard)]
+    assert len(guards) == 1
+    assert all(isinstance(result, Busy) for result in results if result is not guards[0])
+    await guards[0].release()
 
 
 async def test_a_holder_on_another_machine_may_be_alive(store: Store) -> None:
@@ -108,15 +108,15 @@ async def test_a_holder_on_another_machine_may_be_alive(store: Store) -> None:
 
 
 async def test_a_lost_lease_is_not_released_by_its_former_holder(store: Store) -> None:
-    hold = await LeaseGuard.acquire(store, "chat", gone("late"), 3600)
+    lost = await LeaseGuard.acquire(store, "chat", dead_process("late"), 3600)
     new = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
-    await hold.release()
+    await lost.release()
     with pytest.raises(Busy):
         await store.acquire_lease("chat", "you", 60)
     await new.release()
 
 
 async def test_releasing_a_lease_of_a_closed_store_is_silent(store: Store) -> None:
-    hold = await LeaseGuard.acquire(store, "chat", ALIVE, 60)
+    guard = await LeaseGuard.acquire(store, "chat", ALIVE, 60)
     await store.aclose()
-    await hold.release()
+    await guard.release()

@@ -5,7 +5,7 @@ import pytest
 from convo.errors import Busy, NotCanonical
 from convo.stores.base import Lease, Store
 
-GONE = -1.0
+EXPIRED_TTL_S = -1.0
 """Seconds to live of a lease that has already expired when it is acquired."""
 
 
@@ -22,7 +22,7 @@ async def test_a_lease_excludes_others_until_it_is_released(store: Store) -> Non
 async def test_the_holder_of_a_lease_can_be_read_without_acquiring_it(store: Store) -> None:
     assert await store.lease_holder("chat") is None
     lease = await store.acquire_lease("chat", "me", 60)
-    await store.acquire_lease("other", "you", GONE)
+    await store.acquire_lease("other", "you", EXPIRED_TTL_S)
 
     assert [await store.lease_holder(name) for name in ("chat", "other", "a\ud800")] == ["me", None, None]
     assert await store.for_tenant("guest").lease_holder("chat") is None
@@ -40,7 +40,7 @@ async def test_a_holder_renews_its_lease(store: Store) -> None:
 
 
 async def test_an_expired_lease_is_free(store: Store) -> None:
-    await store.acquire_lease("chat", "me", GONE)
+    await store.acquire_lease("chat", "me", EXPIRED_TTL_S)
 
     assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
@@ -55,7 +55,7 @@ async def test_only_the_named_dead_holder_is_replaced(store: Store) -> None:
 
 
 async def test_a_lease_that_another_holder_acquired_cannot_be_released(store: Store) -> None:
-    old = await store.acquire_lease("chat", "me", GONE)
+    old = await store.acquire_lease("chat", "me", EXPIRED_TTL_S)
     await store.acquire_lease("chat", "you", 60)
     await store.release_lease(old)
 
@@ -86,7 +86,7 @@ async def test_a_lease_needs_names_that_can_be_stored(store: Store, name: str, h
 
 async def test_leases_are_removed_some_time_after_they_expire(store: Store) -> None:
     """The expired lease of a killed holder is removed. A lease that has not expired stays."""
-    await store.acquire_lease("dead", "me", GONE)
+    await store.acquire_lease("dead", "me", EXPIRED_TTL_S)
     await store.acquire_lease("alive", "me", 60)
     await store.admin.prune_events(0)
 

@@ -12,13 +12,13 @@ from convo.history.tree import Key, Path, root_key
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from tests.stores.chat_transactions import NOW, USAGE, link, session
 
-TOP = root_key("local")
-PATH = Path(TOP).append([user_message("hi"), assistant_message("hello")])
-ASKED, ANSWERED = PATH.keys
+ROOT = root_key("local")
+PATH = Path(ROOT).append([user_message("hi"), assistant_message("hello")])
+INPUT_HEAD, HEAD = PATH.keys
 FULL = Link(
     id="resp_1",
-    input_head=ASKED,
-    head=ANSWERED,
+    input_head=INPUT_HEAD,
+    head=HEAD,
     sent_count=1,
     model="groq/some-model",
     strategy=Strategy.CHAIN,
@@ -38,8 +38,8 @@ FULL = Link(
 )
 
 
-async def add(store: Store, *links: Link) -> None:
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), links, session(head=PATH.head)))
+async def store_links(store: Store, *links: Link) -> None:
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), links, session(head=PATH.head)))
 
 
 def ids(links: Sequence[Link]) -> list[str]:
@@ -47,77 +47,77 @@ def ids(links: Sequence[Link]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "stored",
     [
         FULL,
-        link("resp_1", TOP),
-        link("try_1", ASKED, status="in_progress"),
+        link("resp_1", ROOT),
+        link("try_1", INPUT_HEAD, status="in_progress"),
         replace(FULL, parent_id=None, previous_response_id="resp_elsewhere"),
         replace(FULL, previous_response_id=None),
         replace(FULL, usage={}, error={}, parameters={}),
         replace(FULL, usage={"a": [2**70, -1, 0, True, 1.0, None, "x"], "b": {"c": 0}}),
     ],
 )
-async def test_a_link_reads_back_as_it_was_written(store: Store, made: Link) -> None:
-    await add(store, made)
+async def test_a_link_reads_back_as_it_was_written(store: Store, stored: Link) -> None:
+    await store_links(store, stored)
 
-    assert await store.link(made.id) == made
+    assert await store.link(stored.id) == stored
 
 
 async def test_changing_a_link_that_was_read_does_not_change_the_store(store: Store) -> None:
-    await add(store, FULL)
-    read = await store.link("resp_1")
-    assert read is not None
-    read.parameters["tools"].clear()
+    await store_links(store, FULL)
+    loaded = await store.link("resp_1")
+    assert loaded is not None
+    loaded.parameters["tools"].clear()
 
     assert await store.link("resp_1") == FULL
 
 
 async def test_a_link_in_progress_is_replaced(store: Store) -> None:
-    await add(store, replace(FULL, status="in_progress", head=ASKED, usage=None, parameters={"old": 1}))
-    await add(store, FULL)
+    await store_links(store, replace(FULL, status="in_progress", head=INPUT_HEAD, usage=None, parameters={"old": 1}))
+    await store_links(store, FULL)
 
     assert await store.link("resp_1") == FULL
 
 
 async def test_the_nodes_of_a_discarded_link_in_progress_are_not_stored(store: Store) -> None:
-    await store.commit(Transaction(links=(link("resp_1", TOP),)))
-    late = replace(link("resp_1", TOP), status="in_progress", input_head=ANSWERED, head=ANSWERED)
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (late,)))
+    await store.commit(Transaction(links=(link("resp_1", ROOT),)))
+    late = replace(link("resp_1", ROOT), status="in_progress", input_head=HEAD, head=HEAD)
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (late,)))
     with pytest.raises(NotFound):
-        await store.path(ANSWERED)
+        await store.path(HEAD)
 
 
 async def test_a_final_link_only_gains_missing_fields(store: Store) -> None:
     """The embedded endpoint stores a response before the chat that requested it adds its fields."""
-    kept = replace(FULL, session_id=None, parent_id=None, previous_response_id=None, first_token_s=None)
-    await add(store, kept)
-    await add(store, replace(FULL, status="completed", model="another/model", usage=None, error=None))
-    claimed = replace(kept, session_id="ses_1", parent_id="resp_0", first_token_s=0.5)
+    stored = replace(FULL, session_id=None, parent_id=None, previous_response_id=None, first_token_s=None)
+    await store_links(store, stored)
+    await store_links(store, replace(FULL, status="completed", model="another/model", usage=None, error=None))
+    completed = replace(stored, session_id="ses_1", parent_id="resp_0", first_token_s=0.5)
 
-    assert await store.link("resp_1") == claimed
-    await add(store, replace(FULL, session_id="ses_2", parent_id="resp_x", first_token_s=9.0))
-    assert await store.link("resp_1") == claimed
+    assert await store.link("resp_1") == completed
+    await store_links(store, replace(FULL, session_id="ses_2", parent_id="resp_x", first_token_s=9.0))
+    assert await store.link("resp_1") == completed
 
 
 async def test_answers_to_one_input_come_oldest_first(store: Store) -> None:
-    late, early = link("resp_2", ASKED, created_at=NOW + 2), link("resp_1", ASKED, ANSWERED, created_at=NOW + 1)
-    await add(store, late, early, link("resp_3", ANSWERED))
+    late, early = link("resp_2", INPUT_HEAD, created_at=NOW + 2), link("resp_1", INPUT_HEAD, HEAD, created_at=NOW + 1)
+    await store_links(store, late, early, link("resp_3", HEAD))
 
-    assert ids(await store.responses_to(ASKED)) == ["resp_1", "resp_2"]
+    assert ids(await store.responses_to(INPUT_HEAD)) == ["resp_1", "resp_2"]
     assert await store.responses_to(Key("00")) == await store.responses_to() == []
 
 
 async def test_answers_to_many_inputs_come_oldest_first_and_once(store: Store) -> None:
-    late, early = link("resp_2", ASKED, created_at=NOW + 2), link("resp_1", ANSWERED, created_at=NOW + 1)
-    await add(store, late, early, link("resp_3", TOP))
+    late, early = link("resp_2", INPUT_HEAD, created_at=NOW + 2), link("resp_1", HEAD, created_at=NOW + 1)
+    await store_links(store, late, early, link("resp_3", ROOT))
 
-    assert ids(await store.responses_to(ASKED, Key("00"), ANSWERED, ASKED)) == ["resp_1", "resp_2"]
+    assert ids(await store.responses_to(INPUT_HEAD, Key("00"), HEAD, INPUT_HEAD)) == ["resp_1", "resp_2"]
 
 
 async def test_links_of_a_session_come_oldest_first(store: Store) -> None:
-    await add(store, *(link(f"resp_{n}", ASKED, session_id="ses_1", created_at=NOW - n) for n in range(3)))
-    await add(store, link("resp_other", ASKED), link("resp_theirs", ASKED, session_id="ses_2"))
+    await store_links(store, *(link(f"resp_{n}", INPUT_HEAD, session_id="ses_1", created_at=NOW - n) for n in range(3)))
+    await store_links(store, link("resp_other", INPUT_HEAD), link("resp_theirs", INPUT_HEAD, session_id="ses_2"))
 
     assert ids(await store.links("ses_1")) == ["resp_2", "resp_1", "resp_0"]
     assert await store.links("ses_3") == []
@@ -125,10 +125,10 @@ async def test_links_of_a_session_come_oldest_first(store: Store) -> None:
 
 async def test_a_family_contains_every_fork_and_nothing_else(store: Store) -> None:
     parents = {1: None, 2: 1, 3: 2, 4: 2, 5: 1, 6: None, 7: 6}
-    await add(
+    await store_links(
         store,
         *(
-            link(f"resp_{n}", ASKED, created_at=NOW + n, parent_id=parent and f"resp_{parent}")
+            link(f"resp_{n}", INPUT_HEAD, created_at=NOW + n, parent_id=parent and f"resp_{parent}")
             for n, parent in parents.items()
         ),
     )
@@ -139,7 +139,9 @@ async def test_a_family_contains_every_fork_and_nothing_else(store: Store) -> No
 
 
 async def test_a_family_includes_forks_across_an_unknown_response(store: Store) -> None:
-    await add(store, *(link(f"resp_{n}", ASKED, created_at=NOW + n, parent_id="resp_elsewhere") for n in (1, 2)))
+    await store_links(
+        store, *(link(f"resp_{n}", INPUT_HEAD, created_at=NOW + n, parent_id="resp_elsewhere") for n in (1, 2))
+    )
 
     assert ids(await store.related_links("resp_1")) == ["resp_1", "resp_2"]
     assert await store.link("resp_elsewhere") is None
@@ -148,15 +150,15 @@ async def test_a_family_includes_forks_across_an_unknown_response(store: Store) 
 
 
 async def test_a_parent_may_come_after_its_child(store: Store) -> None:
-    await add(store, link("resp_2", ASKED, parent_id="resp_1", created_at=NOW + 2))
-    await add(store, link("resp_1", ASKED, created_at=NOW + 1))
+    await store_links(store, link("resp_2", INPUT_HEAD, parent_id="resp_1", created_at=NOW + 2))
+    await store_links(store, link("resp_1", INPUT_HEAD, created_at=NOW + 1))
 
     assert ids(await store.related_links("resp_2")) == ["resp_1", "resp_2"]
 
 
 async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
     own = replace(FULL, parent_id="resp_1")
-    await add(store, own)
+    await store_links(store, own)
 
     assert await store.link("resp_1") == own
     assert await store.related_links("resp_1") == [own]
@@ -164,30 +166,32 @@ async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
 
 async def test_a_session_may_be_stored_while_the_only_link_that_named_it_drops_it(store: Store) -> None:
     """One transaction drops the last references to the session and to its parent link, and adds them again."""
-    begun = replace(FULL, status="in_progress")
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (begun,)))
-    freed = replace(begun, session_id=None, parent_id=None, previous_response_id=None)
+    started = replace(FULL, status="in_progress")
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), (started,)))
+    detached = replace(started, session_id=None, parent_id=None, previous_response_id=None)
     record = session(head=PATH.head, link_id="resp_0")
-    await store.commit(Transaction(links=(begun, freed), session=record, expected_session_head=None))
+    await store.commit(Transaction(links=(started, detached), session=record, expected_session_head=None))
 
     assert await store.session("ses_1") == record
-    assert await store.link("resp_1") == freed
+    assert await store.link("resp_1") == detached
     assert await store.links("ses_1") == []
 
 
 async def test_links_of_a_conversation_come_oldest_first_under_every_strategy(store: Store) -> None:
-    through = replace(link("resp_0", ASKED), conversation_id="conv_1")
-    late, early = replace(through, id="resp_2", created_at=NOW + 2), replace(through, id="resp_1", model="b/other")
-    await add(store, late, early, link("resp_3", ASKED, conversation_id="conv_2"), link("resp_4", ASKED))
+    response = replace(link("resp_0", INPUT_HEAD), conversation_id="conv_1")
+    late, early = replace(response, id="resp_2", created_at=NOW + 2), replace(response, id="resp_1", model="b/other")
+    await store_links(
+        store, late, early, link("resp_3", INPUT_HEAD, conversation_id="conv_2"), link("resp_4", INPUT_HEAD)
+    )
 
     assert await store.conversation_links("conv_1") == [early, late]
     assert await store.conversation_links("resp_1") == await store.conversation_links("\ud800") == []
 
 
 async def test_links_outlive_their_conversation_and_are_removed_one_by_one(store: Store) -> None:
-    calls = [link(f"resp_{n}", ASKED, conversation_id="conv_1", created_at=NOW + n) for n in range(2)]
-    await add(store, *calls)
-    await store.commit(Transaction(conversation=Conversation("conv_1", ASKED, NOW, ("a",))))
+    responses = [link(f"resp_{n}", INPUT_HEAD, conversation_id="conv_1", created_at=NOW + n) for n in range(2)]
+    await store_links(store, *responses)
+    await store.commit(Transaction(conversation=Conversation("conv_1", INPUT_HEAD, NOW, ("a",))))
     await store.remove_conversation("conv_1")
 
     assert ids(await store.conversation_links("conv_1")) == ["resp_0", "resp_1"]
@@ -198,14 +202,14 @@ async def test_links_outlive_their_conversation_and_are_removed_one_by_one(store
 
 
 async def test_a_conversation_with_an_id_that_no_database_accepts_has_its_links(store: Store) -> None:
-    await add(store, replace(FULL, conversation_id="conv_\ud83d"))
+    await store_links(store, replace(FULL, conversation_id="conv_\ud83d"))
 
     assert ids(await store.conversation_links("conv_\ud83d")) == ["resp_1"]
 
 
 @pytest.mark.parametrize("name", ["", "nope", "\ud800", "x" * 10_000, "'; DROP TABLE links; --", "a\0b"])
 async def test_an_unknown_name_is_not_found(store: Store, name: str) -> None:
-    await add(store, FULL)
+    await store_links(store, FULL)
 
     assert await store.link(name) is None
     assert await store.session(name) is None

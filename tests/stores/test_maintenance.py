@@ -13,11 +13,11 @@ from convo.stores.base import AppendItems, Conversation, PruneResult, Store, Tra
 from tests.stores.chat_transactions import NOW, json_bytes, link, prose, session
 from tests.stores.test_tenants import everything
 
-TOP = root_key("local")
-PATH = Path(TOP).append([user_message("one"), user_message("two"), user_message("three")])
+ROOT = root_key("local")
+PATH = Path(ROOT).append([user_message("one"), user_message("two"), user_message("three")])
 ONE, TWO, THREE = PATH.keys
 MANY = 1100
-BIT = {"sequence_number": 0, "type": "response.created"}
+EVENT = {"sequence_number": 0, "type": "response.created"}
 
 
 # -- the database ---------------------------------------------------------------------------------
@@ -54,10 +54,10 @@ async def test_tenants_are_listed_once_they_have_stored_something(store: Store) 
 async def test_the_size_on_disk_grows_with_the_stored_data(store: Store) -> None:
     await store.commit(everything("local"))
     before = await store.admin.size_bytes()
-    path = Path(TOP).append([user_message(prose(Random(1), 300_000))])
-    kept = session(head=path.head, id="ses_large", name="large")
+    path = Path(ROOT).append([user_message(prose(Random(1), 300_000))])
+    record = session(head=path.head, id="ses_large", name="large")
     await store.commit(
-        Transaction(appends=(AppendItems(TOP, tuple(path.items)),), session=kept, expected_session_head=None)
+        Transaction(appends=(AppendItems(ROOT, tuple(path.items)),), session=record, expected_session_head=None)
     )
     after = await store.admin.size_bytes()
     assert (before is None and after is None) or (before and after and after > before)
@@ -66,13 +66,13 @@ async def test_the_size_on_disk_grows_with_the_stored_data(store: Store) -> None
 async def test_transactions_are_observed_with_their_durations(store: Store) -> None:
     if await store.admin.size_bytes() is None:
         return
-    seen: list[float] = []
-    store.admin.set_transaction_observer(seen.append)
+    durations: list[float] = []
+    store.admin.set_transaction_observer(durations.append)
     await store.commit(everything("local"))
     with pytest.raises(NotFound):
         await store.for_tenant("local").remove_session("ses_none")
-    assert len(seen) >= 2
-    assert all(0 < seconds < 60 for seconds in seen)
+    assert len(durations) >= 2
+    assert all(0 < seconds < 60 for seconds in durations)
 
 
 # -- statistics -----------------------------------------------------------------------------------
@@ -86,17 +86,17 @@ async def test_an_empty_store_contains_nothing(store: Store) -> None:
 
 async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
     items = tuple(user_message(prose(Random(number), 500)) for number in range(3))
-    path = Path(TOP).append(items)
-    calls = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session_id="ses_1") for n in range(2)]
+    path = Path(ROOT).append(items)
+    responses = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session_id="ses_1") for n in range(2)]
     await store.for_tenant("a guest").commit(everything("a guest"))
     await store.commit(
-        Transaction((AppendItems(TOP, items),), tuple(calls), session(head=path.head), started_run_id="resp_0")
+        Transaction((AppendItems(ROOT, items),), tuple(responses), session(head=path.head), started_run_id="resp_0")
     )
-    await store.append_events("resp_0", [BIT, {**BIT, "sequence_number": 1}])
+    await store.append_events("resp_0", [EVENT, {**EVENT, "sequence_number": 1}])
 
-    theirs, ours = await store.admin.tenant_stats()
-    assert (theirs.tenant, ours.tenant) == ("a guest", "local")
-    assert ours.row_counts == {
+    guest_stats, local_stats = await store.admin.tenant_stats()
+    assert (guest_stats.tenant, local_stats.tenant) == ("a guest", "local")
+    assert local_stats.row_counts == {
         "sessions": 1,
         "responses": 2,
         "conversations": 0,
@@ -105,7 +105,7 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
         "events": 2,
         "runs": 0,
     }
-    assert theirs.row_counts == {
+    assert guest_stats.row_counts == {
         "sessions": 1,
         "responses": 1,
         "conversations": 1,
@@ -114,8 +114,8 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
         "events": 0,
         "runs": 0,
     }
-    assert json_bytes(items) < ours.size_bytes < 3 * json_bytes(items)
-    assert (ours.oldest_at, ours.newest_at) == (NOW, NOW + 1)
+    assert json_bytes(items) < local_stats.size_bytes < 3 * json_bytes(items)
+    assert (local_stats.oldest_at, local_stats.newest_at) == (NOW, NOW + 1)
 
 
 async def test_removed_rows_are_no_longer_counted(store: Store) -> None:
@@ -128,11 +128,11 @@ async def test_removed_rows_are_no_longer_counted(store: Store) -> None:
 
 async def test_a_name_that_only_a_link_mentions_is_not_counted(store: Store) -> None:
     await store.commit(
-        Transaction((AppendItems(TOP, PATH.items),), (link("resp_2", THREE, parent_id="resp_1", session_id="ses_x"),))
+        Transaction((AppendItems(ROOT, PATH.items),), (link("resp_2", THREE, parent_id="resp_1", session_id="ses_x"),))
     )
 
-    (ours,) = await store.admin.tenant_stats()
-    assert (ours.row_counts["sessions"], ours.row_counts["responses"]) == (0, 1)
+    (stats,) = await store.admin.tenant_stats()
+    assert (stats.row_counts["sessions"], stats.row_counts["responses"]) == (0, 1)
 
 
 # -- pruning --------------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ async def test_a_name_that_only_a_link_mentions_is_not_counted(store: Store) -> 
 
 async def prune(store: Store, before: float) -> PruneResult:
     """Prune after two dry runs. Asserts that all three return the same counts."""
-    asked = await store.admin.prune("local", before, dry_run=True)
-    assert await store.admin.prune("local", before, dry_run=True) == asked
-    assert await store.admin.prune("local", before, dry_run=False) == asked
+    result = await store.admin.prune("local", before, dry_run=True)
+    assert await store.admin.prune("local", before, dry_run=True) == result
+    assert await store.admin.prune("local", before, dry_run=False) == result
     assert await store.admin.prune("local", before, dry_run=False) == PruneResult(0, 0, 0)
-    return asked
+    return result
 
 
 async def test_a_dry_run_counts_and_removes_nothing(store: Store) -> None:
@@ -156,9 +156,9 @@ async def test_a_dry_run_counts_and_removes_nothing(store: Store) -> None:
 
 async def test_a_session_is_pruned_by_its_last_use(store: Store) -> None:
     for number, path in enumerate((PATH.first(1), PATH.first(2))):
-        made = link(f"resp_{number}", path.head, session_id=f"ses_{number}", created_at=NOW)
+        response = link(f"resp_{number}", path.head, session_id=f"ses_{number}", created_at=NOW)
         record = session(id=f"ses_{number}", name=f"s{number}", head=path.head, used_at=NOW + number)
-        await store.commit(Transaction((AppendItems(TOP, path.items),), (made,), record))
+        await store.commit(Transaction((AppendItems(ROOT, path.items),), (response,), record))
 
     assert await prune(store, NOW + 1) == PruneResult(1, 1, 0)
     assert [one.name for one in await store.sessions()] == ["s1"]
@@ -168,8 +168,8 @@ async def test_a_session_is_pruned_by_its_last_use(store: Store) -> None:
 
 
 async def test_a_response_without_a_session_is_pruned_by_its_creation(store: Store) -> None:
-    calls = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1")]
-    await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), tuple(calls)))
+    responses = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1")]
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items[:2]),), tuple(responses)))
 
     assert await prune(store, NOW + 1) == PruneResult(0, 1, 0)
     assert await store.link("resp_1") is None
@@ -179,14 +179,14 @@ async def test_a_response_without_a_session_is_pruned_by_its_creation(store: Sto
 
 async def test_responses_that_a_recent_session_made_or_continues_from_stay(store: Store) -> None:
     """The history of a session includes links of its chain that are older than the session."""
-    calls = (
+    responses = (
         link("resp_1", ONE, created_at=NOW),
         link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1", session_id="ses_1"),
         link("resp_3", ONE, created_at=NOW + 1, session_id="ses_1"),
         link("resp_4", ONE, created_at=NOW + 1, session_id="ses_never_recorded"),
     )
     record = session(head=TWO, link_id="resp_2", used_at=NOW + 9)
-    await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), calls, record))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items[:2]),), responses, record))
 
     assert await prune(store, NOW + 5) == PruneResult(0, 1, 0)
     assert [one.id for one in await store.related_links("resp_2")] == ["resp_1", "resp_2"]
@@ -196,10 +196,10 @@ async def test_responses_that_a_recent_session_made_or_continues_from_stay(store
 
 async def test_a_response_of_an_old_session_stays_while_a_recent_one_continues_from_it(store: Store) -> None:
     old = session(id="ses_1", name="old", head=ONE, link_id="resp_1", used_at=NOW)
-    used = session(id="ses_2", name="used", head=TWO, link_id="resp_2", used_at=NOW + 9)
-    calls = (link("resp_1", ONE, session_id="ses_1"), link("resp_2", TWO, session_id="ses_2", parent_id="resp_1"))
-    await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), calls, old))
-    await store.commit(Transaction(session=used))
+    recent = session(id="ses_2", name="used", head=TWO, link_id="resp_2", used_at=NOW + 9)
+    responses = (link("resp_1", ONE, session_id="ses_1"), link("resp_2", TWO, session_id="ses_2", parent_id="resp_1"))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items[:2]),), responses, old))
+    await store.commit(Transaction(session=recent))
 
     assert await prune(store, NOW + 5) == PruneResult(1, 0, 0)
     assert [one.id for one in await store.related_links("resp_2")] == ["resp_1", "resp_2"]
@@ -207,51 +207,51 @@ async def test_a_response_of_an_old_session_stays_while_a_recent_one_continues_f
     assert list(await store.admin.tenant_stats()) == []
 
 
-@pytest.mark.parametrize(("answered", "gone"), [(None, 1), (NOW, 1), (NOW + 5, 0)])
+@pytest.mark.parametrize(("response_at", "pruned"), [(None, 1), (NOW, 1), (NOW + 5, 0)])
 async def test_a_conversation_is_pruned_by_its_creation_or_last_response(
-    store: Store, answered: float | None, gone: int
+    store: Store, response_at: float | None, pruned: int
 ) -> None:
-    talk = Conversation("conv_1", ONE, NOW, ("a",))
-    calls = () if answered is None else (link("resp_1", ONE, conversation_id="conv_1", created_at=answered),)
-    await store.commit(Transaction((AppendItems(TOP, PATH.items[:1]),), calls, conversation=talk))
+    conversation = Conversation("conv_1", ONE, NOW, ("a",))
+    responses = () if response_at is None else (link("resp_1", ONE, conversation_id="conv_1", created_at=response_at),)
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items[:1]),), responses, conversation=conversation))
 
-    assert (await prune(store, NOW + 5)).conversations == gone
-    assert (await store.conversation("conv_1") is None) == bool(gone)
+    assert (await prune(store, NOW + 5)).conversations == pruned
+    assert (await store.conversation("conv_1") is None) == bool(pruned)
 
 
 async def test_the_conversation_of_a_recent_session_stays(store: Store) -> None:
-    talk = Conversation("conv_1", ONE, NOW, ("a",))
+    conversation = Conversation("conv_1", ONE, NOW, ("a",))
     record = session(strategy=Strategy.CONVERSATION, handle="conv_1", head=ONE, used_at=NOW + 9)
-    await store.commit(Transaction((AppendItems(TOP, PATH.items[:1]),), (), record, conversation=talk))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items[:1]),), (), record, conversation=conversation))
 
     assert await prune(store, NOW + 5) == PruneResult(0, 0, 0)
     assert await prune(store, NOW + 10) == PruneResult(1, 0, 1)
 
 
 async def test_an_open_run_keeps_its_response_its_conversation_and_its_session(store: Store) -> None:
-    talk = Conversation("conv_1", ONE, NOW, ("a",))
+    conversation = Conversation("conv_1", ONE, NOW, ("a",))
     running = link("resp_1", ONE, status="in_progress", conversation_id="conv_1", session_id="ses_1")
     await store.commit(
         Transaction(
-            (AppendItems(TOP, PATH.items[:1]),),
+            (AppendItems(ROOT, PATH.items[:1]),),
             (running,),
             session(head=ONE),
-            conversation=talk,
+            conversation=conversation,
             started_run_id="resp_1",
         )
     )
 
     assert await prune(store, NOW + 5) == PruneResult(0, 0, 0)
-    await store.append_events("resp_1", [BIT])
+    await store.append_events("resp_1", [EVENT])
     await store.commit(Transaction(links=(replace(running, status="completed"),), ended_run_id="resp_1"))
     assert await prune(store, NOW + 5) == PruneResult(1, 1, 1)
     assert list(await store.admin.tenant_stats()) == []
 
 
 async def test_pruning_removes_more_rows_than_one_batch(store: Store) -> None:
-    paths = [Path(TOP).append([user_message(f"question {number}")]) for number in range(MANY)]
-    calls = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
-    await store.commit(Transaction(tuple(AppendItems(TOP, path.items) for path in paths), calls))
+    paths = [Path(ROOT).append([user_message(f"question {number}")]) for number in range(MANY)]
+    responses = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
+    await store.commit(Transaction(tuple(AppendItems(ROOT, path.items) for path in paths), responses))
 
     assert await prune(store, NOW + 1) == PruneResult(0, MANY, 0)
     assert list(await store.admin.tenant_stats()) == []
@@ -273,5 +273,5 @@ async def test_pruned_items_are_not_found_by_a_search(store: Store) -> None:
     await prune(store, NOW + 1)
 
     with pytest.raises(NotFound):
-        await store.path(Path(TOP).append([user_message("hi there")]).head)
+        await store.path(Path(ROOT).append([user_message("hi there")]).head)
     assert await store.search_items("hi") == []

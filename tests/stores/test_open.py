@@ -39,9 +39,9 @@ async def test_a_sqlite_url_names_a_file(home: File) -> None:
     await store.commit(Transaction(session=session("guest")))
     await store.aclose()
 
-    again = open_store(url, tenant="guest")
-    assert await again.session("one") == session("guest")
-    await again.aclose()
+    reopened = open_store(url, tenant="guest")
+    assert await reopened.session("one") == session("guest")
+    await reopened.aclose()
 
 
 async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,10 +55,10 @@ async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "postgresql:x", "nonsense:x", "/a/path"])
 def test_an_unsupported_url_is_refused_with_the_supported_ones(url: str) -> None:
-    with pytest.raises(InvalidUsage) as told:
+    with pytest.raises(InvalidUsage) as caught:
         open_store(url)
 
-    assert told.value.hint == "use one of: memory, sqlite:PATH, postgresql://..."
+    assert caught.value.hint == "use one of: memory, sqlite:PATH, postgresql://..."
 
 
 @pytest.mark.parametrize(
@@ -72,36 +72,36 @@ early = [name for name in ("sqlite3", "convo.stores.memory", "convo.stores.sqlit
 open_store({url!r}, inline=True)
 print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if name in sys.modules])
 """
-    ran = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
 
-    assert ran.stdout == "[] []\n"
+    assert result.stdout == "[] []\n"
 
 
-def quiet(step: str, done: int, total: int) -> None:
+def no_progress(step: str, done: int, total: int) -> None:
     """Report no progress."""
 
 
-NEW = File("new.db")
-HELP = "convo --help"
-REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
+NEW_FILE = File("new.db")
+HELP_HINT = "convo --help"
+UNSUPPORTED: dict[str, tuple[Callable[[], object], str, str]] = {
     "open": (
         lambda: open_store("nonsense:x"),
         "'nonsense' is not a type of store",
         "use one of: memory, sqlite:PATH, postgresql://...",
     ),
     "check": (
-        lambda: asyncio.run(check_store("memory", quiet)),
+        lambda: asyncio.run(check_store("memory", no_progress)),
         "a store of type 'memory' cannot be checked",
         "use --store sqlite:PATH or postgresql://...",
     ),
     "check without a path": (
-        lambda: asyncio.run(check_store("sqlite:", quiet)),
+        lambda: asyncio.run(check_store("sqlite:", no_progress)),
         "a store of type 'sqlite' cannot be checked",
         "use --store sqlite:PATH or postgresql://...",
     ),
     **{
         f"back up {url}": (
-            partial(backup_store, url, NEW, quiet),
+            partial(backup_store, url, NEW_FILE, no_progress),
             f"a store of type {kind!r} is not a file",
             "use --store sqlite:PATH",
         )
@@ -109,18 +109,22 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     },
     **{
         f"recover {url}": (
-            partial(recover_store, url, NEW, quiet),
+            partial(recover_store, url, NEW_FILE, no_progress),
             f"a store of type {kind!r} is not a file, so it cannot be recovered",
             "restore a backup with pg_restore, or use --store sqlite:PATH",
         )
         for url, kind in (("memory", "memory"), ("sqlite:", "sqlite"))
     },
-    "tables of memory": (lambda: store_schema_sql("memory"), "a store of type 'memory' has no tables", HELP),
-    "tables of nonsense": (lambda: store_schema_sql("nonsense:x"), "a store of type 'nonsense' has no tables", HELP),
+    "tables of memory": (lambda: store_schema_sql("memory"), "a store of type 'memory' has no tables", HELP_HINT),
+    "tables of nonsense": (
+        lambda: store_schema_sql("nonsense:x"),
+        "a store of type 'nonsense' has no tables",
+        HELP_HINT,
+    ),
     "partitions": (
         lambda: store_schema_sql("sqlite:x", partitions=4),
         "only a PostgreSQL store supports partitions",
-        HELP,
+        HELP_HINT,
     ),
     "one migration": (
         lambda: store_schema_sql("sqlite:x", after_migration=1),
@@ -130,19 +134,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "message", "hint"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("call", "message", "hint"), UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_a_store_of_a_type_that_cannot_do_it_is_refused(call: Callable[[], object], message: str, hint: str) -> None:
-    with pytest.raises(InvalidUsage) as refused:
+    with pytest.raises(InvalidUsage) as caught:
         call()
-    assert (refused.value.message, refused.value.hint) == (message, hint)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
 def test_a_file_can_be_written_if_it_or_the_folder_that_is_there_can(tmp_path: File) -> None:
     (tmp_path / "convo.db").touch()
     (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
-    found = {name: is_store_writable(f"sqlite:{tmp_path}/{name}") for name in ("convo.db", "new/deep.db", "broken")}
+    writable = {name: is_store_writable(f"sqlite:{tmp_path}/{name}") for name in ("convo.db", "new/deep.db", "broken")}
 
-    assert found == {"convo.db": True, "new/deep.db": True, "broken": False}
+    assert writable == {"convo.db": True, "new/deep.db": True, "broken": False}
     assert not is_store_writable(f"sqlite:{tmp_path}/convo.db/below.db")
 
 

@@ -14,10 +14,11 @@ ITEMS = (user_message("first"), assistant_message("second"), user_message("third
 PATH = Path(root_key("local")).append(ITEMS)
 
 
-async def kept(store: Store, *statuses: str) -> None:
+async def store_session(store: Store, *statuses: str) -> None:
     """Store a session of three items, one of them confirmed, with a link for each status."""
     links = tuple(
-        link(f"resp_{at}", PATH.nodes[0].key, session_id="ses_1", status=status) for at, status in enumerate(statuses)
+        link(f"resp_{number}", PATH.nodes[0].key, session_id="ses_1", status=status)
+        for number, status in enumerate(statuses)
     )
     record = session(head=PATH.head, confirmed_head=PATH.nodes[0].key)
     await store.commit(
@@ -26,14 +27,14 @@ async def kept(store: Store, *statuses: str) -> None:
 
 
 async def test_items_are_counted_up_to_the_head_and_after_the_confirmed_head(store: Store) -> None:
-    await kept(store)
+    await store_session(store)
     assert await store.session_stats("ses_1") == SessionStats(
         item_count=3, unconfirmed_count=2, turn_count=0, first_item=ITEMS[0]
     )
 
 
 async def test_only_links_with_an_answer_count_as_turns(store: Store) -> None:
-    await kept(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
+    await store_session(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
     await store.commit(Transaction(links=(link("resp_other", PATH.head),)))
     assert (await store.session_stats("ses_1")).turn_count == 2
 
@@ -46,7 +47,7 @@ async def test_an_empty_session_has_no_first_item(store: Store) -> None:
 
 
 async def test_a_deleted_item_still_counts(store: Store) -> None:
-    await kept(store)
+    await store_session(store)
     await store.commit(Transaction(erased_nodes=(PATH.nodes[0].key,)))
     assert await store.session_stats("ses_1") == SessionStats(
         item_count=3, unconfirmed_count=2, turn_count=0, first_item=None
@@ -54,18 +55,18 @@ async def test_a_deleted_item_still_counts(store: Store) -> None:
 
 
 async def test_all_items_are_unconfirmed_when_the_confirmed_head_is_the_root(store: Store) -> None:
-    await kept(store)
+    await store_session(store)
     record = replace(session(head=PATH.head), confirmed_head=PATH.root)
     await store.commit(Transaction(session=record))
     assert (await store.session_stats("ses_1")).unconfirmed_count == 3
 
 
 async def test_an_unknown_session_is_not_found(store: Store) -> None:
-    await kept(store)
+    await store_session(store)
     await store.remove_session("ses_1")
-    for unknown in ("ses_1", "ses_2", "\ud83d"):
-        with pytest.raises(NotFound) as refused:
-            await store.session_stats(unknown)
-        assert refused.value.message == f"no session {unknown!r}"
+    for name in ("ses_1", "ses_2", "\ud83d"):
+        with pytest.raises(NotFound) as caught:
+            await store.session_stats(name)
+        assert caught.value.message == f"no session {name!r}"
     with pytest.raises(NotFound):
         await store.for_tenant("another").session_stats("ses_1")

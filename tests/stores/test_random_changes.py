@@ -30,16 +30,16 @@ from convo.stores.sqlite.store import SqliteStore
 from tests.history.json_strategies import ITEMS, JSON
 from tests.stores.chat_transactions import NOW, link, session
 
-TOP = root_key("local")
-EMPTY = Path(TOP)
+ROOT = root_key("local")
+EMPTY = Path(ROOT)
 NAMES = ["one", "two", "three"]
 IDS = [f"resp_{n}" for n in range(6)]
 CONVERSATIONS = ["conv_a", "conv_b"]
 RUNS = ["run_a", "run_b"]
-WORDS = ["yes", "no", "tree", "cafe", "yes tree", '"yes']
+QUERIES = ["yes", "no", "tree", "cafe", "yes tree", '"yes']
 Status = Literal["in_progress", "completed"]
 
-UNNEEDED = (
+UNREFERENCED_ROWS = (
     "SELECT id FROM links WHERE saw IS NULL AND n NOT IN (SELECT parent FROM links WHERE parent IS NOT NULL)"
     " AND n NOT IN (SELECT link FROM sessions WHERE link IS NOT NULL)",
     "SELECT id FROM sessions WHERE record IS NULL AND n NOT IN (SELECT session FROM links WHERE session IS NOT NULL)",
@@ -48,13 +48,13 @@ UNNEEDED = (
 )
 """Queries for unreferenced rows: rows that are needed only while another row refers to them."""
 
-PLACE = st.integers(min_value=0, max_value=11)
+PATH_INDEX = st.integers(min_value=0, max_value=11)
 """Selects one of the known paths, modulo their number."""
 
 HISTORY = st.lists(ITEMS, min_size=1, max_size=3)
 
 
-class SideBySide(RuleBasedStateMachine):
+class StoreComparison(RuleBasedStateMachine):
     """Each rule applies one change to both stores and compares the results."""
 
     def __init__(self) -> None:
@@ -63,148 +63,166 @@ class SideBySide(RuleBasedStateMachine):
         self.file = Folder(self.folder.name) / "convo.db"
         self.loop = asyncio.new_event_loop()
         self.memory: Store = MemoryStore()
-        self.sqlite: Store = self.reopened()
+        self.sqlite: Store = self.open_again()
         self.paths = [EMPTY]
-        self.moment = NOW
+        self.current_time = NOW
 
     def teardown(self) -> None:
         self.loop.run_until_complete(self.sqlite.aclose())
         self.loop.close()
         self.folder.cleanup()
 
-    def reopened(self) -> Store:
+    def open_again(self) -> Store:
         return SqliteStore(SqliteDatabase(self.file, synchronous="OFF"))
 
     # -- calls to both stores ---------------------------------------------------------------------
 
-    def both(self, question: str, *words: object, **options: object) -> Any:
+    def call_both(self, method: str, *args: object, **kwargs: object) -> Any:
         """Call a method of both stores. Asserts that the results are equal and returns one."""
-        return self._same((self.memory, self.sqlite), question, words, options)
+        return self._compare((self.memory, self.sqlite), method, args, kwargs)
 
-    def on_both(self, question: str, *words: object, **options: object) -> Any:
+    def call_both_admins(self, method: str, *args: object, **kwargs: object) -> Any:
         """Call a method of `admin` of both stores. Asserts that the results are equal and returns one."""
-        return self._same((self.memory.admin, self.sqlite.admin), question, words, options)
+        return self._compare((self.memory.admin, self.sqlite.admin), method, args, kwargs)
 
-    def _same(self, sides: Any, question: str, words: Any, options: Any) -> Any:
-        asked = (outcome(getattr(side, question)(*words, **options)) for side in sides)
-        ours, theirs = (self.loop.run_until_complete(answer) for answer in asked)
-        assert ours == theirs
-        return ours
+    def _compare(self, targets: Any, method: str, args: Any, kwargs: Any) -> Any:
+        calls = (outcome(getattr(target, method)(*args, **kwargs)) for target in targets)
+        memory_result, sqlite_result = (self.loop.run_until_complete(call) for call in calls)
+        assert memory_result == sqlite_result
+        return memory_result
 
     def commit(self, change: Transaction) -> bool:
-        return self.both("commit", change) is None
+        return self.call_both("commit", change) is None
 
-    def path(self, place: int) -> Path:
-        return self.paths[place % len(self.paths)]
+    def path(self, index: int) -> Path:
+        return self.paths[index % len(self.paths)]
 
     def now(self) -> float:
-        self.moment += 1.5
-        return self.moment
+        self.current_time += 1.5
+        return self.current_time
 
     def session(self, name: str) -> Session | None:
-        found: Session | None = self.loop.run_until_complete(self.memory.session(name))
-        return found
+        stored: Session | None = self.loop.run_until_complete(self.memory.session(name))
+        return stored
 
     # -- changes ----------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(NAMES), place=PLACE, items=HISTORY, fresh=st.booleans(), text=JSON)
-    def say(self, name: str, place: int, items: list[Item], fresh: bool, text: Json) -> None:
+    @rule(name=st.sampled_from(NAMES), index=PATH_INDEX, items=HISTORY, fresh=st.booleans(), text=JSON)
+    def append_turn(self, name: str, index: int, items: list[Item], fresh: bool, text: Json) -> None:
         """Continue a session from any known history, even one that the stores no longer have."""
-        path = self.path(place).append(items)
-        there = self.session(name)
-        record = there or session(id=f"ses_{name}", name=name)
+        path = self.path(index).append(items)
+        stored = self.session(name)
+        record = stored or session(id=f"ses_{name}", name=name)
         record = replace(record, head=path.head, used_at=self.now(), instructions=json.dumps(text))
-        grow = (AppendItems(TOP, path.items),) if fresh else (AppendItems(self.path(place).head, tuple(items)),)
-        if self.commit(Transaction(grow, session=record, expected_session_head=there.head if there else None)):
+        appends = (AppendItems(ROOT, path.items),) if fresh else (AppendItems(self.path(index).head, tuple(items)),)
+        if self.commit(Transaction(appends, session=record, expected_session_head=stored.head if stored else None)):
             self.paths.append(path)
 
     @rule(
         name=st.sampled_from(NAMES),
-        place=PLACE,
+        index=PATH_INDEX,
         field=st.sampled_from(["head", "confirmed_head", "file_head"]),
-        id_=st.sampled_from([None, *IDS]),
+        record_id=st.sampled_from([None, *IDS]),
     )
-    def move(self, name: str, place: int, field: str, id_: str | None) -> None:
-        there = self.session(name)
-        if there:
-            moved = replace(there, **{field: self.path(place).head}, link_id=id_, used_at=self.now())  # type: ignore[arg-type]
-            self.commit(Transaction(session=moved, expected_session_head=there.head))
+    def move_head(self, name: str, index: int, field: str, record_id: str | None) -> None:
+        stored = self.session(name)
+        if stored:
+            updated = replace(stored, **{field: self.path(index).head}, link_id=record_id, used_at=self.now())  # type: ignore[arg-type]
+            self.commit(Transaction(session=updated, expected_session_head=stored.head))
 
-    @rule(name=st.sampled_from(NAMES), other=st.sampled_from([*NAMES, "four"]), place=PLACE)
-    def rename_or_be_stale(self, name: str, other: str, place: int) -> None:
-        there = self.session(name)
-        if there:
-            self.commit(Transaction(session=replace(there, name=other), expected_session_head=self.path(place).head))
+    @rule(name=st.sampled_from(NAMES), other=st.sampled_from([*NAMES, "four"]), index=PATH_INDEX)
+    def rename_session(self, name: str, other: str, index: int) -> None:
+        stored = self.session(name)
+        if stored:
+            self.commit(Transaction(session=replace(stored, name=other), expected_session_head=self.path(index).head))
 
     @rule(
-        id_=st.sampled_from(IDS),
-        saw=PLACE,
+        record_id=st.sampled_from(IDS),
+        input_index=PATH_INDEX,
         items=st.lists(ITEMS, max_size=2),
         parent=st.sampled_from([None, *IDS]),
         name=st.sampled_from([None, *NAMES]),
         status=st.sampled_from(["in_progress", "completed"]),
         value=JSON,
-        talk=st.sampled_from([None, *CONVERSATIONS]),
+        conversation_id=st.sampled_from([None, *CONVERSATIONS]),
     )
-    def call(
+    def store_link(
         self,
-        id_: str,
-        saw: int,
+        record_id: str,
+        input_index: int,
         items: list[Item],
         parent: str | None,
         name: str | None,
         status: Status,
         value: Json,
-        talk: str | None,
+        conversation_id: str | None,
     ) -> None:
-        before = self.path(saw)
+        before = self.path(input_index)
         after = before.append(items)
-        made = replace(
+        response = replace(
             link(
-                id_, before.head, after.head, parent_id=parent, session_id=name and f"ses_{name}", created_at=self.now()
+                record_id,
+                before.head,
+                after.head,
+                parent_id=parent,
+                session_id=name and f"ses_{name}",
+                created_at=self.now(),
             ),
             status=status,
             parameters={"value": value},
             usage={"value": value},
-            conversation_id=talk,
+            conversation_id=conversation_id,
             previous_response_id=parent,
         )
-        if self.commit(Transaction((AppendItems(before.head, tuple(items)),), (made,))):
+        if self.commit(Transaction((AppendItems(before.head, tuple(items)),), (response,))):
             self.paths.append(after)
 
-    @rule(id_=st.sampled_from(CONVERSATIONS), place=PLACE, items=st.lists(ITEMS, max_size=2), stale=st.booleans())
-    def converse(self, id_: str, place: int, items: list[Item], stale: bool) -> None:
-        there: Conversation | None = self.loop.run_until_complete(self.memory.conversation(id_))
-        path = self.path(place).append(items)
-        expect = (None if stale else there.head) if there else (TOP if stale else None)
+    @rule(
+        record_id=st.sampled_from(CONVERSATIONS),
+        index=PATH_INDEX,
+        items=st.lists(ITEMS, max_size=2),
+        stale=st.booleans(),
+    )
+    def store_conversation(self, record_id: str, index: int, items: list[Item], stale: bool) -> None:
+        stored: Conversation | None = self.loop.run_until_complete(self.memory.conversation(record_id))
+        path = self.path(index).append(items)
+        expected_head = (None if stale else stored.head) if stored else (ROOT if stale else None)
         ids = tuple(str(node.item.get("id") or f"given_{node.key[:6]}") for node in path.nodes)
-        made = Conversation(id_, path.head, NOW + CONVERSATIONS.index(id_), ids, {"at": str(self.now())})
+        conversation = Conversation(
+            record_id, path.head, NOW + CONVERSATIONS.index(record_id), ids, {"at": str(self.now())}
+        )
         change = Transaction(
-            (AppendItems(self.path(place).head, tuple(items)),), conversation=made, expected_conversation_head=expect
+            (AppendItems(self.path(index).head, tuple(items)),),
+            conversation=conversation,
+            expected_conversation_head=expected_head,
         )
         if self.commit(change):
             self.paths.append(path)
 
-    @rule(place=PLACE)
-    def erase(self, place: int) -> None:
-        self.commit(Transaction(erased_nodes=(self.path(place).head,)))
+    @rule(index=PATH_INDEX)
+    def erase_node(self, index: int) -> None:
+        self.commit(Transaction(erased_nodes=(self.path(index).head,)))
 
-    @rule(id_=st.sampled_from(IDS), ends=st.booleans(), status=st.sampled_from(["in_progress", "completed"]))
-    def run(self, id_: str, ends: bool, status: Status) -> None:
+    @rule(record_id=st.sampled_from(IDS), ends=st.booleans(), status=st.sampled_from(["in_progress", "completed"]))
+    def start_or_end_run(self, record_id: str, ends: bool, status: Status) -> None:
         """Start or end a background run and store its link. Both stores refuse an unknown or closed run."""
-        there: Link | None = self.loop.run_until_complete(self.memory.link(id_))
-        after = (replace(there, status=status),) if there else ()
+        stored: Link | None = self.loop.run_until_complete(self.memory.link(record_id))
+        links = (replace(stored, status=status),) if stored else ()
         self.commit(
-            Transaction(links=after, ended_run_id=id_) if ends else Transaction(links=after, started_run_id=id_)
+            Transaction(links=links, ended_run_id=record_id)
+            if ends
+            else Transaction(links=links, started_run_id=record_id)
         )
 
-    @rule(place=PLACE, other=PLACE)
-    def tail(self, place: int, other: int) -> None:
-        self.both("items_after", self.path(place).head, self.path(other).head)
+    @rule(index=PATH_INDEX, other=PATH_INDEX)
+    def read_tail(self, index: int, other: int) -> None:
+        self.call_both("items_after", self.path(index).head, self.path(other).head)
 
-    @rule(id_=st.sampled_from(IDS), numbers=st.lists(st.integers(min_value=0, max_value=9), max_size=3), value=JSON)
-    def append(self, id_: str, numbers: list[int], value: Json) -> None:
-        self.both("append_events", id_, [{"sequence_number": number, "value": value} for number in numbers])
+    @rule(
+        record_id=st.sampled_from(IDS), numbers=st.lists(st.integers(min_value=0, max_value=9), max_size=3), value=JSON
+    )
+    def append_events(self, record_id: str, numbers: list[int], value: Json) -> None:
+        self.call_both("append_events", record_id, [{"sequence_number": number, "value": value} for number in numbers])
 
     @rule(
         run=st.sampled_from(RUNS),
@@ -212,100 +230,100 @@ class SideBySide(RuleBasedStateMachine):
         step=st.sampled_from([0, 1, 1, 1, 2]),
         status=st.sampled_from(["running", "paused"]),
         value=JSON,
-        called=st.lists(st.tuples(st.sampled_from(RUNS), st.sampled_from("ab"), st.booleans()), max_size=3),
+        call_specs=st.lists(st.tuples(st.sampled_from(RUNS), st.sampled_from("ab"), st.booleans()), max_size=3),
     )
-    def go_on(
+    def write_agent_run(
         self,
         run: str,
         name: str,
         step: int,
         status: Literal["running", "paused"],
         value: Json,
-        called: list[tuple[str, str, bool]],
+        call_specs: list[tuple[str, str, bool]],
     ) -> None:
         """Write a revision of an agent run, with calls of either run. `step` may make the revision invalid."""
-        there: AgentRun | None = self.loop.run_until_complete(self.memory.agent_run(run))
-        revision = (there.revision if there else 0) + step
-        made = AgentRun(run, f"ses_{name}", revision, status, {"value": value}, NOW, self.now())
-        calls = tuple(AgentCall(other, call_id, self.now(), ended, value) for other, call_id, ended in called)
-        self.commit(Transaction(agent_run=made, agent_calls=calls))
+        stored: AgentRun | None = self.loop.run_until_complete(self.memory.agent_run(run))
+        revision = (stored.revision if stored else 0) + step
+        agent_run = AgentRun(run, f"ses_{name}", revision, status, {"value": value}, NOW, self.now())
+        calls = tuple(AgentCall(other, call_id, self.now(), ended, value) for other, call_id, ended in call_specs)
+        self.commit(Transaction(agent_run=agent_run, agent_calls=calls))
 
     @rule(back=st.integers(min_value=-1, max_value=40), dry=st.booleans())
     def prune(self, back: int, dry: bool) -> None:
-        for ask in {True, dry}:
-            self.on_both("prune", "local", self.moment - back, dry_run=ask)
+        for dry_run in {True, dry}:
+            self.call_both_admins("prune", "local", self.current_time - back, dry_run=dry_run)
 
     @rule(name=st.sampled_from(NAMES))
     def remove_session(self, name: str) -> None:
-        there = self.session(name)
-        self.both("remove_session", there.id if there else "nobody")
+        stored = self.session(name)
+        self.call_both("remove_session", stored.id if stored else "nobody")
 
-    @rule(id_=st.sampled_from(IDS))
-    def remove_link(self, id_: str) -> None:
-        self.both("remove_link", id_)
+    @rule(record_id=st.sampled_from(IDS))
+    def remove_link(self, record_id: str) -> None:
+        self.call_both("remove_link", record_id)
 
-    @rule(id_=st.sampled_from(CONVERSATIONS))
-    def remove_conversation(self, id_: str) -> None:
-        self.both("remove_conversation", id_)
+    @rule(record_id=st.sampled_from(CONVERSATIONS))
+    def remove_conversation(self, record_id: str) -> None:
+        self.call_both("remove_conversation", record_id)
 
     @rule()
     def close_and_open(self) -> None:
         self.loop.run_until_complete(self.sqlite.aclose())
-        self.sqlite = self.reopened()
+        self.sqlite = self.open_again()
 
     # -- invariants -------------------------------------------------------------------------------
 
     @invariant()
-    def both_answer_the_same(self) -> None:
-        self.both("sessions")
-        self.both("find_handles", "", limit=100)
+    def both_stores_are_equal(self) -> None:
+        self.call_both("sessions")
+        self.call_both("find_handles", "", limit=100)
         for name in NAMES:
-            self.both("links", f"ses_{name}")
-        for id_ in IDS:
-            self.both("link", id_)
-            self.both("related_links", id_)
-            self.both("events", id_, after=1)
-        for id_ in CONVERSATIONS:
-            there = self.both("conversation", id_)
-            self.both("conversation_links", id_)
-            for item_id in there.item_ids if there else ():
-                self.both("item", item_id)
+            self.call_both("links", f"ses_{name}")
+        for record_id in IDS:
+            self.call_both("link", record_id)
+            self.call_both("related_links", record_id)
+            self.call_both("events", record_id, after=1)
+        for record_id in CONVERSATIONS:
+            stored = self.call_both("conversation", record_id)
+            self.call_both("conversation_links", record_id)
+            for item_id in stored.item_ids if stored else ():
+                self.call_both("item", item_id)
         for run in RUNS:
-            self.both("agent_run", run)
-            self.both("agent_calls", run)
-        self.both("agent_runs", status="paused")
+            self.call_both("agent_run", run)
+            self.call_both("agent_calls", run)
+        self.call_both("agent_runs", status="paused")
         abandoned = (self.loop.run_until_complete(one.admin.abandoned_runs()) for one in (self.memory, self.sqlite))
         assert len({frozenset(found) for found in abandoned}) == 1
-        for words in WORDS:
-            both = (self.memory, self.sqlite)
-            ours, theirs = (self.loop.run_until_complete(self.hits(store, words)) for store in both)
-            assert ours == theirs
+        for query in QUERIES:
+            stores = (self.memory, self.sqlite)
+            memory_hits, sqlite_hits = (self.loop.run_until_complete(self.hits(store, query)) for store in stores)
+            assert memory_hits == sqlite_hits
 
-    async def hits(self, store: Store, words: str) -> object:
+    async def hits(self, store: Store, query: str) -> object:
         """Return the hits of a search as a set, because each store has its own order."""
-        return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search_items(words, limit=1000)}
+        return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search_items(query, limit=1000)}
 
     @invariant()
-    def a_history_reads_as_it_was_made_or_not_at_all(self) -> None:
+    def histories_are_unchanged_or_missing(self) -> None:
         for path in self.paths:
-            read = self.both("path", path.head)
-            if isinstance(read, Path):
-                assert read == path
-            self.both("responses_to", path.head)
+            result = self.call_both("path", path.head)
+            if isinstance(result, Path):
+                assert result == path
+            self.call_both("responses_to", path.head)
             for node in path.nodes[-1:]:
-                self.both("item", str(node.item.get("id")))
-                self.both("item", f"msg_{node.key[:32]}")
+                self.call_both("item", str(node.item.get("id")))
+                self.call_both("item", f"msg_{node.key[:32]}")
 
     @invariant()
-    def the_file_is_sound_and_holds_each_item_once(self) -> None:
+    def the_database_is_sound_and_has_each_item_once(self) -> None:
         if not self.file.exists():
             return
         db = sqlite3.connect(self.file)
         try:
             assert db.execute("PRAGMA foreign_key_check").fetchall() == []
             bodies = [json.dumps(json.loads(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM items")]
-            for unneeded in UNNEEDED:
-                assert db.execute(unneeded).fetchall() == []
+            for query in UNREFERENCED_ROWS:
+                assert db.execute(query).fetchall() == []
             names = "SELECT n FROM names WHERE n NOT IN (SELECT n FROM items) AND n NOT IN (SELECT n FROM repeated)"
             assert db.execute(names).fetchall() == []
             assert len(set(bodies)) == len(bodies) == db.execute("SELECT count(*) FROM hashes").fetchone()[0]
@@ -313,19 +331,19 @@ class SideBySide(RuleBasedStateMachine):
             db.close()
 
 
-async def outcome(asked: Awaitable[Any]) -> Any:
+async def outcome(operation: Awaitable[Any]) -> Any:
     """Return the result of a store's method, or the type and the message of its error."""
     try:
-        answer = await asked
-    except ConvoError as refused:
-        return type(refused), str(refused)
-    return list(answer) if isinstance(answer, (list, tuple)) else answer
+        result = await operation
+    except ConvoError as error:
+        return type(error), str(error)
+    return list(result) if isinstance(result, (list, tuple)) else result
 
 
-TestSideBySide = SideBySide.TestCase
-TestSideBySide.settings = settings(max_examples=5, stateful_step_count=20)
+TestStoreComparison = StoreComparison.TestCase
+TestStoreComparison.settings = settings(max_examples=5, stateful_step_count=20)
 
 
 @pytest.mark.full
 def test_both_stores_return_the_same_for_random_programs() -> None:
-    run_state_machine_as_test(SideBySide, settings=settings(max_examples=400, stateful_step_count=50))
+    run_state_machine_as_test(StoreComparison, settings=settings(max_examples=400, stateful_step_count=50))

@@ -11,9 +11,9 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, HandleMatch, SearchHit, Store, Transaction
 from tests.stores.chat_transactions import NOW, link, session
 
-TOP = root_key("local")
-EMPTY = Path(TOP)
-NASTY = [
+ROOT = root_key("local")
+EMPTY = Path(ROOT)
+OPERATORS = [
     '"',
     "'",
     '"a',
@@ -32,17 +32,17 @@ NASTY = [
     "+",
     "\\",
 ]
-EMPTYISH = ["", " ", "\0", "...", "\ud83d", "—", "\n", "\u200d"]
+BLANK_QUERIES = ["", " ", "\0", "...", "\ud83d", "—", "\n", "\u200d"]
 
 
-async def say(store: Store, name: str, *items: Item, used: float = NOW) -> Session:
+async def store_session(store: Store, name: str, *items: Item, used_at: float = NOW) -> Session:
     path = EMPTY.append(items)
-    record = session(id=f"ses_{name}", name=name, head=path.head, used_at=used)
-    await store.commit(Transaction((AppendItems(TOP, items),), session=record))
+    record = session(id=f"ses_{name}", name=name, head=path.head, used_at=used_at)
+    await store.commit(Transaction((AppendItems(ROOT, items),), session=record))
     return record
 
 
-def said(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
+def session_texts(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
     return [(hit.session.name, hit.item["content"][0]["text"]) for hit in hits]
 
 
@@ -50,14 +50,17 @@ def said(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
 
 
 async def test_a_prefix_finds_sessions_responses_and_conversations(store: Store) -> None:
-    await say(store, "resp-ect", user_message("hi"))
-    asked = EMPTY.append([user_message("What is\n  a tree?")])
-    answered = asked.append([assistant_message("A graph")])
+    await store_session(store, "resp-ect", user_message("hi"))
+    input_path = EMPTY.append([user_message("What is\n  a tree?")])
+    output_path = input_path.append([assistant_message("A graph")])
     await store.commit(
         Transaction(
-            (AppendItems(TOP, answered.items),),
-            (link("resp_1", asked.head, answered.head, created_at=NOW), link("resp_2", TOP, created_at=NOW + 1)),
-            conversation=Conversation("resp_conv", answered.head, NOW, ("a", "b")),
+            (AppendItems(ROOT, output_path.items),),
+            (
+                link("resp_1", input_path.head, output_path.head, created_at=NOW),
+                link("resp_2", ROOT, created_at=NOW + 1),
+            ),
+            conversation=Conversation("resp_conv", output_path.head, NOW, ("a", "b")),
         )
     )
 
@@ -72,25 +75,25 @@ async def test_a_prefix_finds_sessions_responses_and_conversations(store: Store)
 
 async def test_twenty_handles_and_hits_are_returned_unless_a_limit_is_given(store: Store) -> None:
     path = EMPTY.append([user_message(f"apple {number}") for number in range(21)])
-    links = tuple(link(f"resp_{number}", TOP) for number in range(21))
-    await store.commit(Transaction((AppendItems(TOP, path.items),), links, session(head=path.head)))
+    links = tuple(link(f"resp_{number}", ROOT) for number in range(21))
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), links, session(head=path.head)))
 
     assert len(await store.find_handles("resp_")) == len(await store.search_items("apple")) == 20
     assert len(await store.find_handles("resp_", limit=21)) == len(await store.search_items("apple", limit=21)) == 21
 
 
 async def test_a_session_is_found_by_its_name_and_its_id_and_listed_once(store: Store) -> None:
-    await say(store, "ses_mine", user_message("hi"), used=NOW)
-    await say(store, "other", user_message("hi"), used=NOW + 1)
+    await store_session(store, "ses_mine", user_message("hi"), used_at=NOW)
+    await store_session(store, "other", user_message("hi"), used_at=NOW + 1)
 
     assert [one.label for one in await store.find_handles("oth")] == ["other"]
     assert [one.label for one in await store.find_handles("ses_")] == ["other", "ses_mine"]
 
 
 async def test_sessions_are_listed_by_last_use_independent_of_the_clock(store: Store) -> None:
-    first = await say(store, "first", user_message("hi"), used=NOW)
-    await say(store, "ahead", user_message("hi"), used=NOW + 1_000_000)
-    await say(store, "back", user_message("hi"), used=NOW - 1_000_000)
+    first = await store_session(store, "first", user_message("hi"), used_at=NOW)
+    await store_session(store, "ahead", user_message("hi"), used_at=NOW + 1_000_000)
+    await store_session(store, "back", user_message("hi"), used_at=NOW - 1_000_000)
     assert [one.name for one in await store.sessions()] == ["back", "ahead", "first"]
 
     await store.commit(Transaction(session=replace(first, used_at=NOW - 2_000_000), expected_session_head=first.head))
@@ -98,8 +101,8 @@ async def test_sessions_are_listed_by_last_use_independent_of_the_clock(store: S
 
 
 async def test_a_rolled_back_use_keeps_the_order_of_sessions(store: Store) -> None:
-    first = await say(store, "first", user_message("hi"))
-    await say(store, "second", user_message("hi"))
+    first = await store_session(store, "first", user_message("hi"))
+    await store_session(store, "second", user_message("hi"))
     before = await store.session(first.id)
     assert before is not None
     await store.commit(
@@ -112,29 +115,29 @@ async def test_a_rolled_back_use_keeps_the_order_of_sessions(store: Store) -> No
 
 
 async def test_a_renamed_session_keeps_its_position(store: Store) -> None:
-    first = await say(store, "first", user_message("hi"))
-    await say(store, "second", user_message("hi"))
+    first = await store_session(store, "first", user_message("hi"))
+    await store_session(store, "second", user_message("hi"))
     await store.commit(Transaction(session=replace(first, name="renamed"), expected_session_head=first.head))
     assert [one.name for one in await store.sessions()] == ["second", "renamed"]
 
 
-@pytest.mark.parametrize("wild", ["%", "_", "*", "ses%", "s_s", "[s]es", "SES", "\ud800"])
-async def test_a_prefix_is_literal(store: Store, wild: str) -> None:
-    await say(store, "one", user_message("hi"))
+@pytest.mark.parametrize("prefix", ["%", "_", "*", "ses%", "s_s", "[s]es", "SES", "\ud800"])
+async def test_a_prefix_is_literal(store: Store, prefix: str) -> None:
+    await store_session(store, "one", user_message("hi"))
 
-    assert await store.find_handles(wild) == []
+    assert await store.find_handles(prefix) == []
 
 
 @pytest.mark.parametrize("name", ["größe", "日本", "🎉 party", "a\0b", "x%y"])
 async def test_any_text_can_be_a_name(store: Store, name: str) -> None:
-    record = await say(store, name, user_message("hi"))
+    record = await store_session(store, name, user_message("hi"))
 
     assert await store.session(name) == record
     assert [one.label for one in await store.find_handles(name[:2])] == [name]
 
 
 async def test_an_id_takes_precedence_over_a_name(store: Store) -> None:
-    one = await say(store, "one", user_message("hi"))
+    one = await store_session(store, "one", user_message("hi"))
     await store.commit(Transaction(session=replace(session(head=one.head), id="ses_2", name="ses_one")))
 
     assert await store.session("ses_one") == one
@@ -145,17 +148,17 @@ async def test_an_id_takes_precedence_over_a_name(store: Store) -> None:
 
 async def test_a_search_finds_the_items_that_contain_every_word(store: Store) -> None:
     path = EMPTY.append([user_message("apples and pears"), assistant_message("pears"), user_message("apples")])
-    await say(store, "one", *path.items)
+    await store_session(store, "one", *path.items)
 
     hits = await store.search_items("pears apples")
 
-    assert said(hits) == [("one", "apples and pears")]
+    assert session_texts(hits) == [("one", "apples and pears")]
     assert hits[0].key == path.nodes[0].key
     assert hits[0].item == path.nodes[0].item
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "query"),
     [
         ("Café au lait", "cafe"),
         ("cafe", "CAFÉ"),
@@ -174,14 +177,14 @@ async def test_a_search_finds_the_items_that_contain_every_word(store: Store) ->
         ("हिन्दी भाषा", "हिन्दी"),
     ],
 )
-async def test_words_are_found_in_any_case_and_with_or_without_accents(store: Store, text: str, words: str) -> None:
-    await say(store, "one", user_message(text))
+async def test_words_are_found_in_any_case_and_with_or_without_accents(store: Store, text: str, query: str) -> None:
+    await store_session(store, "one", user_message(text))
 
-    assert said(await store.search_items(words)) == [("one", text)]
+    assert session_texts(await store.search_items(query)) == [("one", text)]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "query"),
     [
         ("foo then bar", "foo-bar"),
         ("ガ", "カ"),
@@ -191,61 +194,61 @@ async def test_words_are_found_in_any_case_and_with_or_without_accents(store: St
         ("x" * 63 + "y", "x" * 63 + "z"),
     ],
 )
-async def test_other_words_do_not_match(store: Store, text: str, words: str) -> None:
-    await say(store, "one", user_message(text))
+async def test_other_words_do_not_match(store: Store, text: str, query: str) -> None:
+    await store_session(store, "one", user_message(text))
 
-    assert await store.search_items(words) == []
-
-
-@pytest.mark.parametrize("words", [*NASTY, *EMPTYISH, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
-async def test_quotes_and_operators_are_ordinary_characters(store: Store, words: str) -> None:
-    await say(store, "one", user_message("something"))
-
-    assert await store.search_items(words) == []
+    assert await store.search_items(query) == []
 
 
-@pytest.mark.parametrize("words", NASTY)
-async def test_a_search_finds_text_beside_an_operator(store: Store, words: str) -> None:
-    await say(store, "one", user_message(f"begin {words} end"))
+@pytest.mark.parametrize("query", [*OPERATORS, *BLANK_QUERIES, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
+async def test_quotes_and_operators_are_ordinary_characters(store: Store, query: str) -> None:
+    await store_session(store, "one", user_message("something"))
 
-    assert said(await store.search_items(f"{words} end")) == [("one", f"begin {words} end")]
+    assert await store.search_items(query) == []
+
+
+@pytest.mark.parametrize("query", OPERATORS)
+async def test_a_search_finds_text_beside_an_operator(store: Store, query: str) -> None:
+    await store_session(store, "one", user_message(f"begin {query} end"))
+
+    assert session_texts(await store.search_items(f"{query} end")) == [("one", f"begin {query} end")]
 
 
 async def test_calls_are_found_by_their_names_and_arguments(store: Store) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
-    await say(store, "one", call)
+    await store_session(store, "one", call)
 
     assert [hit.item for hit in await store.search_items("paris look_up")] == [call]
 
 
 async def test_an_item_is_one_hit_for_each_session(store: Store) -> None:
     path = EMPTY.append([user_message("echo"), assistant_message("what"), user_message("echo")])
-    await say(store, "one", *path.items, used=NOW)
-    await say(store, "two", user_message("other"), user_message("echo"), used=NOW + 1)
+    await store_session(store, "one", *path.items, used_at=NOW)
+    await store_session(store, "two", user_message("other"), user_message("echo"), used_at=NOW + 1)
 
     hits = await store.search_items("echo")
 
-    assert said(hits) == [("two", "echo"), ("one", "echo")]
+    assert session_texts(hits) == [("two", "echo"), ("one", "echo")]
     assert hits[1].key == path.nodes[0].key
-    assert said(await store.search_items("echo", limit=1)) == [("two", "echo")]
+    assert session_texts(await store.search_items("echo", limit=1)) == [("two", "echo")]
 
 
 async def test_a_search_in_a_session_includes_the_inputs_of_its_links(store: Store) -> None:
     """The input of an edited or compacted history is still found. Items outside of all sessions are not."""
     old, foreign = EMPTY.append([user_message("old words")]), EMPTY.append([user_message("foreign words")])
-    record = await say(store, "one", user_message("new"))
+    record = await store_session(store, "one", user_message("new"))
     await store.commit(
         Transaction(
-            (AppendItems(TOP, old.items), AppendItems(TOP, foreign.items)),
+            (AppendItems(ROOT, old.items), AppendItems(ROOT, foreign.items)),
             (link("resp_1", old.head, session_id=record.id), link("resp_2", foreign.head)),
         )
     )
 
-    assert said(await store.search_items("words")) == [("one", "old words")]
+    assert session_texts(await store.search_items("words")) == [("one", "old words")]
 
 
 async def test_the_item_with_more_matches_comes_first(store: Store) -> None:
-    await say(
+    await store_session(
         store,
         "one",
         user_message("tree " + "and so on " * 40),
@@ -253,4 +256,4 @@ async def test_the_item_with_more_matches_comes_first(store: Store) -> None:
         user_message("tree and so on"),
     )
 
-    assert said(await store.search_items("tree"))[0][1] == "tree tree tree"
+    assert session_texts(await store.search_items("tree"))[0][1] == "tree tree tree"

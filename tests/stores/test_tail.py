@@ -8,40 +8,40 @@ from convo.history.tree import Key, Path, root_key
 from convo.stores.base import AppendItems, Store, Transaction
 from tests.stores.chat_transactions import session
 
-TOP = root_key("local")
+ROOT = root_key("local")
 LAST: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "last"}]}
-PATH = Path(TOP).append([user_message("before"), assistant_message("here"), user_message("behind"), LAST])
+PATH = Path(ROOT).append([user_message("before"), assistant_message("here"), user_message("behind"), LAST])
 FORK = PATH.first(2).append([user_message("elsewhere")])
-NOWHERE = Key("0" * 64)
+UNKNOWN_KEY = Key("0" * 64)
 
 
-async def fork(store: Store) -> None:
+async def store_fork(store: Store) -> None:
     """Store two histories with a common prefix."""
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head)))
+    await store.commit(Transaction((AppendItems(ROOT, PATH.items),), session=session(head=PATH.head)))
     other = session(id="ses_2", name="two", head=FORK.head)
-    await store.commit(Transaction((AppendItems(TOP, FORK.items),), session=other))
+    await store.commit(Transaction((AppendItems(ROOT, FORK.items),), session=other))
 
 
-@pytest.mark.parametrize("place", range(5))
-async def test_a_tail_contains_the_items_after_a_node(store: Store, place: int) -> None:
-    await fork(store)
+@pytest.mark.parametrize("index", range(5))
+async def test_a_tail_contains_the_items_after_a_node(store: Store, index: int) -> None:
+    await store_fork(store)
 
-    assert list(await store.items_after(PATH.head, PATH.first(place).head)) == list(PATH.items[place:])
+    assert list(await store.items_after(PATH.head, PATH.first(index).head)) == list(PATH.items[index:])
 
 
 async def test_an_empty_history_has_an_empty_tail(store: Store) -> None:
-    assert list(await store.items_after(TOP, TOP)) == []
+    assert list(await store.items_after(ROOT, ROOT)) == []
 
 
 async def test_a_tail_includes_deleted_items_only_after_its_node(store: Store) -> None:
-    await fork(store)
+    await store_fork(store)
     await store.commit(Transaction(erased_nodes=PATH.keys[:2]))
     assert list(await store.items_after(PATH.head, PATH.keys[1])) == list(PATH.items[2:])
 
     await store.commit(Transaction(erased_nodes=PATH.keys[2:3]))
-    with pytest.raises(ItemDeleted) as told:
+    with pytest.raises(ItemDeleted) as caught:
         await store.items_after(PATH.head, PATH.keys[1])
-    assert told.value.key == PATH.keys[2]
+    assert caught.value.key == PATH.keys[2]
     assert list(await store.items_after(PATH.head, PATH.keys[2])) == list(PATH.items[3:])
 
 
@@ -50,39 +50,39 @@ async def test_a_tail_includes_deleted_items_only_after_its_node(store: Store) -
     [
         (PATH.head, FORK.head),
         (PATH.keys[1], PATH.head),
-        (TOP, PATH.head),
-        (PATH.head, NOWHERE),
+        (ROOT, PATH.head),
+        (PATH.head, UNKNOWN_KEY),
         (PATH.head, Key("not a key")),
         (PATH.head, root_key("guest")),
     ],
-    ids=["a fork", "what comes later", "before all", "nowhere", "no key", "another tenant's"],
+    ids=["a fork", "a later node", "the root", "an unknown node", "an invalid key", "another tenant's root"],
 )
 async def test_a_history_that_does_not_contain_the_node_has_no_tail(store: Store, head: Key, after: Key) -> None:
-    await fork(store)
+    await store_fork(store)
 
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(Conflict) as caught:
         await store.items_after(head, after)
-    assert refused.value.message == f"this history does not pass through {after[:12]!r}"
+    assert caught.value.message == f"this history does not pass through {after[:12]!r}"
 
 
 async def test_a_missing_node_is_reported_before_deleted_items(store: Store) -> None:
-    await fork(store)
+    await store_fork(store)
     await store.commit(Transaction(erased_nodes=(PATH.head,)))
 
     with pytest.raises(Conflict, match="does not pass through"):
         await store.items_after(PATH.head, FORK.head)
 
 
-@pytest.mark.parametrize("head", [NOWHERE, root_key("guest"), Key("not a key"), Key("")])
+@pytest.mark.parametrize("head", [UNKNOWN_KEY, root_key("guest"), Key("not a key"), Key("")])
 async def test_an_unknown_node_has_no_tail(store: Store, head: Key) -> None:
-    await fork(store)
+    await store_fork(store)
 
     with pytest.raises(NotFound):
-        await store.items_after(head, TOP)
+        await store.items_after(head, ROOT)
 
 
 async def test_changing_a_tail_that_was_read_does_not_change_the_store(store: Store) -> None:
-    await fork(store)
+    await store_fork(store)
     (last,) = await store.items_after(PATH.head, PATH.keys[2])
     last["content"].append("changed")
 

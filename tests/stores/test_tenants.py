@@ -30,14 +30,14 @@ async def test_a_tenant_sees_its_own_data_only(store: Store) -> None:
     assert await guest.session("one") is None
     assert await guest.link("resp_1") is None
     assert await guest.conversation("conv_1") is None
-    for found in (
+    for result in (
         await guest.sessions(),
         await guest.find_handles(""),
         await guest.search_items("hi"),
         await guest.links("ses_1"),
         await guest.conversation_links("conv_1"),
     ):
-        assert list(found) == []
+        assert list(result) == []
     assert await guest.related_links("resp_1") == []
     head = Path(root_key("local")).append([user_message("hi there")]).head
     assert await guest.responses_to(head) == []
@@ -66,12 +66,12 @@ async def test_a_tenant_cannot_read_the_run_of_another(store: Store) -> None:
     assert await guest.events("resp_1") == []
     with pytest.raises(NotFound):
         await guest.commit(Transaction(started_run_id="resp_1"))
-    for change in (
+    for request in (
         guest.append_events("resp_1", [{"sequence_number": 1}]),
         guest.commit(Transaction(ended_run_id="resp_1")),
     ):
         with pytest.raises(Conflict):
-            await change
+            await request
     await store.commit(Transaction(ended_run_id="resp_1"))
     assert await store.events("resp_1") == [{"sequence_number": 0}]
 

@@ -12,21 +12,21 @@ from tests import databases
 @pytest.fixture
 def url() -> Iterator[str]:
     """A new database with convo's tables."""
-    made = databases.new_database()
-    yield made
-    databases.drop(made)
+    database_url = databases.new_database()
+    yield database_url
+    databases.drop(database_url)
 
 
 @pytest.fixture
 def url_without_tables() -> Iterator[str]:
     """A new database without any table."""
-    made = databases.new_database(schema=False)
-    yield made
-    databases.drop(made)
+    database_url = databases.new_database(schema=False)
+    yield database_url
+    databases.drop(database_url)
 
 
 @pytest.fixture
 async def postgres(url: str) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(PostgresDatabase(url))
-    yield opened
-    await opened.aclose()
+    new_store = PostgresStore(PostgresDatabase(url))
+    yield new_store
+    await new_store.aclose()

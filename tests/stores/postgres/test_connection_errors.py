@@ -19,7 +19,7 @@ from tests import databases
 pytestmark = pytest.mark.needs("postgresql")
 
 
-def refused(url: str) -> StoreUnavailable:
+def connection_error(url: str) -> StoreUnavailable:
     """Return the error of a check of the store at `url`. It must not contain the password."""
 
     async def check() -> None:
@@ -29,42 +29,42 @@ def refused(url: str) -> StoreUnavailable:
         finally:
             await store.aclose()
 
-    with pytest.raises(StoreUnavailable) as told:
+    with pytest.raises(StoreUnavailable) as caught:
         asyncio.run(check())
-    assert "hush" not in f"{told.value.message} {told.value.hint}"
-    return told.value
+    assert "hush" not in f"{caught.value.message} {caught.value.hint}"
+    return caught.value
 
 
 # -- networks -------------------------------------------------------------------------------------
 
 
 def test_a_refused_connection_suggests_starting_the_server() -> None:
-    told = refused("postgresql://me:hush@127.0.0.1:1/convo")
+    error = connection_error("postgresql://me:hush@127.0.0.1:1/convo")
 
-    assert told.message == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
-    assert told.hint == "start the server, or correct the host and port in the connection string"
+    assert error.message == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
+    assert error.hint == "start the server, or correct the host and port in the connection string"
 
 
 def test_an_unknown_host_is_named() -> None:
-    told = refused("postgresql://me:hush@nowhere.invalid/convo")
+    error = connection_error("postgresql://me:hush@nowhere.invalid/convo")
 
-    assert "failed to resolve host 'nowhere.invalid'" in told.message
-    assert told.hint == "check the host name, and that this machine is online"
+    assert "failed to resolve host 'nowhere.invalid'" in error.message
+    assert error.hint == "check the host name, and that this machine is online"
 
 
 def test_a_timeout_suggests_checking_the_host_and_firewalls() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        told = refused(f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=2")
+        error = connection_error(f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=2")
 
-    assert told.message.endswith("cannot be used: connection timeout expired")
-    assert told.hint == "check the host, and that no firewall blocks the connection"
+    assert error.message.endswith("cannot be used: connection timeout expired")
+    assert error.hint == "check the host, and that no firewall blocks the connection"
 
 
 def test_a_missing_socket_is_distinguished_from_a_closed_port(tmp_path: Path) -> None:
-    told = refused(f"postgresql://me:hush@/convo?host={tmp_path}")
+    error = connection_error(f"postgresql://me:hush@/convo?host={tmp_path}")
 
-    assert told.message.endswith("cannot be used: No such file or directory")
-    assert told.hint == "start the server, or correct its socket folder in the connection string"
+    assert error.message.endswith("cannot be used: No such file or directory")
+    assert error.hint == "start the server, or correct its socket folder in the connection string"
 
 
 # -- servers --------------------------------------------------------------------------------------
@@ -79,17 +79,17 @@ host all keyed 127.0.0.1/32 scram-sha-256
 @pytest.fixture(scope="module")
 def server() -> Iterator[databases.Server]:
     """A server that trusts `postgres`, asks `keyed` for a password and has no pg_hba.conf entry for other roles."""
-    with databases.start_server() as made:
-        with psycopg.connect(made.url(), autocommit=True) as db:
+    with databases.start_server() as new_server:
+        with psycopg.connect(new_server.url(), autocommit=True) as db:
             db.execute("CREATE ROLE keyed LOGIN PASSWORD 'right'")
             db.execute("CREATE ROLE stranger LOGIN")
-        (made.folder / "data" / "pg_hba.conf").write_text(RULES)
-        made.pg_ctl("reload")
-        yield made
+        (new_server.folder / "data" / "pg_hba.conf").write_text(RULES)
+        new_server.pg_ctl("reload")
+        yield new_server
 
 
 @pytest.mark.parametrize(
-    ("who", "database", "said", "advised"),
+    ("credentials", "database", "reason", "hint"),
     [
         ("keyed:hush", "postgres", 'password authentication failed for user "keyed"', "@ %40, # %23"),
         ("keyed", "postgres", "fe_sendauth: no password supplied", "user:$DB_PASSWORD@host"),
@@ -98,22 +98,22 @@ def server() -> Iterator[databases.Server]:
     ],
 )
 def test_a_rejected_login_states_the_reason(
-    who: str, database: str, said: str, advised: str, server: databases.Server
+    credentials: str, database: str, reason: str, hint: str, server: databases.Server
 ) -> None:
-    told = refused(f"postgresql://{who}@/{database}?host={server.folder}")
+    error = connection_error(f"postgresql://{credentials}@/{database}?host={server.folder}")
 
-    assert f"cannot be used: {said}" in told.message
-    assert advised in told.hint
+    assert f"cannot be used: {reason}" in error.message
+    assert hint in error.hint
 
 
 def test_an_unknown_role_is_named(server: databases.Server) -> None:
     with (server.folder / "data" / "pg_hba.conf").open("a") as rules:
         rules.write("local all nobody trust\n")
     server.pg_ctl("reload")
-    told = refused(server.url(user="nobody"))
+    error = connection_error(server.url(user="nobody"))
 
-    assert told.message.endswith('role "nobody" does not exist')
-    assert told.hint.startswith("create the role")
+    assert error.message.endswith('role "nobody" does not exist')
+    assert error.hint.startswith("create the role")
 
 
 def test_a_server_without_tls_is_distinguished_from_an_unreachable_one() -> None:
@@ -125,13 +125,13 @@ def test_a_server_without_tls_is_distinguished_from_an_unreachable_one() -> None
             client.recv(8)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        answering = threading.Thread(target=refuse_tls)
-        answering.start()
-        told = refused(f"postgresql://me:hush@127.0.0.1:{listening.getsockname()[1]}/convo?sslmode=require")
-        answering.join()
+        thread = threading.Thread(target=refuse_tls)
+        thread.start()
+        error = connection_error(f"postgresql://me:hush@127.0.0.1:{listening.getsockname()[1]}/convo?sslmode=require")
+        thread.join()
 
-    assert told.message.endswith("server does not support SSL, but SSL was required")
-    assert told.hint.startswith("enable TLS on the server")
+    assert error.message.endswith("server does not support SSL, but SSL was required")
+    assert error.hint.startswith("enable TLS on the server")
 
 
 # -- errors that this machine cannot produce --------------------------------------------------------
@@ -149,7 +149,7 @@ CHECK_SERVER = "check that the server runs, and check connection_string in [stat
 
 
 @pytest.mark.parametrize(
-    ("words", "place", "advised"),
+    ("message", "location", "hint"),
     [
         ("failed to resolve host 'db.abcdefghij.supabase.co': no address", DIRECT, USE_SESSION_POOLER),
         ("connection to server failed: Network is unreachable", DIRECT, USE_SESSION_POOLER),
@@ -179,8 +179,8 @@ CHECK_SERVER = "check that the server runs, and check connection_string in [stat
         ("something that nobody heard before", LOCAL, CHECK_SERVER),
     ],
 )
-def test_each_reason_of_a_failed_connection_has_its_next_step(words: str, place: str, advised: str) -> None:
-    assert choose_connection_hint(words, place).startswith(advised)
+def test_each_reason_of_a_failed_connection_has_its_next_step(message: str, location: str, hint: str) -> None:
+    assert choose_connection_hint(message, location).startswith(hint)
 
 
 TRANSLATED: dict[str, tuple[Exception, type[ConvoError], str, str]] = {
@@ -263,6 +263,6 @@ TRANSLATED: dict[str, tuple[Exception, type[ConvoError], str, str]] = {
 def test_an_error_of_the_driver_or_the_network_is_named_with_the_server(
     error: Exception, kind: type[ConvoError], message: str, hint: str
 ) -> None:
-    with pytest.raises(kind) as refused, translate_errors(LOCAL):
+    with pytest.raises(kind) as caught, translate_errors(LOCAL):
         raise error
-    assert (type(refused.value), refused.value.message, refused.value.hint) == (kind, message, hint)
+    assert (type(caught.value), caught.value.message, caught.value.hint) == (kind, message, hint)

@@ -23,10 +23,10 @@ from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
 
-TOP = root_key("local")
-OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+ROOT = root_key("local")
+OTHER_CONNECTIONS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
-HELD = """
+SESSION_STATE = """
 SELECT (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_settings WHERE source = 'session'),
     (SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database
     WHERE locktype = 'advisory' AND datname = current_database())
@@ -42,7 +42,7 @@ CALLS: dict[str, Call] = {
 }
 
 
-def answer(url: str, sql: str) -> list[tuple[object, ...]]:
+def query(url: str, sql: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url, autocommit=True) as db:
         return db.execute(sql).fetchall()
 
@@ -66,18 +66,18 @@ async def test_a_silent_server_times_out_and_is_retried_later(url: str, call: st
 
 async def test_a_full_check_has_no_statement_timeout(url: str) -> None:
     database = PostgresDatabase(url, transaction_timeout_s=0.05)
-    found = await database.run(
+    result = await database.run(
         lambda db: run_pipeline(db, Statement("SELECT 1 FROM pg_sleep(0.3)")), no_time_limit=True
     )
-    assert found == [[(1,)]]
+    assert result == [[(1,)]]
     await database.aclose()
 
 
 async def test_a_connection_that_the_server_closed_is_replaced_transparently(postgres: PostgresStore, url: str) -> None:
     await postgres.commit(everything("local"))
     await gather(*(postgres.sessions() for _ in range(5)))
-    assert answer(url, f"SELECT pg_terminate_backend(pid) {OTHERS}")
-    while answer(url, f"SELECT pid {OTHERS}"):
+    assert query(url, f"SELECT pg_terminate_backend(pid) {OTHER_CONNECTIONS}")
+    while query(url, f"SELECT pid {OTHER_CONNECTIONS}"):
         pass
 
     assert len(await postgres.sessions()) == 1
@@ -110,11 +110,11 @@ async def test_transactions_during_a_server_restart_are_complete_or_absent() -> 
 
         async def chat(name: str) -> None:
             for number in range(30):
-                path = Path(TOP).append([user_message(f"{name} {number}"), user_message("and more")])
+                path = Path(ROOT).append([user_message(f"{name} {number}"), user_message("and more")])
                 record = session(id=f"ses_{name}_{number}", name=f"{name}_{number}", head=path.head)
                 try:
                     await store.commit(
-                        Transaction((AppendItems(TOP, path.items),), session=record, expected_session_head=None)
+                        Transaction((AppendItems(ROOT, path.items),), session=record, expected_session_head=None)
                     )
                 except StoreFault:
                     continue
@@ -124,10 +124,10 @@ async def test_transactions_during_a_server_restart_are_complete_or_absent() -> 
 
         await gather(*(chat(name) for name in "abcd"))
 
-        kept = {record.id: record for record in await store.sessions()}
-        assert set(confirmed) <= set(kept)
+        stored = {record.id: record for record in await store.sessions()}
+        assert set(confirmed) <= set(stored)
         assert len(confirmed) > 30
-        for record in kept.values():
+        for record in stored.values():
             assert len(await store.path(record.head)) == 2
         await store.aclose()
 
@@ -135,13 +135,13 @@ async def test_transactions_during_a_server_restart_are_complete_or_absent() -> 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_an_unreachable_server_is_a_fault_without_the_password(call: Call) -> None:
     store = PostgresStore(PostgresDatabase("postgresql://me:hush%40hush@127.0.0.1:1/db", connect_timeout_s=0.5))
-    with pytest.raises(StoreUnavailable) as told:
+    with pytest.raises(StoreUnavailable) as caught:
         await call(store)
     await store.aclose()
 
-    assert "127.0.0.1:1/db" in told.value.message
-    assert "hush" not in f"{told.value.message} {told.value.hint}"
-    assert told.value.status == 503
+    assert "127.0.0.1:1/db" in caught.value.message
+    assert "hush" not in f"{caught.value.message} {caught.value.hint}"
+    assert caught.value.status == 503
 
 
 async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_for_it(url: str) -> None:
@@ -165,7 +165,7 @@ async def test_no_setting_outlives_a_transaction(postgres: PostgresStore, url: s
     await postgres.remove_link("resp_1")
 
     async with postgres.database.pooled_connection() as db:
-        assert await (await db.execute(HELD)).fetchone() == (0, 0, 0)
+        assert await (await db.execute(SESSION_STATE)).fetchone() == (0, 0, 0)
 
 
 async def test_a_closed_store_refuses_work_and_can_be_closed_twice(url: str) -> None:
@@ -183,9 +183,9 @@ async def test_a_closed_store_refuses_work_and_can_be_closed_twice(url: str) -> 
 
 
 async def test_a_read_only_database_can_be_read(url: str) -> None:
-    before = PostgresStore(PostgresDatabase(url))
-    await before.commit(everything("local"))
-    await before.aclose()
+    writer = PostgresStore(PostgresDatabase(url))
+    await writer.commit(everything("local"))
+    await writer.aclose()
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f"ALTER DATABASE {databases.database_name(url)} SET default_transaction_read_only = on")
 
@@ -220,10 +220,10 @@ ENCODE = "percent-encode special characters: @ %40, : %3A, / %2F, ? %3F, # %23, 
     ],
 )
 def test_an_invalid_url_explains_how_to_encode_a_password(url: str, message: str, hint: str) -> None:
-    with pytest.raises(InvalidSettings) as told:
+    with pytest.raises(InvalidSettings) as caught:
         open_store(url)
 
-    assert (told.value.message, told.value.hint) == (message, hint)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ async def test_both_url_schemes_name_a_database(url: str, scheme: str) -> None:
 def test_without_the_driver_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg_pool", None)
 
-    with pytest.raises(InvalidUsage) as told:
+    with pytest.raises(InvalidUsage) as caught:
         open_store("postgresql://host/db")
-    assert told.value.hint == "pip install 'convo-state[postgres]'"
+    assert caught.value.hint == "pip install 'convo-state[postgres]'"
 
 
 LOGS = """

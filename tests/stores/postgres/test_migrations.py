@@ -22,13 +22,13 @@ from convo.stores.postgres.connection import (
 from convo.stores.postgres.store import PostgresStore
 from tests import databases
 from tests.stores.chat_transactions import NOW, link, session
-from tests.stores.test_agent_runs import CALL, RUN, later
+from tests.stores.test_agent_runs import CALL, RUN, next_revision
 from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
 
-TOP = root_key("local")
-ALL = list(range(1, SCHEMA_VERSION + 1))
+ROOT = root_key("local")
+ALL_MIGRATIONS = list(range(1, SCHEMA_VERSION + 1))
 
 DESCRIPTION = """
 SELECT relname, relkind, attname, format_type(atttypid, atttypmod), attnotnull, attstorage, reloptions
@@ -38,7 +38,7 @@ WHERE relnamespace = 'convo'::regnamespace AND attnum > 0 AND NOT attisdropped O
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[PostgresStore]:
+async def open_postgres(url: str) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(PostgresDatabase(url))
     try:
         yield store
@@ -46,39 +46,39 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         await store.aclose()
 
 
-def run(url: str, *statements: str) -> None:
+def execute(url: str, *statements: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         for statement in statements:
             db.execute(statement)
 
 
-def described(url: str) -> list[object]:
+def describe_tables(url: str) -> list[object]:
     with psycopg.connect(url) as db:
         return list(db.execute(DESCRIPTION).fetchall())
 
 
 def test_the_last_migration_is_the_schema() -> None:
-    assert sorted(int(file.name[:4]) for file in MIGRATIONS_FOLDER.glob("*.sql")) == ALL
+    assert sorted(int(file.name[:4]) for file in MIGRATIONS_FOLDER.glob("*.sql")) == ALL_MIGRATIONS
 
 
 async def test_replicas_that_start_together_migrate_once(url_without_tables: str) -> None:
     async with (
-        opened(url_without_tables) as one,
-        opened(url_without_tables) as two,
-        opened(url_without_tables) as three,
+        open_postgres(url_without_tables) as one,
+        open_postgres(url_without_tables) as two,
+        open_postgres(url_without_tables) as three,
     ):
-        ran = await gather(*(store.admin.migrate() for store in (one, two, three)))
+        migrations = await gather(*(store.admin.migrate() for store in (one, two, three)))
         await gather(*(store.admin.check_ready() for store in (one, two, three)))
 
-    assert sorted(map(list, ran)) == [[], [], ALL]
+    assert sorted(map(list, migrations)) == [[], [], ALL_MIGRATIONS]
 
 
 async def test_an_unmigrated_database_names_the_migrate_command(url_without_tables: str) -> None:
-    async with opened(url_without_tables) as store:
-        for asked in (store.sessions, store.admin.check_ready, lambda: store.commit(everything("local"))):
-            with pytest.raises(StoreUnavailable, match="lacks tables") as told:
-                await asked()
-            assert told.value.hint == "convo store migrate"
+    async with open_postgres(url_without_tables) as store:
+        for operation in (store.sessions, store.admin.check_ready, lambda: store.commit(everything("local"))):
+            with pytest.raises(StoreUnavailable, match="lacks tables") as caught:
+                await operation()
+            assert caught.value.hint == "convo store migrate"
 
         await store.admin.migrate()
         await store.commit(everything("local"))
@@ -86,17 +86,17 @@ async def test_an_unmigrated_database_names_the_migrate_command(url_without_tabl
 
 
 async def test_a_database_of_a_newer_schema_is_unchanged(url: str) -> None:
-    run(url, "INSERT INTO convo.migrations (number) VALUES (99)")
-    async with opened(url) as store:
-        for asked in (store.sessions, store.admin.check_ready, store.admin.migrate):
-            with pytest.raises(StoreTooNew) as told:
-                await asked()
-            assert (told.value.found_schema, told.value.known_schema) == (99, SCHEMA_VERSION)
+    execute(url, "INSERT INTO convo.migrations (number) VALUES (99)")
+    async with open_postgres(url) as store:
+        for operation in (store.sessions, store.admin.check_ready, store.admin.migrate):
+            with pytest.raises(StoreTooNew) as caught:
+                await operation()
+            assert (caught.value.found_schema, caught.value.known_schema) == (99, SCHEMA_VERSION)
 
 
 async def test_a_migration_that_fails_half_way_changes_nothing(url_without_tables: str) -> None:
-    run(url_without_tables, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
-    async with opened(url_without_tables) as store:
+    execute(url_without_tables, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
+    async with open_postgres(url_without_tables) as store:
         with pytest.raises(StoreUnavailable, match="already exists"):
             await store.admin.migrate()
 
@@ -106,23 +106,23 @@ async def test_a_migration_that_fails_half_way_changes_nothing(url_without_table
 
 
 async def test_the_printed_statements_create_the_same_tables_as_a_migration(url: str, url_without_tables: str) -> None:
-    async with opened(url_without_tables) as store:
+    async with open_postgres(url_without_tables) as store:
         await store.admin.migrate()
-    printed = databases.new_database(schema=False)
-    run(printed, store_schema_sql(printed))
+    printed_url = databases.new_database(schema=False)
+    execute(printed_url, store_schema_sql(printed_url))
 
-    assert described(printed) == described(url_without_tables) != []
-    async with opened(printed) as store:
+    assert describe_tables(printed_url) == describe_tables(url_without_tables) != []
+    async with open_postgres(printed_url) as store:
         assert list(await store.admin.migrate()) == []
-    databases.drop(printed)
+    databases.drop(printed_url)
 
 
-BACK_TO_2 = (
+DOWNGRADE_TO_2 = (
     *("DROP INDEX convo.sessions_by_use", "ALTER TABLE convo.sessions DROP COLUMN used"),
     "DELETE FROM convo.migrations WHERE number > 2",
 )
-BACK_TO_1 = (
-    *BACK_TO_2,
+DOWNGRADE_TO_1 = (
+    *DOWNGRADE_TO_2,
     *("DROP TABLE convo.agent_calls", "DROP TABLE convo.agent_runs"),
     "DELETE FROM convo.migrations WHERE number > 1",
 )
@@ -132,37 +132,37 @@ BACK_TO_1 = (
 async def test_a_database_of_schema_1_keeps_its_rows_and_gains_the_missing_tables(partitions: int) -> None:
     """The new tables have as many partitions as the existing ones."""
     url, first = databases.new_database(partitions=partitions), databases.new_database(schema=False)
-    new = described(url)
-    async with opened(url) as store:
+    current = describe_tables(url)
+    async with open_postgres(url) as store:
         await store.commit(everything("local"))
-    run(url, *BACK_TO_1)
-    run(first, databases.schema_1_sql(partitions))
-    assert described(url) == described(first) != new
+    execute(url, *DOWNGRADE_TO_1)
+    execute(first, databases.schema_1_sql(partitions))
+    assert describe_tables(url) == describe_tables(first) != current
 
-    async with opened(url) as store:
+    async with open_postgres(url) as store:
         with pytest.raises(StoreUnavailable, match="lacks tables"):
             await store.sessions()
         assert list(await store.admin.migrate()) == [2, 3]
         assert [one.name for one in await store.sessions()] == ["one"]
         await store.commit(Transaction(agent_run=RUN, agent_calls=(CALL,)))
         assert await store.agent_run("run_1") == RUN
-    assert described(url) == new
-    for made in (url, first):
-        databases.drop(made)
+    assert describe_tables(url) == current
+    for database_url in (url, first):
+        databases.drop(database_url)
 
 
 async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
     """An older version of convo that is still connected may add sessions. They count as the last used."""
-    async with opened(url) as store:
+    async with open_postgres(url) as store:
         for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
-            await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
-    run(url, *BACK_TO_2)
-    async with opened(url) as store:
+            await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=ROOT, used_at=used_at)))
+    execute(url, *DOWNGRADE_TO_2)
+    async with open_postgres(url) as store:
         assert list(await store.admin.migrate()) == [3]
         assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
         columns = "tenant, used_at, head, mark, id, name, link, record"
-        copied = columns.replace("used_at", "10.0").replace(" id, name", " 'ses_old', 'old'")
-        run(url, f"INSERT INTO convo.sessions ({columns}) SELECT {copied} FROM convo.sessions WHERE name = 'early'")
+        values = columns.replace("used_at", "10.0").replace(" id, name", " 'ses_old', 'old'")
+        execute(url, f"INSERT INTO convo.sessions ({columns}) SELECT {values} FROM convo.sessions WHERE name = 'early'")
         assert [one.name for one in await store.sessions()] == ["old", "late", "between", "early"]
         early = await store.session("early")
         assert early
@@ -178,16 +178,16 @@ async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
 
 
 async def test_the_missing_migrations_of_an_old_database_can_be_printed_alone(url: str) -> None:
-    new = described(url)
-    run(url, *BACK_TO_1, connection.schema_sql(after_migration=1))
+    current = describe_tables(url)
+    execute(url, *DOWNGRADE_TO_1, connection.schema_sql(after_migration=1))
 
-    assert described(url) == new
+    assert describe_tables(url) == current
     assert connection.schema_sql(after_migration=SCHEMA_VERSION) == ""
 
 
 def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -> None:
     """`migrations` and `secrets` belong to the whole database. All other tables can be partitioned by tenant."""
-    begin = """
+    first_columns = """
     SELECT indrelid::regclass::text, attname FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
         JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
     WHERE relnamespace = 'convo'::regnamespace AND indisunique
@@ -196,17 +196,17 @@ def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -
     WHERE connamespace = 'convo'::regnamespace AND contype IN ('p', 'f', 'u')
     """
     with psycopg.connect(url) as db:
-        others = {row for row in db.execute(begin).fetchall() if row[1] != "tenant"}
+        others = {row for row in db.execute(first_columns).fetchall() if row[1] != "tenant"}
 
     assert others == {("convo.migrations", "number"), ("convo.secrets", "name")}
 
 
 def test_tables_can_be_partitioned_into_any_number() -> None:
-    made = databases.new_database(partitions=3)
-    with psycopg.connect(made) as db:
+    database_url = databases.new_database(partitions=3)
+    with psycopg.connect(database_url) as db:
         tables = "SELECT count(*) FILTER (WHERE relkind = 'p'), count(*) FILTER (WHERE relispartition) FROM pg_class"
         row = db.execute(f"{tables} WHERE relnamespace = 'convo'::regnamespace AND relkind IN ('r', 'p')").fetchone()
-    databases.drop(made)
+    databases.drop(database_url)
 
     assert row is not None
     assert row[0] == len(databases.TABLES) - 1  # `secrets` belongs to the whole database and is not partitioned
@@ -215,27 +215,27 @@ def test_tables_can_be_partitioned_into_any_number() -> None:
 
 async def test_a_role_with_rights_to_rows_only_can_do_everything_but_migrate(url: str, url_without_tables: str) -> None:
     role = f"app_{databases.database_name(url)}"
-    run(
+    execute(
         url,
         f"CREATE ROLE {role} LOGIN",
         f"GRANT USAGE ON SCHEMA convo TO {role}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}",
     )
-    async with opened(databases.as_role(url_without_tables, role)) as store:
+    async with open_postgres(databases.as_role(url_without_tables, role)) as store:
         with pytest.raises(StoreReadOnly):
             await store.admin.migrate()
-    async with opened(databases.as_role(url, role)) as store:
+    async with open_postgres(databases.as_role(url, role)) as store:
         assert list(await store.admin.migrate()) == []
-        await use(store)
-    run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+        await use_every_record(store)
+    execute(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-async def use(store: PostgresStore) -> None:
+async def use_every_record(store: PostgresStore) -> None:
     """Write, read and remove every kind of record."""
     await store.commit(everything("local"))
-    path = Path(TOP).append([user_message("hi there"), user_message("and more")])
+    path = Path(ROOT).append([user_message("hi there"), user_message("and more")])
     running = link("resp_2", path.head, status="in_progress", conversation_id="conv_1", created_at=NOW + 1)
-    await store.commit(Transaction((AppendItems(TOP, path.items),), (running,), started_run_id="resp_2"))
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), (running,), started_run_id="resp_2"))
     lease = await store.acquire_lease(run_lease_name("resp_2"), "me", 60)
     await store.append_events("resp_2", [{"sequence_number": 0}])
     assert await store.admin.abandoned_runs() == []
@@ -252,7 +252,7 @@ async def use(store: PostgresStore) -> None:
     assert await store.admin.get_or_create_secret("seal", b"1") == b"1"
     assert len(await store.admin.tenant_stats()) == 1
     await store.commit(Transaction(erased_nodes=(path.head,), agent_run=RUN, agent_calls=(CALL,)))
-    await store.commit(Transaction(agent_run=later(), agent_calls=(CALL._replace(has_ended=True),)))
+    await store.commit(Transaction(agent_run=next_revision(), agent_calls=(CALL._replace(has_ended=True),)))
     assert [len(await store.agent_runs()), len(await store.agent_calls("run_1"))] == [1, 1]
     await store.remove_link("resp_2")
     await store.remove_conversation("conv_1")

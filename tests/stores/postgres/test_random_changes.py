@@ -17,11 +17,11 @@ from convo.stores.memory import MemoryStore
 from convo.stores.postgres.tenant_rows import decode_body
 from tests import databases
 from tests.stores.chat_transactions import NOW
-from tests.stores.test_random_changes import EMPTY, SideBySide
+from tests.stores.test_random_changes import EMPTY, StoreComparison
 
 pytestmark = pytest.mark.needs("postgresql")
 
-UNNEEDED = (
+UNREFERENCED_ROWS = (
     "SELECT key FROM (SELECT tenant, id AS key FROM convo.nodes WHERE depth > 0) AS nodes WHERE NOT EXISTS ("
     "SELECT FROM convo.nodes AS child WHERE child.parent = key) AND key NOT IN (SELECT saw FROM convo.links)"
     " AND key NOT IN (SELECT head FROM convo.links) AND key NOT IN (SELECT head FROM convo.sessions)"
@@ -36,7 +36,7 @@ UNNEEDED = (
 """Queries for unreferenced rows: rows that are needed only while another row refers to them."""
 
 
-class BesidePostgres(SideBySide):
+class PostgresComparison(StoreComparison):
     """Compares memory with PostgreSQL. The tables are empty at the start of each sequence."""
 
     def __init__(self) -> None:
@@ -46,43 +46,43 @@ class BesidePostgres(SideBySide):
         self.url = databases.cleared_database()
         self.sqlite: Store = open_store(self.url)
         self.paths = [EMPTY]
-        self.moment = NOW
+        self.current_time = NOW
 
     def teardown(self) -> None:
         self.loop.run_until_complete(self.sqlite.aclose())
         self.loop.close()
 
-    def reopened(self) -> Store:
+    def open_again(self) -> Store:
         return open_store(self.url)
 
-    async def hits(self, store: Store, words: str) -> object:
+    async def hits(self, store: Store, query: str) -> object:
         """Return the sessions and items of the hits, without nodes.
 
         The stores may return different nodes for an item that a session contains several times.
         """
-        found = await store.search_items(words, limit=1000)
-        for hit in found:
+        results = await store.search_items(query, limit=1000)
+        for hit in results:
             with suppress(ItemDeleted):
                 path: Path = await store.path(hit.key)
                 assert path.items[-1] == hit.item
-        assert len({(hit.session.id, json.dumps(hit.item)) for hit in found}) == len(found)
-        return {(hit.session.id, json.dumps(hit.item)) for hit in found}
+        assert len({(hit.session.id, json.dumps(hit.item)) for hit in results}) == len(results)
+        return {(hit.session.id, json.dumps(hit.item)) for hit in results}
 
     @invariant()
-    def the_file_is_sound_and_holds_each_item_once(self) -> None:
+    def the_database_is_sound_and_has_each_item_once(self) -> None:
         with psycopg.connect(self.url) as db:
-            for unneeded in UNNEEDED:
-                assert db.execute(unneeded).fetchall() == []
+            for query in UNREFERENCED_ROWS:
+                assert db.execute(query).fetchall() == []
             bodies = [
                 json.dumps(decode_body(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM convo.items")
             ]
             assert len(set(bodies)) == len(bodies)
 
 
-TestBesidePostgres = BesidePostgres.TestCase
-TestBesidePostgres.settings = settings(max_examples=4, stateful_step_count=20)
+TestPostgresComparison = PostgresComparison.TestCase
+TestPostgresComparison.settings = settings(max_examples=4, stateful_step_count=20)
 
 
 @pytest.mark.full
 def test_both_stores_return_the_same_for_random_programs() -> None:
-    run_state_machine_as_test(BesidePostgres, settings=settings(max_examples=100, stateful_step_count=50))
+    run_state_machine_as_test(PostgresComparison, settings=settings(max_examples=100, stateful_step_count=50))

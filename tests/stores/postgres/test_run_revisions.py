@@ -17,7 +17,7 @@ from convo.stores.postgres.store import PostgresStore
 from tests import databases
 from tests.databases import Server
 from tests.stores.chat_transactions import NOW, prose, session
-from tests.stores.postgres.test_size import stored
+from tests.stores.postgres.test_size import stored_bytes
 from tests.stores.test_agent_runs import RUN
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -25,18 +25,18 @@ pytestmark = pytest.mark.needs("postgresql")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with databases.start_server() as made:
-        yield made
+    with databases.start_server() as new_server:
+        yield new_server
 
 
 @pytest.fixture
 def url(server: Server) -> Iterator[str]:
-    made = databases.new_database(at=server.url())
-    yield made
-    databases.drop(made)
+    database_url = databases.new_database(at=server.url())
+    yield database_url
+    databases.drop(database_url)
 
 
-async def rewritten(postgres: PostgresStore, revisions: range, characters: int) -> None:
+async def write_revisions(postgres: PostgresStore, revisions: range, characters: int) -> None:
     """Write these revisions of a run, each with a different document of about `characters` characters."""
     pieces = [prose(Random(number), 500) for number in range(200)]
     for revision in revisions:
@@ -51,9 +51,9 @@ async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turns(
 ) -> None:
     """VACUUM after every fifty revisions makes their space reusable. Autovacuum does the same each minute."""
     sizes = []
-    for at in range(1, 201, 50):
-        await rewritten(postgres, range(at, at + 50), characters)
-        sizes.append(stored(url))
+    for first in range(1, 201, 50):
+        await write_revisions(postgres, range(first, first + 50), characters)
+        sizes.append(stored_bytes(url))
 
     assert sizes[-1] - sizes[0] < 2 * characters
     assert sizes[-1] < sizes[0] + 10 * characters
@@ -62,9 +62,9 @@ async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turns(
 async def test_rewriting_a_document_within_its_page_needs_no_vacuum(postgres: PostgresStore, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("ALTER TABLE convo.agent_runs SET (autovacuum_enabled = off)")
-    await rewritten(postgres, range(1, 201), 5000)
+    await write_revisions(postgres, range(1, 201), 5000)
 
     with psycopg.connect(url) as db:
-        found = db.execute("SELECT pg_total_relation_size('convo.agent_runs')").fetchone()
-    assert found is not None
-    assert found[0] < 15 * 5000
+        row = db.execute("SELECT pg_total_relation_size('convo.agent_runs')").fetchone()
+    assert row is not None
+    assert row[0] < 15 * 5000

@@ -37,16 +37,22 @@ def with_answer(path: Path) -> Path:
 def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Transaction, Session]]:
     """Yield the transactions of one turn, each with the session's record after it."""
     question, answer = with_question(path), with_answer(with_question(path))
-    asking, done = replace(record, head=question.head), replace(record, head=answer.head)
-    made = link(f"resp_{record.name}_{len(path)}", question.head, answer.head, session_id=record.id, usage=USAGE)
-    yield Transaction((AppendItems(path.head, question.items[-2:]),), (), asking, None if new else record.head), asking
-    yield Transaction((AppendItems(question.head, answer.items[-2:]),), (made,), done, asking.head), done
+    asking_record, done_record = replace(record, head=question.head), replace(record, head=answer.head)
+    response = link(f"resp_{record.name}_{len(path)}", question.head, answer.head, session_id=record.id, usage=USAGE)
+    yield (
+        Transaction((AppendItems(path.head, question.items[-2:]),), (), asking_record, None if new else record.head),
+        asking_record,
+    )
+    yield (
+        Transaction((AppendItems(question.head, answer.items[-2:]),), (response,), done_record, asking_record.head),
+        done_record,
+    )
 
 
 def undo(record: Session, path: Path) -> tuple[Transaction, Session]:
     """Move the head back before the last answer, so that nodes are garbage-collected too."""
-    back = replace(record, head=path.first(len(path) - 2).head)
-    return Transaction(session=back, expected_session_head=record.head), back
+    updated = replace(record, head=path.first(len(path) - 2).head)
+    return Transaction(session=updated, expected_session_head=record.head), updated
 
 
 async def chat(store: SqliteStore, name: str, turns: int) -> None:

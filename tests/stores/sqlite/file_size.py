@@ -18,7 +18,7 @@ def measure_file(file: File) -> FileSize:
     """Measure a closed database. Deletes its search index and its agent runs to count the pages that they used."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         size = file.stat().st_size
-        page, pages = (int(db.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_size", "page_count"))
+        page, pages = (int(db.execute(f"PRAGMA {pragma}").fetchone()[0]) for pragma in ("page_size", "page_count"))
         assert size == page * pages
         db.execute("INSERT INTO words (words) VALUES ('delete-all')")
         for table in ("agent_calls", "agent_documents", "agent_runs"):

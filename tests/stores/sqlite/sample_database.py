@@ -21,50 +21,53 @@ def build_database(file: File) -> None:
 
     It has two tenants, some twenty sessions, conversations, runs, large items and free pages.
     """
-    asyncio.run(_filled(file))
+    asyncio.run(_fill(file))
 
 
-async def _filled(file: File) -> None:
-    work = file.with_name("building.db")
-    store = SqliteStore(SqliteDatabase(work, synchronous="OFF"))
-    dice = random.Random(1)
+async def _fill(file: File) -> None:
+    working_file = file.with_name("building.db")
+    store = SqliteStore(SqliteDatabase(working_file, synchronous="OFF"))
+    rng = random.Random(1)
     for number in range(24):
         tenant = "guest" if number % 6 == 5 else "local"
-        await _chat(store.for_tenant(tenant), dice, number, tenant)
+        await _add_chat(store.for_tenant(tenant), rng, number, tenant)
     for number in (3, 9, 15):
         await store.remove_session(f"ses_{number}")
-    with closing(sqlite3.connect(work)) as db:
+    with closing(sqlite3.connect(working_file)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         db.execute("PRAGMA wal_autocheckpoint = 0")
     await store.database.read(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").fetchall())
-    await _chat(store, dice, 100, "local")
-    for part in ("", "-wal"):  # the state that a killed process leaves
-        shutil.copy(f"{work}{part}", f"{file}{part}")
+    await _add_chat(store, rng, 100, "local")
+    for suffix in ("", "-wal"):  # the state that a killed process leaves
+        shutil.copy(f"{working_file}{suffix}", f"{file}{suffix}")
     await store.aclose()
-    work.unlink()
+    working_file.unlink()
 
 
-async def _chat(store: SqliteStore, dice: random.Random, number: int, tenant: str) -> None:
+async def _add_chat(store: SqliteStore, rng: random.Random, number: int, tenant: str) -> None:
     record = session(tenant, id=f"ses_{number}", name=f"chat {number}")
-    path, expect, before = Path(record.head), None, None
-    for turn in range(dice.randrange(3, 12)):
-        said = user_message(prose(dice, 15_000 if number % 8 == 1 else 300))
-        asked = path.append([said])
-        path = asked.append([answer(dice, dice.randrange(100, 3000))])
-        made = replace(
-            link(f"resp_{number}_{turn}", asked.head, path.head, sent_count=len(asked)),
-            session_id=record.id, parent_id=before, conversation_id=f"conv_{number}", created_at=NOW + number + turn,
+    path, expected_head, parent_id = Path(record.head), None, None
+    for turn in range(rng.randrange(3, 12)):
+        message = user_message(prose(rng, 15_000 if number % 8 == 1 else 300))
+        input_path = path.append([message])
+        path = input_path.append([answer(rng, rng.randrange(100, 3000))])
+        response = replace(
+            link(f"resp_{number}_{turn}", input_path.head, path.head, sent_count=len(input_path)),
+            session_id=record.id, parent_id=parent_id, conversation_id=f"conv_{number}", created_at=NOW + number + turn,
             usage={"input_tokens": turn}, parameters={"instructions": f"Be {number % 3}."},
         )  # fmt: skip
-        record = replace(record, head=path.head, confirmed_head=path.head, link_id=made.id, used_at=NOW + turn)
-        ids = tuple(f"msg_{place}" for place in range(len(path)))
-        held = Conversation(f"conv_{number}", path.head, NOW, ids)
+        record = replace(record, head=path.head, confirmed_head=path.head, link_id=response.id, used_at=NOW + turn)
+        ids = tuple(f"msg_{index}" for index in range(len(path)))
+        conversation = Conversation(f"conv_{number}", path.head, NOW, ids)
         await store.commit(
-            Transaction((AppendItems(asked.first(len(asked) - 1).head, path.items[-2:]),), (made,), record,
-                   conversation=held if number % 4 == 2 else None, started_run_id=made.id, expected_session_head=expect)
+            Transaction(
+                (AppendItems(input_path.first(len(input_path) - 1).head, path.items[-2:]),), (response,), record,
+                conversation=conversation if number % 4 == 2 else None, started_run_id=response.id,
+                expected_session_head=expected_head,
+            )
         )  # fmt: skip
-        await store.append_events(made.id, [{"sequence_number": 0, "type": "x"}])
-        expect, before = path.head, made.id
+        await store.append_events(response.id, [{"sequence_number": 0, "type": "x"}])
+        expected_head, parent_id = path.head, response.id
     run = AgentRun(f"run_{number}", record.id, 1, "paused", {"version": 1, "agent": "a", "phase": "X"}, NOW, NOW)
     await store.commit(
         Transaction(agent_run=run, agent_calls=(AgentCall(run.id, "call_1", NOW, has_ended=True, output="done"),))

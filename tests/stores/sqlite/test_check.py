@@ -43,10 +43,10 @@ def test_the_file_system_is_that_of_the_nearest_mount(folder: str, kind: str) ->
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A closed database with one session."""
-    return filled(tmp_path / "convo.db")
+    return fill_database(tmp_path / "convo.db")
 
 
-def filled(file: Path) -> Path:
+def fill_database(file: Path) -> Path:
     async def fill() -> None:
         store = open_store(f"sqlite:{file}")
         await store.commit(everything("local"))
@@ -56,13 +56,13 @@ def filled(file: Path) -> Path:
     return file
 
 
-def seen(file: Path) -> FileHealth:
-    found = asyncio.run(probe_store(f"sqlite:{file}"))
-    assert isinstance(found, FileHealth)
-    return found
+def probe(file: Path) -> FileHealth:
+    health = asyncio.run(probe_store(f"sqlite:{file}"))
+    assert isinstance(health, FileHealth)
+    return health
 
 
-def sign(file: Path, number: int) -> bytes:
+def set_schema_version(file: Path, number: int) -> bytes:
     """Set the schema version of the file to `number`. Returns the bytes of the file."""
     with closing(sqlite3.connect(file)) as db:
         db.execute(f"PRAGMA user_version = {number}")
@@ -70,39 +70,41 @@ def sign(file: Path, number: int) -> bytes:
 
 
 def test_a_check_reports_the_schema_and_the_free_space(file: Path) -> None:
-    found = seen(file)
+    health = probe(file)
 
-    assert (found.schema_version, found.latest_schema_version) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    assert (health.schema_version, health.latest_schema_version) == (SCHEMA_VERSION, SCHEMA_VERSION)
     assert [path.name for path in file.parent.iterdir()] == ["convo.db"]
 
 
 def test_a_check_does_not_migrate_an_older_schema(file: Path) -> None:
-    before = sign(file, SCHEMA_VERSION - 1)
-    found = seen(file)
+    before = set_schema_version(file, SCHEMA_VERSION - 1)
+    health = probe(file)
 
-    assert (found.schema_version, found.latest_schema_version) == (SCHEMA_VERSION - 1, SCHEMA_VERSION)
+    assert (health.schema_version, health.latest_schema_version) == (SCHEMA_VERSION - 1, SCHEMA_VERSION)
     assert file.read_bytes() == before
 
 
 def test_a_newer_schema_is_refused(file: Path) -> None:
-    sign(file, SCHEMA_VERSION + 1)
+    set_schema_version(file, SCHEMA_VERSION + 1)
     with pytest.raises(StoreTooNew):
-        seen(file)
+        probe(file)
 
 
 def test_a_check_creates_no_file(tmp_path: Path) -> None:
-    found = seen(tmp_path / "not/yet/convo.db")
+    health = probe(tmp_path / "not/yet/convo.db")
 
-    assert found.schema_version is None
+    assert health.schema_version is None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "said"), [("folder", "is a folder, not a database"), ("words", "is not a database")])
-def test_a_file_that_is_no_database_is_reported(name: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"), [("folder", "is a folder, not a database"), ("words", "is not a database")]
+)
+def test_a_file_that_is_no_database_is_reported(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "words").write_text("not a database at all " * 100)
-    with pytest.raises(StoreUnavailable, match=said):
-        seen(tmp_path / name)
+    with pytest.raises(StoreUnavailable, match=message):
+        probe(tmp_path / name)
 
 
 def test_a_damaged_schema_that_is_not_utf8_is_reported_with_the_command_that_recovers(file: Path) -> None:
@@ -111,7 +113,7 @@ def test_a_damaged_schema_that_is_not_utf8_is_reported_with_the_command_that_rec
     create = raw.index(b"CREATE TABLE sessions", entry)
     file.write_bytes(raw[:entry] + b"\xff" + raw[entry + 1 : create] + b"X" + raw[create + 1 :])
     with pytest.raises(StoreUnavailable, match="is damaged: a text in it is not UTF-8") as caught:
-        seen(file)
+        probe(file)
     assert caught.value.hint == f"convo store recover NEW.db --store sqlite:{file}"
 
 
@@ -127,13 +129,13 @@ def test_a_read_only_file_is_distinguished_from_a_writable_one() -> None:
     """The folder is writable, so only the mode of the file differs."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
-        file = filled(Path(folder, "convo.db"))
+        file = fill_database(Path(folder, "convo.db"))
         file.chmod(0o444)
         with without_root(), pytest.raises(StoreReadOnly, match=r"convo\.db is read-only"):
-            seen(file)
+            probe(file)
         file.chmod(0o666)
         with without_root():
-            assert seen(file).schema_version == SCHEMA_VERSION
+            assert probe(file).schema_version == SCHEMA_VERSION
 
 
 def test_a_store_in_memory_has_no_path() -> None:
@@ -298,7 +300,7 @@ def test_a_check_counts_the_rows_and_reports_its_steps(file: Path) -> None:
 
 
 def test_the_rules_of_another_schema_are_not_checked(file: Path) -> None:
-    sign(file, 2)
+    set_schema_version(file, 2)
     report = check_database(file, lambda *_: None)
 
     assert (report.problems, report.row_counts) == ([], {})

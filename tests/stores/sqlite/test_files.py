@@ -25,9 +25,9 @@ from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SC
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import session
 
-TOP = root_key("local")
-PATH = Path(TOP).append([user_message("hi")])
-SAY = Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head))
+ROOT = root_key("local")
+PATH = Path(ROOT).append([user_message("hi")])
+TRANSACTION = Transaction((AppendItems(ROOT, PATH.items),), session=session(head=PATH.head))
 
 READS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "a list": lambda store: store.sessions(),
@@ -35,14 +35,14 @@ READS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "a handle": lambda store: store.find_handles("x"),
 }
 WRITES: dict[str, Callable[[Store], Awaitable[object]]] = {
-    "a change": lambda store: store.commit(SAY),
+    "a change": lambda store: store.commit(TRANSACTION),
     "a lease": lambda store: store.acquire_lease("chat", "me", 60),
 }
 CALLS = READS | WRITES
 
 
 @asynccontextmanager
-async def opened(file: File, busy_timeout_s: float = 5.0) -> AsyncIterator[SqliteStore]:
+async def open_sqlite(file: File, busy_timeout_s: float = 5.0) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(SqliteDatabase(file, busy_timeout_s=busy_timeout_s))
     try:
         yield store
@@ -58,14 +58,14 @@ def mode(file: File) -> int:
 
 
 async def test_no_file_is_created_before_the_first_write(sqlite: SqliteStore, file: File) -> None:
-    for found in (
+    for result in (
         await sqlite.sessions(),
         await sqlite.find_handles(""),
         await sqlite.search_items("hi"),
         await sqlite.links("x"),
     ):
-        assert list(found) == []
-    assert await sqlite.path(TOP) == Path(TOP)
+        assert list(result) == []
+    assert await sqlite.path(ROOT) == Path(ROOT)
     with pytest.raises(NotFound):
         await sqlite.path(PATH.head)
     with pytest.raises(NotFound):
@@ -77,22 +77,22 @@ async def test_no_file_is_created_before_the_first_write(sqlite: SqliteStore, fi
 
 async def test_a_reader_sees_a_file_that_another_process_creates(sqlite: SqliteStore, file: File) -> None:
     assert await sqlite.session("one") is None
-    async with opened(file) as other:
-        await other.commit(SAY)
+    async with open_sqlite(file) as other:
+        await other.commit(TRANSACTION)
 
-    assert await sqlite.session("one") == SAY.session
+    assert await sqlite.session("one") == TRANSACTION.session
 
 
 async def test_data_persists_when_the_file_is_opened_again(file: File) -> None:
-    async with opened(file) as store:
-        await store.commit(SAY)
-    async with opened(file) as store:
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
+    async with open_sqlite(file) as store:
         assert await store.path(PATH.head) == PATH
 
 
 async def test_the_size_is_that_of_the_file_and_its_log(sqlite: SqliteStore, file: File) -> None:
     assert await sqlite.admin.size_bytes() == 0
-    await sqlite.commit(SAY)
+    await sqlite.commit(TRANSACTION)
     sizes = [part.stat().st_size for part in (file, file.with_name(f"{file.name}-wal"))]
     assert all(sizes)
     assert await sqlite.admin.size_bytes() == sum(sizes)
@@ -102,39 +102,39 @@ async def test_only_the_owner_can_read_the_file(file: File, sqlite: SqliteStore)
     deep = file.parent / "a" / "b" / "convo.db"
     old = os.umask(0)
     try:
-        async with opened(deep) as store:
-            await store.commit(SAY)
+        async with open_sqlite(deep) as store:
+            await store.commit(TRANSACTION)
             files = sorted(deep.parent.iterdir())
-            assert [one.name for one in files] == ["convo.db", "convo.db-shm", "convo.db-wal"]
-            assert [mode(one) for one in (*files, *deep.parents[:3])] == [0o600] * 3 + [0o700] * 3
+            assert [path.name for path in files] == ["convo.db", "convo.db-shm", "convo.db-wal"]
+            assert [mode(path) for path in (*files, *deep.parents[:3])] == [0o600] * 3 + [0o700] * 3
     finally:
         os.umask(old)
 
 
-def nothing(file: File) -> None:
+def make_empty_file(file: File) -> None:
     file.parent.mkdir()
     file.touch(mode=0o666)
 
 
 async def test_an_empty_file_is_used_and_made_private(file: File, sqlite: SqliteStore) -> None:
-    nothing(file)
-    await sqlite.commit(SAY)
+    make_empty_file(file)
+    await sqlite.commit(TRANSACTION)
 
     assert mode(file) == 0o600
 
 
-@pytest.mark.parametrize(("chosen", "synchronous"), [({}, 2), ({"synchronous": "OFF"}, 0)], ids=["FULL", "OFF"])
+@pytest.mark.parametrize(("options", "synchronous"), [({}, 2), ({"synchronous": "OFF"}, 0)], ids=["FULL", "OFF"])
 async def test_a_commit_is_synced_to_disk_unless_that_is_disabled(
-    chosen: Any, synchronous: int, sqlite: SqliteStore, file: File
+    options: Any, synchronous: int, sqlite: SqliteStore, file: File
 ) -> None:
     """SQLite is durable in WAL mode with synchronous=FULL, which the pragma returns as 2."""
-    await sqlite.commit(SAY)
-    ask = ["journal_mode", "synchronous", "foreign_keys", "secure_delete"]
-    store = SqliteStore(SqliteDatabase(file, **chosen))
-    found = await store.database.read(lambda db: [db.execute(f"PRAGMA {one}").fetchone()[0] for one in ask])
+    await sqlite.commit(TRANSACTION)
+    pragmas = ["journal_mode", "synchronous", "foreign_keys", "secure_delete"]
+    store = SqliteStore(SqliteDatabase(file, **options))
+    values = await store.database.read(lambda db: [db.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in pragmas])
     await store.aclose()
 
-    assert found == ["wal", synchronous, 1, 1]
+    assert values == ["wal", synchronous, 1, 1]
 
 
 async def test_a_closed_store_refuses_work_and_can_be_closed_twice(file: File) -> None:
@@ -153,13 +153,13 @@ def test_the_last_migration_is_the_schema() -> None:
 
 
 async def test_a_migration_that_fails_half_way_leaves_the_file_unchanged(file: File) -> None:
-    nothing(file)
+    make_empty_file(file)
     with closing(sqlite3.connect(file)) as db:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("CREATE TABLE leases (in_the_way)")
-    async with opened(file) as store:
+    async with open_sqlite(file) as store:
         with pytest.raises(StoreUnavailable, match="table leases already exists"):
-            await store.commit(SAY)
+            await store.commit(TRANSACTION)
 
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("leases",)]
@@ -168,66 +168,66 @@ async def test_a_migration_that_fails_half_way_leaves_the_file_unchanged(file: F
 
 async def test_a_commit_of_a_cancelled_caller_is_complete_or_absent(sqlite: SqliteStore) -> None:
     await sqlite.sessions()
-    leaving = [create_task(sqlite.commit(replace(SAY, expected_session_head=None))) for _ in range(5)]
+    commits = [create_task(sqlite.commit(replace(TRANSACTION, expected_session_head=None))) for _ in range(5)]
     await sleep(0)
-    for task in leaving:
+    for task in commits:
         task.cancel()
-    ended = await gather(*leaving, return_exceptions=True)
+    results = await gather(*commits, return_exceptions=True)
 
-    assert {type(one) for one in ended} == {CancelledError}
+    assert {type(result) for result in results} == {CancelledError}
     record = await sqlite.session("one")
     if record:
         assert await sqlite.path(record.head) == PATH
-    await sqlite.commit(SAY)
-    assert await sqlite.session("one") == SAY.session
+    await sqlite.commit(TRANSACTION)
+    assert await sqlite.session("one") == TRANSACTION.session
 
 
 # -- foreign and damaged files --------------------------------------------------------------------
 
 
-def ran(script: str, file: File) -> list[str]:
+def run_script(script: str, file: File) -> list[str]:
     """Run `script` on `file` in another process and return the lines that it prints."""
     return subprocess.run(
         [sys.executable, "-c", script, str(file)], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.splitlines()
 
 
-def folder(file: File) -> None:
+def make_folder(file: File) -> None:
     file.mkdir(parents=True)
 
 
-def words(file: File) -> None:
+def make_text_file(file: File) -> None:
     file.parent.mkdir()
     file.write_text("Dear diary, today I was not a database. " * 100)
 
 
-def foreign(file: File) -> None:
+def make_foreign_database(file: File) -> None:
     file.parent.mkdir()
     with closing(sqlite3.connect(file)) as db:
         db.execute("CREATE TABLE theirs (a)")
 
 
-def marked(file: File) -> None:
+def make_marked_file(file: File) -> None:
     file.parent.mkdir()
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA application_id = 1")
         db.execute("PRAGMA user_version = 1")
 
 
-def newer(file: File) -> None:
-    ran(MAKE, file)
+def make_newer_database(file: File) -> None:
+    run_script(MAKE_DATABASE, file)
     with closing(sqlite3.connect(file)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
         db.execute("ALTER TABLE items ADD COLUMN from_the_future TEXT")
         db.execute("PRAGMA journal_mode = DELETE")
 
 
-def cut(file: File) -> None:
-    ran(MAKE, file)
+def make_truncated_database(file: File) -> None:
+    run_script(MAKE_DATABASE, file)
     os.truncate(file, 3 * 8192 + 1)
 
 
-MAKE = """
+MAKE_DATABASE = """
 import asyncio, sys
 from pathlib import Path
 from convo.stores.sqlite.store import SqliteStore
@@ -244,23 +244,23 @@ asyncio.run(main())
 """
 
 
-def pipe(file: File) -> None:
+def make_pipe(file: File) -> None:
     file.parent.mkdir()
     os.mkfifo(file)
 
 
 UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
-    "a folder": (folder, StoreUnavailable, "is a folder, not a database"),
-    "a pipe": (pipe, StoreUnavailable, "is a pipe or a device, not a database"),
-    "a text": (words, StoreUnavailable, "is not a database"),
-    "another program's": (foreign, StoreUnavailable, "is a database of another program"),
-    "an empty one of another program": (marked, StoreUnavailable, "is a database of another program"),
+    "a folder": (make_folder, StoreUnavailable, "is a folder, not a database"),
+    "a pipe": (make_pipe, StoreUnavailable, "is a pipe or a device, not a database"),
+    "a text": (make_text_file, StoreUnavailable, "is not a database"),
+    "another program's": (make_foreign_database, StoreUnavailable, "is a database of another program"),
+    "an empty one of another program": (make_marked_file, StoreUnavailable, "is a database of another program"),
     "a newer convo's": (
-        newer,
+        make_newer_database,
         StoreTooNew,
         f"has schema {SCHEMA_VERSION + 1}; this version of convo supports schemas up to {SCHEMA_VERSION}",
     ),
-    "half a file": (cut, StoreUnavailable, "is damaged"),
+    "half a file": (make_truncated_database, StoreUnavailable, "is damaged"),
 }
 
 
@@ -270,38 +270,38 @@ def test_a_file_that_becomes_a_store_during_the_check_is_accepted(file: File) ->
     with connected as one, closing(sqlite3.connect(file, isolation_level=None)) as another:
         one.execute("PRAGMA journal_mode = WAL")
 
-        def beside(statement: str) -> None:
+        def migrate_meanwhile(statement: str) -> None:
             if "user_version" in statement:
                 connection.migrate_schema(another)
 
-        one.set_trace_callback(beside)
+        one.set_trace_callback(migrate_meanwhile)
         connection.check_schema_version(one, file)
         one.set_trace_callback(None)
         assert connection.read_schema_version(one) == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-@pytest.mark.parametrize(("make", "error", "sentence"), UNUSABLE.values(), ids=UNUSABLE)
+@pytest.mark.parametrize(("make", "error", "message"), UNUSABLE.values(), ids=UNUSABLE)
 async def test_a_foreign_file_is_reported_and_unchanged(
     file: File,
     make: Callable[[File], None],
     error: type[StoreFault],
-    sentence: str,
+    message: str,
     call: Callable[[Store], Awaitable[object]],
 ) -> None:
     make(file)
-    before = contents(file.parent)
+    before = read_files(file.parent)
 
-    async with opened(file) as store:
-        with pytest.raises(error) as told:
+    async with open_sqlite(file) as store:
+        with pytest.raises(error) as caught:
             await call(store)
 
-    assert str(told.value) == f"{file} {sentence}"
-    assert contents(file.parent) == before
+    assert str(caught.value) == f"{file} {message}"
+    assert read_files(file.parent) == before
 
 
-def contents(folder: File) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()}
+def read_files(directory: File) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(directory.iterdir()) if file.is_file()}
 
 
 # -- locks, full disks and size limits ------------------------------------------------------------
@@ -311,11 +311,11 @@ def contents(folder: File) -> dict[str, bytes]:
 async def test_a_writer_that_times_out_gets_the_name_of_the_blocking_process(
     file: File, sqlite: SqliteStore, call: Callable[[Store], Awaitable[object]]
 ) -> None:
-    await sqlite.commit(SAY)
+    await sqlite.commit(TRANSACTION)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        async with opened(file, busy_timeout_s=0.05) as store:
-            assert await store.session("one") == SAY.session
+        async with open_sqlite(file, busy_timeout_s=0.05) as store:
+            assert await store.session("one") == TRANSACTION.session
             with pytest.raises(StoreUnavailable, match="another process has been writing to it for too long"):
                 await call(store)
         other.execute("ROLLBACK")
@@ -325,30 +325,30 @@ async def test_a_writer_that_times_out_gets_the_name_of_the_blocking_process(
 
 async def test_a_file_that_another_process_creates_is_waited_for(file: File) -> None:
     """SQLite itself fails at once in this case and does not use its busy timeout."""
-    nothing(file)
+    make_empty_file(file)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        begun = monotonic()
-        async with opened(file, busy_timeout_s=0.3) as store:
+        started = monotonic()
+        async with open_sqlite(file, busy_timeout_s=0.3) as store:
             with pytest.raises(StoreUnavailable, match="another process has been writing to it for too long"):
-                await store.commit(SAY)
-        assert monotonic() - begun >= 0.3
+                await store.commit(TRANSACTION)
+        assert monotonic() - started >= 0.3
 
 
 async def test_a_full_disk_is_reported_and_the_stored_data_is_kept(file: File, sqlite: SqliteStore) -> None:
-    await sqlite.commit(SAY)
+    await sqlite.commit(TRANSACTION)
     pages = await sqlite.database.read(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
     await sqlite.database.read(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
-    big = Path(TOP).append([user_message("x" * 2**20)])
+    big = Path(ROOT).append([user_message("x" * 2**20)])
 
-    with pytest.raises(StoreFull) as told:
-        await sqlite.commit(Transaction((AppendItems(TOP, big.items),), session=session(head=big.head)))
+    with pytest.raises(StoreFull) as caught:
+        await sqlite.commit(Transaction((AppendItems(ROOT, big.items),), session=session(head=big.head)))
 
-    assert str(told.value) == f"no disk space is left for {file}"
+    assert str(caught.value) == f"no disk space is left for {file}"
     assert await sqlite.path(PATH.head) == PATH
     with pytest.raises(NotFound):
         await sqlite.path(big.head)
-    await sqlite.commit(SAY)
+    await sqlite.commit(TRANSACTION)
 
 
 LIMITED = """
@@ -384,15 +384,15 @@ asyncio.run(main())
 
 @pytest.mark.needs("posix")
 async def test_a_file_size_limit_is_reported_and_confirmed_data_is_kept(file: File) -> None:
-    *heads, told = ran(LIMITED, file)
+    *heads, error = run_script(LIMITED, file)
 
-    assert told == f"StoreFull {file} could not be written: the disk is full, or a size limit is reached"
-    async with opened(file) as store:
+    assert error == f"StoreFull {file} could not be written: the disk is full, or a size limit is reached"
+    async with open_sqlite(file) as store:
         assert await store.database.read(lambda db: db.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
         record = await store.session("one")
         assert record is not None
         assert record.head == heads[-1]
-        await store.commit(SAY)
+        await store.commit(TRANSACTION)
 
 
 # -- deleted and replaced files -------------------------------------------------------------------
@@ -403,96 +403,96 @@ async def test_a_file_deleted_while_open_refuses_writes_until_it_exists_again(
     call: Callable[[Store], Awaitable[object]], tmp_path: File
 ) -> None:
     """Data in a deleted file is lost when the file is closed, so no write to it may be confirmed."""
-    file, aside = tmp_path / "convo.db", tmp_path / "aside.db"
-    async with opened(file) as store:
-        await store.commit(SAY)
-        file.rename(aside)
+    file, backup = tmp_path / "convo.db", tmp_path / "aside.db"
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
+        file.rename(backup)
         for _ in range(2):
-            with pytest.raises(StoreUnavailable, match="was deleted while it was in use") as told:
+            with pytest.raises(StoreUnavailable, match="was deleted while it was in use") as caught:
                 await call(store)
-            assert "convo store migrate" in told.value.hint
+            assert "convo store migrate" in caught.value.hint
             assert not file.exists()
-        aside.replace(file)
+        backup.replace(file)
         await call(store)
 
 
 async def test_a_restored_file_contains_all_confirmed_data(tmp_path: File) -> None:
-    file, aside = tmp_path / "convo.db", tmp_path / "aside.db"
-    async with opened(file) as store:
-        await store.commit(SAY)
-        file.rename(aside)
+    file, backup = tmp_path / "convo.db", tmp_path / "aside.db"
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
+        file.rename(backup)
         with pytest.raises(StoreUnavailable):
             await store.sessions()
-        aside.replace(file)
+        backup.replace(file)
         await store.commit(Transaction(session=session(id="ses_2", name="two")))
-    async with opened(file) as store:
+    async with open_sqlite(file) as store:
         assert {one.name for one in await store.sessions()} == {"one", "two"}
 
 
 async def test_a_file_replaced_while_open_is_reopened(tmp_path: File) -> None:
     file, other = tmp_path / "convo.db", tmp_path / "other.db"
-    async with opened(other) as store:
-        await store.commit(replace(SAY, session=session(id="ses_2", name="two", head=PATH.head)))
-    async with opened(file) as store:
-        await store.commit(SAY)
-        foreign = tmp_path / "foreign.db"
-        foreign.write_bytes(b"somebody else's")
-        foreign.replace(file)
+    async with open_sqlite(other) as store:
+        await store.commit(replace(TRANSACTION, session=session(id="ses_2", name="two", head=PATH.head)))
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
+        foreign_file = tmp_path / "foreign.db"
+        foreign_file.write_bytes(b"somebody else's")
+        foreign_file.replace(file)
         with pytest.raises(StoreUnavailable, match="is not a database"):
             await store.sessions()
         other.replace(file)
 
         assert [one.name for one in await store.sessions()] == ["two"]
         await store.commit(Transaction(session=session(id="ses_3", name="three")))
-    assert check_whole(file)
-    async with opened(file) as store:
+    assert is_sound(file)
+    async with open_sqlite(file) as store:
         assert {one.name for one in await store.sessions()} == {"two", "three"}
 
 
 async def test_the_log_of_a_replaced_file_is_not_applied_to_the_new_file(tmp_path: File) -> None:
     """SQLite alone would write the pages of the old file into the new file."""
     file, other = tmp_path / "convo.db", tmp_path / "other.db"
-    async with opened(other) as store:
+    async with open_sqlite(other) as store:
         for number in range(40):
             await store.commit(Transaction(session=session(id=f"ses_{number}", name=f"chat {number}")))
-    async with opened(file) as store:
-        await store.commit(SAY)
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
         await store.database.read(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").fetchall())
         await store.commit(Transaction(session=session(id="ses_x", name="x")))
         other.replace(file)
         assert len(await store.sessions()) == 40
-    assert check_whole(file)
+    assert is_sound(file)
 
 
 async def test_confirmed_data_survives_the_deletion_of_the_log(tmp_path: File) -> None:
     file = tmp_path / "convo.db"
-    async with opened(file) as store:
-        await store.commit(SAY)
-        delete(file, "-wal")
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
+        delete_files(file, "-wal")
         await store.commit(Transaction(session=session(id="ses_2", name="two")))
-    async with opened(file) as store:
+    async with open_sqlite(file) as store:
         assert {one.name for one in await store.sessions()} == {"one", "two"}
-    assert check_whole(file)
+    assert is_sound(file)
 
 
-def delete(file: File, *parts: str) -> None:
-    for part in parts:
-        os.unlink(f"{file}{part}")
+def delete_files(file: File, *suffixes: str) -> None:
+    for suffix in suffixes:
+        os.unlink(f"{file}{suffix}")
 
 
-def check_whole(file: File) -> bool:
+def is_sound(file: File) -> bool:
     return not check_database(file, lambda *_: None).problems
 
 
 async def test_a_migration_creates_an_empty_database_in_place_of_a_deleted_one(tmp_path: File) -> None:
     file = tmp_path / "convo.db"
-    async with opened(file) as store:
-        await store.commit(SAY)
-        delete(file, "", "-wal", "-shm")
+    async with open_sqlite(file) as store:
+        await store.commit(TRANSACTION)
+        delete_files(file, "", "-wal", "-shm")
         with pytest.raises(StoreUnavailable):
             await store.sessions()
-        async with opened(file) as another:
+        async with open_sqlite(file) as another:
             await another.admin.migrate()
         assert list(await store.sessions()) == []
-        await store.commit(SAY)
-        assert await store.session("one") == SAY.session
+        await store.commit(TRANSACTION)
+        assert await store.session("one") == TRANSACTION.session

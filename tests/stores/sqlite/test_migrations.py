@@ -17,29 +17,29 @@ from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase, schema_sql
 from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chat_transactions import NOW, link, session
-from tests.stores.test_agent_runs import CALL as LEDGER
+from tests.stores.test_agent_runs import CALL as AGENT_CALL
 from tests.stores.test_agent_runs import RUN
 
-TOP = root_key("local")
+ROOT = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-PATH = Path(TOP).append([user_message("hi"), CALL, assistant_message("hello")])
-TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
-CALLED = link("resp_1", PATH.head, session_id="ses_1", conversation_id="conv_1")
-SAY = Transaction((AppendItems(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
+PATH = Path(ROOT).append([user_message("hi"), CALL, assistant_message("hello")])
+CONVERSATION = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
+LINK = link("resp_1", PATH.head, session_id="ses_1", conversation_id="conv_1")
+TRANSACTION = Transaction((AppendItems(ROOT, PATH.items),), (LINK,), session(head=PATH.head), conversation=CONVERSATION)
 
-BACK_TO_3 = """
+DOWNGRADE_TO_3 = """
 DROP INDEX sessions_by_use; ALTER TABLE sessions DROP COLUMN used;
 PRAGMA user_version = 3;
 """
 
-BACK_TO_2 = f"""
-{BACK_TO_3}
+DOWNGRADE_TO_2 = f"""
+{DOWNGRADE_TO_3}
 DROP TABLE agent_calls; DROP TABLE agent_documents; DROP TABLE agent_runs;
 PRAGMA user_version = 2;
 """
 
-BACK_TO_1 = f"""
-{BACK_TO_2}
+DOWNGRADE_TO_1 = f"""
+{DOWNGRADE_TO_2}
 DROP TABLE runs; DROP TABLE events; DROP TABLE names; DROP TABLE secrets; DROP TABLE hashes;
 DROP INDEX links_by_route; DROP INDEX links_by_parameters; DROP INDEX members_by_conversation;
 PRAGMA user_version = 1;
@@ -48,55 +48,55 @@ PRAGMA user_version = 1;
 HASHES = re.compile(r"CREATE TABLE hashes .*?;", re.DOTALL)
 
 
-def first() -> str:
+def first_migration_sql() -> str:
     """Return the statements of the first migration."""
     return (MIGRATIONS_FOLDER / "0001_tree.sql").read_text()
 
 
 @pytest.fixture
-async def old(file: File) -> File:
+async def old_file(file: File) -> File:
     """A file of schema 1 with one chat."""
     store = SqliteStore(SqliteDatabase(file))
-    await store.commit(SAY)
+    await store.commit(TRANSACTION)
     await store.aclose()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        hashes = HASHES.search(first())
+        hashes = HASHES.search(first_migration_sql())
         assert hashes
-        db.executescript(BACK_TO_1 + hashes[0])
+        db.executescript(DOWNGRADE_TO_1 + hashes[0])
         for n, body in db.execute("SELECT n, body FROM items").fetchall():
-            whole = bytes.fromhex(item_hash(json.loads(body)).partition(":")[2])
-            db.execute("INSERT INTO hashes VALUES (1, ?, ?)", (whole, n))
+            full_hash = bytes.fromhex(item_hash(json.loads(body)).partition(":")[2])
+            db.execute("INSERT INTO hashes VALUES (1, ?, ?)", (full_hash, n))
         db.execute("INSERT INTO repeated (tenant, hash, body) VALUES (1, x'00', '{}')")
     return file
 
 
-def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
+def read_schema(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").fetchall()
 
 
-async def test_the_old_file_has_the_schema_of_the_first_migration(old: File) -> None:
+async def test_the_old_file_has_the_schema_of_the_first_migration(old_file: File) -> None:
     """The tests below therefore migrate a file like that of an older version of convo."""
-    with closing(sqlite3.connect(old)) as there, closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript(first())
-        assert shape(there) == shape(fresh)
+    with closing(sqlite3.connect(old_file)) as old_db, closing(sqlite3.connect(":memory:")) as new_db:
+        new_db.executescript(first_migration_sql())
+        assert read_schema(old_db) == read_schema(new_db)
 
 
-async def test_an_old_file_is_migrated_once_and_keeps_its_rows(old: File) -> None:
-    store = SqliteStore(SqliteDatabase(old))
+async def test_an_old_file_is_migrated_once_and_keeps_its_rows(old_file: File) -> None:
+    store = SqliteStore(SqliteDatabase(old_file))
     assert list(await store.admin.migrate()) == list(range(2, SCHEMA_VERSION + 1))
     assert list(await store.admin.migrate()) == []
 
     assert await store.path(PATH.head) == PATH
-    assert await store.session("one") == SAY.session
-    assert await store.conversation("conv_1") == TALK
+    assert await store.session("one") == TRANSACTION.session
+    assert await store.conversation("conv_1") == CONVERSATION
     await store.aclose()
 
 
-async def test_records_from_before_a_migration_are_found_by_their_names(old: File) -> None:
-    store = SqliteStore(SqliteDatabase(old))
+async def test_records_from_before_a_migration_are_found_by_their_names(old_file: File) -> None:
+    store = SqliteStore(SqliteDatabase(old_file))
     assert await store.item("fc_1") == CALL
     assert [await store.item(name) for name in ("msg_a", "msg_b")] == [user_message("hi"), assistant_message("hello")]
-    assert await store.conversation_links("conv_1") == [CALLED]
+    assert await store.conversation_links("conv_1") == [LINK]
     await store.remove_session("ses_1")
     await store.remove_conversation("conv_1")
 
@@ -104,20 +104,20 @@ async def test_records_from_before_a_migration_are_found_by_their_names(old: Fil
     await store.aclose()
 
 
-async def test_a_repeated_item_is_still_stored_once_after_a_migration(old: File) -> None:
-    store = SqliteStore(SqliteDatabase(old))
-    again = Path(TOP).append([CALL, user_message("hi"), assistant_message("hello")])
+async def test_a_repeated_item_is_still_stored_once_after_a_migration(old_file: File) -> None:
+    store = SqliteStore(SqliteDatabase(old_file))
+    path = Path(ROOT).append([CALL, user_message("hi"), assistant_message("hello")])
     await store.commit(
-        Transaction((AppendItems(TOP, again.items),), session=session(id="ses_2", name="two", head=again.head))
+        Transaction((AppendItems(ROOT, path.items),), session=session(id="ses_2", name="two", head=path.head))
     )
 
-    (ours,) = await store.admin.tenant_stats()
-    assert (ours.row_counts["items"], ours.row_counts["places"]) == (3, 6)
+    (stats,) = await store.admin.tenant_stats()
+    assert (stats.row_counts["items"], stats.row_counts["places"]) == (3, 6)
     await store.aclose()
 
 
-async def test_a_migration_removes_unused_tables(old: File) -> None:
-    store = SqliteStore(SqliteDatabase(old))
+async def test_a_migration_removes_unused_tables(old_file: File) -> None:
+    store = SqliteStore(SqliteDatabase(old_file))
 
     assert await store.database.read(lambda db: db.execute("SELECT n FROM repeated WHERE body = '{}'").fetchall()) == []
     await store.aclose()
@@ -125,31 +125,31 @@ async def test_a_migration_removes_unused_tables(old: File) -> None:
 
 async def test_a_file_of_schema_2_keeps_its_rows_and_gains_agent_runs(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file))
-    await store.commit(SAY)
+    await store.commit(TRANSACTION)
     await store.aclose()
-    with closing(sqlite3.connect(file, isolation_level=None)) as db, closing(sqlite3.connect(":memory:")) as second:
-        new = shape(db)
-        db.executescript(BACK_TO_2)
-        second.executescript(first() + (MIGRATIONS_FOLDER / "0002_runs.sql").read_text())
-        assert shape(db) == shape(second) != new
+    with closing(sqlite3.connect(file, isolation_level=None)) as db, closing(sqlite3.connect(":memory:")) as second_db:
+        current_schema = read_schema(db)
+        db.executescript(DOWNGRADE_TO_2)
+        second_db.executescript(first_migration_sql() + (MIGRATIONS_FOLDER / "0002_runs.sql").read_text())
+        assert read_schema(db) == read_schema(second_db) != current_schema
 
     store = SqliteStore(SqliteDatabase(file))
     assert list(await store.admin.migrate()) == [3, 4]
     assert await store.path(PATH.head) == PATH
-    await store.commit(Transaction(agent_run=RUN, agent_calls=(LEDGER,)))
+    await store.commit(Transaction(agent_run=RUN, agent_calls=(AGENT_CALL,)))
     assert await store.agent_run("run_1") == RUN
-    assert list(await store.agent_calls("run_1")) == [LEDGER]
-    assert await store.database.read(shape) == new
+    assert list(await store.agent_calls("run_1")) == [AGENT_CALL]
+    assert await store.database.read(read_schema) == current_schema
     await store.aclose()
 
 
 async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file))
     for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
-        await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
+        await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=ROOT, used_at=used_at)))
     await store.aclose()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.executescript(BACK_TO_3)
+        db.executescript(DOWNGRADE_TO_3)
 
     store = SqliteStore(SqliteDatabase(file))
     assert list(await store.admin.migrate()) == [4]
@@ -175,7 +175,7 @@ async def test_the_printed_statements_create_a_store(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file))
 
     assert list(await store.admin.migrate()) == []
-    await store.commit(SAY)
+    await store.commit(TRANSACTION)
     assert await store.item("msg_a") == user_message("hi")
     await store.aclose()
 
@@ -190,22 +190,22 @@ async def test_a_check_creates_nothing(sqlite: SqliteStore, file: File) -> None:
 
 
 @pytest.fixture
-def foreign(file: File) -> File:
+def not_a_database(file: File) -> File:
     """A file that is not a database."""
     file.parent.mkdir()
     file.write_bytes(b"not a database" * 100)
     return file
 
 
-async def test_a_check_of_a_file_that_is_no_store_fails(foreign: File) -> None:
+async def test_a_check_of_a_file_that_is_no_store_fails(not_a_database: File) -> None:
     with pytest.raises(StoreUnavailable):
-        await SqliteStore(SqliteDatabase(foreign)).admin.check_ready()
+        await SqliteStore(SqliteDatabase(not_a_database)).admin.check_ready()
 
 
 async def test_the_secret_stays_when_the_file_is_opened_again(file: File) -> None:
-    for fresh in (b"first", b"second"):
+    for secret in (b"first", b"second"):
         store = SqliteStore(SqliteDatabase(file))
-        assert await store.admin.get_or_create_secret("seal", fresh) == b"first"
+        assert await store.admin.get_or_create_secret("seal", secret) == b"first"
         await store.aclose()
 
 

@@ -16,7 +16,7 @@ from tests.stores.chat_transactions import session
 
 NOBODY = 65534
 
-TRY = """
+READ_AND_WRITE = """
 import asyncio, os, sqlite3, sys
 from pathlib import Path
 from convo.errors import ConvoError
@@ -46,61 +46,63 @@ pytestmark = pytest.mark.needs("posix")
 
 
 @pytest.fixture
-def place() -> Iterator[File]:
+def user_folder() -> Iterator[File]:
     """A folder that a user without root's privileges owns."""
     with TemporaryDirectory() as name:
         folder = File(name) / "store"
         folder.mkdir()
-        hand_over(File(name), folder)
+        give_to_nobody(File(name), folder)
         yield folder
         folder.chmod(0o755)
 
 
 @pytest.fixture
-async def file(place: File) -> File:
+async def file(user_folder: File) -> File:
     """A store with one session that the same user owns."""
-    made = place / "convo.db"
-    store = SqliteStore(SqliteDatabase(made))
+    path = user_folder / "convo.db"
+    store = SqliteStore(SqliteDatabase(path))
     await store.commit(Transaction(session=session()))
     await store.aclose()
-    hand_over(made)
-    return made
+    give_to_nobody(path)
+    return path
 
 
-def hand_over(*places: File) -> None:
+def give_to_nobody(*paths: File) -> None:
     if os.getuid() == 0:
-        for one in places:
-            os.chown(one, NOBODY, NOBODY)
+        for path in paths:
+            os.chown(path, NOBODY, NOBODY)
 
 
-def tried(file: File) -> list[str]:
+def read_and_write(file: File) -> list[str]:
     """Read and then write as a user other than root. Returns the printed results."""
-    ran = subprocess.run([sys.executable, "-c", TRY, str(file)], stdout=subprocess.PIPE, text=True, check=True)
-    return ran.stdout.splitlines()
+    result = subprocess.run(
+        [sys.executable, "-c", READ_AND_WRITE, str(file)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return result.stdout.splitlines()
 
 
 def test_a_read_only_file_can_be_read_and_a_write_is_refused(file: File) -> None:
     file.chmod(0o400)
 
-    assert tried(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
+    assert read_and_write(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
 
 
 def test_a_read_only_folder_can_be_read_and_a_write_is_refused(file: File) -> None:
     file.parent.chmod(0o500)
 
-    assert tried(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
+    assert read_and_write(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_folder_without_write_access_is_an_empty_store_and_a_write_is_refused(place: File) -> None:
-    place.chmod(0o500)
-    file, deeper = place / "convo.db", place / "deeper"
+def test_a_folder_without_write_access_is_an_empty_store_and_a_write_is_refused(user_folder: File) -> None:
+    user_folder.chmod(0o500)
+    file, subfolder = user_folder / "convo.db", user_folder / "deeper"
 
-    assert tried(file) == ["done 0", f"StoreReadOnly {file} cannot be written"]
-    assert tried(deeper / "convo.db") == ["done 0", f"StoreReadOnly {deeper} cannot be written"]
+    assert read_and_write(file) == ["done 0", f"StoreReadOnly {file} cannot be written"]
+    assert read_and_write(subfolder / "convo.db") == ["done 0", f"StoreReadOnly {subfolder} cannot be written"]
 
 
 def test_an_unreadable_file_is_reported(file: File) -> None:
     file.chmod(0)
 
-    assert tried(file) == [f"StoreUnavailable {file} cannot be used: unable to open database file"] * 2
+    assert read_and_write(file) == [f"StoreUnavailable {file} cannot be used: unable to open database file"] * 2

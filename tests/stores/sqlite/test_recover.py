@@ -25,79 +25,84 @@ from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.recover import recover_database
 from convo.stores.sqlite.row_reader import TABLE_COLUMNS, TABLE_SHAPES
 from tests.command_runner import Convo
-from tests.stores.sqlite.file_damage import DAMAGES, count_rows, pages_of, recovered_by_sqlite, zero
+from tests.stores.sqlite.file_damage import DAMAGES, count_rows, pages_of, rows_recovered_by_sqlite, zero_pages
 from tests.stores.sqlite.sample_database import build_database
 
 Histories = dict[tuple[str, str], Sequence[Item]]
 
 
-def quiet(step: str, done: int, most: int) -> None:
+def no_progress(step: str, done: int, total: int) -> None:
     """Report no progress."""
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intact_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an intact database and its log."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("intact")
     build_database(folder / "convo.db")
     return folder
 
 
 @pytest.fixture
-def file(whole: Path, tmp_path: Path) -> Path:
+def file(intact_folder: Path, tmp_path: Path) -> Path:
     """A copy of the intact database, to be damaged."""
     folder = tmp_path / "damaged"
-    shutil.copytree(whole, folder)
+    shutil.copytree(intact_folder, folder)
     return folder / "convo.db"
 
 
 @pytest.fixture(scope="module")
-def said(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Histories:
+def original(intact_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Histories:
     """The history of each session before the damage."""
-    folder = tmp_path_factory.mktemp("said") / "copy"
-    shutil.copytree(whole, folder)
+    folder = tmp_path_factory.mktemp("original") / "copy"
+    shutil.copytree(intact_folder, folder)
     return histories(folder / "convo.db")
 
 
 def histories(file: Path) -> Histories:
     async def read() -> Histories:
-        found: Histories = {}
+        result: Histories = {}
         for tenant in ("local", "guest"):
             store = open_store(f"sqlite:{file}", tenant=tenant)
             for one in await store.sessions():
-                found[tenant, one.name] = (await store.path(one.head)).items
+                result[tenant, one.name] = (await store.path(one.head)).items
             await store.aclose()
-        return found
+        return result
 
     return asyncio.run(read())
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in sorted(folder.iterdir())}
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def recovered(file: Path, target: Path) -> RecoveryReport:
+def recover_and_check(file: Path, target: Path) -> RecoveryReport:
     """Recover a file. Asserts that it is unchanged and that the new database passes every check."""
-    before = contents(file.parent)
-    found = recover_database(file, target, quiet)
-    assert contents(file.parent) == before
-    assert check_database(target, quiet).problems == []
-    return found
+    before = read_files(file.parent)
+    report = recover_database(file, target, no_progress)
+    assert read_files(file.parent) == before
+    assert check_database(target, no_progress).problems == []
+    return report
 
 
 # -- recovered rows -------------------------------------------------------------------------------
 
 
-def test_an_intact_file_is_copied_completely(file: Path, said: Histories, tmp_path: Path) -> None:
-    found = recovered(file, tmp_path / "new.db")
+def test_an_intact_file_is_copied_completely(file: Path, original: Histories, tmp_path: Path) -> None:
+    report = recover_and_check(file, tmp_path / "new.db")
 
-    assert (len(found.complete_sessions), found.truncated_sessions, found.lost_sessions, found.recreated_sessions) == (
-        len(said),
+    assert (
+        len(report.complete_sessions),
+        report.truncated_sessions,
+        report.lost_sessions,
+        report.recreated_sessions,
+    ) == (
+        len(original),
         [],
         [],
         [],
     )
-    assert histories(tmp_path / "new.db") == said
+    assert histories(tmp_path / "new.db") == original
     assert dump(tmp_path / "new.db") == dump(file)
 
 
@@ -105,135 +110,137 @@ def dump(file: Path) -> list[tuple[object, ...]]:
     """Return the rows of every table that is copied unchanged: not the search index, leases or traces."""
     with closing(sqlite3.connect(file)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
-        ours = [name for name in tables if not name.startswith(("words", "leases", "traces", "sqlite_"))]
-        return [(name, *row) for name in ours for row in sorted(db.execute(f"SELECT * FROM {name}"), key=repr)]
+        copied_tables = [name for name in tables if not name.startswith(("words", "leases", "traces", "sqlite_"))]
+        return [(name, *row) for name in copied_tables for row in sorted(db.execute(f"SELECT * FROM {name}"), key=repr)]
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_intact_histories_are_unchanged_and_damaged_ones_become_prefixes(
-    name: str, file: Path, said: Histories, tmp_path: Path
+    name: str, file: Path, original: Histories, tmp_path: Path
 ) -> None:
     DAMAGES[name](file, random.Random(1))
-    found = recovered(file, tmp_path / "new.db")
+    report = recover_and_check(file, tmp_path / "new.db")
 
-    left = histories(tmp_path / "new.db")
-    for one in found.complete_sessions:
-        assert left[one] == said[one]
-    for tenant, session, items, rest, rest_items in found.truncated_sessions:
-        kept, before = left[tenant, session], said[tenant, session]
-        assert len(kept) == items
-        assert kept in (before[:items], before[len(before) - items :])
-        assert not rest or len(left[tenant, rest]) == rest_items
+    restored = histories(tmp_path / "new.db")
+    for one in report.complete_sessions:
+        assert restored[one] == original[one]
+    for tenant, session, items, rest, rest_items in report.truncated_sessions:
+        part, before = restored[tenant, session], original[tenant, session]
+        assert len(part) == items
+        assert part in (before[:items], before[len(before) - items :])
+        assert not rest or len(restored[tenant, rest]) == rest_items
         if rest and not {"flipped", "overflow"} & set(name.split()):  # these damages leave incomplete items
-            assert is_part(left[tenant, rest], before[items:])
+            assert is_part(restored[tenant, rest], before[items:])
     assert (
-        len(found.complete_sessions)
-        + len(found.truncated_sessions)
-        + len(found.lost_sessions)
-        + len(found.recreated_sessions)
-        >= len(said) - 1
+        len(report.complete_sessions)
+        + len(report.truncated_sessions)
+        + len(report.lost_sessions)
+        + len(report.recreated_sessions)
+        >= len(original) - 1
     )
 
 
-def is_part(some: Sequence[Item], items: Sequence[Item]) -> bool:
-    """Return whether `some` are among `items`, in the same order."""
+def is_part(part: Sequence[Item], items: Sequence[Item]) -> bool:
+    """Return whether `part` is among `items`, in the same order."""
     rest = iter(items)
-    return all(any(one == other for other in rest) for one in some)
+    return all(any(one == other for other in rest) for one in part)
 
 
 @pytest.mark.parametrize(
     "name", ["a zeroed header", "all interior pages zeroed", "all pages of nodes zeroed", "a zeroed page of links"]
 )
 def test_rows_that_another_part_of_the_file_confirms_are_recovered(
-    name: str, file: Path, said: Histories, tmp_path: Path
+    name: str, file: Path, original: Histories, tmp_path: Path
 ) -> None:
     """Recovery needs no header, schema or interior page, and it rebuilds a lost node row from the indexes."""
     DAMAGES[name](file, random.Random(1))
-    found = recovered(file, tmp_path / "new.db")
+    report = recover_and_check(file, tmp_path / "new.db")
 
-    assert len(found.complete_sessions) == len(said)
-    assert histories(tmp_path / "new.db") == said
+    assert len(report.complete_sessions) == len(original)
+    assert histories(tmp_path / "new.db") == original
 
 
-def test_a_history_with_a_lost_middle_keeps_both_readable_parts(file: Path, said: Histories, tmp_path: Path) -> None:
+def test_a_history_with_a_lost_middle_keeps_both_readable_parts(
+    file: Path, original: Histories, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA foreign_keys = OFF")
         session = "SELECT head FROM sessions WHERE name = 'chat 2'"
-        way = (
+        ancestors = (
             f"WITH RECURSIVE up (n, parent, item) AS (SELECT n, parent, item FROM nodes WHERE n = ({session}) UNION ALL"
             " SELECT nodes.n, nodes.parent, nodes.item FROM up JOIN nodes ON nodes.n = up.parent)"
         )
-        items = [item for (item,) in db.execute(f"{way} SELECT item FROM up WHERE parent IS NOT NULL ORDER BY n")]
+        items = [item for (item,) in db.execute(f"{ancestors} SELECT item FROM up WHERE parent IS NOT NULL ORDER BY n")]
         db.execute("DELETE FROM items WHERE n = ?", (items[3],))
         db.commit()
-    found = recovered(file, tmp_path / "new.db")
+    report = recover_and_check(file, tmp_path / "new.db")
 
-    before, left = said["local", "chat 2"], histories(tmp_path / "new.db")
-    assert [one[:4] for one in found.truncated_sessions] == [("local", "chat 2", 3, "chat 2-rest")]
-    assert left["local", "chat 2"] == before[:3]
-    assert left["local", "chat 2-rest"] == before[4:]
-    assert len(found.complete_sessions) == len(said) - 1
+    before, restored = original["local", "chat 2"], histories(tmp_path / "new.db")
+    assert [one[:4] for one in report.truncated_sessions] == [("local", "chat 2", 3, "chat 2-rest")]
+    assert restored["local", "chat 2"] == before[:3]
+    assert restored["local", "chat 2-rest"] == before[4:]
+    assert len(report.complete_sessions) == len(original) - 1
 
 
-def test_a_changed_item_is_not_shown_as_the_original(file: Path, said: Histories, tmp_path: Path) -> None:
+def test_a_changed_item_is_not_shown_as_the_original(file: Path, original: Histories, tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         (item,) = db.execute(
             "SELECT min(nodes.item) FROM sessions JOIN nodes ON nodes.n = head WHERE name = 'chat 4'"
         ).fetchone()
         db.execute("UPDATE items SET body = replace(body, 'e', 'E') WHERE n = ?", (item,))
         db.commit()
-    found = recovered(file, tmp_path / "new.db")
+    report = recover_and_check(file, tmp_path / "new.db")
 
-    before, left = said["local", "chat 4"], histories(tmp_path / "new.db")
-    assert [one.name for one in found.truncated_sessions] == ["chat 4"]
-    assert left["local", "chat 4"] == before[:-1]
-    assert len(left["local", "chat 4-rest"]) == 1
+    before, restored = original["local", "chat 4"], histories(tmp_path / "new.db")
+    assert [one.name for one in report.truncated_sessions] == ["chat 4"]
+    assert restored["local", "chat 4"] == before[:-1]
+    assert len(restored["local", "chat 4-rest"]) == 1
 
 
 def test_a_deleted_session_is_not_restored(file: Path, tmp_path: Path) -> None:
     DAMAGES["a zeroed header"](file, random.Random(1))
-    recovered(file, tmp_path / "new.db")
+    recover_and_check(file, tmp_path / "new.db")
 
     assert not {"chat 3", "chat 9", "chat 15"} & {name for _, name in histories(tmp_path / "new.db")}
 
 
-def other_program(file: Path) -> None:
+def make_foreign_database(file: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         db.execute("CREATE TABLE notes (words)")
         db.execute("INSERT INTO notes VALUES ('not of convo')")
         db.commit()
 
 
-NOT_OURS: dict[str, Callable[[Path], object]] = {
+FOREIGN_FILES: dict[str, Callable[[Path], object]] = {
     "no database": lambda file: file.write_bytes(b"root:x:0:0:" * 999),
-    "another program's database": other_program,
+    "another program's database": make_foreign_database,
     "an empty file": lambda file: file.write_bytes(b""),
     "a pipe": os.mkfifo,
     "a folder": lambda file: file.mkdir(),
 }
 
 
-@pytest.mark.parametrize("kind", NOT_OURS)
+@pytest.mark.parametrize("kind", FOREIGN_FILES)
 def test_a_file_without_rows_of_convo_is_refused_and_nothing_is_written(
     kind: str, tmp_path: Path, convo: Convo
 ) -> None:
-    place, target = tmp_path / "odd.db", tmp_path / "new.db"
-    NOT_OURS[kind](place)
+    source, target = tmp_path / "odd.db", tmp_path / "new.db"
+    FOREIGN_FILES[kind](source)
 
-    got = convo("store", "recover", str(target), "--store", f"sqlite:{place}")
+    got = convo("store", "recover", str(target), "--store", f"sqlite:{source}")
 
     assert got.exit == 1
-    assert str(place) in got.err
+    assert str(source) in got.err
     assert "Traceback" not in got.err
     assert not target.exists()
 
 
 def test_an_empty_store_is_recovered_empty(tmp_path: Path) -> None:
-    place, target = tmp_path / "empty.db", tmp_path / "new.db"
-    with closing(sqlite3.connect(place, isolation_level=None)) as db:
+    source, target = tmp_path / "empty.db", tmp_path / "new.db"
+    with closing(sqlite3.connect(source, isolation_level=None)) as db:
         connection.migrate_schema(db)
 
-    assert not any(recover_database(place, target, quiet).row_counts.values())
+    assert not any(recover_database(source, target, no_progress).row_counts.values())
     assert target.exists()
 
 
@@ -246,14 +253,14 @@ def test_every_column_of_the_schema_is_known(tmp_path: Path) -> None:
             assert (table, TABLE_COLUMNS[table].split(", "), len(TABLE_SHAPES[table])) == (table, columns, len(columns))
 
 
-def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp_path: Path) -> None:
+def test_a_file_of_an_older_schema_is_recovered(file: Path, original: Histories, tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         db.execute("DROP INDEX sessions_by_use")
         db.execute("ALTER TABLE sessions DROP COLUMN used")
         db.execute("PRAGMA user_version = 3")
-    found = recovered(file, tmp_path / "new.db")
+    report = recover_and_check(file, tmp_path / "new.db")
 
-    assert len(found.complete_sessions) == len(said)
+    assert len(report.complete_sessions) == len(original)
     with closing(sqlite3.connect(tmp_path / "new.db")) as db:
         assert db.execute("SELECT count(*) FROM sessions WHERE used > 0").fetchone() == (22,)
 
@@ -265,10 +272,10 @@ def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp
 @pytest.mark.parametrize("name", DAMAGES)
 def test_at_least_as_many_rows_are_recovered_as_by_the_sqlite_shell(name: str, file: Path, tmp_path: Path) -> None:
     DAMAGES[name](file, random.Random(1))
-    recovered(file, tmp_path / "new.db")
+    recover_and_check(file, tmp_path / "new.db")
 
-    ours, theirs = count_rows(tmp_path / "new.db"), recovered_by_sqlite(file, tmp_path / "theirs.db")
-    assert {table: count for table, count in ours.items() if count < theirs[table]} == {}
+    counts, shell_counts = count_rows(tmp_path / "new.db"), rows_recovered_by_sqlite(file, tmp_path / "theirs.db")
+    assert {table: count for table, count in counts.items() if count < shell_counts[table]} == {}
 
 
 @pytest.mark.full
@@ -278,23 +285,23 @@ def test_recovery_from_any_damage_creates_a_database_that_passes_every_check(
     name: str, seed: int, file: Path, tmp_path: Path
 ) -> None:
     DAMAGES[name](file, random.Random(seed))
-    recovered(file, tmp_path / "new.db")
+    recover_and_check(file, tmp_path / "new.db")
 
 
 # -- the command ----------------------------------------------------------------------------------
 
 
 def test_the_command_lists_each_session_and_writes_one_private_file(file: Path, tmp_path: Path, convo: Convo) -> None:
-    zero(file, pages_of(file)["items"][1])
+    zero_pages(file, pages_of(file)["items"][1])
     got = convo("store", "recover", "new.db", "--store", f"sqlite:{file}")
 
     assert got.exit == 1
-    words = [line.split()[0] for line in got.out.splitlines()]
-    assert (set(words), len(words)) == ({"complete", "truncated"}, 22)
+    statuses = [line.split()[0] for line in got.out.splitlines()]
+    assert (set(statuses), len(statuses)) == ({"complete", "truncated"}, 22)
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
     assert convo("store", "check", "--store", "sqlite:new.db").exit == 0
-    again = convo("store", "recover", "again.db", "--store", f"sqlite:{file}", "--json").json()
-    assert (again["ok"], len(again["sessions"]["cut"])) == (False, words.count("truncated"))
+    report = convo("store", "recover", "again.db", "--store", f"sqlite:{file}", "--json").json()
+    assert (report["ok"], len(report["sessions"]["cut"])) == (False, statuses.count("truncated"))
 
 
 def test_an_intact_database_is_recovered_with_exit_0_and_no_file_is_overwritten(
@@ -317,7 +324,7 @@ def test_recovery_of_a_server_is_refused(convo: Convo) -> None:
 
 # -- kills ----------------------------------------------------------------------------------------
 
-RUN = """
+RECOVER_SCRIPT = """
 import sys
 from pathlib import Path
 from convo.stores.sqlite.recover import recover_database
@@ -326,36 +333,38 @@ recover_database(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: None)
 """
 
 
-def killed(file: Path, target: Path, after_s: float) -> bool:
+def kill_recovery(file: Path, target: Path, after_s: float) -> bool:
     """Kill a recovery after this time. Returns whether it left a complete file; it may leave nothing else."""
     folder = target.parent
-    with subprocess.Popen([sys.executable, "-c", RUN, str(file), str(target)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", RECOVER_SCRIPT, str(file), str(target)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout
         process.stdout.readline()
         with suppress(subprocess.TimeoutExpired):
             process.wait(after_s)
         process.kill()
-    left = [one.name for one in folder.iterdir()]
-    assert left in ([], [target.name])
-    if left:
-        assert check_database(target, quiet).problems == []
+    files = [path.name for path in folder.iterdir()]
+    assert files in ([], [target.name])
+    if files:
+        assert check_database(target, no_progress).problems == []
         target.unlink()
-    return bool(left)
+    return bool(files)
 
 
 @pytest.mark.needs("linux")
 def test_a_killed_recovery_leaves_no_file_or_a_complete_one(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     for after_s in (0.02, 0.15):
-        killed(file, tmp_path / "out" / "new.db", after_s)
+        kill_recovery(file, tmp_path / "out" / "new.db", after_s)
 
 
 @pytest.mark.full
 @pytest.mark.needs("linux")
 def test_a_recovery_killed_at_any_moment_leaves_no_file_or_a_complete_one(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    begun = time.monotonic()
-    assert killed(file, tmp_path / "out" / "new.db", 60)
-    whole_s = time.monotonic() - begun
-    ended = [killed(file, tmp_path / "out" / "new.db", whole_s * kill / 40) for kill in range(40)]
-    assert not all(ended)
+    started = time.monotonic()
+    assert kill_recovery(file, tmp_path / "out" / "new.db", 60)
+    full_s = time.monotonic() - started
+    completed = [kill_recovery(file, tmp_path / "out" / "new.db", full_s * kill / 40) for kill in range(40)]
+    assert not all(completed)

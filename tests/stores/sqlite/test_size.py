@@ -14,7 +14,7 @@ from tests.stores.chat_transactions import json_bytes, long_chat, prose, session
 from tests.stores.sqlite.file_size import measure_file
 from tests.stores.test_agent_runs import RUN
 
-MOST = 1.6
+MAX_RATIO = 1.6
 """Maximum bytes on disk for each byte of new items, without the search index."""
 
 
@@ -31,14 +31,14 @@ async def test_a_thousand_turns_take_at_most_1_6_times_the_bytes_of_their_new_it
 ) -> None:
     """Each turn has a message and an answer of 1 KB. The size does not depend on fsync, which is off."""
     store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
-    new = 0
+    new_bytes = 0
     for turn in long_chat(strategy, 1000):
-        new += json_bytes(turn.new)
+        new_bytes += json_bytes(turn.new)
         for change in turn.changes:
             await store.commit(change)
     await store.aclose()
 
-    assert measure_file(file).histories <= MOST * new
+    assert measure_file(file).histories <= MAX_RATIO * new_bytes
 
 
 async def test_a_resent_history_takes_no_space(file: File) -> None:
@@ -47,13 +47,13 @@ async def test_a_resent_history_takes_no_space(file: File) -> None:
     for turn in turns:
         await store.commit(turn.changes[0])
         await store.commit(turn.changes[1])
-    before = await rows(store)
-    grown = turns[0].changes[0].appends[0].after
-    everything = tuple(item for turn in turns for item in turn.new)
+    before = await row_counts(store)
+    head = turns[0].changes[0].appends[0].after
+    items = tuple(item for turn in turns for item in turn.new)
     for _ in range(10):
-        await store.commit(Transaction((AppendItems(grown, everything),)))
+        await store.commit(Transaction((AppendItems(head, items),)))
 
-    assert await rows(store) == before
+    assert await row_counts(store) == before
     await store.aclose()
 
 
@@ -65,18 +65,18 @@ async def test_rewriting_a_run_each_turn_takes_the_space_of_its_last_turn(file: 
         await store.commit(Transaction(agent_run=replace(RUN, revision=revision, document=document)))
         if revision == 1:
             await store.database.read(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
-            first = size(file)
-    log = size(file.with_name(f"{file.name}-wal"))
+            first_size = size(file)
+    log_size = size(file.with_name(f"{file.name}-wal"))
     await store.aclose()
 
-    assert size(file) <= first + 2 * PAGE_SIZE_BYTES
-    assert log < 10_000_000  # SQLite checkpoints the log after 1000 pages and then overwrites it
+    assert size(file) <= first_size + 2 * PAGE_SIZE_BYTES
+    assert log_size < 10_000_000  # SQLite checkpoints the log after 1000 pages and then overwrites it
 
 
 def size(file: File) -> int:
     return file.stat().st_size
 
 
-async def rows(store: SqliteStore) -> list[int]:
-    ask = [f"SELECT count(*) FROM {table}" for table in ("items", "hashes", "nodes", "links", "repeated")]
-    return await store.database.read(lambda db: [db.execute(sql).fetchone()[0] for sql in ask])
+async def row_counts(store: SqliteStore) -> list[int]:
+    queries = [f"SELECT count(*) FROM {table}" for table in ("items", "hashes", "nodes", "links", "repeated")]
+    return await store.database.read(lambda db: [db.execute(sql).fetchone()[0] for sql in queries])

@@ -17,31 +17,31 @@ from tests.stores.test_agent_runs import RUN
 FRAME = PAGE_SIZE_BYTES + 24
 """Bytes of one page in the log."""
 
-CALLED: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-RETURNED: Item = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
+CALL_ITEM: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+OUTPUT_ITEM: Item = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
 
-BEGUN = Path(root_key("local")).append([{"role": "user", "content": "What will the weather be?"}])
-ASKED = BEGUN.append([CALLED])
-LOOKED = ASKED.append([RETURNED])
+INPUT_PATH = Path(root_key("local")).append([{"role": "user", "content": "What will the weather be?"}])
+CALL_PATH = INPUT_PATH.append([CALL_ITEM])
+OUTPUT_PATH = CALL_PATH.append([OUTPUT_ITEM])
 
-AT_FIRST = session(head=BEGUN.head, confirmed_head=BEGUN.head)
-ANSWERED = replace(AT_FIRST, head=ASKED.head, confirmed_head=ASKED.head, link_id="resp_1")
+NEW_SESSION = session(head=INPUT_PATH.head, confirmed_head=INPUT_PATH.head)
+SESSION_AFTER_CALL = replace(NEW_SESSION, head=CALL_PATH.head, confirmed_head=CALL_PATH.head, link_id="resp_1")
 
-BEGINS = Transaction(
-    (AppendItems(root_key("local"), BEGUN.items),), session=AT_FIRST, expected_session_head=None, agent_run=RUN
+START = Transaction(
+    (AppendItems(root_key("local"), INPUT_PATH.items),), session=NEW_SESSION, expected_session_head=None, agent_run=RUN
 )
-ANSWER = Transaction(
-    (AppendItems(BEGUN.head, (CALLED,)),),
-    (link("resp_1", BEGUN.head, ASKED.head, session_id="ses_1", parameters={"temperature": 1}),),
-    ANSWERED,
-    BEGUN.head,
+RESPONSE = Transaction(
+    (AppendItems(INPUT_PATH.head, (CALL_ITEM,)),),
+    (link("resp_1", INPUT_PATH.head, CALL_PATH.head, session_id="ses_1", parameters={"temperature": 1}),),
+    SESSION_AFTER_CALL,
+    INPUT_PATH.head,
     agent_run=replace(RUN, revision=2),
     agent_calls=(AgentCall("run_1", "call_1", NOW),),
 )
 RESULT = Transaction(
-    (AppendItems(ASKED.head, (RETURNED,)),),
-    session=replace(ANSWERED, head=LOOKED.head),
-    expected_session_head=ASKED.head,
+    (AppendItems(CALL_PATH.head, (OUTPUT_ITEM,)),),
+    session=replace(SESSION_AFTER_CALL, head=OUTPUT_PATH.head),
+    expected_session_head=CALL_PATH.head,
     agent_run=replace(RUN, revision=3),
     agent_calls=(AgentCall("run_1", "call_1", NOW, has_ended=True, output="rain"),),
 )
@@ -50,22 +50,22 @@ RESULT = Transaction(
 
 @pytest.fixture
 async def store(file: File) -> AsyncIterator[SqliteStore]:
-    opened = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
-    await opened.commit(BEGINS)
-    yield opened
-    await opened.aclose()
+    new_store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
+    await new_store.commit(START)
+    yield new_store
+    await new_store.aclose()
 
 
-async def statements(store: SqliteStore, change: Transaction) -> int:
+async def count_statements(store: SqliteStore, change: Transaction) -> int:
     """Return the number of statements of a commit, without those that the search index executes itself."""
-    said: list[str] = []
-    await store.database.read(lambda db: db.set_trace_callback(said.append))
+    executed: list[str] = []
+    await store.database.read(lambda db: db.set_trace_callback(executed.append))
     await store.commit(change)
     await store.database.read(lambda db: db.set_trace_callback(None))
-    return sum(not sql.startswith("--") for sql in said[1:-1])  # without the reads before and after it
+    return sum(not sql.startswith("--") for sql in executed[1:-1])  # without the reads before and after it
 
 
-async def pages(store: SqliteStore, change: Transaction) -> int:
+async def count_log_pages(store: SqliteStore, change: Transaction) -> int:
     """Return the number of pages that a commit writes to the log."""
     log = store.database.file.with_name(f"{store.database.file.name}-wal")
     before = log.stat().st_size
@@ -74,16 +74,24 @@ async def pages(store: SqliteStore, change: Transaction) -> int:
 
 
 async def test_a_turn_of_a_run_executes_few_statements(store: SqliteStore) -> None:
-    assert await statements(store, ANSWER) <= 24
-    assert await statements(store, RESULT) <= 16
+    assert await count_statements(store, RESPONSE) <= 24
+    assert await count_statements(store, RESULT) <= 16
 
 
 async def test_unchanged_rows_are_not_written_again(store: SqliteStore) -> None:
     """A commit writes the page of the row, and one page for each index whose column has changed."""
-    await store.commit(ANSWER)
+    await store.commit(RESPONSE)
 
-    assert await pages(store, Transaction(session=replace(ANSWERED, used_at=NOW + 1))) == 1
-    assert await pages(store, Transaction(session=replace(ANSWERED, confirmed_head=BEGUN.head))) == 2
-    assert await pages(store, Transaction(session=replace(ANSWERED, name="other", confirmed_head=BEGUN.head))) == 2
-    moved = replace(RUN, revision=3, document={"phase": "done"})
-    assert await pages(store, Transaction(agent_run=moved)) == 2  # the document is a separate row
+    assert await count_log_pages(store, Transaction(session=replace(SESSION_AFTER_CALL, used_at=NOW + 1))) == 1
+    assert (
+        await count_log_pages(store, Transaction(session=replace(SESSION_AFTER_CALL, confirmed_head=INPUT_PATH.head)))
+        == 2
+    )
+    assert (
+        await count_log_pages(
+            store, Transaction(session=replace(SESSION_AFTER_CALL, name="other", confirmed_head=INPUT_PATH.head))
+        )
+        == 2
+    )
+    updated = replace(RUN, revision=3, document={"phase": "done"})
+    assert await count_log_pages(store, Transaction(agent_run=updated)) == 2  # the document is a separate row
