@@ -94,10 +94,10 @@ class AmbiguousHandle(InvalidUsage):
     code = "ambiguous_handle"
     hint = "add more characters"
 
-    def __init__(self, prefix: str, candidates: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, prefix: str, candidates: Sequence[tuple[str, str]], *, hint: str | None = None) -> None:
         self.prefix, self.candidates = prefix, tuple(candidates)
         lines = "".join(f"\n  {handle}  {label}".rstrip() for handle, label in self.candidates)
-        super().__init__(f"{prefix!r} is ambiguous; it matches{lines}")
+        super().__init__(f"{prefix!r} is ambiguous; it matches{lines}", hint=hint)
 
 
 class InvalidSettings(InvalidUsage):

@@ -88,7 +88,10 @@ def read_replay_stamp(view: ConversationView) -> tuple[int, int] | None:
 
 
 def is_in_progress(view: ConversationView) -> bool:
-    """Return whether a response is still to come: a request runs, or no request has sent the newest input."""
-    sent_heads = {link.input_head for link in view.links}
-    is_unsent = bool(view.unconfirmed_nodes) and view.head not in sent_heads
+    """Return whether a response is still to come: a request runs, or no request has sent the newest input.
+
+    The head of an interrupted response is its partial output, which is unconfirmed.
+    """
+    request_heads = {head for link in view.links for head in (link.input_head, link.head)}
+    is_unsent = bool(view.unconfirmed_nodes) and view.head not in request_heads
     return is_unsent or any(link.status in UNFINISHED_STATUSES for link in view.links)

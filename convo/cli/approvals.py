@@ -237,7 +237,8 @@ def _match_calls(
     )
     by_id = [pair for pair in all_calls if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
-        raise AmbiguousHandle(name, [(f"--run {run.id}", call.tool) for run, call in by_id])
+        candidates = [(f"--run {run.id}", call.tool) for run, call in by_id]
+        raise AmbiguousHandle(name, candidates, hint="add --run RUN to select one run")
     matches = by_id or (undecided if name == ALL_CALLS_WORD else [pair for pair in undecided if pair[1].tool == name])
     if not matches and not (
         all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from convo.chat.watch import POLL_INTERVAL_S, is_in_progress, watch_conversation
-from convo.history.items import user_message
+from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Key
 from convo.history.tree import Path as History
@@ -103,3 +103,12 @@ def test_an_answer_is_in_progress_while_a_request_runs_or_a_message_has_no_reque
     assert is_in_progress(replace(view, links=(*view.links, running)))
     failed = replace(running, status="failed", input_head=longer_path.head)
     assert not is_in_progress(replace(view, path=longer_path, links=(*view.links, failed)))
+
+
+def test_an_interrupted_response_with_partial_output_is_not_in_progress() -> None:
+    view = build_chain(2).view("resp_2")
+    path = view.path.append([user_message("and then?"), assistant_message("Then…")])
+    interrupted = replace(view.links[-1], id="resp_3", status="cancelled", input_head=path.keys[-2], head=path.head)
+    interrupted_view = replace(view, path=path, links=(*view.links, interrupted))
+    assert interrupted_view.unconfirmed_nodes
+    assert not is_in_progress(interrupted_view)

@@ -186,6 +186,7 @@ def test_an_id_in_two_runs_is_listed_with_both_runs(convo: Convo, home: Path) ->
     write_chats(home, both)
     got = convo("approvals", "approve", "g1")
     assert (got.exit, "--run run_1" in got.err, "--run run_2" in got.err) == (2, True, True)
+    assert got.err.endswith("  try: add --run RUN to select one run\n")
     assert convo("approvals", "approve", "g1", "--run", "run_2").exit == 0
     assert [one["run"] for one in convo("approvals", "--json").json() if one["call_id"] == "g1"] == ["run_1"]
 

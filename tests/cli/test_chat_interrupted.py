@@ -43,6 +43,7 @@ def test_ctrl_c_keeps_the_partial_answer_and_the_next_turn_continues(signals: in
     assert LONG["text"].startswith(printed)
     assert err.splitlines()[0] == "stopped; the output so far is saved"
     assert receipts(err)[0]["status"] == "cancelled"
+    assert convo("inspect", "mine", "--watch", "--until-idle").exit == 0
 
     after = convo("chat", "--from", "mine", *ECHO, "go on")
     assert after.exit == 0
