@@ -53,7 +53,7 @@ def read_item_file(path: str) -> ItemFile:
         with Path(os.path.expanduser(path)).open("rb") as file:
             text = StringIO(read_whole_stream(file).decode("utf-8-sig"), newline=None).read()
     except FileNotFoundError as error:
-        raise NotFound("file", path, hint="convo sessions") from error
+        raise NotFound("file", path, hint="check the path") from error
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
     return parse_item_file(path, text)

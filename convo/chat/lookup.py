@@ -20,6 +20,9 @@ from convo.strategies.strategy import STRATEGIES
 
 LAST_HANDLE = "@last"
 
+FILE_SUFFIXES = {".json", ".jsonl", ".html", ".md", ".txt"}
+"""Suffixes of files that commands read; an unknown handle with one of them was meant as a path."""
+
 
 async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     """Return the one object that `handle` names. Raises NotFound, AmbiguousHandle, InvalidUsage."""
@@ -36,6 +39,8 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     if len(exact_matches or matches) > 1:
         raise AmbiguousHandle(handle, [(match.id, f"{match.kind}  {match.label}") for match in matches])
     if not matches:
+        if os.path.splitext(handle)[1] in FILE_SUFFIXES:
+            raise NotFound("session or file", handle, hint="check the path")
         raise NotFound(STRATEGIES[owner_of_handle(handle)].id_noun or "session", handle)
     return (exact_matches or matches)[0]
 

@@ -61,7 +61,7 @@ async def load_file_view(store: Store, file_path: str) -> ConversationView:
     """
     file = ReplayFile(file_path)
     if not file.exists():
-        raise NotFound("file", file_path, hint="convo sessions")
+        raise NotFound("file", file_path, hint="check the path")
     session = await find_session_by_handle(store, to_absolute_path(file_path))
     if session:
         return replace(await load_session_view(store, session), handle=file_path)

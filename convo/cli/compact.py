@@ -148,4 +148,4 @@ def _compaction_stats_to_json(prepared: PreparedCompaction) -> dict[str, Json]:
 def _check_file_exists(file: str) -> None:
     """Raise NotFound for a missing file."""
     if not os.path.lexists(to_absolute_path(file)):
-        raise NotFound("file", file, hint="convo sessions")
+        raise NotFound("file", file, hint="check the path")

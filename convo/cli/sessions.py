@@ -47,13 +47,16 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
         loaded = [await load_session_summary(store, session) for session in sessions[: limit or None]]
         return loaded, len(sessions) > len(loaded), "" if sessions else await get_other_clients_hint(store)
 
-    summaries, has_more, hint = read_from_store(load_settings(config), read)
+    settings = load_settings(config)
+    summaries, has_more, hint = read_from_store(settings, read)
     if as_json:
         print_json([session_summary_to_json(summary) for summary in summaries])
     elif summaries:
         print_line(list_views.render_session_list(summaries, detect_display(sys.stdout, os.environ)))
     else:
-        print_notice("no sessions yet; " + (hint or 'start one: convo chat "hello"'))
+        is_default = settings.storage.path == settings.paths.database
+        place = "" if is_default else f" in {settings.storage}"
+        print_notice(f"no sessions yet{place}; " + (hint or 'start one: convo chat "hello"'))
     if has_more:
         print_notice("not all sessions are shown; -n 0 lists all")
 

@@ -134,6 +134,13 @@ def test_an_unknown_handle_among_known_ones_prints_nothing(convo: Convo, home: P
     assert got.json() == {"error": {"code": "not_found", "message": "no session 'nope'", "hint": "convo sessions"}}
 
 
+@pytest.mark.parametrize("command", ["inspect", "lint", "next", "convert --to session"])
+def test_an_unknown_handle_with_the_suffix_of_a_file_is_reported_as_both(command: str, convo: Convo) -> None:
+    name, *options = command.split()
+    got = convo(name, "nope.json", *options)
+    assert (got.exit, got.err) == (5, "convo: no session or file 'nope.json'\n  try: check the path\n")
+
+
 @pytest.mark.parametrize(("prefix", "words"), [("resp_", "two"), ("ses_", "second"), ("conv_", "hi")])
 def test_a_bare_id_prefix_lists_the_newest_handles_of_its_kind(prefix: str, words: str, convo: Convo) -> None:
     for name, message in (("first", "one"), ("second", "two")):
@@ -221,7 +228,7 @@ def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home
 @pytest.mark.parametrize(
     ("content", "exit_code", "error"),
     [
-        (None, 5, "convo: no file './x.json'\n  try: convo sessions\n"),
+        (None, 5, "convo: no file './x.json'\n  try: check the path\n"),
         ("[{", 2, "x.json is not JSON: "),
         ('{"a": 1}', 2, "x.json is not a list of items\n"),
         ("folder", 2, "x.json is a folder, not a replay file\n"),

@@ -85,6 +85,16 @@ def test_without_a_database_nothing_is_found_and_nothing_is_created(argv: list[s
     assert not home.exists()
 
 
+def test_without_sessions_a_store_that_is_not_the_default_is_named(
+    convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "no folder" / "x.db"
+    monkeypatch.setenv("CONVO_STORE", f"sqlite:{file}")
+    got = convo("sessions")
+    assert (got.exit, got.err) == (0, f'no sessions yet in sqlite:{file}; start one: convo chat "hello"\n')
+    assert not file.parent.exists()
+
+
 @pytest.mark.parametrize(
     "argv", [["show", "nope"], ["rename", "nope", "new"], ["rm", "nope", "--yes"], ["show", "resp_nope"]]
 )
