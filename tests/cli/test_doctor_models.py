@@ -116,7 +116,7 @@ def test_a_used_ollama_that_does_not_answer_is_reported_with_its_start_command(
     one = run_check(convo, "ollama")
 
     assert one["level"] == level
-    assert "cannot reach ollama at http://127.0.0.1:1/v1" in one["found"]
+    assert "cannot reach ollama at http://127.0.0.1:1/v1: connection refused" in one["found"]
     assert one["next"].startswith("ollama serve")
 
 

@@ -1,12 +1,17 @@
 """Errors of servers and of the openai package become errors of convo with messages of its own."""
 
+import errno
+import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import aiohttp
 import httpx2
 import openai
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 
 from convo.config.values import Secret
 from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, WindowExceeded
@@ -413,6 +418,26 @@ def test_a_failed_connection_names_the_provider_and_the_url(error: Exception, me
 
     assert fault is not None
     assert (fault.message, fault.code) == (message, code)
+
+
+@pytest.mark.parametrize(
+    ("os_error", "reason"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 9)"), "connection refused"),
+        (OSError(errno.ENETUNREACH, "Connect call failed ('::1', 9, 0, 0)"), "network is unreachable"),
+        (socket.gaierror(-2, "Name or service not known"), "name or service not known"),
+        (ssl.SSLError(1, "[SSL] certificate verify failed"), "[SSL] certificate verify failed"),
+        (OSError("no number"), "no number"),
+    ],
+)
+def test_a_failed_connection_has_the_message_of_the_system(os_error: OSError, reason: str) -> None:
+    key = ConnectionKey("127.0.0.1", 9, False, True, None, None, None, None)
+    error = httpx2.ConnectTimeout("")
+    error.__cause__ = aiohttp.ClientConnectorError(key, os_error)
+    fault = to_endpoint_fault(error, CONTEXT)
+
+    assert fault is not None
+    assert fault.message == f"cannot reach deepseek at https://api.deepseek.com/v1: {reason}"
 
 
 def test_an_invalid_url_is_reported_with_the_setting_to_check() -> None:
