@@ -90,8 +90,10 @@ def nested_agent_flags(*, outer: tuple[str, str], inner: tuple[str, str]) -> tup
     Each of the two agents has its own model.
     """
     clerk = f'clerk = Agent("desk", model={inner[1]!r}, tools=(refund, look_up))\n'
-    asks = 'agent_tool(clerk, "ask_desk", "Ask the desk.")'
-    return agent_flags("boss", AGENTS + clerk + f'boss = Agent("boss", model={outer[1]!r}, tools=({asks}, refund))\n')
+    desk_tool = 'agent_tool(clerk, "ask_desk", "Ask the desk.")'
+    return agent_flags(
+        "boss", AGENTS + clerk + f'boss = Agent("boss", model={outer[1]!r}, tools=({desk_tool}, refund))\n'
+    )
 
 
 def two_refund_calls(*after: dict[str, Any]) -> tuple[str, str]:
@@ -110,8 +112,8 @@ def two_refund_calls(*after: dict[str, Any]) -> tuple[str, str]:
 
 def tool_runs() -> list[str]:
     """Return the runs that the tools recorded, in order."""
-    place = Path("ran.txt")
-    return place.read_text().splitlines() if place.exists() else []
+    path = Path("ran.txt")
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def read_from_store(home: Path, read: Callable[[Store], Awaitable[Result]]) -> Result:

@@ -43,8 +43,8 @@ class CommandEnvironment:
 
     def snapshot(self) -> object:
         """Return the files of the folder and the rows of the store, to compare before and after a command."""
-        places = [place for place in sorted(self.folder.rglob("*")) if not {"loopback", "data"} & set(place.parts)]
-        files = {place: place.read_bytes() if place.is_file() else b"" for place in places}
+        paths = [path for path in sorted(self.folder.rglob("*")) if not {"loopback", "data"} & set(path.parts)]
+        files = {path: path.read_bytes() if path.is_file() else b"" for path in paths}
         return files, table_rows(self.database)
 
 
@@ -57,17 +57,17 @@ def table_rows(database: Path) -> object:
         return database.is_file() and database.read_bytes()
     with closing(sqlite3.connect(database)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        kept = [name for name in tables if name != "leases" and not name.startswith("words")]
-        return {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in kept}
+        table_names = [name for name in tables if name != "leases" and not name.startswith("words")]
+        return {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in table_names}
 
 
 @pytest.fixture
 def environment(home: Path, tmp_path: Path, loopback: LoopbackServer) -> Iterator[CommandEnvironment]:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "mine", "hi")
         await writer.chat(Strategy.REPLAY, "file", "hi")
 
-    write_chats(home, story)
+    write_chats(home, script)
     with run_chat_server() as chat:
         yield CommandEnvironment(home, tmp_path, loopback, chat)
 
@@ -79,8 +79,8 @@ class BadInput:
     argv:     the command without `convo`
     exit:     the exit code; see README.md, "Help, settings, exit codes"
     code:     the error code in JSON
-    says:     the complete error message; `*` matches any text
-    next:     the complete hint; `*` matches any text
+    message:  the complete error message; `*` matches any text
+    hint:     the complete hint; `*` matches any text
     prepare:  prepares the bad input in the environment
     """
 
@@ -88,14 +88,14 @@ class BadInput:
     argv: str
     exit: int
     code: str
-    says: str
-    next: str
-    prepare: Callable[[CommandEnvironment], object] = lambda world: None
+    message: str
+    hint: str
+    prepare: Callable[[CommandEnvironment], object] = lambda env: None
 
 
-def matches_pattern(said: str, words: str) -> bool:
-    """Return whether `said` equals `words`, where `*` matches any text."""
-    return re.fullmatch(re.escape(words).replace(r"\*", ".*"), said) is not None
+def matches_pattern(text: str, pattern: str) -> bool:
+    """Return whether `text` equals `pattern`, where `*` matches any text."""
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
 
 
 def check_bad_input(
@@ -110,15 +110,15 @@ def check_bad_input(
     got = launch(*row.argv.split())
 
     assert (got.exit, got.out) == (row.exit, ""), got
-    said, step = two_lines(got)
-    assert matches_pattern(said, row.says), said
-    assert matches_pattern(step, row.next), step
+    message, hint = two_lines(got)
+    assert matches_pattern(message, row.message), message
+    assert matches_pattern(hint, row.hint), hint
     assert environment.snapshot() == before
 
-    told = convo(*row.argv.split(), "--json")
-    error = told.json()["error"]
-    assert (told.exit, told.err) == (row.exit, "")
-    assert (error["message"], error["hint"]) == (said, step)
+    json_result = convo(*row.argv.split(), "--json")
+    error = json_result.json()["error"]
+    assert (json_result.exit, json_result.err) == (row.exit, "")
+    assert (error["message"], error["hint"]) == (message, hint)
     assert matches_pattern(error["code"], row.code), error
     assert environment.snapshot() == before
 

@@ -20,16 +20,16 @@ ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_t
 BROKEN = [HI, CUT, ORPHAN, ANSWER]
 
 
-def write_items(place: Path, items: Sequence[Any] = BROKEN) -> str:
+def write_items(path: Path, items: Sequence[Any] = BROKEN) -> str:
     """Write a JSON file of these items, one per line; return its path relative to the current folder."""
-    place.write_text("[\n" + ",\n".join(map(json.dumps, items)) + "\n]\n")
-    return f"./{place.name}"
+    path.write_text("[\n" + ",\n".join(map(json.dumps, items)) + "\n]\n")
+    return f"./{path.name}"
 
 
 def broken_session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = EMBEDDED_SCOPE) -> ChatScript:
     """Return a script that stores a session with these items and no links."""
 
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         path = History(root_key(writer.store.tenant)).append(items)
         now = writer.clock.now()
         record = Session(f"ses_{name}", name, Strategy.SESSION, MODEL, path.head, path.head, now, now, scope)
@@ -37,7 +37,7 @@ def broken_session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = E
             Transaction((AppendItems(path.root, path.items),), session=record, expected_session_head=None)
         )
 
-    return story
+    return script
 
 
 def unanswered_call(folder: Path, **state: str) -> ChatScript:
@@ -45,13 +45,17 @@ def unanswered_call(folder: Path, **state: str) -> ChatScript:
 
     The response continues resp_1, or the response or conversation in `state`.
     """
-    script = folder / "calls.json"
-    script.write_text(json.dumps({"replies": [{"call": {"name": "weather", "arguments": {"city": "Bonn"}}}]}))
+    script_path = folder / "calls.json"
+    script_path.write_text(json.dumps({"replies": [{"call": {"name": "weather", "arguments": {"city": "Bonn"}}}]}))
 
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.other_client("hello")
-        body = {"model": f"scripted/{script}", "input": "weather?", **(state or {"previous_response_id": "resp_1"})}
+        body = {
+            "model": f"scripted/{script_path}",
+            "input": "weather?",
+            **(state or {"previous_response_id": "resp_1"}),
+        }
         async for _ in writer.endpoint.create(body):
             pass
 
-    return story
+    return script

@@ -26,15 +26,15 @@ def scripted_flags(*replies: dict[str, Any], **more: Any) -> tuple[str, str]:
     """Write a new script of these replies; return the flags that select it as the model. `more`: chunk, delay_s."""
     folder = Path("scripts")
     folder.mkdir(exist_ok=True)
-    place = folder / f"{len(list(folder.iterdir()))}.json"
-    place.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
-    return "-m", f"scripted/{place.absolute()}"
+    path = folder / f"{len(list(folder.iterdir()))}.json"
+    path.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+    return "-m", f"scripted/{path.absolute()}"
 
 
 def receipts(err: str) -> list[dict[str, str | None]]:
     """Return the parts of each receipt in stderr."""
-    found = (RECEIPT.match(line) for line in err.splitlines())
-    return [match.groupdict() for match in found if match]
+    matches = (RECEIPT.match(line) for line in err.splitlines())
+    return [match.groupdict() for match in matches if match]
 
 
 def stored_sessions(home: Path) -> list[Session]:

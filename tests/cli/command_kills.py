@@ -31,14 +31,14 @@ def store_params(cases: Iterable[Any], *, alternating: bool = False) -> list[Any
 
     alternating:  a default test run has one store per case, in turn; a full test run has both
     """
-    found = []
-    for at, case in enumerate(cases):
+    params = []
+    for index, case in enumerate(cases):
         for number, store in enumerate((SQLITE, POSTGRESQL)):
             marks = [pytest.mark.needs("postgresql")] if store == POSTGRESQL else []
-            if alternating and (at + number) % 2:
+            if alternating and (index + number) % 2:
                 marks.append(pytest.mark.full)
-            found.append(pytest.param(case, store, marks=marks, id=f"{case}-{store}"))
-    return found
+            params.append(pytest.param(case, store, marks=marks, id=f"{case}-{store}"))
+    return params
 
 
 PAST_THE_END = 1.1
@@ -54,9 +54,9 @@ class Kills:
     """
 
     def __init__(self, seed: str, times: int, earliest: float = 0.0) -> None:
-        dice = random.Random(seed)
-        parts = [(at + dice.random()) / times for at in range(times)]
-        dice.shuffle(parts)
+        rng = random.Random(seed)
+        parts = [(index + rng.random()) / times for index in range(times)]
+        rng.shuffle(parts)
         self._parts = iter(parts)
         self._earliest = earliest
         self.killed = 0
@@ -65,9 +65,9 @@ class Kills:
     def measure(self, *argv: str) -> str:
         """Run a command to its end and measure its duration; return its stdout."""
         run_convo(["--version"])  # the first command of a test run also waits for imports
-        began = time.monotonic()
+        start = time.monotonic()
         done = run_convo(argv)
-        self.duration_s = time.monotonic() - began
+        self.duration_s = time.monotonic() - start
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -108,8 +108,8 @@ def conversation_sizes(url: str) -> list[int]:
     async def read() -> list[int]:
         store = open_store(url)
         try:
-            found = [await store.conversation(one.id) for one in await store.find_handles("conv_", limit=1000)]
-            return [len(one.item_ids) for one in found if one]
+            conversations = [await store.conversation(one.id) for one in await store.find_handles("conv_", limit=1000)]
+            return [len(one.item_ids) for one in conversations if one]
         finally:
             await store.aclose()
 

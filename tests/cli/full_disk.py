@@ -18,8 +18,8 @@ from tests.command_runner import CommandResult
 
 SIZE = "24m"
 """Larger than the free space that convo requires before a model request."""
-HOLD = 'mount -t tmpfs -o size="$1" tmpfs "$2" && echo mounted && read -r _'
-FILL = 'head -c 100000000 /dev/zero >"$1/filler" 2>/dev/null; truncate -s "-$2" "$1/filler"'
+MOUNT_SCRIPT = 'mount -t tmpfs -o size="$1" tmpfs "$2" && echo mounted && read -r _'
+FILL_SCRIPT = 'head -c 100000000 /dev/zero >"$1/filler" 2>/dev/null; truncate -s "-$2" "$1/filler"'
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
@@ -30,7 +30,7 @@ class Disk(Protocol):
 
     def launch(self, *argv: str) -> CommandResult: ...
 
-    def fill(self, leave: int = 0) -> None: ...
+    def fill(self, free_bytes: int = 0) -> None: ...
 
     def free(self) -> None: ...
 
@@ -43,7 +43,10 @@ def small_disk(folder: Path) -> Iterator[Disk]:
         yield LimitedDisk(folder)
         return
     with subprocess.Popen(
-        [*UNSHARE, "sh", "-c", HOLD, "sh", SIZE, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*UNSHARE, "sh", "-c", MOUNT_SCRIPT, "sh", SIZE, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout
         assert holder.stdout.readline() == "mounted\n"
@@ -55,10 +58,10 @@ def small_disk(folder: Path) -> Iterator[Disk]:
 def can_mount() -> bool:
     """Return whether this user may mount a file system in a separate mount namespace."""
     try:
-        tried = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
+        result = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
     except OSError:
         return False
-    return tried.returncode == 0
+    return result.returncode == 0
 
 
 class MountedDisk:
@@ -72,9 +75,9 @@ class MountedDisk:
     def launch(self, *argv: str) -> CommandResult:
         return run_command([*self._enter, "--wd=" + os.getcwd(), sys.executable, "-m", "convo", *argv])
 
-    def fill(self, leave: int = 0) -> None:
-        """Fill the disk except for `leave` bytes."""
-        subprocess.run([*self._enter, "sh", "-c", FILL, "sh", str(self._folder), str(leave)], check=True)
+    def fill(self, free_bytes: int = 0) -> None:
+        """Fill the disk except for `free_bytes` bytes."""
+        subprocess.run([*self._enter, "sh", "-c", FILL_SCRIPT, "sh", str(self._folder), str(free_bytes)], check=True)
 
     def free(self) -> None:
         (self.visible_path / "filler").unlink()
@@ -89,7 +92,7 @@ class LimitedDisk:
     def launch(self, *argv: str) -> CommandResult:
         return run_with_file_limit(*argv) if self._full else run_command([sys.executable, "-m", "convo", *argv])
 
-    def fill(self, leave: int = 0) -> None:
+    def fill(self, free_bytes: int = 0) -> None:
         self._full = True
 
     def free(self) -> None:

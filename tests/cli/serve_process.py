@@ -33,9 +33,9 @@ class ServeProcess:
         assert address, self.ready_line
         self.http = httpx2.Client(base_url=address[0], timeout=30, trust_env=False)
 
-    def ask(self, words: str, **more: Any) -> Any:
+    def ask(self, text: str, **more: Any) -> Any:
         """Send one request to the model "echo", or to the model in `more`; return the response."""
-        got = self.http.post("/v1/responses", json={"model": "echo", "input": words, **more})
+        got = self.http.post("/v1/responses", json={"model": "echo", "input": text, **more})
         assert got.status_code == 200, got.text
         return got.json()
 
@@ -51,13 +51,13 @@ class ServeProcess:
 @contextmanager
 def run_serve(*argv: str, python: tuple[str, ...] = (), before: tuple[str, ...] = ()) -> Iterator[ServeProcess]:
     """Run `convo BEFORE serve --port 0 ARGV` during the block; `python` contains options of the interpreter."""
-    words = [*before, "serve", "--port", "0", *argv]
-    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
-    command = [sys.executable, *python, "-m", "convo", *words]
+    arguments = [*before, "serve", "--port", "0", *argv]
+    devnull, pipe = subprocess.DEVNULL, subprocess.PIPE
+    command = [sys.executable, *python, "-m", "convo", *arguments]
     with (
-        subprocess.Popen(command, stdout=quiet, stderr=pipe, encoding="utf-8")
+        subprocess.Popen(command, stdout=devnull, stderr=pipe, encoding="utf-8")
         if python
-        else ConvoProcess(words, stdout=quiet, stderr=pipe)
+        else ConvoProcess(arguments, stdout=devnull, stderr=pipe)
     ) as process:
         assert process.stderr
         lines: list[str] = []

@@ -46,13 +46,13 @@ class ChatWriter:
         chat = await open_chat(
             select_owner([strategy], handle), None, RequestOptions(MODEL, MODEL), self.deps, name=name
         )
-        for words in messages:
-            await self.say(chat, words)
+        for text in messages:
+            await self.send(chat, text)
         return chat
 
-    async def say(self, chat: Chat, words: str) -> None:
+    async def send(self, chat: Chat, text: str) -> None:
         self.clock.advance(60)
-        async for _ in chat.send([user_message(words)]):
+        async for _ in chat.send([user_message(text)]):
             pass
 
     async def retry(self, chat: Chat) -> None:
@@ -60,19 +60,19 @@ class ChatWriter:
         async for _ in chat.retry():
             pass
 
-    async def fail(self, chat: Chat, words: str, error: ConvoError) -> None:
+    async def fail(self, chat: Chat, text: str, error: ConvoError) -> None:
         """Send a message whose request fails with `error`."""
         self.endpoint.faults.append(EndpointFault(error))
         try:
-            await self.say(chat, words)
+            await self.send(chat, text)
         except type(error):
             return
         raise AssertionError("it did not fail")
 
-    async def other_client(self, words: str, **state: str) -> None:
+    async def other_client(self, text: str, **state: str) -> None:
         """Send a message as another client of the endpoint; `state`: previous_response_id or conversation."""
         self.clock.advance(60)
-        async for _ in self.endpoint.create({"model": MODEL, "input": words, **state}):
+        async for _ in self.endpoint.create({"model": MODEL, "input": text, **state}):
             pass
 
 

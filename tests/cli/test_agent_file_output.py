@@ -73,8 +73,8 @@ ODD = {"call": {"name": "odd", "call_id": "c9", "arguments": {}}}
 
 
 def flags() -> tuple[str, ...]:
-    more = ("--input-filter", "bot.py:shorter", "--context", "bot.py:values")
-    return (*agent_flags(text=TALKATIVE), *more, *scripted_flags(LOOK_UP, REFUND, ODD, PAID_BACK))
+    options = ("--input-filter", "bot.py:shorter", "--context", "bot.py:values")
+    return (*agent_flags(text=TALKATIVE), *options, *scripted_flags(LOOK_UP, REFUND, ODD, PAID_BACK))
 
 
 @pytest.mark.parametrize("form", ["--json", "--jsonl", "--no-stream"])
@@ -82,9 +82,9 @@ def test_output_that_an_agent_file_prints_is_not_part_of_the_answer(form: str, c
     got = convo("chat", *flags(), form, "pay back")
     assert got.exit == 0, got.err
     assert set(got.err.splitlines()) >= PRINTED
-    said: list[Any] = got.out.splitlines() if form == "--no-stream" else [*map(json.loads, got.out.splitlines())]
-    assert said[-1:] == ["Paid back."] if form == "--no-stream" else said[-1]
-    assert (len(said) == 1) is (form != "--jsonl")
+    output: list[Any] = got.out.splitlines() if form == "--no-stream" else [*map(json.loads, got.out.splitlines())]
+    assert output[-1:] == ["Paid back."] if form == "--no-stream" else output[-1]
+    assert (len(output) == 1) is (form != "--jsonl")
 
 
 def test_in_another_process_printed_output_is_not_part_of_the_answer_either(launch: Launch, home: Path) -> None:
@@ -94,5 +94,5 @@ def test_in_another_process_printed_output_is_not_part_of_the_answer_either(laun
 
 
 def test_printed_output_is_not_part_of_an_error_object(convo: Convo, home: Path) -> None:
-    wrong = convo("resume", "nobody", *agent_flags(text=TALKATIVE), "--json")
-    assert (wrong.exit, wrong.json()["error"]["code"], wrong.err) == (5, "not_found", "imported\n")
+    got = convo("resume", "nobody", *agent_flags(text=TALKATIVE), "--json")
+    assert (got.exit, got.json()["error"]["code"], got.err) == (5, "not_found", "imported\n")

@@ -42,13 +42,13 @@ tools = ["support.py:refund"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder inside the current one, with agents in Python and in TOML."""
-    place = tmp_path / "bot"
-    place.mkdir()
-    (place / "support.py").write_text(SUPPORT)
-    (place / "desk.py").write_text("PRICES = {'A1': 5}\n")
-    (place / "agents.toml").write_text(TABLES)
+    path = tmp_path / "bot"
+    path.mkdir()
+    (path / "support.py").write_text(SUPPORT)
+    (path / "desk.py").write_text("PRICES = {'A1': 5}\n")
+    (path / "agents.toml").write_text(TABLES)
     sys.modules.pop("desk", None)
-    return place
+    return path
 
 
 def test_agents_are_loaded_from_python_with_the_modules_beside_the_file(folder: Path) -> None:
@@ -73,7 +73,7 @@ def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "error", "says", "hint"),
+    ("reference", "error", "message", "hint"),
     [
         (
             "bot/support.py",
@@ -89,16 +89,16 @@ def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_agent_name_is_refused_with_the_next_step(
-    words: str, error: type[ConvoError], says: str, hint: str, folder: Path
+    reference: str, error: type[ConvoError], message: str, hint: str, folder: Path
 ) -> None:
-    with pytest.raises(error) as told:
-        load_agent_graph(words)
-    assert says in told.value.message
-    assert hint in told.value.hint
+    with pytest.raises(error) as excinfo:
+        load_agent_graph(reference)
+    assert message in excinfo.value.message
+    assert hint in excinfo.value.hint
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("\n\nimport json\nprice = nothing\n", "bad.py:4: NameError: name 'nothing' is not defined"),
         ("def f(:\n    pass\n", "bad.py:1: SyntaxError: "),
@@ -110,23 +110,23 @@ def test_an_unknown_agent_name_is_refused_with_the_next_step(
         ("class Own(Exception):\n def __str__(self): raise ValueError\nraise Own\n", "bad.py:3: Own"),
     ],
 )
-def test_an_error_in_the_file_is_one_sentence_with_file_and_line(text: str, says: str, tmp_path: Path) -> None:
+def test_an_error_in_the_file_is_one_sentence_with_file_and_line(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("\n1 / 0\n")
     (tmp_path / "bad.py").write_text(text)
     sys.modules.pop("helper", None)
-    with pytest.raises(InputFault) as told:
+    with pytest.raises(InputFault) as excinfo:
         load_agent_graph("bad.py:triage")
-    assert told.value.message.startswith(says)
-    assert "\n" not in told.value.message
+    assert excinfo.value.message.startswith(message)
+    assert "\n" not in excinfo.value.message
 
 
 def test_a_plain_function_as_a_tool_is_refused_with_a_way_to_wrap_it(tmp_path: Path) -> None:
     text = "from convo.agents import Agent\ndef pay() -> str: ...\n\ndesk = Agent('desk', tools=[pay])\n"
     (tmp_path / "bad.py").write_text(text)
-    with pytest.raises(InputFault) as told:
+    with pytest.raises(InputFault) as excinfo:
         load_agent_graph("bad.py:desk")
-    assert told.value.message == "bad.py:4: agent 'desk' has a tool of type function"
-    assert told.value.hint == "create one from a function with @tool"
+    assert excinfo.value.message == "bad.py:4: agent 'desk' has a tool of type function"
+    assert excinfo.value.hint == "create one from a function with @tool"
 
 
 def test_the_command_prints_the_error_without_a_traceback(convo: Convo, tmp_path: Path, home: Path) -> None:
@@ -147,7 +147,7 @@ def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "says", "hint"),
+    ("reference", "message", "hint"),
     [
         ("desk.py:PRICE", "no name in desk.py 'PRICE'", "write desk.py:PRICES in bot/a.toml"),
         ("support.py:nobody", "no name in support.py 'nobody'", "write support.py:NAME in bot/a.toml"),
@@ -157,12 +157,12 @@ def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_reference_in_toml_is_refused_with_a_correction(
-    said: str, says: str, hint: str, folder: Path
+    reference: str, message: str, hint: str, folder: Path
 ) -> None:
-    (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{said}']\n")
-    with pytest.raises(ConvoError) as told:
+    (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{reference}']\n")
+    with pytest.raises(ConvoError) as excinfo:
         load_agent_graph("bot/a.toml")
-    assert (told.value.message, told.value.hint) == (says, hint)
+    assert (excinfo.value.message, excinfo.value.hint) == (message, hint)
 
 
 def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_any_request(
@@ -204,18 +204,21 @@ def test_flags_configure_a_run(folder: Path) -> None:
         session_limit=4,
         context="bot/values.json",
     )
-    cast = load_agent_setup(flags)
-    conduct = cast.run_config
-    assert (conduct.limits.max_turns, conduct.session_limit, conduct.values) == (3, 4, {"customer": "A1"})
-    assert (conduct.handoff_defaults.nest, conduct.handoff_defaults.markers) == (False, HistoryMarkers("<<", ">>"))
-    assert cast.model == "scripted/echo"
+    setup = load_agent_setup(flags)
+    run_config = setup.run_config
+    assert (run_config.limits.max_turns, run_config.session_limit, run_config.values) == (3, 4, {"customer": "A1"})
+    assert (run_config.handoff_defaults.nest, run_config.handoff_defaults.markers) == (
+        False,
+        HistoryMarkers("<<", ">>"),
+    )
+    assert setup.model == "scripted/echo"
 
 
 def test_a_history_mapper_without_nested_history_has_no_effect_and_prints_a_note(folder: Path, convo: Convo) -> None:
     mapper = ("--history-mapper", "bot/support.py:last_two")
-    alone = convo("chat", "--agent", "bot/support.py:triage", *mapper, "hi")
-    assert alone.exit == 0
-    assert "--history-mapper has no effect: no handoff nests its history; add --nest-history" in alone.err
+    flat = convo("chat", "--agent", "bot/support.py:triage", *mapper, "hi")
+    assert flat.exit == 0
+    assert "--history-mapper has no effect: no handoff nests its history; add --nest-history" in flat.err
     nested = convo("chat", "--agent", "bot/support.py:triage", *mapper, "--nest-history", "hi")
     assert "has no effect" not in nested.err
     flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=True)
@@ -223,7 +226,7 @@ def test_a_history_mapper_without_nested_history_has_no_effect_and_prints_a_note
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (["--max-turns", "3", "hi"], "--max-turns applies to agent runs and needs --agent"),
         (["--history-markers", "a", "b", "hi"], "--history-markers applies to agent runs and needs --agent"),
@@ -235,9 +238,9 @@ def test_a_history_mapper_without_nested_history_has_no_effect_and_prints_a_note
     ],
 )
 def test_conflicting_flags_are_refused_and_change_nothing(
-    argv: list[str], says: str, convo: Convo, folder: Path, home: Path
+    argv: list[str], message: str, convo: Convo, folder: Path, home: Path
 ) -> None:
     got = convo("chat", "-m", "scripted/echo", *argv)
     assert (got.exit, got.out) == (2, "")
-    assert says in got.err
+    assert message in got.err
     assert not home.exists()

@@ -53,11 +53,11 @@ def test_a_run_pauses_and_resumes_with_every_owner(owner: str, convo: Convo, hom
     assert (got.exit, got.out) == (3, ""), got.err
     assert 'desk asks for refund {"order": "A1", "cents": 500} (c1); needs approval' in got.err
     assert tool_runs() == ["look_up A1"]
-    on = convo("resume", "mine", *agent_flags(), *model, "--approve", "c1")
-    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    resumed = convo("resume", "mine", *agent_flags(), *model, "--approve", "c1")
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
     assert tool_runs() == ["look_up A1", "refund A1 500"]
-    more = convo("chat", "-c", *agent_flags(), *model, "thanks")
-    assert (more.exit, more.out) == (0, "Anything else?\n"), more.err
+    next_turn = convo("chat", "-c", *agent_flags(), *model, "thanks")
+    assert (next_turn.exit, next_turn.out) == (0, "Anything else?\n"), next_turn.err
     items, links = stored_conversation(home, "mine")
     assert [item.get("call_id") for item in items if item["type"] == "function_call_output"] == ["c0", "c1"]
     assert len(links) == 4
@@ -65,10 +65,15 @@ def test_a_run_pauses_and_resumes_with_every_owner(owner: str, convo: Convo, hom
 
 def test_a_pause_exits_3_with_its_state_file_and_the_pending_calls(convo: Convo, home: Path) -> None:
     got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--json", "-n", "mine", "pay A1 back")
-    told = got.json()
+    result = got.json()
     assert got.exit == 3
-    assert (told["status"], told["session"], told["agent"], told["output_text"]) == ("paused", "mine", "desk", "")
-    assert told["pending"] == [
+    assert (result["status"], result["session"], result["agent"], result["output_text"]) == (
+        "paused",
+        "mine",
+        "desk",
+        "",
+    )
+    assert result["pending"] == [
         {
             "call_id": "c1",
             "tool_name": "refund",
@@ -77,12 +82,12 @@ def test_a_pause_exits_3_with_its_state_file_and_the_pending_calls(convo: Convo,
             "unknown": False,
         }
     ]
-    place = Path(told["state_file"])
-    assert place.parent == home / "data" / "paused"
-    assert stat.S_IMODE(place.stat().st_mode) == 0o600
-    shown = convo("inspect", str(place), "--json").json()
-    assert (shown["schema_version"], shown["current_agent"], shown["current_turn"]) == ("1.21", "desk", 1)
-    assert [one["call_id"] for one in shown["pending"]] == ["c1"]
+    path = Path(result["state_file"])
+    assert path.parent == home / "data" / "paused"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    state = convo("inspect", str(path), "--json").json()
+    assert (state["schema_version"], state["current_agent"], state["current_turn"]) == ("1.21", "desk", 1)
+    assert [one["call_id"] for one in state["pending"]] == ["c1"]
 
 
 def test_the_state_file_of_a_finished_run_is_removed(convo: Convo, home: Path) -> None:
@@ -103,7 +108,7 @@ def test_a_named_state_file_is_kept(convo: Convo, home: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("place", "exit_", "says"),
+    ("path", "exit_code", "message"),
     [
         ("nope/s.json", 1, "nope is not a folder\n"),
         (".", 2, ". is not a regular file, so a state cannot be written to it\n"),
@@ -111,11 +116,11 @@ def test_a_named_state_file_is_kept(convo: Convo, home: Path, tmp_path: Path) ->
     ],
 )
 def test_an_unwritable_state_file_is_refused_before_any_request(
-    place: str, exit_: int, says: str, convo: Convo, home: Path
+    path: str, exit_code: int, message: str, convo: Convo, home: Path
 ) -> None:
-    got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--state", place, "pay A1 back")
-    assert (got.exit, got.out, home.exists()) == (exit_, "", False)
-    assert got.err.endswith(f"{says}  try: choose another file\n")
+    got = convo("chat", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), "--state", path, "pay A1 back")
+    assert (got.exit, got.out, home.exists()) == (exit_code, "", False)
+    assert got.err.endswith(f"{message}  try: choose another file\n")
 
 
 def test_a_run_whose_state_file_cannot_be_written_stays_paused_in_the_inbox(
@@ -125,9 +130,9 @@ def test_a_run_whose_state_file_cannot_be_written_stays_paused_in_the_inbox(
     text = AGENTS.replace('note(f"look_up {order}")', "(RAN.parent / 'going').rmdir()")
     model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
     got = convo("chat", *agent_flags("desk", text), *model, "--state", "going/s.json", "-n", "mine", "pay A1 back")
-    place = tmp_path / "going"
+    path = tmp_path / "going"
     assert (got.exit, got.out) == (1, "")
-    assert got.err.endswith(f"convo: {place} is not a folder; the run is still paused\n  try: convo approvals\n")
+    assert got.err.endswith(f"convo: {path} is not a folder; the run is still paused\n  try: convo approvals\n")
     assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["c1"]
     assert convo("resume", "mine", *agent_flags("desk", text), *model, "--approve", "all").out == "Paid back.\n"
 
@@ -136,21 +141,21 @@ def test_jsonl_contains_the_events_of_the_model_and_of_the_run(convo: Convo, hom
     got = convo("chat", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "--jsonl", "pay A1 back")
     assert got.exit == 3
     events = [json.loads(line) for line in got.out.splitlines()]
-    own = [event["type"] for event in events if event["type"].startswith("convo.")]
-    assert own == ["convo.started", "convo.tool_started", "convo.tool_output", "convo.paused"]
+    run_events = [event["type"] for event in events if event["type"].startswith("convo.")]
+    assert run_events == ["convo.started", "convo.tool_started", "convo.tool_output", "convo.paused"]
     assert "response.completed" in {event["type"] for event in events}
     assert events[-1]["pending"][0]["call_id"] == "c1"
 
 
 def test_json_contains_the_output_the_items_and_the_usage_of_the_whole_run(convo: Convo, home: Path) -> None:
-    told = convo(
+    result = convo(
         "chat", *agent_flags(), *scripted_flags(LOOK_UP, {"text": "Five."}), "--json", "-n", "mine", "A1?"
     ).json()
-    assert (told["output_text"], told["final_output"], told["status"]) == ("Five.", "Five.", "completed")
-    assert [item["type"] for item in told["output"]] == ["function_call", "function_call_output", "message"]
+    assert (result["output_text"], result["final_output"], result["status"]) == ("Five.", "Five.", "completed")
+    assert [item["type"] for item in result["output"]] == ["function_call", "function_call_output", "message"]
     _, links = stored_conversation(home, "mine")
-    assert told["usage"]["total_tokens"] == sum(link.usage["total_tokens"] for link in links if link.usage)
-    assert (told["pending"], told["state_file"]) == ([], None)
+    assert result["usage"]["total_tokens"] == sum(link.usage["total_tokens"] for link in links if link.usage)
+    assert (result["pending"], result["state_file"]) == ([], None)
 
 
 def test_a_tools_output_can_be_the_answer(convo: Convo, home: Path) -> None:
@@ -231,13 +236,13 @@ def test_with_nested_history_the_next_agent_gets_a_summary_between_markers(convo
     assert (got.exit, got.out) == (0, "Yes?\n"), got.err
     _, links = stored_conversation(home, "mine")
 
-    async def seen(store: Store) -> str:
+    async def first_input_text(store: Store) -> str:
         return item_text((await store.path(links[-1].input_head)).items[0])
 
-    words = read_from_store(home, seen)
-    assert "<<\n1. " in words
-    assert "help me" in words
-    assert words.endswith(">>")
+    summary = read_from_store(home, first_input_text)
+    assert "<<\n1. " in summary
+    assert "help me" in summary
+    assert summary.endswith(">>")
     assert stored_messages(home, "mine")[0] == "user: help me"
 
 
@@ -263,10 +268,10 @@ def test_a_session_limit_is_refused_with_a_server_side_owner(convo: Convo, home:
 
 def test_an_agents_own_model_is_used_unless_another_is_named(convo: Convo, home: Path) -> None:
     text = "from convo.agents import Agent\ndesk = Agent('desk', model='scripted/echo')\n"
-    told = convo("chat", *agent_flags("desk", text), "--json", "hello").json()
-    assert (told["model"], told["output_text"]) == ("scripted/echo", "hello")
-    told = convo("chat", *agent_flags("desk", text), *scripted_flags({"text": "other"}), "--json", "hello").json()
-    assert told["output_text"] == "other"
+    result = convo("chat", *agent_flags("desk", text), "--json", "hello").json()
+    assert (result["model"], result["output_text"]) == ("scripted/echo", "hello")
+    result = convo("chat", *agent_flags("desk", text), *scripted_flags({"text": "other"}), "--json", "hello").json()
+    assert result["output_text"] == "other"
 
 
 def test_agents_of_one_graph_can_use_models_of_several_providers(convo: Convo, home: Path) -> None:
@@ -282,10 +287,10 @@ def test_terminal_control_characters_are_escaped(convo: Convo, home: Path) -> No
     call = {"call": {"name": "refund", "arguments": {"order": order, "cents": 5}, "call_id": call_id}}
     got = convo("chat", *agent_flags(), *scripted_flags(call), "-n", "mine", "pay back")
     assert got.exit == 3
-    said = got.err + got.out + convo("approvals").out + convo("approvals", "show", "all").out
-    said += convo("approvals", "show", "nope").err
-    assert not set("\x1b\u202e\u2066\u200b") & set(said)
-    assert "c\\x1b[31m\\u2066" in said
+    output = got.err + got.out + convo("approvals").out + convo("approvals", "show", "all").out
+    output += convo("approvals", "show", "nope").err
+    assert not set("\x1b\u202e\u2066\u200b") & set(output)
+    assert "c\\x1b[31m\\u2066" in output
 
 
 def test_a_long_output_is_truncated_on_stderr_and_complete_for_the_model(convo: Convo, home: Path) -> None:
@@ -320,13 +325,13 @@ def test_no_message_is_accepted_while_a_run_is_paused(convo: Convo, home: Path) 
 
 def test_a_failed_request_reports_the_command_that_continues_the_run(convo: Convo, home: Path) -> None:
     error = {"error": {"code": "overloaded", "message": "Busy", "status": 500, "retry_after_s": 0}}
-    place = scripted_flags(LOOK_UP, error)
-    got = convo("chat", *agent_flags(), *place, "-n", "mine", "A1?")
+    model = scripted_flags(LOOK_UP, error)
+    got = convo("chat", *agent_flags(), *model, "-n", "mine", "A1?")
     assert got.exit == 1
     assert "try: convo resume mine --agent bot.py:desk" in got.err
-    Path(place[1].removeprefix("scripted/")).write_text(json.dumps({"replies": [LOOK_UP, {"text": "Five."}]}))
-    on = convo("resume", "mine", *agent_flags(), *place)
-    assert (on.exit, on.out) == (0, "Five.\n")
+    Path(model[1].removeprefix("scripted/")).write_text(json.dumps({"replies": [LOOK_UP, {"text": "Five."}]}))
+    resumed = convo("resume", "mine", *agent_flags(), *model)
+    assert (resumed.exit, resumed.out) == (0, "Five.\n")
     assert tool_runs() == ["look_up A1"]
 
 

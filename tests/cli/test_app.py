@@ -30,7 +30,7 @@ LIGHT = [
 """Command lines that every user runs often, so they must start fast."""
 
 
-def loaded(*argv: str, env: str = "") -> set[str]:
+def imported_modules(*argv: str, env: str = "") -> set[str]:
     """Run one command line in a separate process; return the names of all modules that it imported."""
     code = (
         "import os, runpy, sys\n"
@@ -54,29 +54,29 @@ def test_version_is_accepted_after_other_options_too(convo: Convo, tmp_path: Pat
 
 
 def test_version_imports_only_the_package_and_its_main_module() -> None:
-    assert {name for name in loaded("--version") if name.startswith(("convo", "typer"))} == {"convo"}
+    assert {name for name in imported_modules("--version") if name.startswith(("convo", "typer"))} == {"convo"}
 
 
 @pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
 def test_light_command_lines_import_no_large_packages(argv: list[str]) -> None:
-    assert not loaded(*argv) & HEAVY
+    assert not imported_modules(*argv) & HEAVY
 
 
 def test_listing_sessions_does_not_import_compaction() -> None:
-    found = loaded("sessions", "list")
-    assert "convo.chat.lookup" in found
-    assert not {name for name in found if name.startswith(("convo.compaction", "convo.usage", "convo.chat.session"))}
+    modules = imported_modules("sessions", "list")
+    assert "convo.chat.lookup" in modules
+    assert not {name for name in modules if name.startswith(("convo.compaction", "convo.usage", "convo.chat.session"))}
 
 
-@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=" ".join)
-def test_completion_imports_no_large_packages(words: list[str]) -> None:
-    assert not loaded(*words, "=--", env="1") & HEAVY
+@pytest.mark.parametrize("argv", [[], *([name] for name in COMMANDS)], ids=" ".join)
+def test_completion_imports_no_large_packages(argv: list[str]) -> None:
+    assert not imported_modules(*argv, "=--", env="1") & HEAVY
 
 
 def test_help_imports_no_command_modules() -> None:
-    ours = {name for name in loaded("--help") if name.startswith("convo.cli.")}
-    assert not ours & {row.module for row in COMMANDS.values()}
-    assert "convo.cli.app" in ours
+    modules = {name for name in imported_modules("--help") if name.startswith("convo.cli.")}
+    assert not modules & {row.module for row in COMMANDS.values()}
+    assert "convo.cli.app" in modules
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -101,8 +101,8 @@ def test_without_arguments_the_help_is_shown(convo: Convo) -> None:
 
 def test_help_lists_the_commands_in_the_order_of_the_command_table(convo: Convo) -> None:
     out = convo("--help", table=SAMPLES).out
-    places = [out.index(f"  {name} ") for name in SAMPLES]
-    assert places == sorted(places)
+    positions = [out.index(f"  {name} ") for name in SAMPLES]
+    assert positions == sorted(positions)
     assert all(row.summary in out for row in SAMPLES.values())
 
 
@@ -142,8 +142,8 @@ def test_help_fits_a_narrow_terminal_except_for_commands_to_copy(convo: Convo, m
     assert "  --warmly\n      Mean it.\n" in out
     for name in COMMANDS:
         lines = convo(name, "--help").out.splitlines()
-        words = [line for line in lines if line.startswith("      ") or not line.startswith(" ")]
-        assert [line for line in words if len(line) > 40 and not line.endswith(":")] == [], name
+        wrapped = [line for line in lines if line.startswith("      ") or not line.startswith(" ")]
+        assert [line for line in wrapped if len(line) > 40 and not line.endswith(":")] == [], name
 
 
 def test_a_command_group_runs_alone_or_with_a_subcommand(convo: Convo) -> None:

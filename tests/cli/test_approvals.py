@@ -21,35 +21,35 @@ from tests.runs.test_nested_runs import paused_with_two_clerks
 from tests.runs.test_stored_approvals import paused, unknown_outcome
 
 
-def waits(name: str, run: Run, run_id: str = "run_1") -> ChatScript:
+def paused_session(name: str, run: Run, run_id: str = "run_1") -> ChatScript:
     """Return a script that stores a session with this run, paused."""
 
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, name, "pay it back")
         now = writer.clock.now()
-        kept_run = AgentRun(run_id, chat.session.id, 1, "paused", run_to_json(run), now, now)
-        await writer.store.commit(Transaction(agent_run=kept_run))
+        agent_run = AgentRun(run_id, chat.session.id, 1, "paused", run_to_json(run), now, now)
+        await writer.store.commit(Transaction(agent_run=agent_run))
 
-    return story
+    return script
 
 
-def stands(home: Path, run_id: str = "run_1") -> AgentRun:
+def stored_run(home: Path, run_id: str = "run_1") -> AgentRun:
     """Read the run from the store."""
 
     async def read() -> AgentRun:
         store = open_store(f"sqlite:{home / DATABASE}")
         try:
-            found = await store.agent_run(run_id)
-            assert found
-            return found
+            run = await store.agent_run(run_id)
+            assert run
+            return run
         finally:
             await store.aclose()
 
     return asyncio.run(read())
 
 
-def stages(home: Path) -> dict[str, str]:
-    return {one["id"]: one["stage"] for one in stands(home).document["batch"]}
+def call_stages(home: Path) -> dict[str, str]:
+    return {one["id"]: one["stage"] for one in stored_run(home).document["batch"]}
 
 
 def test_an_empty_inbox_is_reported_and_creates_no_store(convo: Convo, home: Path) -> None:
@@ -60,7 +60,7 @@ def test_an_empty_inbox_is_reported_and_creates_no_store(convo: Convo, home: Pat
 
 
 def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     head, first, *rest = convo("approvals").out.splitlines()
     assert head.split() == ["call", "session", "agent", "paused", "run", "tool", "arguments"]
     assert first.split()[:3] == ["g1", "shop", "shop"]
@@ -70,7 +70,7 @@ def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, 
 
 
 def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     first, _, last = convo("approvals", "list", "--json").json()
     assert first["waits_s"] > 0
     assert {key: first[key] for key in ("run", "session", "call_id", "tool_name", "arguments", "agent", "unknown")} == {
@@ -86,7 +86,7 @@ def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
 
 
 def test_show_prints_a_call_completely(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
+    write_chats(home, paused_session("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
     assert convo("approvals", "show", "g1").out == (
         "guarded needs approval\n"
         "  agent      shop\n"
@@ -100,18 +100,18 @@ def test_show_prints_a_call_completely(convo: Convo, home: Path) -> None:
 
 
 def test_a_call_with_unknown_outcome_is_marked(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", unknown_outcome()))
+    write_chats(home, paused_session("shop", unknown_outcome()))
     assert "free, outcome unknown" in convo("approvals").out
     assert "it may or may not have run" in convo("approvals", "show", "u1").out
 
 
 def test_a_decision_is_stored_and_nothing_else_changes(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
-    before = stands(home)
+    write_chats(home, paused_session("shop", paused()))
+    before = stored_run(home)
     got = convo("approvals", "approve", "g1")
     assert (got.exit, got.out, got.err) == (0, "", "approved guarded (g1)\nshop still has pending calls: g2, m1\n")
-    assert stages(home) == {"g1": "READY", "g2": "WAITING", "m1": "WAITING"}
-    after = stands(home)
+    assert call_stages(home) == {"g1": "READY", "g2": "WAITING", "m1": "WAITING"}
+    after = stored_run(home)
     assert (after.revision, after.status, after.session_id) == (before.revision + 1, "paused", before.session_id)
     assert run_from_json(after.document, paused().graph).pending != ()
 
@@ -123,7 +123,7 @@ def test_without_a_pending_call_the_suggested_command_works(convo: Convo, home: 
 
 
 def test_the_last_decision_prints_the_command_that_resumes_the_run(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     got = convo("approvals", "reject", "all", "--run", "shop")
     assert got.err.splitlines()[-1] == "all calls are decided; to resume: convo resume shop --agent FILE.py:NAME"
     assert convo("approvals", "--json").json() == []
@@ -131,18 +131,18 @@ def test_the_last_decision_prints_the_command_that_resumes_the_run(convo: Convo,
 
 
 def test_a_tool_name_selects_all_of_its_calls_and_a_reason_is_stored(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     convo("approvals", "reject", "guarded=not on a Friday = no")
-    outputs = [one["output"] and one["output"]["output"] for one in stands(home).document["batch"][:2]]
+    outputs = [one["output"] and one["output"]["output"] for one in stored_run(home).document["batch"][:2]]
     assert outputs == ["not on a Friday = no"] * 2
     assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["m1"]
 
 
 def test_always_applies_to_every_later_call_of_the_tool(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     assert convo("approvals", "approve", "guarded", "--always").exit == 0
-    assert stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
-    assert run_from_json(stands(home).document, paused().graph).sticky_decisions == {
+    assert call_stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
+    assert run_from_json(stored_run(home).document, paused().graph).sticky_decisions == {
         ("shop", ("bare", "guarded")): True
     }
 
@@ -150,16 +150,16 @@ def test_always_applies_to_every_later_call_of_the_tool(convo: Convo, home: Path
 def test_arguments_are_edited_in_the_editor(
     convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     (tmp_path / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('{\"text\": \"y\"}')")
     monkeypatch.setenv("EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
     assert convo("approvals", "edit", "g1").exit == 0
-    first = stands(home).document["batch"][0]
+    first = stored_run(home).document["batch"][0]
     assert (first["stage"], first["arguments"]) == ("READY", '{"text": "y"}')
 
 
 @pytest.mark.parametrize(
-    ("argv", "exit_", "says"),
+    ("argv", "exit_code", "message"),
     [
         (["approve", "nobody"], 5, "no pending call 'nobody'\n  try: one of g1, g2, m1"),
         (["show", "nobody"], 5, "no pending call 'nobody'"),
@@ -168,22 +168,22 @@ def test_arguments_are_edited_in_the_editor(
     ],
 )
 def test_an_invalid_selection_is_refused_and_nothing_changes(
-    argv: list[str], exit_: int, says: str, convo: Convo, home: Path
+    argv: list[str], exit_code: int, message: str, convo: Convo, home: Path
 ) -> None:
-    write_chats(home, waits("shop", paused()))
-    before = stands(home)
+    write_chats(home, paused_session("shop", paused()))
+    before = stored_run(home)
     got = convo("approvals", *argv)
-    assert (got.exit, got.out) == (exit_, "")
-    assert says in got.err
-    assert stands(home) == before
+    assert (got.exit, got.out) == (exit_code, "")
+    assert message in got.err
+    assert stored_run(home) == before
 
 
 def test_an_id_in_two_runs_is_listed_with_both_runs(convo: Convo, home: Path) -> None:
-    async def both(writer: ChatWriter) -> None:
-        await waits("shop", paused())(writer)
-        await waits("other", paused(), "run_2")(writer)
+    async def script(writer: ChatWriter) -> None:
+        await paused_session("shop", paused())(writer)
+        await paused_session("other", paused(), "run_2")(writer)
 
-    write_chats(home, both)
+    write_chats(home, script)
     got = convo("approvals", "approve", "g1")
     assert (got.exit, "--run run_1" in got.err, "--run run_2" in got.err) == (2, True, True)
     assert got.err.endswith("  try: add --run RUN to select one run\n")
@@ -192,7 +192,7 @@ def test_an_id_in_two_runs_is_listed_with_both_runs(convo: Convo, home: Path) ->
 
 
 def test_an_id_of_two_calls_in_one_run_selects_both(convo: Convo, home: Path) -> None:
-    write_chats(home, waits("trip", paused_with_two_clerks()))
+    write_chats(home, paused_session("trip", paused_with_two_clerks()))
     got = convo("approvals", "approve", "i1")
     assert got.exit == 0, got.err
     assert got.err.count("approved guarded (i1)\n") == 2
@@ -200,20 +200,20 @@ def test_an_id_of_two_calls_in_one_run_selects_both(convo: Convo, home: Path) ->
 
 
 def test_concurrent_decisions_of_two_processes_are_both_stored(launch: Launch, home: Path) -> None:
-    write_chats(home, waits("shop", paused()))
+    write_chats(home, paused_session("shop", paused()))
     assert launch("approvals", "approve", "g1").exit == 0
     assert launch("approvals", "reject", "g2").exit == 0
-    assert [one.call_id for one in list_pending_approvals(stands(home).document)] == ["m1"]
+    assert [one.call_id for one in list_pending_approvals(stored_run(home).document)] == ["m1"]
 
 
 def test_a_run_of_an_unknown_document_version_is_one_error_sentence(convo: Convo, home: Path) -> None:
-    write_chats(home, spoilt)
+    write_chats(home, write_unknown_version)
     got = convo("approvals")
     assert (got.exit, got.out) == (2, "")
     assert "$.version is 9" in got.err
 
 
-async def spoilt(writer: ChatWriter) -> None:
+async def write_unknown_version(writer: ChatWriter) -> None:
     chat = await writer.chat(Strategy.SESSION, "shop", "hi")
     document: dict[str, Any] = {**json.loads(json.dumps(run_to_json(paused()))), "version": 9}
     await writer.store.commit(

@@ -14,30 +14,30 @@ from tests.command_runner import Convo, Launch
 
 __all__ = ["environment"]
 
-LOOKS_LIKE = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
+LIST_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 
 
-def file(name: str, content: str | bytes) -> Callable[[CommandEnvironment], object]:
-    return lambda world: world.file(name, content)
+def write_file(name: str, content: str | bytes) -> Callable[[CommandEnvironment], object]:
+    return lambda env: env.file(name, content)
 
 
-def replayed(content: str | bytes) -> Callable[[CommandEnvironment], object]:
-    return file("bad.json", content)
+def write_bad_json(content: str | bytes) -> Callable[[CommandEnvironment], object]:
+    return write_file("bad.json", content)
 
 
-def newer(environment: CommandEnvironment) -> None:
+def set_newer_schema(environment: CommandEnvironment) -> None:
     with closing(sqlite3.connect(environment.database)) as db:
         db.execute("PRAGMA user_version = 999")
 
 
-def of_another_program(environment: CommandEnvironment) -> None:
+def replace_with_other_database(environment: CommandEnvironment) -> None:
     with closing(sqlite3.connect(environment.folder / "other.db")) as db:
         db.execute("CREATE TABLE others (one)")
         db.commit()
     os.replace(environment.folder / "other.db", environment.database)
 
 
-def a_folder_for_a_database(environment: CommandEnvironment) -> None:
+def replace_with_folder(environment: CommandEnvironment) -> None:
     environment.database.unlink()
     environment.database.mkdir()
 
@@ -86,40 +86,40 @@ HANDLES = [
 REPLAY = f"chat {ECHO} --replay --from bad.json hi"
 FILES = [
     BadInput(
-        "half a replay file",
+        "a truncated replay file",
         REPLAY,
         2,
         "unreadable",
         "*/bad.json is not JSON: Unterminated string *",
         "fix the file, which may be incomplete, or choose another file",
-        replayed('[{"role": "user", "con'),
+        write_bad_json('[{"role": "user", "con'),
     ),
     BadInput(
-        "an object for a replay file",
+        "an object as a replay file",
         REPLAY,
         2,
         "unreadable",
         "*/bad.json is not a list of items",
-        LOOKS_LIKE,
-        replayed('{"role": "user"}'),
+        LIST_HINT,
+        write_bad_json('{"role": "user"}'),
     ),
     BadInput(
-        "numbers for items",
+        "numbers as items",
         REPLAY,
         2,
         "unreadable",
         "*/bad.json is not a list of items",
-        LOOKS_LIKE,
-        replayed("[1, 2]"),
+        LIST_HINT,
+        write_bad_json("[1, 2]"),
     ),
     BadInput(
-        "an object that is no item",
+        "an object that is not an item",
         REPLAY,
         2,
         "unreadable",
         "*/bad.json: item 2 has neither a type nor a role",
-        LOOKS_LIKE,
-        replayed('[{"role": "user", "content": "hi"}, {"text": "hi"}]'),
+        LIST_HINT,
+        write_bad_json('[{"role": "user", "content": "hi"}, {"text": "hi"}]'),
     ),
     BadInput(
         "a message without content",
@@ -127,29 +127,29 @@ FILES = [
         2,
         "unreadable",
         "*/bad.json: item 1 is a message without content",
-        LOOKS_LIKE,
-        replayed('[{"role": "user"}]'),
+        LIST_HINT,
+        write_bad_json('[{"role": "user"}]'),
     ),
     BadInput(
-        "a number that is none",
+        "NaN in an item",
         REPLAY,
         2,
         "unreadable",
         "*/bad.json: an item has no exact JSON form: *",
         "check the file, or choose another one",
-        replayed('[{"type": "x", "n": NaN}]'),
+        write_bad_json('[{"type": "x", "n": NaN}]'),
     ),
     BadInput(
-        "bytes that are no text",
+        "invalid UTF-8",
         REPLAY,
         2,
         "unreadable",
         "*/bad.json cannot be read: it is not UTF-8",
         "check the file, or choose another one",
-        replayed(b"\xff\xfe"),
+        write_bad_json(b"\xff\xfe"),
     ),
     BadInput(
-        "a folder for a replay file",
+        "a folder as a replay file",
         f"chat {ECHO} --replay --from . hi",
         2,
         "unreadable",
@@ -157,7 +157,7 @@ FILES = [
         "check the file, or choose another one",
     ),
     BadInput(
-        "a device for a replay file",
+        "a device as a replay file",
         f"chat {ECHO} --replay --from /dev/null hi",
         2,
         "unreadable",
@@ -165,7 +165,7 @@ FILES = [
         "check the file, or choose another one",
     ),
     BadInput(
-        "a folder that is not there",
+        "a missing folder",
         f"chat {ECHO} --replay --from no/such/talk.json hi",
         2,
         "unreadable",
@@ -184,13 +184,13 @@ FILES = [
         "a folder to attach", f"chat {ECHO} -a . hi", 2, "unreadable", ". is a folder", "attach a file from this folder"
     ),
     BadInput(
-        "a schema that is none",
+        "an invalid schema",
         f"chat {ECHO} --schema bad.json hi",
         2,
         "unreadable",
         "bad.json is not JSON: *",
         "check the file, or choose another one",
-        replayed("{"),
+        write_bad_json("{"),
     ),
 ]
 
@@ -202,7 +202,7 @@ STORES = [
         "store_too_new",
         "*/convo.db has schema 999; this version of convo supports schemas up to *",
         "upgrade convo-state, or set CONVO_HOME to another folder",
-        newer,
+        set_newer_schema,
     ),
     BadInput(
         "a chat on a newer database",
@@ -211,16 +211,16 @@ STORES = [
         "store_too_new",
         "*/convo.db has schema 999; this version of convo supports schemas up to *",
         "upgrade convo-state, or set CONVO_HOME to another folder",
-        newer,
+        set_newer_schema,
     ),
     BadInput(
-        "a file that is no database",
+        "a file that is not a database",
         f"chat {ECHO} hi",
         1,
         "store_unavailable",
         "*/convo.db is not a database",
         "convo store recover NEW.db --store sqlite:*/convo.db",
-        lambda world: world.database.write_bytes(b"not a database " * 100),
+        lambda env: env.database.write_bytes(b"not a database " * 100),
     ),
     BadInput(
         "another program's database",
@@ -229,40 +229,40 @@ STORES = [
         "store_unavailable",
         "*/convo.db is a database of another program",
         "set CONVO_HOME to another folder",
-        of_another_program,
+        replace_with_other_database,
     ),
     BadInput(
-        "a folder for a database",
+        "a folder as a database",
         f"chat {ECHO} hi",
         1,
         "store_unavailable",
         "*/convo.db is a folder, not a database",
         "check the folder of the store; CONVO_HOME sets it",
-        a_folder_for_a_database,
+        replace_with_folder,
     ),
 ]
 
 SETTINGS = [
     BadInput(
-        "settings that are no TOML",
+        "invalid TOML",
         "--config bad.toml chat hi",
         2,
         "bad_settings",
         "*/bad.toml, line 1: is not TOML: *",
         "correct the value where it is set",
-        file("bad.toml", "model = \n"),
+        write_file("bad.toml", "model = \n"),
     ),
     BadInput(
-        "a setting that is not known",
+        "an unknown setting",
         "--config bad.toml chat hi",
         2,
         "bad_settings",
         "*/bad.toml: no setting 'modle'; did you mean 'model'?",
         "correct the value where it is set",
-        file("bad.toml", "modle = 'x'\n"),
+        write_file("bad.toml", "modle = 'x'\n"),
     ),
     BadInput(
-        "a settings file that is not there",
+        "a missing settings file",
         "--config nope.toml chat hi",
         2,
         "bad_settings",
@@ -270,16 +270,16 @@ SETTINGS = [
         "set another file with --config",
     ),
     BadInput(
-        "a base URL that is none",
+        "an invalid base URL",
         "chat hi",
         2,
         "bad_settings",
         "OPENAI_BASE_URL must be a URL: http:// or https://, a host, and an optional path",
         "correct the value where it is set",
-        lambda world: world.set(OPENAI_BASE_URL="nonsense"),
+        lambda env: env.set(OPENAI_BASE_URL="nonsense"),
     ),
     BadInput(
-        "a provider that is not known",
+        "an unknown provider",
         "chat -m nope/x hi",
         2,
         "bad_settings",
@@ -287,7 +287,7 @@ SETTINGS = [
         "choose one of them, or add [providers.nope] to config.toml",
     ),
     BadInput(
-        "weights that are not there",
+        "missing weights",
         "chat -m local/./none.gguf hi",
         2,
         "unreadable",
@@ -295,7 +295,7 @@ SETTINGS = [
         "check the file, or choose another one",
     ),
     BadInput(
-        "a local model that is not there",
+        "an unknown local model",
         "chat -m local/none hi",
         1,
         "model_missing",
@@ -322,7 +322,7 @@ def test_the_sessions_of_the_table_of_bad_input_can_be_continued(environment: Co
 
 
 @pytest.mark.parametrize(
-    ("argv", "step"),
+    ("argv", "hint"),
     [
         ("serve --port 99999", "choose a port, such as 8788"),
         ("lint --explain", "convo lint --explain all"),
@@ -330,10 +330,10 @@ def test_the_sessions_of_the_table_of_bad_input_can_be_continued(environment: Co
         (f"chat {ECHO} --agent bots/desk.py hi", "--agent bots/desk.py:desk"),
     ],
 )
-def test_a_suggested_step_is_possible(argv: str, step: str, convo: Convo, tmp_path: Path) -> None:
+def test_a_suggested_step_is_possible(argv: str, hint: str, convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<!doctype html>\n<title>a page</title>\n")
     (tmp_path / "bots").mkdir()
     (tmp_path / "bots" / "desk.py").write_text('from convo.agents import Agent\ndesk = Agent("desk")\n')
     got = convo(*argv.split())
     assert got.exit == 2
-    assert got.err.splitlines()[1] == f"  try: {step}"
+    assert got.err.splitlines()[1] == f"  try: {hint}"

@@ -19,8 +19,8 @@ TWO_PARTS = {
     ]
 }
 CALL = {"call": {"name": "weather", "arguments": {"city": "Oslo"}}}
-BREAKS_OFF = {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}}
-REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
+BROKEN_STREAM = {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}}
+REJECTED = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
 
 
 # -- stdout and stderr -----------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_quiet_leaves_stderr_empty(convo: Convo) -> None:
         ({"text": "Let me see.", **CALL}, "Let me see.\n"),
         (CALL, ""),
     ],
-    ids=["pieces", "line-break", "two-parts", "refusal", "words-and-a-call", "call"],
+    ids=["pieces", "line-break", "two-parts", "refusal", "text-and-a-call", "call"],
 )
 def test_streamed_and_complete_text_are_the_same(reply: dict[str, Any], out: str, convo: Convo) -> None:
     model = scripted_flags(reply)
@@ -150,7 +150,7 @@ def test_json_and_jsonl_cannot_be_used_together(convo: Convo) -> None:
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
 def test_json_prints_an_error_as_an_object(flag: str, convo: Convo) -> None:
-    got = convo("chat", *scripted_flags(REFUSES), flag, "hi")
+    got = convo("chat", *scripted_flags(REJECTED), flag, "hi")
     assert got.exit == 1
     assert json.loads(got.out.splitlines()[-1])["error"]["code"] == "odd"
 
@@ -177,16 +177,16 @@ def test_an_answer_that_reached_its_token_limit_exits_1(flags: list[str], convo:
 
 
 def test_a_partial_answer_is_printed_and_stored_after_a_broken_stream(convo: Convo, home: Path) -> None:
-    got = convo("chat", *scripted_flags(BREAKS_OFF, {"text": "Whole."}), "hi")
+    got = convo("chat", *scripted_flags(BROKEN_STREAM, {"text": "Whole."}), "hi")
     assert (got.exit, got.out) == (1, "Half an ans\n")
-    receipt, *words = got.err.splitlines()
+    receipt, *error_lines = got.err.splitlines()
     assert receipts(receipt)[0]["status"] == "failed"
-    assert words == ["convo: Busy", "  try: convo chat --from hi, then: try again with /retry"]
+    assert error_lines == ["convo: Busy", "  try: convo chat --from hi, then: try again with /retry"]
     assert stored_messages(home, "hi") == ["user: hi", "assistant: Half an ans…"]
 
 
 def test_after_a_rejected_request_the_message_is_kept_and_sent_with_the_next_turn(convo: Convo, home: Path) -> None:
-    got = convo("chat", *scripted_flags(REFUSES), "first")
+    got = convo("chat", *scripted_flags(REJECTED), "first")
     assert (got.exit, got.out) == (1, "")
     assert got.err.splitlines()[-2:] == [
         "convo: That is not taken",
@@ -204,17 +204,17 @@ def test_a_missing_script_is_named(convo: Convo) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("model", "message"),
     [
         ("nope/x", "-m: no provider 'nope' for 'nope/x'"),
         ("scripted/", "-m: 'scripted/' has no model name"),
         ("", "-m must not be empty"),
     ],
 )
-def test_an_invalid_model_is_refused_and_nothing_is_stored(model: str, words: str, convo: Convo, home: Path) -> None:
+def test_an_invalid_model_is_refused_and_nothing_is_stored(model: str, message: str, convo: Convo, home: Path) -> None:
     got = convo("chat", "-m", model, "hi")
     assert (got.exit, got.out) == (2, "")
-    assert words in got.err
+    assert message in got.err
     assert not home.exists() or stored_sessions(home) == []
 
 
@@ -245,9 +245,9 @@ BUILT_IN = "No API key found. Using the bundled SmolLM2-135M (demo quality)."
 @pytest.fixture
 def image(tmp_path: Path) -> str:
     """The path of an image file. The built-in model refuses it before it starts."""
-    place = tmp_path / "dot.png"
-    place.write_bytes(b"\x89PNG\r\n\x1a\n")
-    return str(place)
+    path = tmp_path / "dot.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n")
+    return str(path)
 
 
 def test_without_a_key_one_note_names_the_built_in_model(image: str, convo: Convo) -> None:

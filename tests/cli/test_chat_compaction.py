@@ -12,19 +12,19 @@ from tests.terminal.pty_session import at_terminal
 @pytest.fixture
 def settings(home: Path) -> Path:
     """The user's settings file, which sets the compaction limit to 180 tokens."""
-    place = home / "config" / "config.toml"
-    place.parent.mkdir(parents=True)
-    place.write_text("compact_at = 180\n", encoding="utf-8")
-    return place
+    path = home / "config" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("compact_at = 180\n", encoding="utf-8")
+    return path
 
 
 def two_turns(convo: Convo, owner: str) -> tuple[str, str]:
-    long = scripted_flags({"text": "Short."}, {"text": LONG})
-    for words in ("one", "two"):
-        flags = [owner, "-n", "mine"] if words == "one" else ["--from", "mine"]
-        got = convo("chat", *flags, *long, f"{words} {LONG}")
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    for text in ("one", "two"):
+        flags = [owner, "-n", "mine"] if text == "one" else ["--from", "mine"]
+        got = convo("chat", *flags, *model, f"{text} {LONG}")
         assert got.exit == 0
-    return long
+    return model
 
 
 @pytest.mark.parametrize("owner", ["--session", "--chain"])
@@ -72,16 +72,16 @@ def test_a_conversation_is_compacted_by_its_endpoint(convo: Convo, home: Path, s
 
 def test_a_message_is_sent_even_if_the_compaction_fails(convo: Convo, home: Path, settings: Path) -> None:
     two_turns(convo, "--session")
-    wordy = scripted_flags({"text": LONG * 10})
-    got = convo("chat", "--from", "mine", *wordy, "three")
+    model = scripted_flags({"text": LONG * 10})
+    got = convo("chat", "--from", "mine", *model, "three")
     assert got.exit == 0
     assert "not compacted: the compacted history would not be smaller" in got.err
     assert len(stored_messages(home, "mine")) == 6
 
 
-@pytest.mark.parametrize("wrong", ["-1", '"often"', "1.5", "true"])
-def test_an_invalid_compaction_limit_is_refused(convo: Convo, settings: Path, wrong: str) -> None:
-    settings.write_text(f"compact_at = {wrong}\n", encoding="utf-8")
+@pytest.mark.parametrize("value", ["-1", '"often"', "1.5", "true"])
+def test_an_invalid_compaction_limit_is_refused(convo: Convo, settings: Path, value: str) -> None:
+    settings.write_text(f"compact_at = {value}\n", encoding="utf-8")
     got = convo("chat", "-m", "scripted/echo", "hello")
     assert got.exit == 2
     assert "'compact_at' must be" in got.err
@@ -89,16 +89,16 @@ def test_an_invalid_compaction_limit_is_refused(convo: Convo, settings: Path, wr
 
 @pytest.mark.needs("terminal")
 def test_the_compact_command_works_at_the_prompt(home: Path) -> None:
-    long = scripted_flags({"text": "Short."}, {"text": LONG})
-    with at_terminal("chat", "-n", "mine", *long) as terminal:
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    with at_terminal("chat", "-n", "mine", *model) as terminal:
         terminal.wait_for_prompt()
-        for words in ("one", "two", "three"):
-            terminal.send_line(words)
+        for text in ("one", "two", "three"):
+            terminal.send_line(text)
         assert "--keep-last takes a number" in terminal.send_line("/compact --keep-last some")
         assert "nothing to compact" in terminal.send_line("/compact --keep-last 3")
-        shown = terminal.send_line("/compact the names --keep-last 1")
-        assert "compacted 4 items" in shown
-        assert "mine-before" in shown
+        output = terminal.send_line("/compact the names --keep-last 1")
+        assert "compacted 4 items" in output
+        assert "mine-before" in output
         terminal.send_line("four")
     assert [line.split()[1] for line in stored_messages(home, "mine") if line.startswith("user")][-2:] == [
         "three",
@@ -110,8 +110,8 @@ def test_the_compact_command_works_at_the_prompt(home: Path) -> None:
 def test_a_session_that_is_open_in_a_chat_is_not_compacted_by_another_process(convo: Convo) -> None:
     with at_terminal("chat", "-n", "mine", *scripted_flags({"text": "Short."}, {"text": LONG})) as terminal:
         terminal.wait_for_prompt()
-        for words in ("one", "two"):
-            terminal.send_line(words)
+        for text in ("one", "two"):
+            terminal.send_line(text)
         got = convo("compact", "mine")
         assert got.exit == 1
         assert "/compact in that chat" in got.err

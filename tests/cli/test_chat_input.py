@@ -34,7 +34,7 @@ def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.Completed
 
 
 @pytest.mark.parametrize(
-    ("argv", "stdin", "asked"),
+    ("argv", "stdin", "message"),
     [
         (["why", "is", "it?"], "", "why is it?"),
         (["why is it?"], "a\n", "why is it?\n\na\n"),
@@ -47,23 +47,23 @@ def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.Completed
         (["--", "-x", "is what?"], "", "-x is what?"),
     ],
     ids=[
-        "words",
-        "words-pipe",
-        "words-blank",
+        "prompt",
+        "prompt-pipe",
+        "prompt-blank",
         "pipe",
         "dash",
-        "words-dash",
-        "dash-words",
+        "prompt-dash",
+        "dash-prompt",
         "nothing-piped",
         "double-dash",
     ],
 )
 def test_the_message_is_the_prompt_followed_by_the_piped_input(
-    argv: list[str], stdin: str, asked: str, convo: Convo, home: Path
+    argv: list[str], stdin: str, message: str, convo: Convo, home: Path
 ) -> None:
     got = convo("chat", *ECHO, "-n", "mine", *argv, stdin=stdin)
     assert got.exit == 0
-    assert stored_messages(home, "mine")[0] == f"user: {asked}"
+    assert stored_messages(home, "mine")[0] == f"user: {message}"
 
 
 @pytest.mark.parametrize(("argv", "stdin"), [([], ""), ([""], ""), (["  "], ""), (["-"], " \n"), ([], "\n")])
@@ -75,12 +75,12 @@ def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: C
 
 
 def test_a_megabyte_of_piped_input_is_sent_completely(launch: Launch, home: Path) -> None:
-    much = "lorem ipsum " * 90_000
-    got = launch("chat", *scripted_flags({"text": "Long."}), "summarise:", "-", stdin=much)
+    text = "lorem ipsum " * 90_000
+    got = launch("chat", *scripted_flags({"text": "Long."}), "summarise:", "-", stdin=text)
     assert (got.exit, got.out) == (0, "Long.\n")
     assert receipts(got.err)[0]["input"] == "180,001"
     items, _ = stored_conversation(home, "summarise-lorem-ipsum-lorem")
-    assert items[0]["content"][0]["text"] == "summarise:\n\n" + much
+    assert items[0]["content"][0]["text"] == "summarise:\n\n" + text
 
 
 @pytest.mark.parametrize("argv", [[], ["-"], ["review this"]])
@@ -104,7 +104,7 @@ def test_arguments_that_are_not_utf_8_are_refused(home: Path) -> None:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def content(body: Any) -> list[dict[str, Any]]:
+def content_parts(body: Any) -> list[dict[str, Any]]:
     """Return the content parts of the last message in a request."""
     parts: list[dict[str, Any]] = body["input"][-1]["content"]
     return parts
@@ -115,7 +115,7 @@ def test_files_are_sent_with_the_message_in_the_order_of_the_flags(server: Loopb
         Path(name).write_bytes(data)
     got = convo("chat", "-a", "notes.md", "-a", "dot.png", "-a", "paper.pdf", "what is all this?")
     assert got.exit == 0
-    assert content(server.bodies[0]) == [
+    assert content_parts(server.bodies[0]) == [
         {"type": "input_text", "text": "what is all this?"},
         {"type": "input_text", "text": "notes.md:\n# Notes\n"},
         {"type": "input_image", "image_url": f"data:image/png;base64,{encoded(PNG)}", "detail": "auto"},
@@ -134,7 +134,7 @@ def test_a_file_without_text_is_a_message(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("path", "message"),
     [
         ("nope.txt", "nope.txt cannot be read: no such file or directory"),
         ("~nobody-here/x.txt", "~nobody-here/x.txt cannot be read: no such file or directory"),
@@ -142,11 +142,11 @@ def test_a_file_without_text_is_a_message(convo: Convo, home: Path) -> None:
         ("bytes", "bytes is not UTF-8 text, an image or a PDF"),
     ],
 )
-def test_an_invalid_attachment_is_refused_before_any_request(place: str, words: str, convo: Convo, home: Path) -> None:
+def test_an_invalid_attachment_is_refused_before_any_request(path: str, message: str, convo: Convo, home: Path) -> None:
     Path("bytes").write_bytes(bytes(range(256)))
-    got = convo("chat", *ECHO, "-a", place, "look")
+    got = convo("chat", *ECHO, "-a", path, "look")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith(f"convo: {words}\n  try: ")
+    assert got.err.startswith(f"convo: {message}\n  try: ")
     assert not home.exists()
 
 
@@ -165,7 +165,7 @@ def test_a_schema_requests_structured_output(server: LoopbackServer, convo: Conv
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (None, "schema.json cannot be read: no such file or directory"),
         ('{"type": ', "schema.json is not JSON: "),
@@ -174,13 +174,13 @@ def test_a_schema_requests_structured_output(server: LoopbackServer, convo: Conv
     ],
 )
 def test_an_invalid_schema_is_refused_before_any_request(
-    text: str | None, words: str, convo: Convo, home: Path
+    text: str | None, message: str, convo: Convo, home: Path
 ) -> None:
     if text is not None:
         Path("schema.json").write_text(text)
     got = convo("chat", *ECHO, "--schema", "schema.json", "hi")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith(f"convo: {words}")
+    assert got.err.startswith(f"convo: {message}")
     assert not home.exists() or stored_sessions(home) == []
 
 
@@ -194,8 +194,8 @@ def test_instructions_are_sent_with_every_turn_of_a_session_and_can_be_changed(c
     convo("chat", "--from", "mine", "-s", "", "four")
     convo("chat", "--from", "mine", "five")
     _, links = stored_conversation(home, "mine")
-    told = [link.parameters.get("instructions") for link in links]
-    assert told == ["Be brief.", "Be brief.", "Be long.", None, None]
+    instructions = [link.parameters.get("instructions") for link in links]
+    assert instructions == ["Be brief.", "Be brief.", "Be long.", None, None]
 
 
 def test_temperature_and_token_limit_are_sent_with_the_request(server: LoopbackServer, convo: Convo) -> None:

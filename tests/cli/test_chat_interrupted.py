@@ -20,75 +20,75 @@ pytestmark = pytest.mark.needs("posix")
 LONG = {"text": "one two three four five six seven eight nine ten " * 10}
 
 
-def first_piece(process: "subprocess.Popen[str]") -> str:
+def read_first_characters(process: "subprocess.Popen[str]") -> str:
     """Wait for the first four characters of the answer and return them."""
     assert process.stdout
     return process.stdout.read(4)
 
 
-def slowly() -> tuple[str, str]:
+def slow_model() -> tuple[str, str]:
     return scripted_flags(LONG, chunk=4, delay_s=0.25)
 
 
 @pytest.mark.parametrize("signals", [1, 2])
 def test_ctrl_c_keeps_the_partial_answer_and_the_next_turn_continues(signals: int, start: Start, convo: Convo) -> None:
-    process = start("chat", *slowly(), "-n", "mine", "count")
-    begun = first_piece(process)
+    process = start("chat", *slow_model(), "-n", "mine", "count")
+    beginning = read_first_characters(process)
     for _ in range(signals):
         process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    printed = begun + out.removesuffix("\n")
+    text = beginning + out.removesuffix("\n")
 
     assert process.returncode == 130
-    assert LONG["text"].startswith(printed)
+    assert LONG["text"].startswith(text)
     assert err.splitlines()[0] == "stopped; the output so far is saved"
     assert receipts(err)[0]["status"] == "cancelled"
     assert convo("inspect", "mine", "--watch", "--until-idle").exit == 0
 
     after = convo("chat", "--from", "mine", *ECHO, "go on")
     assert after.exit == 0
-    assert receipts(after.err)[0]["input"] == str(len(f"count {printed} go on".split()))
+    assert receipts(after.err)[0]["input"] == str(len(f"count {text} go on".split()))
 
 
 def test_the_partial_answer_is_stored_as_it_was_printed(start: Start, home: Path) -> None:
-    process = start("chat", *slowly(), "-n", "mine", "count")
-    begun = first_piece(process)
+    process = start("chat", *slow_model(), "-n", "mine", "count")
+    beginning = read_first_characters(process)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    assert stored_messages(home, "mine") == ["user: count", f"assistant: {begun}{out.removesuffix(chr(10))}…"]
+    assert stored_messages(home, "mine") == ["user: count", f"assistant: {beginning}{out.removesuffix(chr(10))}…"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_termination_signal_keeps_as_much_as_ctrl_c(number: int, code: int, start: Start, home: Path) -> None:
-    process = start("chat", *slowly(), "--replay", "-q", "-n", "mine", "count")
-    begun = first_piece(process)
+    process = start("chat", *slow_model(), "--replay", "-q", "-n", "mine", "count")
+    beginning = read_first_characters(process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    printed = begun + out.removesuffix("\n")
+    text = beginning + out.removesuffix("\n")
     assert (process.returncode, err) == (code, "")
-    assert stored_messages(home, "mine") == ["user: count", f"assistant: {printed}…"]
+    assert stored_messages(home, "mine") == ["user: count", f"assistant: {text}…"]
     with open("conversation.json") as file:
         assert [item["role"] for item in json.load(file)] == ["user", "assistant"]
 
 
 def test_the_session_of_a_terminated_process_is_free_at_once(start: Start, launch: Launch) -> None:
-    process = start("chat", *slowly(), "-n", "mine", "count")
-    first_piece(process)
+    process = start("chat", *slow_model(), "-n", "mine", "count")
+    read_first_characters(process)
     process.terminate()
     process.communicate(timeout=60)
     assert launch("chat", "--from", "mine", *ECHO, "go on").exit == 0
 
 
 def test_a_closed_stdout_stops_the_answer(start: Start, home: Path) -> None:
-    process = start("chat", *slowly(), "-n", "mine", "count")
-    begun = first_piece(process)
+    process = start("chat", *slow_model(), "-n", "mine", "count")
+    beginning = read_first_characters(process)
     assert process.stdout
     assert process.stderr
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) == 141
     _, partial = stored_messages(home, "mine")
-    assert partial.startswith(f"assistant: {begun}")
+    assert partial.startswith(f"assistant: {beginning}")
     assert partial.endswith("…")
 
 
@@ -101,10 +101,10 @@ def test_a_process_started_with_ignored_interrupts_still_ignores_them(start: Sta
         "count",
         shell="""trap '' INT; exec "$@" """,
     )
-    begun = first_piece(process)
+    beginning = read_first_characters(process)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    assert (process.returncode, begun + out) == (0, "one two three\n")
+    assert (process.returncode, beginning + out) == (0, "one two three\n")
 
 
 def test_ctrl_c_with_json_prints_the_partial_turn(start: Start, server: LoopbackServer) -> None:
@@ -121,7 +121,7 @@ def test_ctrl_c_with_json_prints_the_partial_turn(start: Start, server: Loopback
 
 
 def test_ctrl_c_with_jsonl_ends_with_an_interruption_object(start: Start) -> None:
-    process = start("chat", *slowly(), "--jsonl", "count")
+    process = start("chat", *slow_model(), "--jsonl", "count")
     assert process.stdout
     while "delta" not in json.loads(process.stdout.readline()):
         pass

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs("linux")
 COMMAND = ("chat", "-c", "--jsonl")
 
 
-class Killed:
+class KilledChat:
     """One conversation whose command is killed many times.
 
     confirmed:  the ids of the responses that a command reported as completed
@@ -50,39 +50,39 @@ class Killed:
     def check_everything(self) -> int:
         """Assert that no confirmed response is missing and no message is stored twice; return the number of items."""
         ((_, items, links),) = stored_sessions(self.store_url).values()
-        ended = {link.id for link in links if link.status == "completed"}
-        assert set(self.confirmed) <= ended
+        completed_ids = {link.id for link in links if link.status == "completed"}
+        assert set(self.confirmed) <= completed_ids
         numbers = [int(line.split()[-1]) for line in message_lines(items) if line.startswith("user")]
         assert numbers == sorted(set(numbers))
         return len(items)
 
 
-def killed(
+def kill_turns(
     times: int, strategy: Strategy, store_url: str, convo: Convo, *flags: str, earliest: float = 0.0
 ) -> tuple[int, int]:
     """Kill turns of one conversation `times` times; return the numbers of confirmed responses and of items."""
-    named = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
-    assert convo("chat", f"--{strategy}", *named, *flags, "-n", "mine", "hello 0").exit == 0
-    one = Killed(store_url, convo, Kills(f"{strategy}{times}", times, earliest))
+    file_flags = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
+    assert convo("chat", f"--{strategy}", *file_flags, *flags, "-n", "mine", "hello 0").exit == 0
+    chat = KilledChat(store_url, convo, Kills(f"{strategy}{times}", times, earliest))
     for _ in range(times):
-        one.kill()
-        one.check()
+        chat.kill()
+        chat.check()
     if strategy is Strategy.REPLAY:
         assert isinstance(json.loads(Path("talk.json").read_text()), list)
     assert temporary_files(Path()) == []
-    items = one.check_everything()
+    items = chat.check_everything()
     print(
-        f"chat {strategy} on {store_url.partition(':')[0]}: {one.kills.killed} killed, {len(one.confirmed)} confirmed"
+        f"chat {strategy} on {store_url.partition(':')[0]}: {chat.kills.killed} killed, {len(chat.confirmed)} confirmed"
     )
-    return len(one.confirmed), items
+    return len(chat.confirmed), items
 
 
-SLOWLY = {"text": "Word by word by word."}
+SLOW_ANSWER = {"text": "Word by word by word."}
 
 
 @pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
 def test_after_a_killed_command_the_next_one_succeeds(strategy: Strategy, store_url: str, convo: Convo) -> None:
-    confirmed, items = killed(4, strategy, store_url, convo, *scripted_flags(SLOWLY, chunk=4, delay_s=0.01))
+    confirmed, items = kill_turns(4, strategy, store_url, convo, *scripted_flags(SLOW_ANSWER, chunk=4, delay_s=0.01))
     assert confirmed >= 4
     assert items >= 2 * confirmed
 
@@ -90,7 +90,7 @@ def test_after_a_killed_command_the_next_one_succeeds(strategy: Strategy, store_
 @pytest.mark.full
 @pytest.mark.parametrize(("strategy", "store_url"), store_params(Strategy), indirect=["store_url"])
 def test_after_forty_killed_commands_the_next_one_succeeds(strategy: Strategy, store_url: str, convo: Convo) -> None:
-    confirmed, items = killed(40, strategy, store_url, convo, *scripted_flags(SLOWLY, chunk=4, delay_s=0.01))
+    confirmed, items = kill_turns(40, strategy, store_url, convo, *scripted_flags(SLOW_ANSWER, chunk=4, delay_s=0.01))
     assert confirmed >= 40
     assert items >= 2 * confirmed
 
@@ -102,9 +102,9 @@ def test_after_forty_killed_commands_the_next_one_succeeds(strategy: Strategy, s
 def test_a_killed_client_sends_no_message_to_the_endpoint_twice(
     strategy: Strategy, store_url: str, convo: Convo, server: LoopbackServer
 ) -> None:
-    server.replies(SLOWLY, chunk=4, delay_s=0.02)
-    confirmed, _ = killed(20, strategy, store_url, convo, earliest=0.6)
+    server.replies(SLOW_ANSWER, chunk=4, delay_s=0.02)
+    confirmed, _ = kill_turns(20, strategy, store_url, convo, earliest=0.6)
     print(f"remote {strategy}: {len(server.bodies)} requests")
-    seen = [line for line in message_lines(server.scripts.requests[-1].input) if line.startswith("user")]
-    assert len(seen) == len(set(seen))
+    messages = [line for line in message_lines(server.scripts.requests[-1].input) if line.startswith("user")]
+    assert len(messages) == len(set(messages))
     assert confirmed >= 20

@@ -23,7 +23,7 @@ from tests.command_runner import Convo, Launch, Start
 from tests.loopback_server import LoopbackServer, overloaded, pause_after
 
 
-def names(home: Path) -> list[str]:
+def session_names(home: Path) -> list[str]:
     return [session.name for session in stored_sessions(home)]
 
 
@@ -33,11 +33,11 @@ def names(home: Path) -> list[str]:
 def test_a_session_is_named_after_its_first_words_and_numbered_when_the_name_is_taken(convo: Convo, home: Path) -> None:
     for _ in range(3):
         convo("chat", *ECHO, "What is a monad, please?")
-    assert names(home) == ["what-is-a-monad-3", "what-is-a-monad-2", "what-is-a-monad"]
+    assert session_names(home) == ["what-is-a-monad-3", "what-is-a-monad-2", "what-is-a-monad"]
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("prompt", "name"),
     [
         ("resp_1 says what?", "resp-1-says-what"),
         ("conv_1", "conv-1"),
@@ -48,9 +48,9 @@ def test_a_session_is_named_after_its_first_words_and_numbered_when_the_name_is_
         ("x" * 99, "x" * 40),
     ],
 )
-def test_a_generated_name_is_a_handle_of_its_session(words: str, name: str, convo: Convo, home: Path) -> None:
-    convo("chat", *ECHO, "--", words)
-    assert names(home) == [name]
+def test_a_generated_name_is_a_handle_of_its_session(prompt: str, name: str, convo: Convo, home: Path) -> None:
+    convo("chat", *ECHO, "--", prompt)
+    assert session_names(home) == [name]
     assert convo("chat", "--from", name, "and?").exit == 0
     assert len(stored_messages(home, name)) == 4
 
@@ -58,7 +58,7 @@ def test_a_generated_name_is_a_handle_of_its_session(words: str, name: str, conv
 def test_a_chosen_name_is_a_handle_of_its_session(convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, "-n", "my own", "hello")
     assert got.err.rstrip().endswith("· session my own")
-    assert names(home) == ["my own"]
+    assert session_names(home) == ["my own"]
 
 
 @pytest.mark.parametrize("name", ["resp_1", "conv_1", "@last", "a/b", "talk.json", "-x", "ses_1", "", " ", "a\x1bb"])
@@ -75,13 +75,13 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, h
     assert (got.exit, got.out) == (1, "")
     assert got.err == "convo: another session has the name 'mine'\n  try: choose another name\n"
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
-    assert names(home) == ["mine"]
+    assert session_names(home) == ["mine"]
 
 
-@pytest.mark.parametrize("way", [["--from", "mine"], ["-c"]])
-def test_an_existing_session_keeps_its_name(way: list[str], convo: Convo, home: Path) -> None:
+@pytest.mark.parametrize("flags", [["--from", "mine"], ["-c"]])
+def test_an_existing_session_keeps_its_name(flags: list[str], convo: Convo, home: Path) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
-    got = convo("chat", *way, "-n", "a b", "two")
+    got = convo("chat", *flags, "-n", "a b", "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err.endswith("try: convo sessions rename mine 'a b'\n")
     assert len(stored_messages(home, "mine")) == 2
@@ -89,21 +89,21 @@ def test_an_existing_session_keeps_its_name(way: list[str], convo: Convo, home: 
 
 def test_concurrent_new_sessions_with_the_same_first_words_get_different_names(launch: Launch, home: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
-        ended = list(threads.map(lambda _: launch("chat", *ECHO, "hello").exit, range(4)))
-    assert ended == [0] * 4
-    assert sorted(names(home)) == ["hello", "hello-2", "hello-3", "hello-4"]
+        exit_codes = list(threads.map(lambda _: launch("chat", *ECHO, "hello").exit, range(4)))
+    assert exit_codes == [0] * 4
+    assert sorted(session_names(home)) == ["hello", "hello-2", "hello-3", "hello-4"]
 
 
 # -- continuing a session --------------------------------------------------------------------------
 
 
 def test_continue_selects_the_last_used_session_and_not_the_newest(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         older = await writer.chat(Strategy.SESSION, "older", "one")
         await writer.chat(Strategy.SESSION, "newer", "two")
-        await writer.say(older, "three")
+        await writer.send(older, "three")
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = convo("chat", "-c", "four")
     assert receipts(got.err)[0]["owner"] == "session older"
     assert stored_messages(home, "older")[-2:] == ["user: four", "assistant: four"]
@@ -116,7 +116,7 @@ def test_continue_follows_the_order_of_use_and_not_the_clock(convo: Convo, home:
         db.execute("UPDATE sessions SET used_at = used_at + 86400")
     convo("chat", *ECHO, "-n", "now", "two")
     assert receipts(convo("chat", "-c", "three").err)[0]["owner"] == "session now"
-    assert names(home) == ["now", "ahead"]
+    assert session_names(home) == ["now", "ahead"]
 
 
 @pytest.mark.parametrize("owner", ["--session", "--replay", "--chain", "--conversation"])
@@ -183,7 +183,7 @@ def test_a_response_is_continued_by_its_id(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "message"),
     [
         (["--replay", "--chain"], "--chain and --replay cannot be used together: a conversation has one owner"),
         (
@@ -212,14 +212,14 @@ def test_a_response_is_continued_by_its_id(convo: Convo, home: Path) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_flags_that_conflict_with_each_other_or_with_the_record_are_refused_with_the_owner(
-    flags: list[str], words: str, convo: Convo, home: Path
+    flags: list[str], message: str, convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     got = convo("chat", *ECHO, *flags, "two")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith(f"convo: {words}\n  try: ")
+    assert got.err.startswith(f"convo: {message}\n  try: ")
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
-    assert names(home) == ["mine"]
+    assert session_names(home) == ["mine"]
 
 
 def test_a_model_of_another_endpoint_is_refused_when_the_endpoint_owns_the_state(
@@ -243,8 +243,8 @@ def test_a_replay_without_a_file_creates_one_and_names_it_once(convo: Convo, tmp
     assert first.err.splitlines()[0] == "saving the conversation to conversation.json"
     assert "goes to" not in second.err
     assert receipts(second.err)[0]["owner"] == f"replay {tmp_path / 'conversation.json'}"
-    spoken = json.loads((tmp_path / "conversation.json").read_text())
-    assert [item["role"] for item in spoken] == ["user", "assistant", "user", "assistant"]
+    items = json.loads((tmp_path / "conversation.json").read_text())
+    assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant"]
 
 
 def test_a_second_replay_gets_the_next_free_file_name(convo: Convo, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_an_existing_replay_file_is_continued_without_a_note(convo: Convo, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ('[{"role": "user"', "is not JSON: "),
         ('{"role": "user"}', "is not a list of items"),
@@ -273,17 +273,17 @@ def test_an_existing_replay_file_is_continued_without_a_note(convo: Convo, tmp_p
     ],
 )
 def test_an_invalid_replay_file_is_refused_and_stays_unchanged(
-    content: str | bytes | None, words: str, convo: Convo, tmp_path: Path, home: Path
+    content: str | bytes | None, message: str, convo: Convo, tmp_path: Path, home: Path
 ) -> None:
-    place = tmp_path / "talk.json"
+    path = tmp_path / "talk.json"
     if content is None:
-        place.mkdir()
+        path.mkdir()
     else:
-        place.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     got = convo("chat", *ECHO, "--replay", "--from", "talk.json", "hi")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.splitlines()[-2].startswith(f"convo: {place} {words}")
-    assert content is None or place.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert got.err.splitlines()[-2].startswith(f"convo: {path} {message}")
+    assert content is None or path.read_bytes() == (content.encode() if isinstance(content, str) else content)
     assert stored_sessions(home) == []
 
 
@@ -302,7 +302,7 @@ def test_a_fork_is_a_second_session_with_the_same_history(strategy: Strategy, co
 def test_a_fork_can_be_named(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     assert convo("chat", "--fork", "mine", "-n", "other", "two").exit == 0
-    assert names(home) == ["other", "mine"]
+    assert session_names(home) == ["other", "mine"]
     assert convo("chat", "--fork", "mine", "-n", "other", "three").exit == 1
 
 

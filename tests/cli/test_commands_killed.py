@@ -36,7 +36,7 @@ LONG = "and this goes on for quite a while, as people do when they explain somet
 FEW, MANY = 2, 12
 
 
-class Figures(NamedTuple):
+class KillCounts(NamedTuple):
     """The counts of one series of kills."""
 
     killed: int
@@ -57,50 +57,50 @@ COMPACTIONS: Mapping[str, tuple[Strategy, tuple[str, ...]]] = {
 def numbers(items: list[Any]) -> list[int]:
     """Return the numbers with which the user messages begin, in order."""
     return [
-        int(words) for item in items if item.get("role") == "user" and (words := item_text(item).split()[0]).isdigit()
+        int(word) for item in items if item.get("role") == "user" and (word := item_text(item).split()[0]).isdigit()
     ]
 
 
-def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+def kill_compactions(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> KillCounts:
     """Kill `convo compact` of one conversation `times` times; complete a turn after each kill."""
     strategy, flags = COMPACTIONS[case]
     model = scripted_flags({"text": "They counted."}, {"text": LONG * 3}, chunk=200, delay_s=0.01)
-    named = ("--from", "talk.json") if strategy is Strategy.REPLAY else ()
-    assert convo("chat", f"--{strategy}", *named, *model, "-n", "mine", f"1 {LONG}").exit == 0
-    said = 1
+    file_flags = ("--from", "talk.json") if strategy is Strategy.REPLAY else ()
+    assert convo("chat", f"--{strategy}", *file_flags, *model, "-n", "mine", f"1 {LONG}").exit == 0
+    turn_count = 1
 
-    def say() -> None:
-        nonlocal said
-        said += 1
-        got = convo("chat", "-c", "--json", f"{said} {LONG}")
+    def complete_turn() -> None:
+        nonlocal turn_count
+        turn_count += 1
+        got = convo("chat", "-c", "--json", f"{turn_count} {LONG}")
         assert got.exit == 0, got.err
         assert got.json()["session"] == "mine"
 
-    say()
-    say()
+    complete_turn()
+    complete_turn()
     kills, confirmed, compactions = Kills(f"compact {case}{times}", times), 0, 1
     command = ("compact", "mine", *flags, "--json")
     histories = [stored_sessions(store_url)["mine"][1]]
     kills.measure(*command)
-    say()
+    complete_turn()
     for _ in range(times):
         before = stored_sessions(store_url)["mine"][1]
         histories.append(before)
         lines = kills.kill(*command)
         check_store(convo)
         sessions = stored_sessions(store_url)
-        now = sessions["mine"][1]
-        compactions += now != before
+        current = sessions["mine"][1]
+        compactions += current != before
         if lines:
-            told = json.loads(lines[-1])
+            result = json.loads(lines[-1])
             confirmed += 1
-            assert told["items"] == len(now) != len(before)
-            assert told["before"] is None or convo("inspect", told["before"]).exit == 0
-        if now != before and strategy is Strategy.SESSION:
+            assert result["items"] == len(current) != len(before)
+            assert result["before"] is None or convo("inspect", result["before"]).exit == 0
+        if current != before and strategy is Strategy.SESSION:
             assert before in [items for name, (_, items, _) in sessions.items() if name != "mine"]
-        if now != before and strategy is Strategy.REPLAY:
+        if current != before and strategy is Strategy.REPLAY:
             assert before in [json.loads(file.read_text()) for file in Path().glob("talk-before*.json")]
-        say()
+        complete_turn()
     sessions = stored_sessions(store_url)
     assert len(numbers(sessions["mine"][1])) == len(set(numbers(sessions["mine"][1])))
     heads = [session.head for session, _, _ in sessions.values()]
@@ -112,12 +112,12 @@ def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch:
     assert len(copies) <= compactions + 1
     assert all(json.loads(copy) in histories for copy in copies)
     assert temporary_files(Path(), scratch) == []
-    return Figures(kills.killed, confirmed)
+    return KillCounts(kills.killed, confirmed)
 
 
 @pytest.mark.parametrize(("case", "store_url"), store_params(COMPACTIONS, alternating=True), indirect=["store_url"])
 def test_after_a_killed_compaction_a_turn_succeeds(case: str, store_url: str, convo: Convo, scratch: Path) -> None:
-    assert compact_killed(FEW, case, store_url, convo, scratch).killed <= FEW
+    assert kill_compactions(FEW, case, store_url, convo, scratch).killed <= FEW
 
 
 @pytest.mark.full
@@ -125,7 +125,7 @@ def test_after_a_killed_compaction_a_turn_succeeds(case: str, store_url: str, co
 def test_a_compaction_killed_many_times_loses_and_duplicates_nothing(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    figures = compact_killed(MANY, case, store_url, convo, scratch)
+    figures = kill_compactions(MANY, case, store_url, convo, scratch)
     print(f"compact {case} on {store_url.partition(':')[0]}: {figures}")
 
 
@@ -135,9 +135,9 @@ RACES: Mapping[str, tuple[str, ...]] = {"race": (), "race-keep": ("--keep",)}
 TURNS = ("hello", "and then?")
 
 
-def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+def kill_races(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> KillCounts:
     """Kill `convo race` `times` times; continue the earlier conversation after each kill."""
-    flags, kept = RACES[case], "--keep" in RACES[case]
+    flags, keep = RACES[case], "--keep" in RACES[case]
     assert convo("chat", *ECHO, "-n", "mine", "0").exit == 0
     kills, confirmed, lines = Kills(f"{case}{times}", times), 0, list[str]()
     command = ("race", *TURNS, *scripted_flags({"text": "Word by word."}, chunk=4, delay_s=0.01), *flags, "--jsonl")
@@ -146,21 +146,21 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
         lines += kills.kill(*command)
         check_store(convo)
         sessions = stored_sessions(store_url)
-        ended = [one for line in lines if (one := json.loads(line))["type"] == "convo.owner"]
-        for one in ended if kept else ():
+        finished = [one for line in lines if (one := json.loads(line))["type"] == "convo.owner"]
+        for one in finished if keep else ():
             session, items, _ = sessions[one["session"]]
             assert [item_text(item) for item in items if item.get("role") == "user"] == list(TURNS)
             assert len(items) == 2 * len(TURNS)
             if session.handle and session.strategy is Strategy.REPLAY:
                 assert json.loads(Path(session.handle).read_text()) == items
-        confirmed = len(ended)
-        got = convo("chat", *(("--from", "mine") if kept else ("-c",)), "--json", str(number))
+        confirmed = len(finished)
+        got = convo("chat", *(("--from", "mine") if keep else ("-c",)), "--json", str(number))
         assert got.exit == 0, got.err
         assert got.json()["session"] == "mine"
     kills.measure(*command)
     sessions = stored_sessions(store_url)
     assert numbers(sessions["mine"][1]) == list(range(times + 1))
-    if not kept:
+    if not keep:
         assert list(sessions) == ["mine"]
         (stats,) = convo("store", "stats", "--json").json()
         in_progress = stats["rows"]["responses"] - len(sessions["mine"][2])
@@ -168,14 +168,14 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
         assert [length for length in conversation_sizes(store_url) if length] == []  # a kill may leave a new, empty one
         assert list(Path().glob("race*")) == []
     assert temporary_files(Path(), scratch) == []
-    return Figures(kills.killed, confirmed)
+    return KillCounts(kills.killed, confirmed)
 
 
 @pytest.mark.parametrize(("case", "store_url"), store_params(RACES, alternating=True), indirect=["store_url"])
 def test_a_killed_race_leaves_no_session_after_the_next_race(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    assert race_killed(FEW, case, store_url, convo, scratch).killed <= FEW
+    assert kill_races(FEW, case, store_url, convo, scratch).killed <= FEW
 
 
 @pytest.mark.full
@@ -183,41 +183,41 @@ def test_a_killed_race_leaves_no_session_after_the_next_race(
 def test_a_race_killed_many_times_leaves_no_session_after_the_next_race(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    figures = race_killed(MANY, case, store_url, convo, scratch)
+    figures = kill_races(MANY, case, store_url, convo, scratch)
     print(f"{case} on {store_url.partition(':')[0]}: {figures}")
 
 
 # -- import ---------------------------------------------------------------------------------------
 
 
-def make_replay(place: Path, convo: Convo) -> None:
+def make_replay(path: Path, convo: Convo) -> None:
     items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    place.write_text(json.dumps(items * 200))
+    path.write_text(json.dumps(items * 200))
 
 
-def make_jsonl(place: Path, convo: Convo) -> None:
+def make_jsonl(path: Path, convo: Convo) -> None:
     assert convo("chat", *ECHO, "-n", "talk", "one").exit == 0
     assert convo("chat", *ECHO, "--from", "talk", "two").exit == 0
-    assert convo("export", "talk", "-o", str(place), "--links").exit == 0
+    assert convo("export", "talk", "-o", str(path), "--links").exit == 0
     assert convo("sessions", "rm", "talk", "--yes").exit == 0
 
 
-def make_llm(place: Path, convo: Convo) -> None:
-    place.write_bytes(lzma.decompress(LLM.read_bytes()))
+def make_llm(path: Path, convo: Convo) -> None:
+    path.write_bytes(lzma.decompress(LLM.read_bytes()))
 
 
-def make_agents(place: Path, convo: Convo) -> None:
+def make_agents(path: Path, convo: Convo) -> None:
     async def write() -> None:
         for name, items in (("thread-7", ITEMS), ("other", ITEMS[:1])):
-            session = SQLiteSession(name, place)
+            session = SQLiteSession(name, path)
             await session.add_items(items)
             session.close()
 
     asyncio.run(write())
 
 
-def make_state(place: Path, convo: Convo) -> None:
-    place.write_bytes(snapshot(next(one["file"] for one in entries_of_label("1.18") if one["scenario"] == STATE)))
+def make_state(path: Path, convo: Convo) -> None:
+    path.write_bytes(snapshot(next(one["file"] for one in entries_of_label("1.18") if one["scenario"] == STATE)))
 
 
 STATE = "completed_terminal"
@@ -232,39 +232,39 @@ SOURCES: Mapping[str, tuple[str, Callable[[Path, Convo], None]]] = {
 }
 
 
-def import_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+def kill_imports(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> KillCounts:
     """Kill `convo import` of one file `times` times; after each kill the same command completes the import."""
-    name, make = SOURCES[case]
-    make(Path(name), convo)
+    name, make_source = SOURCES[case]
+    make_source(Path(name), convo)
     contents = Path(name).read_bytes()
     kills, confirmed = Kills(f"import {case}{times}", times), 0
     command = ("import", name, "--json")
-    whole = [json.loads(line) for line in kills.measure(*command).splitlines()]
-    expected = {one["session"]: one["items"] for one in whole}
+    expected_results = [json.loads(line) for line in kills.measure(*command).splitlines()]
+    expected = {one["session"]: one["items"] for one in expected_results}
     for number in range(times):
         assert convo("sessions", "rm", *expected, "--yes").exit == 0
-        told = [json.loads(line) for line in kills.kill(*command)]
+        results = [json.loads(line) for line in kills.kill(*command)]
         check_store(convo)
-        there = {name: len(items) for name, (_, items, _) in stored_sessions(store_url).items()}
-        assert there.items() <= expected.items()
-        assert {one["session"]: one["items"] for one in told}.items() <= there.items()
-        confirmed += len(told)
+        stored = {name: len(items) for name, (_, items, _) in stored_sessions(store_url).items()}
+        assert stored.items() <= expected.items()
+        assert {one["session"]: one["items"] for one in results}.items() <= stored.items()
+        confirmed += len(results)
         again = convo(*command)
         assert again.exit == 0, again.err
-        assert [json.loads(line) for line in again.out.splitlines()] == whole
+        assert [json.loads(line) for line in again.out.splitlines()] == expected_results
         assert {name: len(items) for name, (_, items, _) in stored_sessions(store_url).items()} == expected
         first = next(iter(expected))
         assert convo("chat", *ECHO, "--from", first, f"message {number}").exit == 0
     assert Path(name).read_bytes() == contents
     assert temporary_files(Path(), scratch) == []
-    return Figures(kills.killed, confirmed)
+    return KillCounts(kills.killed, confirmed)
 
 
 @pytest.mark.parametrize(("case", "store_url"), store_params(SOURCES, alternating=True), indirect=["store_url"])
 def test_a_killed_import_is_completed_by_the_same_command(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    assert import_killed(FEW, case, store_url, convo, scratch).killed <= FEW
+    assert kill_imports(FEW, case, store_url, convo, scratch).killed <= FEW
 
 
 @pytest.mark.full
@@ -272,14 +272,14 @@ def test_a_killed_import_is_completed_by_the_same_command(
 def test_an_import_killed_many_times_creates_each_session_once(
     case: str, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    figures = import_killed(MANY, case, store_url, convo, scratch)
+    figures = kill_imports(MANY, case, store_url, convo, scratch)
     print(f"import {case} on {store_url.partition(':')[0]}: {figures}")
 
 
 # -- convert --------------------------------------------------------------------------------------
 
 
-def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+def kill_conversions(times: int, to: str, store_url: str, convo: Convo, scratch: Path) -> KillCounts:
     """Kill `convo convert` of one conversation `times` times; run the same command again after each kill."""
     make_replay(Path("in.json"), convo)
     assert convo("import", "in.json", "--as", "talk").exit == 0
@@ -317,14 +317,14 @@ def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: P
         {"in.json", *["other.json"] * (to == "replay")}
     )
     assert temporary_files(Path(), scratch) == []
-    return Figures(kills.killed, confirmed)
+    return KillCounts(kills.killed, confirmed)
 
 
 @pytest.mark.parametrize(("to", "store_url"), store_params(Strategy, alternating=True), indirect=["store_url"])
 def test_a_killed_conversion_is_completed_by_the_same_command(
     to: Strategy, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    assert convert_killed(FEW, str(to), store_url, convo, scratch).killed <= FEW
+    assert kill_conversions(FEW, str(to), store_url, convo, scratch).killed <= FEW
 
 
 @pytest.mark.full
@@ -332,5 +332,5 @@ def test_a_killed_conversion_is_completed_by_the_same_command(
 def test_a_conversion_killed_many_times_creates_one_session(
     to: Strategy, store_url: str, convo: Convo, scratch: Path
 ) -> None:
-    figures = convert_killed(MANY, str(to), store_url, convo, scratch)
+    figures = kill_conversions(MANY, str(to), store_url, convo, scratch)
     print(f"convert {to} on {store_url.partition(':')[0]}: {figures}")

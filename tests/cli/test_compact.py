@@ -12,17 +12,17 @@ from tests.command_runner import Convo
 
 
 @pytest.fixture
-def talked(convo: Convo) -> tuple[str, str]:
+def two_turns(convo: Convo) -> tuple[str, str]:
     """Create a session of two turns; return the flags of its model, whose summary is short."""
-    long = scripted_flags({"text": "Short."}, {"text": LONG})
-    for words in ("one", "two"):
-        flags = ["-n", "mine"] if words == "one" else ["--from", "mine"]
-        assert convo("chat", "-q", *flags, *long, f"{words} {LONG}").exit == 0
-    return long
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    for text in ("one", "two"):
+        flags = ["-n", "mine"] if text == "one" else ["--from", "mine"]
+        assert convo("chat", "-q", *flags, *model, f"{text} {LONG}").exit == 0
+    return model
 
 
 def test_compact_reports_the_saved_tokens_and_the_handle_of_the_old_history(
-    convo: Convo, talked: tuple[str, str], home: Path
+    convo: Convo, two_turns: tuple[str, str], home: Path
 ) -> None:
     got = convo("compact", "mine")
     assert got.exit == 0
@@ -33,7 +33,7 @@ def test_compact_reports_the_saved_tokens_and_the_handle_of_the_old_history(
 
 
 def test_a_preview_shows_the_compacted_window_and_stores_nothing(
-    convo: Convo, talked: tuple[str, str], home: Path
+    convo: Convo, two_turns: tuple[str, str], home: Path
 ) -> None:
     before = stored_conversation(home, "mine")
     got = convo("compact", "mine", "--preview")
@@ -43,35 +43,35 @@ def test_a_preview_shows_the_compacted_window_and_stores_nothing(
     assert len(stored_sessions(home)) == 1
 
 
-def test_json_is_one_object(convo: Convo, talked: tuple[str, str]) -> None:
-    told = convo("compact", "mine", "--keep-last", "1", "--focus", "the numbers", "--json").json()
-    assert (told["session"], told["strategy"], told["before"]) == ("mine", "session", "mine-before")
-    assert (told["way"], told["folded"], told["kept"]) == ("summary", 2, 2)
-    assert told["after_tokens"] < told["before_tokens"]
+def test_json_is_one_object(convo: Convo, two_turns: tuple[str, str]) -> None:
+    result = convo("compact", "mine", "--keep-last", "1", "--focus", "the numbers", "--json").json()
+    assert (result["session"], result["strategy"], result["before"]) == ("mine", "session", "mine-before")
+    assert (result["way"], result["folded"], result["kept"]) == ("summary", 2, 2)
+    assert result["after_tokens"] < result["before_tokens"]
 
 
 def test_compacting_a_response_without_a_session_creates_one(convo: Convo, home: Path) -> None:
-    long = scripted_flags({"text": "Short."}, {"text": LONG})
-    assert convo("chat", "-q", "--chain", "-n", "mine", *long, f"one {LONG}").exit == 0
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    assert convo("chat", "-q", "--chain", "-n", "mine", *model, f"one {LONG}").exit == 0
     first = stored_sessions(home)[0].handle
-    assert convo("chat", "-q", "--from", "mine", *long, f"two {LONG}").exit == 0
-    got = convo("compact", str(first), *long)
+    assert convo("chat", "-q", "--from", "mine", *model, f"two {LONG}").exit == 0
+    got = convo("compact", str(first), *model)
     assert got.exit in (0, 1)
     assert [one.strategy for one in stored_sessions(home) if one.name == "mine"] == [Strategy.CHAIN]
     assert sorted(one.handle or "" for one in stored_sessions(home) if one.name == "mine") != [first]
 
 
 def test_a_replay_file_is_compacted_and_its_old_content_is_copied(convo: Convo) -> None:
-    long = scripted_flags({"text": "Short."}, {"text": LONG})
-    for words in ("one", "two"):
-        assert convo("chat", "-q", "--replay", "--from", "talk.json", *long, f"{words} {LONG}").exit == 0
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    for text in ("one", "two"):
+        assert convo("chat", "-q", "--replay", "--from", "talk.json", *model, f"{text} {LONG}").exit == 0
     assert convo("compact", "./talk.json").exit == 0
     assert len(json.loads(Path("talk.json").read_text())) == 3
     assert len(json.loads(Path("talk-before.json").read_text())) == 4
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "words"),
+    ("argv", "exit_code", "message"),
     [
         (["nothing"], 5, "no session 'nothing'"),
         (["./nothing.json"], 5, "no file './nothing.json'"),
@@ -81,24 +81,24 @@ def test_a_replay_file_is_compacted_and_its_old_content_is_copied(convo: Convo) 
     ],
 )
 def test_an_impossible_compaction_is_refused_and_nothing_changes(
-    convo: Convo, talked: tuple[str, str], home: Path, argv: list[str], code: int, words: str
+    convo: Convo, two_turns: tuple[str, str], home: Path, argv: list[str], exit_code: int, message: str
 ) -> None:
     before = stored_conversation(home, "mine")
     got = convo("compact", *argv)
-    assert (got.exit, got.out) == (code, "")
-    assert words in got.err
+    assert (got.exit, got.out) == (exit_code, "")
+    assert message in got.err
     assert stored_conversation(home, "mine") == before
     assert (home / DATABASE).exists()
 
 
 def test_a_conversation_requires_confirmation_before_it_gets_a_new_handle(convo: Convo, home: Path) -> None:
-    long = scripted_flags({"text": "Short."}, {"text": LONG})
-    for words in ("one", "two"):
-        flags = ["--conversation", "-n", "mine"] if words == "one" else ["--from", "mine"]
-        assert convo("chat", "-q", *flags, *long, f"{words} {LONG}").exit == 0
-    old = stored_sessions(home)[0].handle
+    model = scripted_flags({"text": "Short."}, {"text": LONG})
+    for text in ("one", "two"):
+        flags = ["--conversation", "-n", "mine"] if text == "one" else ["--from", "mine"]
+        assert convo("chat", "-q", *flags, *model, f"{text} {LONG}").exit == 0
+    old_handle = stored_sessions(home)[0].handle
     refused = convo("compact", "mine", "--keep-last", "1")
-    assert (refused.exit, stored_sessions(home)[0].handle) == (2, old)
+    assert (refused.exit, stored_sessions(home)[0].handle) == (2, old_handle)
     assert "--yes" in refused.err
     assert convo("compact", "mine", "--keep-last", "1", "--yes").exit == 0
-    assert stored_sessions(home)[0].handle != old
+    assert stored_sessions(home)[0].handle != old_handle

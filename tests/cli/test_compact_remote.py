@@ -11,7 +11,7 @@ from tests.cli.chat_commands import LONG, stored_conversation, stored_messages, 
 from tests.command_runner import Convo
 from tests.loopback_server import Fault, LoopbackServer, error_response, pause_after, raw_stream
 
-GONE = {"message": "Previous response with id 'resp_1' not found.", "type": "invalid_request_error"}
+NOT_FOUND = {"message": "Previous response with id 'resp_1' not found.", "type": "invalid_request_error"}
 
 
 @pytest.fixture
@@ -20,17 +20,17 @@ def server(server: LoopbackServer) -> LoopbackServer:
     return server
 
 
-def talked(convo: Convo, owner: str) -> None:
-    for words in ("one", "two"):
-        flags = [owner, "-n", "mine", "-m", "openai/any"] if words == "one" else ["--from", "mine"]
-        assert convo("chat", "-q", *flags, f"{words} {LONG}").exit == 0
+def chat_two_turns(convo: Convo, owner: str) -> None:
+    for text in ("one", "two"):
+        flags = [owner, "-n", "mine", "-m", "openai/any"] if text == "one" else ["--from", "mine"]
+        assert convo("chat", "-q", *flags, f"{text} {LONG}").exit == 0
 
 
 def compactions(server: LoopbackServer) -> list[dict[str, object]]:
-    return [asked.json for asked in server.requests if asked.path == "/v1/responses/compact"]
+    return [request.json for request in server.requests if request.path == "/v1/responses/compact"]
 
 
-def without_compaction(server: LoopbackServer) -> None:
+def disable_compaction_endpoint(server: LoopbackServer) -> None:
     fault = error_response(404, {"message": "Not found", "type": "invalid_request_error"})
     server.arm(Fault(error_response=fault.error_response, path="/v1/responses/compact"))
 
@@ -38,7 +38,7 @@ def without_compaction(server: LoopbackServer) -> None:
 def test_a_chain_is_compacted_by_its_id_without_any_items_in_the_request(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    talked(convo, "--chain")
+    chat_two_turns(convo, "--chain")
     old = stored_sessions(home)[0].handle
     got = convo("compact", "mine")
     assert got.exit == 0, got.err
@@ -54,7 +54,7 @@ def test_a_chain_is_compacted_by_its_id_without_any_items_in_the_request(
 def test_the_items_of_client_owned_state_are_sent_for_compaction_and_stay_client_owned(
     convo: Convo, server: LoopbackServer, owner: str
 ) -> None:
-    talked(convo, owner)
+    chat_two_turns(convo, owner)
     assert convo("compact", "mine").exit == 0
     assert list(compactions(server)[0]) == ["model", "input"]
     assert convo("chat", "-q", "--from", "mine", "three").exit == 0
@@ -63,8 +63,8 @@ def test_the_items_of_client_owned_state_are_sent_for_compaction_and_stay_client
 
 
 def test_a_chain_that_the_server_deleted_is_compacted_from_its_items(convo: Convo, server: LoopbackServer) -> None:
-    talked(convo, "--chain")
-    gone = error_response(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
+    chat_two_turns(convo, "--chain")
+    gone = error_response(400, {**NOT_FOUND, "param": "previous_response_id", "code": "previous_response_not_found"})
     server.arm(Fault(error_response=gone.error_response, path="/v1/responses/compact"))
     got = convo("compact", "mine")
     assert got.exit == 0, got.err
@@ -73,9 +73,9 @@ def test_a_chain_that_the_server_deleted_is_compacted_from_its_items(convo: Conv
 
 
 def test_a_named_compaction_mode_is_not_replaced_by_another(convo: Convo, server: LoopbackServer, home: Path) -> None:
-    talked(convo, "--chain")
+    chat_two_turns(convo, "--chain")
     before = stored_conversation(home, "mine")
-    gone = error_response(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
+    gone = error_response(400, {**NOT_FOUND, "param": "previous_response_id", "code": "previous_response_not_found"})
     server.arm(Fault(error_response=gone.error_response, path="/v1/responses/compact"))
     assert convo("compact", "mine", "--mode", "previous_response_id").exit == 1
     assert stored_conversation(home, "mine") == before
@@ -86,8 +86,8 @@ def test_without_a_compaction_endpoint_any_model_writes_a_summary(
     convo: Convo, server: LoopbackServer, owner: str
 ) -> None:
     """The request for the summary has store=false, so the endpoint does not store it."""
-    talked(convo, owner)
-    without_compaction(server)
+    chat_two_turns(convo, owner)
+    disable_compaction_endpoint(server)
     got = convo("compact", "mine")
     assert got.exit == 0, got.err
     assert "compacted by summary instead" in got.err
@@ -98,7 +98,7 @@ def test_without_a_compaction_endpoint_any_model_writes_a_summary(
 def test_a_conversation_is_compacted_in_place_if_the_server_supports_it(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    talked(convo, "--conversation")
+    chat_two_turns(convo, "--conversation")
     handle = stored_sessions(home)[0].handle
     assert convo("compact", "mine").exit == 0
     assert server.bodies[-1]["input"] == [{"type": "compaction_trigger"}]
@@ -111,7 +111,7 @@ def test_a_reply_without_a_compaction_item_does_not_compact_a_conversation_and_i
     flags: list[str], convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     """The server treats the trigger as a message and responds; convo requests the deletion of that response."""
-    talked(convo, "--conversation")
+    chat_two_turns(convo, "--conversation")
     before, session = stored_conversation(home, "mine"), stored_sessions(home)[0]
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
     response = {"id": "resp_1", "status": "completed", "output": [item], "conversation": {"id": session.handle}}
@@ -124,7 +124,7 @@ def test_a_reply_without_a_compaction_item_does_not_compact_a_conversation_and_i
         assert f"; 1 items of its response could not be deleted from {session.handle}\n" in got.err
     assert stored_conversation(home, "mine") == before
     assert stored_sessions(home)[0].handle == session.handle
-    deleted = [asked.path for asked in server.requests if asked.method == "DELETE"]
+    deleted = [request.path for request in server.requests if request.method == "DELETE"]
     assert deleted == [f"/v1/conversations/{session.handle}/items/msg_1"] * 3
 
 
@@ -132,7 +132,7 @@ def test_a_reply_without_a_compaction_item_does_not_compact_a_conversation_and_i
 def test_a_compaction_response_without_a_compaction_item_is_refused_or_replaced_by_a_summary(
     owner: str, convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    talked(convo, owner)
+    chat_two_turns(convo, owner)
     before = stored_conversation(home, "mine")
     output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sure!"}]}]
     odd = Fault(
@@ -152,7 +152,7 @@ def test_a_compaction_response_without_a_compaction_item_is_refused_or_replaced_
 def test_a_conversation_that_its_server_cannot_compact_requires_confirmation(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    talked(convo, "--conversation")
+    chat_two_turns(convo, "--conversation")
     old = stored_sessions(home)[0].handle
     odd = {"message": "Unknown item type.", "type": "invalid_request_error", "param": "input", "code": "odd"}
     server.arm(error_response(400, odd))
@@ -171,10 +171,10 @@ def test_a_conversation_that_its_server_cannot_compact_requires_confirmation(
 def test_an_endpoint_without_known_support_gets_no_context_management_field(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
-    place = home / "config" / "config.toml"
-    place.parent.mkdir(parents=True)
-    place.write_text("compact_at = 100\n", encoding="utf-8")
-    talked(convo, "--conversation")
+    path = home / "config" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("compact_at = 100\n", encoding="utf-8")
+    chat_two_turns(convo, "--conversation")
     got = convo("chat", "--from", "mine", "three")
     assert "convo compact HANDLE --yes continues in a new conversation" in got.err
     assert "context_management" not in server.bodies[-1]
@@ -184,15 +184,15 @@ def test_a_turn_that_another_process_adds_during_a_compaction_is_kept(
     convo: Convo, server: LoopbackServer, home: Path
 ) -> None:
     """The server pauses the summary until the other process has its response."""
-    talked(convo, "--session")
-    without_compaction(server)
+    chat_two_turns(convo, "--session")
+    disable_compaction_endpoint(server)
     server.arm(pause_after(0))
-    with subprocess.Popen([sys.executable, "-m", "convo", "compact", "mine"], stderr=subprocess.PIPE) as compacting:
+    with subprocess.Popen([sys.executable, "-m", "convo", "compact", "mine"], stderr=subprocess.PIPE) as process:
         assert server.paused.wait(30)
         assert convo("chat", "-q", "--from", "mine", "meanwhile").exit == 0
         server.release()
-        _, told = compacting.communicate(timeout=60)
-    assert compacting.returncode == 0, told
-    words = stored_messages(home, "mine")
-    assert [line.split()[1] for line in words if line.startswith("user")] == ["one", "two", "Summary", "meanwhile"]
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    messages = stored_messages(home, "mine")
+    assert [line.split()[1] for line in messages if line.startswith("user")] == ["one", "two", "Summary", "meanwhile"]
     assert len(stored_messages(home, "mine-before")) == 6

@@ -37,7 +37,7 @@ sys.exit(run(sys.argv[1:], SAMPLES))
 
 
 @pytest.mark.parametrize(
-    ("words", "incomplete", "found"),
+    ("argv", "incomplete", "candidates"),
     [
         ([], "", ["greet", "box", "stumble"]),
         ([], "gr", ["greet"]),
@@ -53,19 +53,19 @@ sys.exit(run(sys.argv[1:], SAMPLES))
     ],
     ids=str,
 )
-def test_a_partial_word_has_matching_candidates(words: list[str], incomplete: str, found: list[str]) -> None:
-    assert [value for value, _ in list_completions(words, incomplete, SAMPLES)] == found
+def test_a_partial_word_has_matching_candidates(argv: list[str], incomplete: str, candidates: list[str]) -> None:
+    assert [value for value, _ in list_completions(argv, incomplete, SAMPLES)] == candidates
 
 
 @pytest.fixture
-def talked(home: Path) -> None:
+def sessions_and_settings(home: Path) -> None:
     """Store two sessions, and set an alias and a profile."""
 
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "monads", "hi")
         await writer.chat(Strategy.CHAIN, "chained", "hi")
 
-    write_chats(home, story)
+    write_chats(home, script)
     write_project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
 
 
@@ -73,7 +73,7 @@ HANDLES = ["@last", "chained", "monads"]
 
 
 @pytest.mark.parametrize(
-    ("words", "incomplete", "found"),
+    ("argv", "incomplete", "candidates"),
     [
         (["inspect"], "", HANDLES),
         (["diff", "monads"], "", HANDLES),
@@ -95,21 +95,21 @@ HANDLES = ["@last", "chained", "monads"]
     ids=str,
 )
 def test_local_sessions_files_and_models_are_candidates(
-    words: list[str], incomplete: str, found: list[str], talked: None
+    argv: list[str], incomplete: str, candidates: list[str], sessions_and_settings: None
 ) -> None:
-    assert [value for value, _ in list_completions(words, incomplete)] == found
+    assert [value for value, _ in list_completions(argv, incomplete)] == candidates
 
 
-def test_handles_at_an_endpoint_are_candidates_once_their_prefix_is_typed(talked: None) -> None:
-    assert {said for _, said in list_completions(["inspect"], "resp_")} == {"chained", "monads"}
+def test_handles_at_an_endpoint_are_candidates_once_their_prefix_is_typed(sessions_and_settings: None) -> None:
+    assert {session for _, session in list_completions(["inspect"], "resp_")} == {"chained", "monads"}
 
 
 def test_with_unreadable_settings_there_are_no_candidates(
-    talked: None, home: Path, capsys: pytest.CaptureFixture[str]
+    sessions_and_settings: None, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "config" / "config.toml").write_text("no toml")
-    for words in (["inspect", "="], ["chat", "-m", "="], ["--profile", "="]):
-        assert print_completions(words) == 0
+    for argv in (["inspect", "="], ["chat", "-m", "="], ["--profile", "="]):
+        assert print_completions(argv) == 0
     assert capsys.readouterr() == ("", "")
 
 
@@ -118,7 +118,7 @@ def test_a_missing_store_is_not_created(home: Path) -> None:
     assert not home.exists()
 
 
-def test_candidates_for_handles_and_models_import_no_large_packages(talked: None) -> None:
+def test_candidates_for_handles_and_models_import_no_large_packages(sessions_and_settings: None) -> None:
     code = (
         "import sys; from convo.cli.completion import list_completions; "
         "list_completions(['inspect'], ''); list_completions(['chat', '-m'], 'o'); "
@@ -140,9 +140,11 @@ def test_an_unparsable_command_line_has_no_candidates(capsys: pytest.CaptureFixt
 
 def test_the_completion_scripts_in_the_repository_equal_the_generated_ones(tmp_path: Path) -> None:
     write_completion_scripts(tmp_path)
-    kept = {path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / MAN_PAGE_PATH}
-    assert kept == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(kept) == set(COMPLETION_FILE_NAMES.values())
+    scripts = {
+        path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / MAN_PAGE_PATH
+    }
+    assert scripts == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(scripts) == set(COMPLETION_FILE_NAMES.values())
 
 
 @pytest.mark.parametrize("shell", COMPLETION_SCRIPTS)
@@ -176,7 +178,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def typed_into(command: str, arguments: list[str], script: str, lines: list[str]) -> Iterator[str]:
+def run_in_shell(command: str, arguments: list[str], script: str, lines: list[str]) -> Iterator[str]:
     """Type `script` and then `lines` into an interactive shell; yield the output of each."""
     import pexpect
 
@@ -193,8 +195,8 @@ def typed_into(command: str, arguments: list[str], script: str, lines: list[str]
 @pytest.mark.needs("bash", "terminal", "posix")
 def test_bash_completes_a_line(path: Path) -> None:
     load = f"source {ROOT / 'completions' / 'convo.bash'}"
-    printed = typed_into("bash", ["--norc", "--noprofile", "-i"], load, [line for line, _ in LINES])
-    assert list(printed)[1:] == [output for _, output in LINES]
+    outputs = run_in_shell("bash", ["--norc", "--noprofile", "-i"], load, [line for line, _ in LINES])
+    assert list(outputs)[1:] == [output for _, output in LINES]
 
 
 @pytest.mark.needs("bash", "terminal", "posix")
@@ -202,21 +204,21 @@ def test_bash_never_executes_the_text_of_a_candidate(path: Path) -> None:
     name = "a$(touch${IFS}ran)b;id`id`"
     (path / "convo").write_text(f'#!/bin/sh\nif [ $_CONVO_COMPLETE ]; then echo {quote(name)}; else echo "$1"; fi\n')
     load = f"source {ROOT / 'completions' / 'convo.bash'}"
-    *_, printed = typed_into("bash", ["--norc", "--noprofile", "-i"], load, ["convo a\t"])
-    assert printed == name
+    *_, output = run_in_shell("bash", ["--norc", "--noprofile", "-i"], load, ["convo a\t"])
+    assert output == name
     assert not Path("ran").exists()
 
 
 @pytest.mark.needs("zsh", "terminal")
 def test_zsh_completes_a_line(path: Path) -> None:
     load = f"autoload -U compinit; compinit -u -D; source {ROOT / 'completions' / '_convo'}"
-    printed = typed_into("zsh", ["-f", "-i"], load, [line for line, _ in LINES])
-    assert list(printed)[1:] == [output for _, output in LINES]
+    outputs = run_in_shell("zsh", ["-f", "-i"], load, [line for line, _ in LINES])
+    assert list(outputs)[1:] == [output for _, output in LINES]
 
 
 @pytest.mark.needs("fish")
 @pytest.mark.parametrize(
-    ("line", "offered"),
+    ("line", "candidate"),
     [
         ("convo gr", "greet\tSay good day to somebody."),
         ("convo greet A --wa", "--warmly\tMean it."),
@@ -224,9 +226,9 @@ def test_zsh_completes_a_line(path: Path) -> None:
         ("convo box put a-fi", "a-file.txt"),
     ],
 )
-def test_fish_offers_candidates_with_their_help(line: str, offered: str, path: Path) -> None:
+def test_fish_offers_candidates_with_their_help(line: str, candidate: str, path: Path) -> None:
     load = f"source {ROOT / 'completions' / 'convo.fish'}; complete --do-complete '{line}'"
     done = subprocess.run(
         ["fish", "--no-config", "-c", load], capture_output=True, encoding="utf-8", timeout=60, check=True
     )
-    assert done.stdout.splitlines() == [offered]
+    assert done.stdout.splitlines() == [candidate]

@@ -21,17 +21,17 @@ pytestmark = pytest.mark.needs("posix")
 LONG = {"text": "one two three four five six seven eight nine ten " * 40}
 
 
-def in_the_middle(process: "subprocess.Popen[str]") -> None:
+def wait_for_output(process: "subprocess.Popen[str]") -> None:
     """Wait for the first character of the answer."""
     assert process.stdout
     assert process.stdout.read(1)
 
 
-def slowly() -> tuple[str, str]:
+def slow_model() -> tuple[str, str]:
     return scripted_flags({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.1)
 
 
-def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
+def start_session(convo: Convo, strategy: Strategy, *flags: str) -> None:
     named = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
     assert convo("chat", f"--{strategy}", *named, "-n", "mine", *flags, "hi").exit == 0
 
@@ -43,23 +43,23 @@ def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
 def test_the_second_chat_learns_the_first_and_the_next_step_and_the_first_continues(
     strategy: Strategy, server: LoopbackServer, start: Start, launch: Launch, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    begin(convo, strategy)
+    start_session(convo, strategy)
     server.arm(pause_after(6))
     first = start("chat", "--from", "mine", "a message that is long enough to come in several pieces")
-    in_the_middle(first)
-    asked = len(server.bodies)
+    wait_for_output(first)
+    request_count = len(server.bodies)
 
     second = launch("chat", "--from", "mine", "me too")
 
-    named = str(tmp_path / "talk.json") if strategy is Strategy.REPLAY else "mine"
-    step = "close that chat first" if strategy is Strategy.CONVERSATION else f"convo chat --fork {named}"
+    handle = str(tmp_path / "talk.json") if strategy is Strategy.REPLAY else "mine"
+    step = "close that chat first" if strategy is Strategy.CONVERSATION else f"convo chat --fork {handle}"
     assert (second.exit, second.out) == (1, "")
-    told, hint = second.err.splitlines()
-    assert told.startswith(f"convo: {named!r} is open in another process (process {first.pid} on ")
+    error, hint = second.err.splitlines()
+    assert error.startswith(f"convo: {handle!r} is open in another process (process {first.pid} on ")
     assert hint == f"  try: {step}"
-    as_json = convo("chat", "--from", "mine", "--json", "me too").json()["error"]
-    assert (as_json["code"], as_json["hint"]) == ("busy", step)
-    assert len(server.bodies) == asked
+    json_error = convo("chat", "--from", "mine", "--json", "me too").json()["error"]
+    assert (json_error["code"], json_error["hint"]) == ("busy", step)
+    assert len(server.bodies) == request_count
 
     server.release()
     out, _ = first.communicate()
@@ -72,30 +72,30 @@ def test_the_second_chat_learns_the_first_and_the_next_step_and_the_first_contin
 def test_a_fork_of_an_open_session_continues_from_the_confirmed_items(
     strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
-    begin(convo, strategy, *slowly())
-    in_the_middle(start("chat", "--from", "mine", "go on"))
+    start_session(convo, strategy, *slow_model())
+    wait_for_output(start("chat", "--from", "mine", "go on"))
 
     fork = launch("chat", "--fork", "mine", *ECHO, "another way")
 
     assert (fork.exit, fork.out) == (0, "another way\n")
-    told = ["user: hi", "assistant: Hello."]
-    assert stored_messages(home, "mine-2") == [*told, "user: another way", "assistant: another way"]
-    assert stored_messages(home, "mine") == [*told, "user: go on"]
+    history = ["user: hi", "assistant: Hello."]
+    assert stored_messages(home, "mine-2") == [*history, "user: another way", "assistant: another way"]
+    assert stored_messages(home, "mine") == [*history, "user: go on"]
 
 
 @pytest.mark.parametrize("command", [["rm", "mine", "--yes"], ["rename", "mine", "yours"]])
 def test_a_session_that_is_open_in_another_process_is_neither_removed_nor_renamed(
     command: list[str], start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
-    begin(convo, Strategy.SESSION, *slowly())
+    start_session(convo, Strategy.SESSION, *slow_model())
     first = start("chat", "--from", "mine", "go on")
-    in_the_middle(first)
+    wait_for_output(first)
 
     got = launch("sessions", *command)
 
     assert (got.exit, got.out) == (1, "")
-    told, hint = got.err.splitlines()
-    assert told.startswith(f"convo: 'mine' is open in another process (process {first.pid} on ")
+    error, hint = got.err.splitlines()
+    assert error.startswith(f"convo: 'mine' is open in another process (process {first.pid} on ")
     assert hint == "  try: close that chat first"
     assert [session.name for session in stored_sessions(home)] == ["mine"]
 
@@ -103,10 +103,10 @@ def test_a_session_that_is_open_in_another_process_is_neither_removed_nor_rename
 def test_a_replay_file_has_one_writer_under_all_its_handles(
     start: Start, launch: Launch, convo: Convo, tmp_path: Path, home: Path
 ) -> None:
-    begin(convo, Strategy.REPLAY, *slowly())
+    start_session(convo, Strategy.REPLAY, *slow_model())
     (tmp_path / "link.json").symlink_to("talk.json")
     before = (tmp_path / "talk.json").read_bytes()
-    in_the_middle(start("chat", "--from", "mine", "go on"))
+    wait_for_output(start("chat", "--from", "mine", "go on"))
 
     got = launch("chat", "--replay", "--from", "link.json", *ECHO, "me too")
 
@@ -125,7 +125,7 @@ def test_a_replay_file_written_from_another_home_meanwhile_keeps_both_turns(
     launch("chat", "--replay", "--from", "talk.json", "hi")
     server.arm(pause_after(6))
     first = start("chat", "--replay", "--from", "talk.json", "a message that comes in more than one piece")
-    in_the_middle(first)
+    wait_for_output(first)
 
     env = {"CONVO_HOME": str(tmp_path / "elsewhere")}
     second = launch("chat", "--replay", "--from", "talk.json", *ECHO, "me too", env=env)
@@ -134,8 +134,8 @@ def test_a_replay_file_written_from_another_home_meanwhile_keeps_both_turns(
 
     assert (second.exit, first.returncode) == (0, 0)
     assert "changed during the response; both changes are kept" in err
-    kept = json.loads((tmp_path / "talk.json").read_text())
-    assert [item["content"][0]["text"] for item in kept] == [
+    items = json.loads((tmp_path / "talk.json").read_text())
+    assert [item["content"][0]["text"] for item in items] == [
         *("hi", "hi", "me too", "me too"),
         *("a message that comes in more than one piece", "a message that comes in more than one piece"),
     ]
@@ -144,35 +144,35 @@ def test_a_replay_file_written_from_another_home_meanwhile_keeps_both_turns(
 def test_a_conversation_locked_from_another_home_is_retried(
     server: LoopbackServer, start: Start, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(convo, Strategy.CONVERSATION)
+    start_session(convo, Strategy.CONVERSATION)
     conversation = str(server.bodies[0]["conversation"])
     server.arm(pause_after(6))
     first = start("chat", "--from", "mine", "a message that comes in more than one piece")
-    in_the_middle(first)
+    wait_for_output(first)
 
     monkeypatch.setenv("CONVO_HOME", str(tmp_path / "elsewhere"))
     second = start("chat", "--conversation", "--from", conversation, "me too")
     assert second.stderr
-    waiting = second.stderr.readline()
+    note = second.stderr.readline()
     server.release()
     out, _ = second.communicate()
     first.communicate()
 
-    assert "Another process is currently operating on this conversation" in waiting
+    assert "Another process is currently operating on this conversation" in note
     assert (first.returncode, second.returncode, out) == (0, 0, "me too\n")
-    held = server.run(server.endpoint().list_conversation_items(conversation, limit=100, order="asc")).items
-    assert [item["role"] for item in held] == ["user", "assistant"] * 3
+    items = server.run(server.endpoint().list_conversation_items(conversation, limit=100, order="asc")).items
+    assert [item["role"] for item in items] == ["user", "assistant"] * 3
 
 
 def test_two_processes_can_continue_one_response_concurrently(
     server: LoopbackServer, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
-    begin(convo, Strategy.CHAIN)
+    start_session(convo, Strategy.CHAIN)
     response = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
     convo("chat", "--from", "mine", "two")
     server.arm(pause_after(6))
     first = start("chat", "--chain", "--from", response, "-n", "one-way", "a message that comes in more than one piece")
-    in_the_middle(first)
+    wait_for_output(first)
     second = launch("chat", "--fork", response, "-n", "another-way", "me too")
     server.release()
     first.communicate()
@@ -193,18 +193,18 @@ MANY = 6
 def test_of_many_concurrent_chats_each_stores_a_whole_turn_or_fails_with_an_error(
     strategy: Strategy, launch: Launch, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    begin(convo, strategy, *scripted_flags({"text": "Answered word by word."}, chunk=2, delay_s=0.01))
+    start_session(convo, strategy, *scripted_flags({"text": "Answered word by word."}, chunk=2, delay_s=0.01))
 
-    def ask(number: int) -> CommandResult:
+    def send(number: int) -> CommandResult:
         return launch("chat", "--from", "mine", f"message {number}")
 
-    with ThreadPoolExecutor(MANY) as crowd:
-        got = list(crowd.map(ask, range(MANY)))
+    with ThreadPoolExecutor(MANY) as pool:
+        got = list(pool.map(send, range(MANY)))
 
     answered = {f"user: message {number}" for number in range(MANY) if got[number].exit == 0}
-    told = [one for one in got if one.exit]
+    failures = [one for one in got if one.exit]
     assert answered
-    assert all((one.exit, one.out) == (1, "") and "is open in another process" in one.err for one in told)
+    assert all((one.exit, one.out) == (1, "") and "is open in another process" in one.err for one in failures)
     lines = stored_messages(home, "mine")
     assert lines[::2] == ["user: hi", *(line for line in lines[2::2] if line in answered)]
     assert lines[1::2] == ["assistant: Answered word by word."] * (1 + len(answered))
@@ -220,9 +220,9 @@ def test_of_many_concurrent_chats_each_stores_a_whole_turn_or_fails_with_an_erro
 def test_after_a_killed_process_the_session_is_free_at_once_and_its_message_is_kept(
     strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
 ) -> None:
-    begin(convo, strategy, *slowly())
+    start_session(convo, strategy, *slow_model())
     first = start("chat", "--from", "mine", "go on")
-    in_the_middle(first)
+    wait_for_output(first)
     first.kill()
 
     got = launch("chat", "--from", "mine", "and now?")

@@ -37,19 +37,19 @@ KEY = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 @pytest.fixture
-def own(home: Path) -> Path:
+def config_file(home: Path) -> Path:
     """The user's settings file, with comments."""
-    place = home / "config" / "config.toml"
-    place.parent.mkdir(parents=True)
-    place.write_text(COMMENTED)
-    return place
+    path = home / "config" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(COMMENTED)
+    return path
 
 
-def origins(convo: Convo, *argv: str) -> dict[str, tuple[object, str, str]]:
-    return {one["key"]: (one["value"], one["layer"], one["place"]) for one in listed(convo, *argv)}
+def value_sources(convo: Convo, *argv: str) -> dict[str, tuple[object, str, str]]:
+    return {one["key"]: (one["value"], one["layer"], one["place"]) for one in list_settings(convo, *argv)}
 
 
-def listed(convo: Convo, *argv: str) -> list[dict[str, Any]]:
+def list_settings(convo: Convo, *argv: str) -> list[dict[str, Any]]:
     got = convo(*argv, "config", "--json")
     assert got.exit == 0, got
     rows: list[dict[str, Any]] = got.json()
@@ -59,34 +59,39 @@ def listed(convo: Convo, *argv: str) -> list[dict[str, Any]]:
 # -- listing settings ------------------------------------------------------------------------------
 
 
-def test_the_limits_of_one_key_are_shown_with_their_names(convo: Convo, own: Path) -> None:
-    own.write_text("[serve.limits.keys]\nalice.per_minute = 600\nbob = {concurrent = 2, per_minute = 9}\ncarol = {}\n")
-    shown = {key: value for key, (value, _, _) in origins(convo).items() if key.startswith("serve.limits.keys")}
-    assert shown == {
+def test_the_limits_of_one_key_are_shown_with_their_names(convo: Convo, config_file: Path) -> None:
+    config_file.write_text(
+        "[serve.limits.keys]\nalice.per_minute = 600\nbob = {concurrent = 2, per_minute = 9}\ncarol = {}\n"
+    )
+    limits = {key: value for key, (value, _, _) in value_sources(convo).items() if key.startswith("serve.limits.keys")}
+    assert limits == {
         "serve.limits.keys.alice": "per_minute 600",
         "serve.limits.keys.bob": "concurrent 2, per_minute 9",
         "serve.limits.keys.carol": "the limits of all keys",
     }
 
 
-def test_every_value_is_shown_with_its_source(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_value_is_shown_with_its_source(convo: Convo, config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_project_file("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
     monkeypatch.setenv("CONVO_TENANT", "alice")
-    found = origins(convo, "--profile", "work")
-    assert found["model"] == ("openai/gpt-5", "user", str(own))
-    assert found["serve.port"] == (9000, "project", str(Path(".convo.toml").absolute()))
-    assert found["compact_at"] == (0.0, "profile", str(Path(".convo.toml").absolute()))
-    assert found["tenant"] == ("alice", "environment", "CONVO_TENANT")
-    assert found["profile"] == ("work", "flag", "--profile")
-    assert found["serve.host"] == ("127.0.0.1", "default", "built in")
+    sources = value_sources(convo, "--profile", "work")
+    assert sources["model"] == ("openai/gpt-5", "user", str(config_file))
+    assert sources["serve.port"] == (9000, "project", str(Path(".convo.toml").absolute()))
+    assert sources["compact_at"] == (0.0, "profile", str(Path(".convo.toml").absolute()))
+    assert sources["tenant"] == ("alice", "environment", "CONVO_TENANT")
+    assert sources["profile"] == ("work", "flag", "--profile")
+    assert sources["serve.host"] == ("127.0.0.1", "default", "built in")
 
 
-def test_each_value_is_printed_on_a_line(convo: Convo, own: Path) -> None:
+def test_each_value_is_printed_on_a_line(convo: Convo, config_file: Path) -> None:
     got = convo("config", "list", "aliases")
-    assert got.out == f"setting       value       source\naliases.fast  groq/llama  from config.toml, {own.parent}\n"
+    assert (
+        got.out
+        == f"setting       value       source\naliases.fast  groq/llama  from config.toml, {config_file.parent}\n"
+    )
     assert convo("config").out.splitlines()[0].split() == ["setting", "value", "source"]
-    nothing = convo("config", "list", "redact")
-    assert (nothing.exit, nothing.err) == (5, "convo: no value for 'redact'\n  try: convo config\n")
+    missing = convo("config", "list", "redact")
+    assert (missing.exit, missing.err) == (5, "convo: no value for 'redact'\n  try: convo config\n")
 
 
 def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,16 +105,16 @@ def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) 
 # -- changing settings -----------------------------------------------------------------------------
 
 
-def test_setting_a_value_keeps_the_rest_of_the_file_unchanged(convo: Convo, own: Path) -> None:
+def test_setting_a_value_keeps_the_rest_of_the_file_unchanged(convo: Convo, config_file: Path) -> None:
     got = convo("config", "set", "model", "fast")
-    assert (got.exit, got.out, got.err) == (0, "", f"set model to fast in {own}\n")
-    assert own.read_text() == COMMENTED.replace("openai/gpt-5", "fast")
+    assert (got.exit, got.out, got.err) == (0, "", f"set model to fast in {config_file}\n")
+    assert config_file.read_text() == COMMENTED.replace("openai/gpt-5", "fast")
     assert convo("config", "unset", "model").exit == 0
-    assert own.read_text() == COMMENTED.replace('model = "openai/gpt-5"   # the good one\n', "")
+    assert config_file.read_text() == COMMENTED.replace('model = "openai/gpt-5"   # the good one\n', "")
 
 
 @pytest.mark.parametrize(
-    ("key", "written", "value"),
+    ("key", "text", "value"),
     [
         ("serve.port", "9000", 9000),
         ("compact_at", "0.5", 0.5),
@@ -122,18 +127,18 @@ def test_setting_a_value_keeps_the_rest_of_the_file_unchanged(convo: Convo, own:
     ],
 )
 def test_a_value_is_parsed_as_the_type_of_its_key(
-    key: str, written: str, value: object, convo: Convo, own: Path
+    key: str, text: str, value: object, convo: Convo, config_file: Path
 ) -> None:
-    got = convo("config", "set", key, written)
+    got = convo("config", "set", key, text)
     assert got.exit == 0, got
-    found: Any = tomllib.loads(own.read_text())
+    found: Any = tomllib.loads(config_file.read_text())
     for name in parse_setting_key(key):
         found = found[name]
     assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
-    ("text", "longer"),
+    ("text", "expected"),
     [
         ("", "NEW"),
         ('model = "x"', 'model = "x"\nNEW'),
@@ -143,10 +148,12 @@ def test_a_value_is_parsed_as_the_type_of_its_key(
         ('redact = [\n  "a",\n]\n[serve]\n', 'redact = [\n  "a",\n]\nNEW[serve]\n'),
     ],
 )
-def test_a_new_value_keeps_each_comment_with_its_table(text: str, longer: str, convo: Convo, own: Path) -> None:
-    own.write_text(text)
+def test_a_new_value_keeps_each_comment_with_its_table(
+    text: str, expected: str, convo: Convo, config_file: Path
+) -> None:
+    config_file.write_text(text)
     assert convo("config", "set", "tenant", "alice").exit == 0
-    assert own.read_text() == longer.replace("NEW", 'tenant = "alice"\n')
+    assert config_file.read_text() == expected.replace("NEW", 'tenant = "alice"\n')
 
 
 @pytest.mark.parametrize(
@@ -159,23 +166,23 @@ def test_a_new_value_keeps_each_comment_with_its_table(text: str, longer: str, c
         "# no\r\n",
     ],
 )
-def test_a_value_is_added_to_a_table_in_any_toml_notation(text: str, convo: Convo, own: Path) -> None:
-    own.write_bytes(text.encode())
+def test_a_value_is_added_to_a_table_in_any_toml_notation(text: str, convo: Convo, config_file: Path) -> None:
+    config_file.write_bytes(text.encode())
     before = tomllib.loads(text)
     for key, value in (("aliases.slow", "c/d"), ("providers.mine.api", "chat"), ("providers.mine.key_env", "MINE")):
         assert convo("config", "set", key, value).exit == 0
-    after = tomllib.loads(own.read_text())
+    after = tomllib.loads(config_file.read_text())
     assert after["aliases"] == before.get("aliases", {}) | {"slow": "c/d"}
     assert after["providers"] == before.get("providers", {}) | {"mine": {"api": "chat", "key_env": "MINE"}}
 
 
 def test_a_new_settings_file_is_readable_only_by_its_owner(convo: Convo, home: Path) -> None:
     assert convo("config", "set", "tenant", "alice").exit == 0
-    place = home / "config" / "config.toml"
-    assert stat.S_IMODE(place.stat().st_mode) == 0o600
-    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
-    assert place.read_text() == 'tenant = "alice"\n'
-    assert [one.name for one in place.parent.iterdir()] == ["config.toml"]
+    path = home / "config" / "config.toml"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert path.read_text() == 'tenant = "alice"\n'
+    assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
 
 
 def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path) -> None:
@@ -183,7 +190,7 @@ def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path
     assert Path(".convo.toml").read_text() == 'model = "local"\n'
     assert convo("--profile", "work", "config", "set", "tenant", "office").exit == 0
     assert (home / "config" / "config.toml").read_text() == '[profiles.work]\ntenant = "office"\n'
-    assert origins(convo, "--profile", "work")["tenant"][0] == "office"
+    assert value_sources(convo, "--profile", "work")["tenant"][0] == "office"
     assert convo("config", "path", "--project").out == f"{Path('.convo.toml').absolute()}\n"
     assert convo("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
 
@@ -197,7 +204,7 @@ def test_a_suggested_command_contains_the_profile(convo: Convo) -> None:
 
 
 def test_set_names_the_source_that_overrides_the_new_value(
-    convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONVO_MODEL", "openai/other")
     got = convo("config", "set", "model", "fast")
@@ -239,44 +246,44 @@ def test_set_names_the_source_that_overrides_the_new_value(
     ],
 )
 def test_an_invalid_change_is_refused_and_the_file_stays_unchanged(
-    argv: list[str], exit_code: int, message: str, convo: Convo, own: Path
+    argv: list[str], exit_code: int, message: str, convo: Convo, config_file: Path
 ) -> None:
     got = convo("config", *argv)
     assert (got.exit, got.out) == (exit_code, "")
-    assert got.err.startswith(f"convo: {message.format(own=own)}"), got.err
+    assert got.err.startswith(f"convo: {message.format(own=config_file)}"), got.err
     assert KEY not in got.err
-    assert own.read_text() == COMMENTED
+    assert config_file.read_text() == COMMENTED
 
 
-def test_the_suggested_folder_setting_works(convo: Convo, own: Path) -> None:
+def test_the_suggested_folder_setting_works(convo: Convo, config_file: Path) -> None:
     refused = convo("config", "set", "trusted", "work")
     assert refused.err.startswith("convo: config set: 'trusted' must be an array of absolute folder paths")
     argv = shlex.split(refused.err.partition("  try: convo ")[2])
     assert convo(*argv).exit == 0
-    assert 'trusted = ["/home/you/work"]' in own.read_text()
+    assert 'trusted = ["/home/you/work"]' in config_file.read_text()
 
 
-def test_an_unknown_setting_without_a_similar_name_is_refused_with_all_names(convo: Convo, own: Path) -> None:
+def test_an_unknown_setting_without_a_similar_name_is_refused_with_all_names(convo: Convo, config_file: Path) -> None:
     assert convo("config", "set", "nosuch", "1").err.endswith(
         "trusted, profile, profiles\n  try: convo config set model VALUE, or another of these settings\n"
     )
 
 
-def test_an_invalid_settings_file_can_be_fixed_with_config_set(convo: Convo, own: Path) -> None:
-    own.write_text('modle = "x"\ntenant = "/"\n')
+def test_an_invalid_settings_file_can_be_fixed_with_config_set(convo: Convo, config_file: Path) -> None:
+    config_file.write_text('modle = "x"\ntenant = "/"\n')
     assert convo("config").exit == 2
     assert convo("config", "unset", "modle").exit == 0
     assert convo("config", "set", "tenant", "alice").exit == 0
-    assert own.read_text() == 'tenant = "alice"\n'
-    own.write_text("no toml")
+    assert config_file.read_text() == 'tenant = "alice"\n'
+    config_file.write_text("no toml")
     assert convo("config", "set", "tenant", "bob").exit == 2
-    assert own.read_text() == "no toml"
+    assert config_file.read_text() == "no toml"
 
 
-def test_concurrent_writers_of_settings_do_not_overwrite_each_other(own: Path) -> None:
+def test_concurrent_writers_of_settings_do_not_overwrite_each_other(config_file: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: write_setting(SettingsTarget(own), f"aliases.a{number}", "a/b"), range(8)))
-    assert {f"a{number}" for number in range(8)} < set(tomllib.loads(own.read_text())["aliases"])
+        list(pool.map(lambda number: write_setting(SettingsTarget(config_file), f"aliases.a{number}", "a/b"), range(8)))
+    assert {f"a{number}" for number in range(8)} < set(tomllib.loads(config_file.read_text())["aliases"])
 
 
 def test_an_endless_file_or_a_pipe_is_refused_as_settings_and_as_a_key(convo: Convo, home: Path) -> None:
@@ -297,33 +304,35 @@ def test_an_endless_file_or_a_pipe_is_refused_as_settings_and_as_a_key(convo: Co
 
 
 @pytest.fixture
-def ring() -> Iterator[MemoryKeyring]:
+def keyring() -> Iterator[MemoryKeyring]:
     with memory_keyring() as one:
         yield one
 
 
-def test_a_key_is_stored_in_the_keyring_and_removed_from_it(convo: Convo, ring: MemoryKeyring, own: Path) -> None:
+def test_a_key_is_stored_in_the_keyring_and_removed_from_it(
+    convo: Convo, keyring: MemoryKeyring, config_file: Path
+) -> None:
     got = convo("config", "key", "set", "openai", stdin=f"{KEY}\n")
     assert (got.exit, got.out, got.err) == (0, "", "stored the key of openai in the keyring\n")
-    assert ring.passwords == {("convo", "OPENAI_API_KEY"): KEY}
-    assert own.read_text() == COMMENTED + "\n[providers.openai]\nkeyring = true\n"
+    assert keyring.passwords == {("convo", "OPENAI_API_KEY"): KEY}
+    assert config_file.read_text() == COMMENTED + "\n[providers.openai]\nkeyring = true\n"
     provider = next(one for one in convo("models", "--json").json()["providers"] if one["name"] == "openai")
     assert (provider["key"], provider["set_up"]) == ("set", True)
     assert KEY not in convo("config").out + convo("models").out + convo("doctor", "keys").out
     assert convo("config", "key", "unset", "openai").exit == 0
-    assert (ring.passwords, own.read_text().strip()) == ({}, COMMENTED.strip())
+    assert (keyring.passwords, config_file.read_text().strip()) == ({}, COMMENTED.strip())
 
 
 def test_a_key_file_is_readable_only_by_its_owner_and_is_used(convo: Convo, home: Path) -> None:
     got = convo("config", "key", "set", "openai", "--file", stdin=KEY)
-    place = home / "config" / "provider-keys" / "OPENAI_API_KEY.key"
-    assert (got.exit, got.err) == (0, f"stored the key of openai in {place}\n")
-    assert (place.read_text(), stat.S_IMODE(place.stat().st_mode)) == (f"{KEY}\n", 0o600)
-    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
-    assert origins(convo)["model"][0] == "openai/gpt-5-mini"
+    path = home / "config" / "provider-keys" / "OPENAI_API_KEY.key"
+    assert (got.exit, got.err) == (0, f"stored the key of openai in {path}\n")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (f"{KEY}\n", 0o600)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert value_sources(convo)["model"][0] == "openai/gpt-5-mini"
     assert convo("config", "key", "unset", "openai").exit == 0
-    assert not place.exists()
-    assert origins(convo)["model"][0] != "openai/gpt-5-mini"
+    assert not path.exists()
+    assert value_sources(convo)["model"][0] != "openai/gpt-5-mini"
 
 
 @pytest.mark.parametrize(
@@ -336,12 +345,12 @@ def test_a_key_file_is_readable_only_by_its_owner_and_is_used(convo: Convo, home
     ],
 )
 def test_an_invalid_key_is_refused(
-    argv: list[str], stdin: str, exit_code: int, message: str, convo: Convo, ring: MemoryKeyring, home: Path
+    argv: list[str], stdin: str, exit_code: int, message: str, convo: Convo, keyring: MemoryKeyring, home: Path
 ) -> None:
     got = convo("config", "key", *argv, stdin=stdin)
     assert got.exit == exit_code
     assert got.err.startswith(f"convo: {message}"), got.err
-    assert (ring.passwords, home.exists()) == ({}, False)
+    assert (keyring.passwords, home.exists()) == ({}, False)
 
 
 def test_without_a_keyring_a_key_file_is_suggested_and_nothing_is_stored(convo: Convo, home: Path) -> None:
@@ -373,7 +382,7 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "step"),
+    ("key", "value", "hint"),
     [
         ('windows."a/b"', "3", "write an inline table: '{ context = 128000, output = 16000 }'"),
         ('prices."a/b"', "3", "write an inline table: '{ input = 0.25, output = 2 }'"),
@@ -382,6 +391,6 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
         ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-5-mini\"'"),
     ],
 )
-def test_a_suggestion_names_the_intended_table(key: str, value: str, step: str, convo: Convo, home: Path) -> None:
+def test_a_suggestion_names_the_intended_table(key: str, value: str, hint: str, convo: Convo, home: Path) -> None:
     got = convo("config", "set", key, value)
-    assert (got.exit, got.err.splitlines()[1]) == (2, f"  try: {step}")
+    assert (got.exit, got.err.splitlines()[1]) == (2, f"  try: {hint}")

@@ -18,9 +18,9 @@ from tests.runstate.test_sdk_decisions import no_logging
 
 __all__ = ["no_logging"]
 
-WHO = {"call": {"name": "who", "call_id": "w1"}}
+WHO_CALL = {"call": {"name": "who", "call_id": "w1"}}
 
-READER = """
+CONTEXT_FUNCTIONS = """
 def customer(held):
     return {"customer": held["name"].upper()}
 
@@ -39,7 +39,7 @@ class Customer:
     name: str
 
 
-def paused_with(context: Any) -> None:
+def write_paused_state(context: Any) -> None:
     """Write the state of a paused run of the Agents SDK with this context to state.json."""
 
     async def refund(order: str, cents: int) -> str:
@@ -52,35 +52,40 @@ def paused_with(context: Any) -> None:
     Path("state.json").write_text(result.to_state().to_string())
 
 
-def context_in(place: str) -> Any:
-    return json.loads(Path(place).read_text())["context"]["context"]
+def read_context(path: str) -> Any:
+    return json.loads(Path(path).read_text())["context"]["context"]
 
 
 def test_context_values_are_kept_in_every_later_process_and_in_every_state(convo: Convo, home: Path) -> None:
     Path("values.json").write_text('{"customer": "Ada"}')
-    again = {"call": {**REFUND["call"], "call_id": "c2"}}
-    model = scripted_flags(REFUND, WHO, again, WHO, PAID_BACK)
+    second_refund = {"call": {**REFUND["call"], "call_id": "c2"}}
+    model = scripted_flags(REFUND, WHO_CALL, second_refund, WHO_CALL, PAID_BACK)
     convo("chat", *agent_flags(), *model, "--context", "values.json", "-n", "mine", "pay A1 back")
-    written = convo("export", "mine", "--format", "runstate", *agent_flags())
-    assert written.json()["context"]["context"] == {"customer": "Ada"}
+    exported = convo("export", "mine", "--format", "runstate", *agent_flags())
+    assert exported.json()["context"]["context"] == {"customer": "Ada"}
     for call in ("c1", "c2"):
         got = convo("resume", "mine", *agent_flags(), *model, "--approve", call, "-o", "state.json")
         assert "who returned Ada" in got.err
-    assert (got.exit, context_in("state.json")) == (0, {"customer": "Ada"})
+    assert (got.exit, read_context("state.json")) == (0, {"customer": "Ada"})
 
 
 def test_context_values_of_an_imported_state_are_kept_after_the_next_pause(convo: Convo, home: Path) -> None:
-    paused_with({"customer": "Ada"})
-    again = {"call": {**REFUND["call"], "call_id": "c2"}}
-    model = scripted_flags(REFUND, again, WHO, PAID_BACK)
+    write_paused_state({"customer": "Ada"})
+    second_refund = {"call": {**REFUND["call"], "call_id": "c2"}}
+    model = scripted_flags(REFUND, second_refund, WHO_CALL, PAID_BACK)
     got = convo("resume", "state.json", *agent_flags(), *model, "--approve", "c1", "-o", "next.json")
-    assert (got.exit, context_in("next.json")) == (3, {"customer": "Ada"}), got.err
+    assert (got.exit, read_context("next.json")) == (3, {"customer": "Ada"}), got.err
     assert "who returned Ada" in convo("resume", "next.json", *agent_flags(), *model, "--approve", "c2").err
 
 
 def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo: Convo, home: Path) -> None:
-    paused_with(Customer("Ada"))
-    flags = (*agent_flags(text=AGENTS + READER), *scripted_flags(REFUND, WHO, PAID_BACK), "--approve", "c1")
+    write_paused_state(Customer("Ada"))
+    flags = (
+        *agent_flags(text=AGENTS + CONTEXT_FUNCTIONS),
+        *scripted_flags(REFUND, WHO_CALL, PAID_BACK),
+        "--approve",
+        "c1",
+    )
     refused = convo("resume", "state.json", *flags)
     assert refused.exit == 2
     assert "Customer, which cannot be restored from a state" in refused.err
@@ -90,16 +95,16 @@ def test_a_context_that_is_not_a_mapping_needs_a_function_that_creates_it(convo:
 
 
 @pytest.mark.parametrize(
-    ("named", "words"),
+    ("function", "message"),
     [
         ("broken", "bot.py:49: KeyError: 'nobody'"),
         ("text", "--context bot.py:text returned str, not a dict"),
         ("nobody", "no name in bot.py 'nobody'"),
     ],
 )
-def test_an_invalid_context_function_is_refused(named: str, words: str, convo: Convo, home: Path) -> None:
-    paused_with(Customer("Ada"))
-    flags = (*agent_flags(text=AGENTS + READER), *scripted_flags(REFUND, PAID_BACK))
-    got = convo("resume", "state.json", *flags, "--approve", "c1", "--context", f"bot.py:{named}")
-    assert (got.exit, got.out) == (2 if named != "nobody" else 5, "")
-    assert words in got.err
+def test_an_invalid_context_function_is_refused(function: str, message: str, convo: Convo, home: Path) -> None:
+    write_paused_state(Customer("Ada"))
+    flags = (*agent_flags(text=AGENTS + CONTEXT_FUNCTIONS), *scripted_flags(REFUND, PAID_BACK))
+    got = convo("resume", "state.json", *flags, "--approve", "c1", "--context", f"bot.py:{function}")
+    assert (got.exit, got.out) == (2 if function != "nobody" else 5, "")
+    assert message in got.err

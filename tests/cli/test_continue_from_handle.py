@@ -12,91 +12,91 @@ from tests.request_items import message_lines, state_fields, user_messages
 
 pytestmark = pytest.mark.usefixtures("server")
 
-ELSEWHERE = "http://127.0.0.1:9/v1"
+OTHER_URL = "http://127.0.0.1:9/v1"
 
 
-def ask(server: LoopbackServer, words: str, **where: str) -> str:
+def create_response(server: LoopbackServer, text: str, **state: str) -> str:
     """Create a response at the server as another client does; return its id."""
 
-    async def asked() -> str:
-        events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **where})
+    async def create() -> str:
+        events = server.endpoint().create({"model": "gpt-5-mini", "input": text, **state})
         return str([event async for event in events][-1]["response"]["id"])
 
-    return server.run(asked())
+    return server.run(create())
 
 
-def chain(server: LoopbackServer, *words: str) -> list[str]:
+def create_chain(server: LoopbackServer, *texts: str) -> list[str]:
     ids: list[str] = []
-    for one in words:
-        ids.append(ask(server, one, **({"previous_response_id": ids[-1]} if ids else {})))
+    for text in texts:
+        ids.append(create_response(server, text, **({"previous_response_id": ids[-1]} if ids else {})))
     return ids
 
 
-def conversation(server: LoopbackServer, *words: str) -> str:
-    made = str(server.run(server.endpoint().create_conversation())["id"])
-    for one in words:
-        ask(server, one, conversation=made)
-    return made
+def create_conversation(server: LoopbackServer, *texts: str) -> str:
+    conversation_id = str(server.run(server.endpoint().create_conversation())["id"])
+    for text in texts:
+        create_response(server, text, conversation=conversation_id)
+    return conversation_id
 
 
-def begin(convo: Convo, strategy: Strategy) -> str:
+def start_session(convo: Convo, strategy: Strategy) -> str:
     """Start a conversation with one turn; return its handle."""
     got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
     handle: str = got.json()["conversation_id"] or got.json()["response_id"]
     return handle
 
 
-def mirrored(convo: Convo, handle: str) -> list[str]:
+def mirrored_messages(convo: Convo, handle: str) -> list[str]:
     """Return the messages in the store up to the head of `handle`."""
-    known = convo("inspect", handle, "--json").json()
-    last = known["links"][-1]
-    return message_lines([known["items"][key] for key in [*last["saw"], *last["output"]]])
+    record = convo("inspect", handle, "--json").json()
+    last = record["links"][-1]
+    return message_lines([record["items"][key] for key in [*last["saw"], *last["output"]]])
 
 
 def test_an_unrecorded_response_is_continued_and_its_history_is_mirrored(
     server: LoopbackServer, launch: Launch, convo: Convo
 ) -> None:
-    ids = chain(server, "one", "two")
+    ids = create_chain(server, "one", "two")
     first = launch("chat", "--chain", "--from", ids[1], "-n", "mine", "three")
     second = launch("chat", "-c", "four")
     assert [first.out, second.out] == ["three\n", "four\n"]
-    three = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
+    third_id = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
     assert [body["input"] for body in server.bodies] == [user_messages("three"), user_messages("four")]
     assert [state_fields(body) for body in server.bodies] == [
         {"previous_response_id": ids[1]},
-        {"previous_response_id": three},
+        {"previous_response_id": third_id},
     ]
-    told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert mirrored(convo, "mine") == [*told, "user: four", "assistant: four"]
-    assert message_lines(server.scripts.requests[-1].input) == [*told, "user: four"]
+    history = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert mirrored_messages(convo, "mine") == [*history, "user: four", "assistant: four"]
+    assert message_lines(server.scripts.requests[-1].input) == [*history, "user: four"]
 
 
 def test_an_unrecorded_conversation_is_continued_and_its_history_is_mirrored(
     server: LoopbackServer, launch: Launch, convo: Convo
 ) -> None:
-    made = conversation(server, "one", "two")
-    first = launch("chat", "--conversation", "--from", made, "-n", "mine", "three")
-    second = launch("chat", "--from", made, "four")
+    conversation_id = create_conversation(server, "one", "two")
+    first = launch("chat", "--conversation", "--from", conversation_id, "-n", "mine", "three")
+    second = launch("chat", "--from", conversation_id, "four")
     assert [first.out, second.out] == ["three\n", "four\n"]
     assert [body["input"] for body in server.bodies] == [user_messages("three"), user_messages("four")]
-    assert [state_fields(body) for body in server.bodies] == [{"conversation": made}] * 2
-    told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert mirrored(convo, "mine") == [*told, "user: four", "assistant: four"]
-    read = [request.path for request in server.requests if request.method == "GET"]
-    assert read == [f"/v1/conversations/{made}", f"/v1/conversations/{made}/items"]
+    assert [state_fields(body) for body in server.bodies] == [{"conversation": conversation_id}] * 2
+    history = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert mirrored_messages(convo, "mine") == [*history, "user: four", "assistant: four"]
+    paths = [request.path for request in server.requests if request.method == "GET"]
+    assert paths == [f"/v1/conversations/{conversation_id}", f"/v1/conversations/{conversation_id}/items"]
 
 
 @pytest.mark.parametrize("flags", [["--chain", "--from"], ["--from"], ["--fork"]])
 def test_continuing_from_an_older_response_creates_a_branch(
     server: LoopbackServer, convo: Convo, flags: list[str]
 ) -> None:
-    first = begin(convo, Strategy.CHAIN)
+    first = start_session(convo, Strategy.CHAIN)
     convo("chat", "-c", "two")
     got = convo("chat", *flags, first, "other")
     assert (got.exit, got.out) == (0, "other\n")
     assert server.bodies[-1]["input"] == user_messages("other")
     assert state_fields(server.bodies[-1]) == {"previous_response_id": first}
-    assert mirrored(convo, "@last") == ["user: one", "assistant: one", "user: other", "assistant: other"]
+    assert mirrored_messages(convo, "@last") == ["user: one", "assistant: one", "user: other", "assistant: other"]
     convo("chat", "--from", "mine", "three")
     assert message_lines(server.scripts.requests[-1].input) == [
         *("user: one", "assistant: one", "user: two", "assistant: two", "user: three")
@@ -144,7 +144,7 @@ def test_a_malformed_id_from_a_server_is_an_error_and_does_not_inject_an_output_
 def test_a_handle_of_one_endpoint_is_not_sent_to_another(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    older = begin(convo, Strategy.CHAIN)
+    older = start_session(convo, Strategy.CHAIN)
     convo("chat", "-c", "two")
     (tmp_path / "other").mkdir()
     with run_loopback_server(tmp_path / "other") as other:
@@ -166,12 +166,12 @@ def test_a_handle_of_one_endpoint_is_not_sent_to_another(
 def test_an_environment_variable_that_conflicts_with_the_record_is_refused(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, variable: str
 ) -> None:
-    begin(convo, strategy)
-    there = ELSEWHERE if variable.endswith("URL") else f"{server.url} (other)"
-    monkeypatch.setenv(variable, ELSEWHERE if variable.endswith("URL") else "other")
+    start_session(convo, strategy)
+    endpoint = OTHER_URL if variable.endswith("URL") else f"{server.url} (other)"
+    monkeypatch.setenv(variable, OTHER_URL if variable.endswith("URL") else "other")
     got = convo("chat", "-c", "two")
     assert got.exit == 2
-    assert got.err.startswith(f"convo: session 'mine' is stored at {server.url}, but {variable} sets {there} for ")
+    assert got.err.startswith(f"convo: session 'mine' is stored at {server.url}, but {variable} sets {endpoint} for ")
     assert got.err.count("\n") == 2
     assert len(server.bodies) == 1
 
@@ -180,32 +180,32 @@ def test_an_environment_variable_that_conflicts_with_the_record_is_refused(
 def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_owns_the_history(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
-    begin(convo, strategy)
+    start_session(convo, strategy)
     got = convo("chat", "-c", "-m", "scripted/echo", "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
         f"convo: session 'mine' is stored at {server.url}, but -m sets convo's own endpoint for scripted/echo\n"
         "  try: leave it out, or convo convert mine --to session\n"
     )
-    assert mirrored(convo, "mine") == ["user: one", "assistant: one"]
+    assert mirrored_messages(convo, "mine") == ["user: one", "assistant: one"]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY])
 def test_a_model_at_another_endpoint_may_answer_when_the_client_owns_the_history(
     server: LoopbackServer, convo: Convo, strategy: Strategy
 ) -> None:
-    begin(convo, strategy)
-    there = convo("chat", "-c", "-m", "scripted/echo", "--json", "two")
-    assert (there.exit, there.json()["output_text"], there.json()["usage"]["input_tokens"]) == (0, "two", 3)
-    back = convo("chat", "-c", "-m", "gpt-5-mini", "three")
-    assert back.exit == 0
+    start_session(convo, strategy)
+    second = convo("chat", "-c", "-m", "scripted/echo", "--json", "two")
+    assert (second.exit, second.json()["output_text"], second.json()["usage"]["input_tokens"]) == (0, "two", 3)
+    third = convo("chat", "-c", "-m", "gpt-5-mini", "three")
+    assert third.exit == 0
     assert message_lines(server.bodies[1]["input"]) == [
         *("user: one", "assistant: one", "user: two", "assistant: two", "user: three")
     ]
 
 
 def test_another_model_at_the_same_endpoint_may_answer_with_any_owner(server: LoopbackServer, convo: Convo) -> None:
-    first = begin(convo, Strategy.CHAIN)
+    first = start_session(convo, Strategy.CHAIN)
     assert convo("chat", "-c", "-m", "gpt-4o-mini", "two").exit == 0
     assert server.bodies[1]["model"] == "gpt-4o-mini"
     assert state_fields(server.bodies[1]) == {"previous_response_id": first}
@@ -214,34 +214,34 @@ def test_another_model_at_the_same_endpoint_may_answer_with_any_owner(server: Lo
 @pytest.mark.parametrize("model", ["gpt-5-mini", "scripted/echo"])
 def test_a_response_sent_with_store_false_cannot_be_continued(server: LoopbackServer, convo: Convo, model: str) -> None:
     response = convo("chat", "-m", model, "-n", "mine", "--json", "one").json()["response_id"]
-    asked = len(server.requests)
+    request_count = len(server.requests)
     got = convo("chat", "--chain", "--from", response, "-m", model, "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
         f"convo: {response} was sent with store=false, so its endpoint cannot continue it\n"
         "  try: convo chat --fork mine\n"
     )
-    assert len(server.requests) == asked
+    assert len(server.requests) == request_count
 
 
 def test_a_conversation_cannot_be_forked(server: LoopbackServer, convo: Convo) -> None:
-    made = begin(convo, Strategy.CONVERSATION)
-    for handle in (made, "mine"):
+    conversation_id = start_session(convo, Strategy.CONVERSATION)
+    for handle in (conversation_id, "mine"):
         got = convo("chat", "--fork", handle, "two")
         assert (got.exit, got.out) == (2, "")
         assert got.err == (
-            f"convo: {made} cannot be forked: its endpoint stores it as one list\n"
-            f"  try: convo convert {made} --to session\n"
+            f"convo: {conversation_id} cannot be forked: its endpoint stores it as one list\n"
+            f"  try: convo convert {conversation_id} --to session\n"
         )
     assert len(server.bodies) == 1
 
 
 def test_two_owners_or_a_handle_of_another_owner_are_refused_with_the_right_owner(convo: Convo, home: Path) -> None:
-    both = convo("chat", "--chain", "--conversation", "--from", "conv_1", "hello")
-    wrong = convo("chat", "--chain", "--from", "conv_1", "hello")
-    whose = "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
-    step = "  try: --conversation --from HANDLE\n"
-    excluded = "--chain and --conversation cannot be used together: a conversation has one owner"
-    assert (both.exit, both.err) == (2, f"convo: {excluded}; {whose}\n{step}")
-    assert (wrong.exit, wrong.err) == (2, f"convo: --chain expects resp_...; {whose}\n{step}")
+    two_owners = convo("chat", "--chain", "--conversation", "--from", "conv_1", "hello")
+    wrong_owner = convo("chat", "--chain", "--from", "conv_1", "hello")
+    ownership = "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
+    hint = "  try: --conversation --from HANDLE\n"
+    conflict = "--chain and --conversation cannot be used together: a conversation has one owner"
+    assert (two_owners.exit, two_owners.err) == (2, f"convo: {conflict}; {ownership}\n{hint}")
+    assert (wrong_owner.exit, wrong_owner.err) == (2, f"convo: --chain expects resp_...; {ownership}\n{hint}")
     assert not home.exists()

@@ -25,12 +25,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def begin(convo: Convo, strategy: str, *flags: str, name: str = "mine") -> None:
+def start_session(convo: Convo, strategy: str, *flags: str, name: str = "mine") -> None:
     assert convo("chat", f"--{strategy}", "-n", name, *flags, "one").exit == 0
 
 
 def test_convert_reports_the_changes_and_the_created_session(convo: Convo, home: Path) -> None:
-    begin(convo, "session", *ECHO)
+    start_session(convo, "session", *ECHO)
     got = convo("convert", "mine", "--to", "chain", "--as", "theirs")
     assert (got.exit, got.err) == (0, "")
     assert got.out == (
@@ -44,22 +44,22 @@ def test_convert_reports_the_changes_and_the_created_session(convo: Convo, home:
 
 
 def test_a_dry_run_changes_nothing(convo: Convo, home: Path, folder: Path) -> None:
-    begin(convo, "session", *ECHO)
+    start_session(convo, "session", *ECHO)
     before = stored_sessions(home), sorted(folder.rglob("*.json"))
     for to in ("replay", "conversation", "chain"):
-        told = convo("convert", "mine", "--to", to, "--dry-run", "--json").json()
-        assert set(told) == FIELDS
-        assert (told["strategy"], told["session"], told["handle"], told["items"]) == (to, None, None, 2)
+        result = convo("convert", "mine", "--to", to, "--dry-run", "--json").json()
+        assert set(result) == FIELDS
+        assert (result["strategy"], result["session"], result["handle"], result["items"]) == (to, None, None, 2)
     assert (stored_sessions(home), sorted(folder.rglob("*.json"))) == before
 
 
 def test_a_replay_file_is_named_after_its_session_or_as_requested(convo: Convo, folder: Path) -> None:
-    begin(convo, "session", *ECHO)
+    start_session(convo, "session", *ECHO)
     assert convo("convert", "mine", "--to", "replay", "--as", "kept", "--json").json()["handle"] == str(
         folder / "kept.json"
     )
-    told = convo("convert", "mine", "--to", "replay", "--as", "./talk.json", "--json").json()
-    assert told["handle"] == str(folder / "talk.json")
+    result = convo("convert", "mine", "--to", "replay", "--as", "./talk.json", "--json").json()
+    assert result["handle"] == str(folder / "talk.json")
     assert [item["role"] for item in json.loads((folder / "talk.json").read_text())] == ["user", "assistant"]
     again = convo("convert", "mine", "--to", "replay", "--as", "./talk.json")
     assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {folder / 'talk.json'} already exists")
@@ -75,15 +75,15 @@ def test_a_replay_file_without_a_record_is_converted(convo: Convo, folder: Path,
     (folder / "talk.json").write_text(
         json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
     )
-    told = convo("convert", "./talk.json", "--to", "conversation", "-m", "scripted/echo", "--json").json()
-    assert told["session"] == "hi"
-    assert convo("chat", "--from", told["handle"], "and?").out == "and?\n"
+    result = convo("convert", "./talk.json", "--to", "conversation", "-m", "scripted/echo", "--json").json()
+    assert result["session"] == "hi"
+    assert convo("chat", "--from", result["handle"], "and?").out == "and?\n"
     items, _ = stored_conversation(home, "hi")
     assert message_lines(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
 
 
 def test_a_taken_name_and_an_unknown_handle_are_refused(convo: Convo) -> None:
-    begin(convo, "session", *ECHO)
+    start_session(convo, "session", *ECHO)
     assert convo("convert", "mine", "--to", "chain", "--as", "mine").exit == 1
     assert convo("convert", "nope", "--to", "chain").exit == 5
     assert convo("convert", "mine", "--to", "session").exit == 2
@@ -94,19 +94,19 @@ def test_a_taken_name_and_an_unknown_handle_are_refused(convo: Convo) -> None:
 def test_a_turn_after_a_conversion_has_the_whole_history(
     server: LoopbackServer, convo: Convo, owner: Strategy, to: Strategy
 ) -> None:
-    begin(convo, owner)
-    asked = len(server.bodies)
+    start_session(convo, owner)
+    request_count = len(server.bodies)
 
-    told = convo("convert", "mine", "--to", to, "--as", "new", "--json").json()
+    result = convo("convert", "mine", "--to", to, "--as", "new", "--json").json()
 
-    assert len(server.bodies) == asked, "no model is asked"
-    assert told["endpoint"] == server.environ["OPENAI_BASE_URL"]
+    assert len(server.bodies) == request_count, "no model is asked"
+    assert result["endpoint"] == server.environ["OPENAI_BASE_URL"]
     assert convo("chat", "--from", "new", "two").out == "two\n"
     assert convo("chat", "--from", "new", "three").out == "three\n"
-    heard = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
-    assert message_lines(server.scripts.requests[-1].input) == heard
-    assert [len(body["input"]) for body in server.bodies[asked:]] == SENT[to]
-    first = state_fields(server.bodies[asked])
+    history = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
+    assert message_lines(server.scripts.requests[-1].input) == history
+    assert [len(body["input"]) for body in server.bodies[request_count:]] == SENT[to]
+    first = state_fields(server.bodies[request_count])
     assert ("conversation" in first) == (to is Strategy.CONVERSATION)
     assert "previous_response_id" not in first
     assert convo("chat", "--from", "mine", "aside").out == "aside\n"
@@ -118,36 +118,36 @@ SENT = {Strategy.REPLAY: [3, 5], Strategy.SESSION: [3, 5], Strategy.CONVERSATION
 
 
 def test_an_unrecorded_conversation_is_converted_to_a_local_session(server: LoopbackServer, convo: Convo) -> None:
-    made = str(server.run(server.endpoint().create_conversation([{"role": "user", "content": "hi"}]))["id"])
-    told = convo("convert", made, "--to", "session", "--provider", "openai", "--json").json()
-    assert (told["items"], told["strategy"]) == (1, "session")
+    conversation_id = str(server.run(server.endpoint().create_conversation([{"role": "user", "content": "hi"}]))["id"])
+    result = convo("convert", conversation_id, "--to", "session", "--provider", "openai", "--json").json()
+    assert (result["items"], result["strategy"]) == (1, "session")
 
 
-SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+ENCRYPTED_REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
 
 
 @pytest.mark.parametrize(
     ("flags", "code", "sent"),
     [((), "item_ids", ["message", "reasoning", "message", "message"]), (("-m", "gpt-5"), "reasoning_elsewhere", None)],
-    ids=["its maker", "another model"],
+    ids=["same model", "another model"],
 )
 def test_encrypted_reasoning_is_sent_only_to_its_provider(
     server: LoopbackServer, convo: Convo, flags: tuple[str, ...], code: str, sent: list[str] | None
 ) -> None:
-    server.scripts.replies({"output": [SEALED, ANSWER]})
-    begin(convo, "session", "-m", "gpt-5-mini")
-    told = convo("convert", "mine", "--to", "chain", "--as", "new", *flags, "--json").json()
-    assert code in [loss["code"] for loss in told["losses"]]
+    server.scripts.replies({"output": [ENCRYPTED_REASONING, ANSWER]})
+    start_session(convo, "session", "-m", "gpt-5-mini")
+    result = convo("convert", "mine", "--to", "chain", "--as", "new", *flags, "--json").json()
+    assert code in [loss["code"] for loss in result["losses"]]
     assert convo("chat", "--from", "new", "two").exit == 0
     kinds = [item["type"] for item in server.bodies[-1]["input"]]
     assert kinds == (sent or ["message", "message", "message"])
 
 
 def test_another_model_moves_a_history_to_another_endpoint(server: LoopbackServer, convo: Convo) -> None:
-    begin(convo, "conversation")
-    told = convo("convert", "mine", "--to", "conversation", "-m", "scripted/echo", "--as", "here", "--json").json()
-    assert told["endpoint"] == "embedded"
+    start_session(convo, "conversation")
+    result = convo("convert", "mine", "--to", "conversation", "-m", "scripted/echo", "--as", "here", "--json").json()
+    assert result["endpoint"] == "embedded"
     assert convo("chat", "--from", "here", "two").out == "two\n"
     assert len(server.bodies) == 1
 
@@ -155,13 +155,13 @@ def test_another_model_moves_a_history_to_another_endpoint(server: LoopbackServe
 # -- hints that suggest a conversion ---------------------------------------------------------------
 
 
-def hinted(err: str) -> list[str]:
+def hinted_command(err: str) -> list[str]:
     """Return the arguments of the command in the last line of an error."""
-    step = err.splitlines()[-1].removeprefix("  try: ")
-    return shlex.split(step[step.index("convo convert") :].split(", and")[0])[1:]
+    hint = err.splitlines()[-1].removeprefix("  try: ")
+    return shlex.split(hint[hint.index("convo convert") :].split(", and")[0])[1:]
 
 
-WRONG: list[tuple[str, tuple[str, ...]]] = [
+REFUSED_COMMANDS: list[tuple[str, tuple[str, ...]]] = [
     ("conversation", ("chat", "--session", "--from", "mine", "hi")),
     ("session", ("chat", "--chain", "--from", "mine", "hi")),
     ("conversation", ("chat", "--from", "mine", "-m", "scripted/echo", "hi")),
@@ -170,12 +170,12 @@ WRONG: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("owner", "argv"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("owner", "argv"), REFUSED_COMMANDS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_suggested_convert_command_can_be_pasted(
     server: LoopbackServer, convo: Convo, owner: str, argv: tuple[str, ...]
 ) -> None:
-    begin(convo, owner)
+    start_session(convo, owner)
     refused = convo(*argv)
     assert refused.exit == 2
-    got: Any = convo(*hinted(refused.err))
+    got: Any = convo(*hinted_command(refused.err))
     assert (got.exit, got.err) == (0, "")

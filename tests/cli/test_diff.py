@@ -9,7 +9,7 @@ import pytest
 from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
-from tests.cli.test_inspect_remote import ask, unplugged
+from tests.cli.test_inspect_remote import create_response, set_unreachable_endpoint
 from tests.command_runner import Convo
 from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal
@@ -27,12 +27,12 @@ SCREEN = """\
 """
 
 
-def differs(convo: Convo, *argv: str) -> dict[str, Any]:
+def diff_json(convo: Convo, *argv: str) -> dict[str, Any]:
     """Run `convo diff ... --json`; returns the printed object."""
     got = convo("diff", *argv, "--json")
     assert (got.exit, got.err) == (0, "")
-    found: dict[str, Any] = got.json()
-    return found
+    diff: dict[str, Any] = got.json()
+    return diff
 
 
 def write(name: str, *items: Any) -> str:
@@ -71,8 +71,8 @@ def test_in_a_terminal_the_headings_of_both_sides_are_dim(convo: Convo, home: Pa
 )
 def test_every_handle_accepts_a_turn(a: str, b: str, same: int, rest: int, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.REPLAY, "one", "two"))
-    found = differs(convo, a, b)
-    assert (found["same"], len(found["rest"])) == (same, rest)
+    diff = diff_json(convo, a, b)
+    assert (diff["same"], len(diff["rest"])) == (same, rest)
 
 
 @pytest.mark.parametrize("number", ["3", "-3"])
@@ -87,29 +87,29 @@ def test_an_unknown_turn_exits_5(number: str, convo: Convo, home: Path) -> None:
 
 
 def test_a_session_name_that_looks_like_a_turn_is_a_name(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "mine", "one", "two")
         await writer.chat(Strategy.SESSION, "mine@1", "other")
 
-    write_chats(home, story)
-    assert differs(convo, "mine@1", "mine")["first"]["a"]["content"][0]["text"] == "other"
+    write_chats(home, script)
+    assert diff_json(convo, "mine@1", "mine")["first"]["a"]["content"][0]["text"] == "other"
 
 
 def test_calls_and_their_outputs_are_one_turn(convo: Convo) -> None:
     calls = [{"type": "function_call", "call_id": name, "name": "tea", "arguments": "{}"} for name in ("a", "b")]
     outputs = [{"type": "function_call_output", "call_id": name, "output": "hot"} for name in ("a", "b")]
-    said = [{"role": "user", "content": "tea?"}, *calls, *outputs, {"role": "assistant", "content": "hot"}]
-    file = write("talk.json", *said, {"role": "user", "content": "thanks"})
-    found = differs(convo, f"{file}@1", file)
-    assert (found["a"]["items"], found["same"]) == (6, 6)
+    items = [{"role": "user", "content": "tea?"}, *calls, *outputs, {"role": "assistant", "content": "hot"}]
+    file = write("talk.json", *items, {"role": "user", "content": "thanks"})
+    diff = diff_json(convo, f"{file}@1", file)
+    assert (diff["a"]["items"], diff["same"]) == (6, 6)
 
 
 def test_a_fork_differs_from_its_source_after_the_fork_point(convo: Convo, home: Path) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
     assert convo("chat", "--fork", "mine", "-n", "other", "another").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
-    found = differs(convo, "mine", "other")
-    assert (found["same"], found["first"]["path"]) == (2, "content[0].text")
+    diff = diff_json(convo, "mine", "other")
+    assert (diff["same"], diff["first"]["path"]) == (2, "content[0].text")
 
 
 def test_an_answer_in_another_form_is_no_difference(convo: Convo) -> None:
@@ -155,8 +155,8 @@ def test_invalid_combinations_of_sides_are_refused(argv: list[str], convo: Convo
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 def test_a_complete_mirror_has_no_difference(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one").exit == 0
-    found = differs(convo, "mine", "--server")
-    assert (found["same"], found["first"]) == (2, None)
+    diff = diff_json(convo, "mine", "--server")
+    assert (diff["same"], diff["first"]) == (2, None)
 
 
 def test_items_only_on_the_server_and_items_only_in_the_mirror_are_distinguished(
@@ -166,7 +166,7 @@ def test_items_only_on_the_server_and_items_only_in_the_mirror_are_distinguished
     handle = convo("inspect", "mine", "--json").json()["links"][-1]["conversation_id"]
     page = server.run(server.endpoint().list_conversation_items(handle, order="asc"))
     server.run(server.endpoint().delete_conversation_item(handle, str(page.items[0]["id"])))
-    ask(server, "by another", conversation=handle)
+    create_response(server, "by another", conversation=handle)
 
     got = convo("diff", "mine", "--drift", "--exit-code")
 
@@ -176,12 +176,12 @@ def test_items_only_on_the_server_and_items_only_in_the_mirror_are_distinguished
 
 
 def test_items_of_another_client_at_the_embedded_endpoint_are_only_on_the_server_side(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CONVERSATION, "mine", "one")
         await writer.other_client("two", conversation=chat.session.handle or "")
 
-    write_chats(home, story)
-    assert [line["mark"] for line in differs(convo, "mine", "--server")["rest"]] == ["only b", "only b"]
+    write_chats(home, script)
+    assert [line["mark"] for line in diff_json(convo, "mine", "--server")["rest"]] == ["only b", "only b"]
 
 
 def test_a_session_has_no_server_side_to_compare(convo: Convo, home: Path) -> None:
@@ -197,9 +197,9 @@ def test_an_unreachable_server_is_an_error_and_not_a_difference(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
-    server_is_gone = convo("diff", "mine", "--server", "--exit-code")
-    assert server_is_gone.exit == 0
-    unplugged(monkeypatch)
+    got = convo("diff", "mine", "--server", "--exit-code")
+    assert got.exit == 0
+    set_unreachable_endpoint(monkeypatch)
     assert convo("diff", "mine", "--server").exit in (1, 2)
 
 
@@ -212,20 +212,20 @@ def test_requests_are_compared_as_they_were_sent(strategy: Strategy, server: Loo
     assert convo("chat", *flags, "-s", "Be brief.", "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
     for number, body in enumerate(server.bodies, 1):
-        travelled = {name: value for name, value in body.items() if name != "stream"}
-        Path(f"{number}.json").write_text(json.dumps(travelled))
-        assert differs(convo, "--wire", f"mine@{number}", f"./{number}.json")["byte"] is None
+        sent_body = {name: value for name, value in body.items() if name != "stream"}
+        Path(f"{number}.json").write_text(json.dumps(sent_body))
+        assert diff_json(convo, "--wire", f"mine@{number}", f"./{number}.json")["byte"] is None
 
 
 def test_the_expected_cached_tokens_are_shown_with_the_reported_ones(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "-n", "mine", "-s", "word " * 2_000, "one").exit == 0
     assert convo("chat", "--from", "mine", "two").exit == 0
-    found = differs(convo, "--wire", "mine@1", "mine@2")
-    assert found["path"] == "input[1]"
-    assert found["expected_cached_tokens"] == 1_920
-    assert found["prefix_tokens"] > 2_000
-    assert found["reported_cached_tokens"] == 0
-    assert found["reported_input_tokens"] > 2_000
+    diff = diff_json(convo, "--wire", "mine@1", "mine@2")
+    assert diff["path"] == "input[1]"
+    assert diff["expected_cached_tokens"] == 1_920
+    assert diff["prefix_tokens"] > 2_000
+    assert diff["reported_cached_tokens"] == 0
+    assert diff["reported_input_tokens"] > 2_000
     out = convo("diff", "--wire", "mine@1", "mine@2").out
     assert "  expected    at most 1,920 of them cached\n  reported    0 cached of " in out
 
@@ -233,9 +233,9 @@ def test_the_expected_cached_tokens_are_shown_with_the_reported_ones(server: Loo
 def test_changed_instructions_end_the_cached_prefix(convo: Convo, home: Path) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "-s", "It is 12:00.", "one").exit == 0
     assert convo("chat", "--from", "mine", "-s", "It is 12:01.", "two").exit == 0
-    found = differs(convo, "--wire", "mine@1", "mine@2")
-    assert (found["path"], found["a"], found["b"]) == ("instructions", "It is 12:00.", "It is 12:01.")
-    assert 0 < found["prefix_tokens"] < 8
+    diff = diff_json(convo, "--wire", "mine@1", "mine@2")
+    assert (diff["path"], diff["a"], diff["b"]) == ("instructions", "It is 12:00.", "It is 12:01.")
+    assert 0 < diff["prefix_tokens"] < 8
 
 
 def test_an_unknown_request_exits_5(convo: Convo, home: Path) -> None:

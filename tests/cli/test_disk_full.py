@@ -17,11 +17,11 @@ from tests.request_items import message_lines
 
 pytestmark = pytest.mark.needs("posix")
 
-FULL = "could not be written: the disk is full, or a size limit is reached"
-FREE = "  try: free some space, then retry; confirmed items are kept"
+FULL_MESSAGE = "could not be written: the disk is full, or a size limit is reached"
+FREE_HINT = "  try: free some space, then retry; confirmed items are kept"
 
 
-def two_lines(got: CommandResult) -> list[str]:
+def error_lines(got: CommandResult) -> list[str]:
     assert (got.exit, got.out) == (1, "")
     lines = got.err.splitlines()
     assert len(lines) == 2, got.err
@@ -35,19 +35,19 @@ def test_a_full_disk_is_reported_and_confirmed_items_are_kept(tmp_path: Path, mo
         disk.fill()
 
         for command in (("sessions",), ("inspect", "mine"), ("export", "mine"), ("store", "check")):
-            read = disk.launch(*command)
-            assert (read.exit, command[0] == "store" or "one" in read.out) == (0, True), read
+            got = disk.launch(*command)
+            assert (got.exit, command[0] == "store" or "one" in got.out) == (0, True), got
 
         for argv in (("chat", "--from", "mine", "two"), ("chat", *ECHO, "new")):
-            words, step = two_lines(disk.launch(*argv))
-            assert words == f"convo: {tmp_path}/disk/home/data/convo.db {FULL}"
-            assert step == FREE
+            message, hint = error_lines(disk.launch(*argv))
+            assert message == f"convo: {tmp_path}/disk/home/data/convo.db {FULL_MESSAGE}"
+            assert hint == FREE_HINT
 
         disk.free()
         assert [session["name"] for session in disk.launch("sessions", "--json").json()] == ["mine"]
-        assert heads(disk) == ["user: one", "assistant: one"]
+        assert session_messages(disk) == ["user: one", "assistant: one"]
         assert disk.launch("chat", "--from", "mine", "three").out == "three\n"
-        assert heads(disk) == ["user: one", "assistant: one", "user: three", "assistant: three"]
+        assert session_messages(disk) == ["user: one", "assistant: one", "user: three", "assistant: three"]
 
 
 @pytest.mark.needs("mount")
@@ -57,11 +57,11 @@ def test_a_nearly_full_disk_is_detected_before_the_model_request(
     with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
         assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
-        disk.fill(leave=4_000_000)
-        told = disk.launch("chat", "--from", "mine", "two", "--json")
+        disk.fill(free_bytes=4_000_000)
+        got = disk.launch("chat", "--from", "mine", "two", "--json")
 
-        error = told.json()["error"]
-        assert (told.exit, error["code"]) == (1, "store_full")
+        error = got.json()["error"]
+        assert (got.exit, error["code"]) == (1, "store_full")
         assert f"the disk of {tmp_path}/disk/home/data/convo.db has " in error["message"]
         assert "a turn may need 8 MB" in error["message"]
         compacted = disk.launch("compact", "mine", "--json")
@@ -71,35 +71,35 @@ def test_a_nearly_full_disk_is_detected_before_the_model_request(
         assert disk.launch("chat", "--from", "mine", "three").out == "three\n"
 
 
-def heads(disk: Disk) -> list[str]:
+def session_messages(disk: Disk) -> list[str]:
     """The messages of the session on this disk; its last response must be completed."""
-    known = disk.launch("inspect", "mine", "--json").json()
-    assert known["links"][-1]["status"] == "completed"
-    return message_lines(known["items"].values())
+    conversation = disk.launch("inspect", "mine", "--json").json()
+    assert conversation["links"][-1]["status"] == "completed"
+    return message_lines(conversation["items"].values())
 
 
 def test_on_a_full_disk_a_replay_file_stays_unchanged_and_the_answer_is_kept(tmp_path: Path, home: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
-        place = str(tmp_path / "disk" / "talk.json")
-        assert disk.launch("chat", *ECHO, "--replay", "--from", place, "-n", "mine", "one").exit == 0
+        path = str(tmp_path / "disk" / "talk.json")
+        assert disk.launch("chat", *ECHO, "--replay", "--from", path, "-n", "mine", "one").exit == 0
         file = disk.visible_path / "talk.json"
         before, long = file.read_bytes(), "two " * 500
         disk.fill()
         got = disk.launch("chat", "--from", "mine", long)
         if got.out:  # the store is on another disk with free space
             assert (got.exit, got.out) == (1, f"{long}\n")
-            assert got.err.splitlines()[-2:] == [f"convo: no space left to write {place}", FREE]
+            assert got.err.splitlines()[-2:] == [f"convo: no space left to write {path}", FREE_HINT]
         else:  # the limit applies to every file
-            assert FULL in two_lines(got)[0]
+            assert FULL_MESSAGE in error_lines(got)[0]
         assert file.read_bytes() == before
-        assert [place.name for place in disk.visible_path.iterdir() if place.name.startswith(".")] == []
+        assert [path.name for path in disk.visible_path.iterdir() if path.name.startswith(".")] == []
 
         disk.free()
         assert disk.launch("chat", "--from", "mine", "three").exit == 0
-        answered = [f"user: {long}", f"assistant: {long}"] if got.out else []
+        second_turn = [f"user: {long}", f"assistant: {long}"] if got.out else []
         assert stored_messages(home, "mine") == [
             *("user: one", "assistant: one"),
-            *answered,
+            *second_turn,
             *("user: three", "assistant: three"),
         ]
         assert file.read_text().count('"role"') == len(stored_messages(home, "mine"))
@@ -107,15 +107,15 @@ def test_on_a_full_disk_a_replay_file_stays_unchanged_and_the_answer_is_kept(tmp
 
 def test_a_file_size_limit_is_reported_like_a_full_disk(launch: Launch, home: Path) -> None:
     launch("chat", *ECHO, "-n", "mine", "one")
-    words, step = two_lines(run_with_file_limit("chat", "--from", "mine", "two"))
-    assert (words, step) == (f"convo: {home}/data/convo.db {FULL}", FREE)
+    message, hint = error_lines(run_with_file_limit("chat", "--from", "mine", "two"))
+    assert (message, hint) == (f"convo: {home}/data/convo.db {FULL_MESSAGE}", FREE_HINT)
     assert stored_messages(home, "mine") == ["user: one", "assistant: one"]
     assert launch("chat", "--from", "mine", "three").exit == 0
 
 
 # -- read-only files and folders -------------------------------------------------------------------
 
-AS_NOBODY = """
+UNPRIVILEGED_RUN = """
 import contextlib, os, sys
 from convo.cli.app import run_command_line
 home = os.environ.pop("CONVO_HOME")
@@ -136,7 +136,7 @@ sys.exit(run_command_line(sys.argv[2:]))
 
 
 @pytest.fixture
-def shared(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def shared_folder(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of the unprivileged user, with a session and a replay file."""
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -146,29 +146,29 @@ def shared(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         launch("chat", *ECHO, "-n", "mine", "one")
         launch("chat", *ECHO, "--replay", "--from", str(folder / "files" / "talk.json"), "-n", "file", "one")
         if os.getuid() == 0:
-            for place in (folder, *folder.rglob("*")):
-                os.chown(place, NOBODY, NOBODY)
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
         yield folder
         monkeypatch.undo()
-        for place in (folder / "files", folder / "home" / "data"):
-            place.chmod(0o700)
+        for path in (folder / "files", folder / "home" / "data"):
+            path.chmod(0o700)
 
 
-def as_nobody(tmp_path: Path, *argv: str) -> CommandResult:
-    return run_command([sys.executable, "-c", AS_NOBODY, str(tmp_path), *argv])
+def run_unprivileged(tmp_path: Path, *argv: str) -> CommandResult:
+    return run_command([sys.executable, "-c", UNPRIVILEGED_RUN, str(tmp_path), *argv])
 
 
-def test_a_read_only_store_can_be_read(shared: Path, tmp_path: Path) -> None:
-    data = shared / "home" / "data"
+def test_a_read_only_store_can_be_read(shared_folder: Path, tmp_path: Path) -> None:
+    data = shared_folder / "home" / "data"
     data.chmod(0o500)
     database = (data / "convo.db").read_bytes()
 
-    listed = as_nobody(tmp_path, "sessions")
-    lines = two_lines(as_nobody(tmp_path, "chat", "--from", "mine", "two"))
-    error = as_nobody(tmp_path, "chat", "--from", "mine", "two", "--json").json()["error"]
+    sessions = run_unprivileged(tmp_path, "sessions")
+    lines = error_lines(run_unprivileged(tmp_path, "chat", "--from", "mine", "two"))
+    error = run_unprivileged(tmp_path, "chat", "--from", "mine", "two", "--json").json()["error"]
 
-    assert listed.exit == 0
-    assert "mine" in listed.out
+    assert sessions.exit == 0
+    assert "mine" in sessions.out
     assert lines == [
         f"convo: {data}/convo.db is read-only",
         "  try: make its folder writable, or set CONVO_HOME to a writable folder",
@@ -178,26 +178,28 @@ def test_a_read_only_store_can_be_read(shared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("locked", ["talk.json", "."])
-def test_a_read_only_replay_file_is_reported_before_anything_is_sent(locked: str, shared: Path, tmp_path: Path) -> None:
-    place = shared / "files" / "talk.json"
-    before = place.read_bytes()
-    (shared / "files" / locked).chmod(0o500 if locked == "." else 0o400)
+def test_a_read_only_replay_file_is_reported_before_anything_is_sent(
+    locked: str, shared_folder: Path, tmp_path: Path
+) -> None:
+    path = shared_folder / "files" / "talk.json"
+    before = path.read_bytes()
+    (shared_folder / "files" / locked).chmod(0o500 if locked == "." else 0o400)
 
-    lines = two_lines(as_nobody(tmp_path, "chat", "--from", "file", "two"))
+    lines = error_lines(run_unprivileged(tmp_path, "chat", "--from", "file", "two"))
 
-    assert lines == [f"convo: {place} cannot be written", "  try: choose another file, or make it writable"]
-    assert place.read_bytes() == before
-    assert stored_messages(shared / "home", "file") == ["user: one", "assistant: one"]
+    assert lines == [f"convo: {path} cannot be written", "  try: choose another file, or make it writable"]
+    assert path.read_bytes() == before
+    assert stored_messages(shared_folder / "home", "file") == ["user: one", "assistant: one"]
 
 
 # -- a replayed conversation needs no store --------------------------------------------------------
 
-ONLY_READ = "mount --bind {home} {home} && mount -o remount,ro,bind {home} && exec "
+READ_ONLY_MOUNT = "mount --bind {home} {home} && mount -o remount,ro,bind {home} && exec "
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["below a file", pytest.param("a folder that may only be read", marks=pytest.mark.needs("mount"))],
+    ["below a file", pytest.param("a read-only folder", marks=pytest.mark.needs("mount"))],
 )
 def test_a_replayed_conversation_continues_with_a_read_only_home(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -209,7 +211,7 @@ def test_a_replayed_conversation_continues_with_a_read_only_home(
         home = tmp_path / "file" / "home"
     else:
         home.mkdir()
-        command = [*UNSHARE, "sh", "-c", ONLY_READ.format(home=home) + '"$@"', "sh", *command]
+        command = [*UNSHARE, "sh", "-c", READ_ONLY_MOUNT.format(home=home) + '"$@"', "sh", *command]
     monkeypatch.setenv("CONVO_HOME", str(home))
     monkeypatch.chdir(tmp_path)
 
@@ -222,6 +224,6 @@ def test_a_replayed_conversation_continues_with_a_read_only_home(
     note = f"sqlite:{home}/data/convo.db cannot be written; only the file of the conversation is saved"
     assert [got.err.count(note) for got in (first, second, third)] == [1, 1, 1]
     assert message_lines(json.loads((tmp_path / "talk.json").read_text())) == [
-        f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")
+        f"{role}: {text}" for text in ("one", "two", "three") for role in ("user", "assistant")
     ]
     assert not home.exists() or list(home.iterdir()) == []

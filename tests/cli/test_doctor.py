@@ -20,7 +20,7 @@ from tests.cli.doctor_checks import check_levels, run_check, write_settings
 from tests.command_runner import Convo, Launch
 from tests.config.permissions import without_root
 
-USUAL = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
+DEFAULT_CHECKS = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
 
 
 # -- all checks -----------------------------------------------------------------------------------
@@ -30,17 +30,17 @@ def test_a_new_installation_has_no_fault_and_doctor_creates_nothing(convo: Convo
     got = convo("doctor")
 
     assert got.exit == 0
-    assert [line.split()[0] for line in got.out.splitlines() if line[2] != " "] == USUAL
+    assert [line.split()[0] for line in got.out.splitlines() if line[2] != " "] == DEFAULT_CHECKS
     assert f"  store     sqlite:{home}/data/convo.db (built in) is created by the first turn\n" in got.out
     assert not home.exists()
 
 
 def test_json_lists_the_same_checks(convo: Convo) -> None:
-    told = convo("doctor", "--json").json()
+    result = convo("doctor", "--json").json()
 
-    assert told["ok"]
-    assert [one["name"] for one in told["checks"]] == USUAL
-    assert {name for one in told["checks"] for name in one} == {"name", "level", "found", "next"}
+    assert result["ok"]
+    assert [check["name"] for check in result["checks"]] == DEFAULT_CHECKS
+    assert {name for check in result["checks"] for name in check} == {"name", "level", "found", "next"}
 
 
 def test_a_fault_is_followed_by_its_next_step_and_sets_the_exit_code(convo: Convo) -> None:
@@ -79,12 +79,12 @@ def test_names_of_checks_are_completion_candidates() -> None:
 
 def test_no_check_exceeds_its_time_limit(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=600"
-        one = run_check(convo, "store", "--store", url)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"postgresql://me:hush@127.0.0.1:{listener.getsockname()[1]}/convo?connect_timeout=600"
+        check = run_check(convo, "store", "--store", url)
 
-    assert (one["level"], "did not respond within 0.2 seconds" in one["found"]) == ("fault", True)
-    assert "hush" not in json.dumps(one)
+    assert (check["level"], "did not respond within 0.2 seconds" in check["found"]) == ("fault", True)
+    assert "hush" not in json.dumps(check)
 
 
 # -- settings -------------------------------------------------------------------------------------
@@ -100,24 +100,24 @@ def test_the_sources_of_settings_are_listed(convo: Convo, tmp_path: Path, monkey
 def test_an_invalid_settings_file_does_not_prevent_the_other_checks(convo: Convo, tmp_path: Path) -> None:
     assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
     Path(".convo.toml").write_text("model = \n")
-    one = run_check(convo, "settings")
+    check = run_check(convo, "settings")
 
-    assert one["found"] == f"{tmp_path}/.convo.toml, line 1: is not TOML: invalid value"
-    said = check_levels(convo)
-    assert said["settings"] == said["store"] == said["model"] == "fault"
-    assert said["convo"] == said["folders"] == said["terminal"] == said["extras"] == "ok"
+    assert check["found"] == f"{tmp_path}/.convo.toml, line 1: is not TOML: invalid value"
+    levels = check_levels(convo)
+    assert levels["settings"] == levels["store"] == levels["model"] == "fault"
+    assert levels["convo"] == levels["folders"] == levels["terminal"] == levels["extras"] == "ok"
     assert run_check(convo, "keys")["next"] == "convo doctor settings"
 
 
 def test_an_undefined_variable_is_named_and_only_fails_the_store_check(convo: Convo) -> None:
     write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
-    one = run_check(convo, "store")
+    check = run_check(convo, "store")
 
-    assert "refers to the variable DB_PASSWORD, which is not set" in one["found"]
-    assert one["next"] == "export DB_PASSWORD=..."
-    said = check_levels(convo)
-    assert said["settings"] == "fault"
-    assert said["keys"] == said["model"] == said["serve"] == "ok"
+    assert "refers to the variable DB_PASSWORD, which is not set" in check["found"]
+    assert check["next"] == "export DB_PASSWORD=..."
+    levels = check_levels(convo)
+    assert levels["settings"] == "fault"
+    assert levels["keys"] == levels["model"] == levels["serve"] == "ok"
 
 
 def test_a_password_with_special_characters_is_explained_and_not_repeated(
@@ -125,45 +125,45 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
 ) -> None:
     monkeypatch.setenv("DB_PASSWORD", "hush#@word")
     write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
-    one = run_check(convo, "store")
+    check = run_check(convo, "store")
 
-    assert "must be percent-encoded" in one["found"]
-    assert "# as %23" in one["found"]
-    assert "hush" not in json.dumps(one)
+    assert "must be percent-encoded" in check["found"]
+    assert "# as %23" in check["found"]
+    assert "hush" not in json.dumps(check)
 
 
 def test_an_active_profile_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings('[profiles.work]\ntenant = "office"\n')
     monkeypatch.setenv("CONVO_PROFILE", "work")
-    place = Path(".convo.toml").absolute()
-    assert run_check(convo, "settings")["found"] == f"CONVO_PROFILE, {place} [profiles.work]"
+    path = Path(".convo.toml").absolute()
+    assert run_check(convo, "settings")["found"] == f"CONVO_PROFILE, {path} [profiles.work]"
     monkeypatch.setenv("CONVO_PROFILE", "wrok")
     assert run_check(convo, "settings")["found"] == "CONVO_PROFILE: no profile 'wrok'; did you mean 'work'?"
 
 
 # -- convo serve ----------------------------------------------------------------------------------
 
-LINE = f"alice {sha256(b'key').hexdigest()}\n"
+KEY_LINE = f"alice {sha256(b'key').hexdigest()}\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "level", "said"),
+    ("text", "level", "message"),
     [
-        (LINE, "ok", "0.0.0.0, port 8788; 1 key"),
+        (KEY_LINE, "ok", "0.0.0.0, port 8788; 1 key"),
         ("", "fault", "has no keys: every request is rejected"),
-        (f"{LINE}bob secret-key\n", "fault", "keys, line 2: is not a name and the SHA-256 of a key"),
+        (f"{KEY_LINE}bob secret-key\n", "fault", "keys, line 2: is not a name and the SHA-256 of a key"),
         (None, "fault", "no keys file at "),
     ],
 )
-def test_the_keys_file_is_checked(text: str | None, level: str, said: str, convo: Convo) -> None:
+def test_the_keys_file_is_checked(text: str | None, level: str, message: str, convo: Convo) -> None:
     write_settings('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
     if text is not None:
         Path("keys").write_text(text)
-    one = run_check(convo, "serve")
+    check = run_check(convo, "serve")
 
-    assert one["level"] == level
-    assert said in one["found"]
-    assert "secret-key" not in json.dumps(one)
+    assert check["level"] == level
+    assert message in check["found"]
+    assert "secret-key" not in json.dumps(check)
 
 
 @pytest.mark.needs("posix")
@@ -178,9 +178,9 @@ def test_a_missing_serve_extra_is_reported_with_its_install_command(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    one = run_check(convo, "serve")
+    check = run_check(convo, "serve")
 
-    assert (one["found"], one["next"]) == (
+    assert (check["found"], check["next"]) == (
         "not installed: convo serve needs uvicorn",
         "pip install 'convo-state[serve]'",
     )
@@ -198,14 +198,14 @@ def test_the_source_of_the_encryption_key_is_reported(convo: Convo, monkeypatch:
 
 def test_an_encoding_without_the_printed_characters_is_a_warning(launch: Launch) -> None:
     got = launch("doctor", "terminal", "--json", env={"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"})
-    (one,) = got.json()["checks"]
+    (check,) = got.json()["checks"]
 
-    assert (got.exit, one["level"]) == (0, "warning")
-    assert "PYTHONUTF8=1" in one["next"]
+    assert (got.exit, check["level"]) == (0, "warning")
+    assert "PYTHONUTF8=1" in check["next"]
 
 
 @pytest.mark.parametrize(
-    ("seen", "level", "said"),
+    ("facts", "level", "message"),
     [
         (
             TerminalFacts(DisplayOptions(80, has_color=True), "xterm", "utf-8"),
@@ -229,10 +229,10 @@ def test_an_encoding_without_the_printed_characters_is_a_warning(launch: Launch)
         ),
     ],
 )
-def test_the_capabilities_of_the_terminal_are_reported(seen: TerminalFacts, level: CheckLevel, said: str) -> None:
-    finding = doctor_checks.diagnose_terminal(seen)
+def test_the_capabilities_of_the_terminal_are_reported(facts: TerminalFacts, level: CheckLevel, message: str) -> None:
+    finding = doctor_checks.diagnose_terminal(facts)
 
-    assert (finding.level, finding.message.startswith(said)) == (level, True)
+    assert (finding.level, finding.message.startswith(message)) == (level, True)
 
 
 @pytest.mark.needs("terminal")
@@ -243,8 +243,8 @@ def test_every_line_fits_the_width_of_the_terminal(columns: int, monkeypatch: py
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLUMNS")
     argv = ["-m", "convo", "doctor", "terminal", "serve", "seal", "ollama"]
-    shown = pexpect.run(shlex.join([sys.executable, *argv]), env=dict(os.environ), dimensions=(24, columns))
-    lines = shown.decode().replace("\x1b[2m", "").replace("\x1b[0m", "").splitlines()
+    output = pexpect.run(shlex.join([sys.executable, *argv]), env=dict(os.environ), dimensions=(24, columns))
+    lines = output.decode().replace("\x1b[2m", "").replace("\x1b[0m", "").splitlines()
 
     assert f"xterm, {columns} columns," in " ".join(lines).replace("  ", "")
     assert max(map(len, lines)) <= columns
@@ -266,8 +266,8 @@ def test_an_unwritable_folder_is_a_fault(convo: Convo, home: Path, tmp_path: Pat
     home.mkdir(0o555)
     tmp_path.chmod(0o755)
     with without_root():
-        one = run_check(convo, "folders")
+        check = run_check(convo, "folders")
 
-    assert one["found"].startswith(f"the folder {home}")
-    assert one["found"].endswith(" cannot be written to: Permission denied")
-    assert one["next"] == "make its folder writable, or set CONVO_HOME to a writable folder"
+    assert check["found"].startswith(f"the folder {home}")
+    assert check["found"].endswith(" cannot be written to: Permission denied")
+    assert check["next"] == "make its folder writable, or set CONVO_HOME to a writable folder"

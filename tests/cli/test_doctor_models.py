@@ -18,31 +18,31 @@ from tests.models.chat_server import ChatServer, run_chat_server
 
 def test_keys_are_reported_by_the_names_of_their_variables(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    one = run_check(convo, "keys")
+    check = run_check(convo, "keys")
 
-    assert one["found"].startswith("set: OPENAI_API_KEY (openai); not set: ANTHROPIC_API_KEY (anthropic), ")
+    assert check["found"].startswith("set: OPENAI_API_KEY (openai); not set: ANTHROPIC_API_KEY (anthropic), ")
     assert "sk-secret" not in convo("doctor").out
 
 
 def test_an_invalid_key_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret and more")
-    one = run_check(convo, "keys")
+    check = run_check(convo, "keys")
 
-    assert (one["level"], one["found"]) == ("fault", "OPENAI_API_KEY contains characters that a key cannot have")
-    assert "sk-secret" not in json.dumps(one)
+    assert (check["level"], check["found"]) == ("fault", "OPENAI_API_KEY contains characters that a key cannot have")
+    assert "sk-secret" not in json.dumps(check)
 
 
 @pytest.mark.needs("posix")
 def test_a_key_in_a_file_is_reported_by_its_path(convo: Convo) -> None:
     write_settings('[providers.openai]\nkey_file = "key"\n')
-    one = run_check(convo, "keys")
-    assert (one["level"], one["next"]) == ("fault", "convo config key set openai --file")
-    assert one["found"] == f"the key of openai cannot be read: {Path('key').absolute()}: no such file or directory"
+    check = run_check(convo, "keys")
+    assert (check["level"], check["next"]) == ("fault", "convo config key set openai --file")
+    assert check["found"] == f"the key of openai cannot be read: {Path('key').absolute()}: no such file or directory"
 
     Path("key").write_text("sk-secret")
     Path("key").chmod(0o644)
-    one = run_check(convo, "keys")
-    assert (one["level"], one["next"]) == ("warning", f"chmod 600 {Path('key').absolute()}")
+    check = run_check(convo, "keys")
+    assert (check["level"], check["next"]) == ("warning", f"chmod 600 {Path('key').absolute()}")
 
     Path("key").chmod(0o600)
     assert run_check(convo, "keys")["found"].startswith(f"set: {Path('key').absolute()} (openai); not set: ")
@@ -52,9 +52,9 @@ def test_a_key_in_a_file_is_reported_by_its_path(convo: Convo) -> None:
 
 def test_a_missing_key_of_the_default_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "anthropic/claude-haiku-4-5")
-    one = run_check(convo, "model")
-    assert (one["level"], one["found"]) == ("fault", "anthropic needs a key")
-    assert one["next"].startswith("set ANTHROPIC_API_KEY")
+    check = run_check(convo, "model")
+    assert (check["level"], check["found"]) == ("fault", "anthropic needs a key")
+    assert check["next"].startswith("set ANTHROPIC_API_KEY")
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     assert run_check(convo, "model")["found"].startswith("anthropic/claude-haiku-4-5 (from CONVO_MODEL)")
@@ -64,19 +64,19 @@ def test_a_key_of_a_provider_whose_package_is_missing_is_a_warning(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    one = run_check(convo, "extras")
-    assert (one["level"], one["next"]) == ("ok", "pip install 'convo-state[anthropic]'")
+    check = run_check(convo, "extras")
+    assert (check["level"], check["next"]) == ("ok", "pip install 'convo-state[anthropic]'")
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    one = run_check(convo, "extras")
-    assert (one["level"], one["next"]) == ("warning", "pip install 'convo-state[anthropic]'")
+    check = run_check(convo, "extras")
+    assert (check["level"], check["next"]) == ("warning", "pip install 'convo-state[anthropic]'")
 
 
 def test_without_its_engine_the_built_in_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
 
-    one = run_check(convo, "local")
-    assert (one["level"], one["next"]) == ("warning", "pip install xllamacpp")
+    check = run_check(convo, "local")
+    assert (check["level"], check["next"]) == ("warning", "pip install xllamacpp")
 
 
 def test_without_its_weights_a_built_in_default_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +113,11 @@ def test_a_used_ollama_that_does_not_answer_is_reported_with_its_start_command(
 ) -> None:
     write_settings(f'model = "{model}"\n[aliases]\nllama = "ollama/llama3.2"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
-    one = run_check(convo, "ollama")
+    check = run_check(convo, "ollama")
 
-    assert one["level"] == level
-    assert "cannot reach ollama at http://127.0.0.1:1/v1: connection refused" in one["found"]
-    assert one["next"].startswith("ollama serve")
+    assert check["level"] == level
+    assert "cannot reach ollama at http://127.0.0.1:1/v1: connection refused" in check["found"]
+    assert check["next"].startswith("ollama serve")
 
 
 def test_a_missing_ollama_model_is_reported_with_its_pull_command(
@@ -126,16 +126,16 @@ def test_a_missing_ollama_model_is_reported_with_its_pull_command(
     monkeypatch.setenv("CONVO_MODEL", "ollama/llama3.2")
     with run_chat_server() as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
-        listing(server, "qwen3:latest")
+        serve_model_list(server, "qwen3:latest")
         missing = run_check(convo, "ollama")
-        listing(server, "qwen3:latest", "llama3.2:latest")
-        there = run_check(convo, "ollama")
+        serve_model_list(server, "qwen3:latest", "llama3.2:latest")
+        present = run_check(convo, "ollama")
 
     assert (missing["level"], missing["next"]) == ("warning", "ollama pull llama3.2")
-    assert there["found"] == f"Ollama responds at {server.url}"
+    assert present["found"] == f"Ollama responds at {server.url}"
 
 
-def listing(server: ChatServer, *names: str) -> None:
+def serve_model_list(server: ChatServer, *names: str) -> None:
     """Let the server list these models once."""
     server.refuse(200, {"object": "list", "data": [{"id": name} for name in names]})
 
@@ -145,16 +145,16 @@ def test_network_checks_run_only_on_request(convo: Convo, server: LoopbackServer
     assert server.requests == []
 
     assert run_check(convo, "network")["found"] == "reachable: openai"
-    (asked,) = server.requests
-    assert "authorization" not in asked.headers
+    (request,) = server.requests
+    assert "authorization" not in request.headers
     assert "network" in check_levels(convo, "--network")
 
 
 def test_an_unreachable_server_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    one = run_check(convo, "network")
+    check = run_check(convo, "network")
 
-    assert one["level"] == "fault"
-    assert one["found"].startswith("cannot reach openai at http://127.0.0.1:1/v1")
-    assert "sk-secret" not in json.dumps(one)
+    assert check["level"] == "fault"
+    assert check["found"].startswith("cannot reach openai at http://127.0.0.1:1/v1")
+    assert "sk-secret" not in json.dumps(check)

@@ -27,34 +27,34 @@ SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("memory", "state does not persist across restarts, and is not shared between replicas"),
         ("none", "nothing is stored, and requests that continue earlier ones are rejected"),
     ],
 )
-def test_a_store_that_does_not_persist_is_a_warning_with_its_source(kind: str, said: str, convo: Convo) -> None:
+def test_a_store_that_does_not_persist_is_a_warning_with_its_source(kind: str, message: str, convo: Convo) -> None:
     write_settings(f'[state_storage]\ntype = "{kind}"\n')
-    one = run_check(convo, "store")
+    check = run_check(convo, "store")
 
-    assert (one["level"], one["next"].startswith("[state_storage] type = ")) == ("warning", True)
-    assert one["found"].startswith(f"the store is {kind} (from .convo.toml")
-    assert one["found"].endswith(said)
+    assert (check["level"], check["next"].startswith("[state_storage] type = ")) == ("warning", True)
+    assert check["found"].startswith(f"the store is {kind} (from .convo.toml")
+    assert check["found"].endswith(message)
 
 
 def test_an_older_schema_needs_a_migration_and_a_newer_one_a_newer_convo(convo: Convo, home: Path) -> None:
     assert convo("store", "migrate").exit == 0
     assert f"schema {SCHEMA_VERSION}, " in run_check(convo, "store")["found"]
 
-    for number, level, next_step in (
+    for number, level, hint in (
         (SCHEMA_VERSION - 1, "warning", "convo store migrate"),
         (99, "fault", "upgrade convo"),
     ):
         with closing(sqlite3.connect(home / "data" / "convo.db")) as db:
             db.execute(f"PRAGMA user_version = {number}")
-        one = run_check(convo, "store")
-        assert (one["level"], f"schema {number}" in one["found"]) == (level, True)
-        assert one["next"].startswith(next_step)
+        check = run_check(convo, "store")
+        assert (check["level"], f"schema {number}" in check["found"]) == (level, True)
+        assert check["next"].startswith(hint)
 
 
 @pytest.mark.needs("posix")
@@ -65,16 +65,16 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         got = disk.launch("doctor", "store", "folders", "--json")
 
     assert got.exit == 1
-    for one in got.json()["checks"]:
-        assert one["level"] == "fault"
-        assert one["next"].startswith("free some space")
+    for check in got.json()["checks"]:
+        assert check["level"] == "fault"
+        assert check["next"].startswith("free some space")
 
 
 FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10**12, "ext4")
 
 
 @pytest.mark.parametrize(
-    ("condition", "level", "said"),
+    ("health", "level", "message"),
     [
         (FILE, CheckLevel.OK, "schema"),
         (FILE._replace(filesystem="nfs4"), CheckLevel.WARNING, "a network file system (nfs4)"),
@@ -82,11 +82,11 @@ FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10*
     ],
 )
 def test_a_file_system_condition_that_affects_the_store_is_reported(
-    condition: FileHealth, level: CheckLevel, said: str
+    health: FileHealth, level: CheckLevel, message: str
 ) -> None:
-    finding = diagnose_store(StoreFacts(Storage("sqlite", path=condition.file), SETTINGS, condition))
+    finding = diagnose_store(StoreFacts(Storage("sqlite", path=health.file), SETTINGS, health))
 
-    assert (finding.level, said in finding.message) == (level, True)
+    assert (finding.level, message in finding.message) == (level, True)
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------
@@ -96,17 +96,17 @@ def test_a_missing_database_driver_is_reported_with_its_install_command(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    one = run_check(convo, "store", "--store", "postgresql://me:hush@host/db")
+    check = run_check(convo, "store", "--store", "postgresql://me:hush@host/db")
 
-    assert (one["level"], one["next"]) == ("fault", "pip install 'convo-state[postgres]'")
+    assert (check["level"], check["next"]) == ("fault", "pip install 'convo-state[postgres]'")
 
 
 @pytest.mark.needs("postgresql")
 def test_an_unreachable_server_is_reported_without_its_password(convo: Convo) -> None:
-    one = run_check(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
+    check = run_check(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
 
-    assert one["found"] == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
-    assert one["next"].startswith("start the server, or correct the host and port")
+    assert check["found"] == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
+    assert check["next"].startswith("start the server, or correct the host and port")
 
 
 @pytest.mark.needs("postgresql")
@@ -114,48 +114,48 @@ def test_the_suggested_steps_turn_an_empty_database_into_a_working_store(convo: 
     """Missing tables, a role that cannot create them, and missing privileges: each suggested step fixes one problem."""
     url = databases.new_database(schema=False)
     role = f"app_{databases.database_name(url)}"
-    theirs = databases.as_role(url, role)
+    role_url = databases.as_role(url, role)
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f"CREATE ROLE {role} LOGIN")
 
         assert run_check(convo, "store", "--store", url)["next"] == "convo store migrate, with the same --store"
-        one = run_check(convo, "store", "--store", theirs)
-        assert one["found"].endswith("lacks convo's tables")
-        assert one["next"].startswith("convo store migrate --print-sql > schema.sql")
-        db.execute(convo("store", "migrate", "--print-sql", "--store", theirs).out)
+        check = run_check(convo, "store", "--store", role_url)
+        assert check["found"].endswith("lacks convo's tables")
+        assert check["next"].startswith("convo store migrate --print-sql > schema.sql")
+        db.execute(convo("store", "migrate", "--print-sql", "--store", role_url).out)
 
-        all_rights = (
+        grants = (
             f'GRANT USAGE ON SCHEMA convo TO "{role}";'
             f' GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO "{role}";'
         )
-        assert run_check(convo, "store", "--store", theirs)["next"] == all_rights
+        assert run_check(convo, "store", "--store", role_url)["next"] == grants
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA convo TO {role}")
-        one = run_check(convo, "store", "--store", theirs)
-        assert one["next"] == all_rights
-        db.execute(one["next"])
-        assert f"role '{role}', schema " in run_check(convo, "store", "--store", theirs)["found"]
+        check = run_check(convo, "store", "--store", role_url)
+        assert check["next"] == grants
+        db.execute(check["next"])
+        assert f"role '{role}', schema " in run_check(convo, "store", "--store", role_url)["found"]
 
 
 @pytest.mark.needs("postgresql")
 def test_the_suggested_steps_turn_an_older_database_into_a_working_store(convo: Convo) -> None:
     url = databases.new_database(schema=False)
     role = f"app_{databases.database_name(url)}"
-    theirs = databases.as_role(url, role)
+    role_url = databases.as_role(url, role)
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(databases.schema_1_sql())
         db.execute(f"CREATE ROLE {role} LOGIN")
         db.execute(f"GRANT USAGE ON SCHEMA convo TO {role}")
         db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
 
-        one = run_check(convo, "store", "--store", theirs)
-        assert f"is at schema 1 of {connection.SCHEMA_VERSION}" in one["found"]
-        assert one["next"].startswith("convo store migrate --print-sql --above 1 > schema.sql")
-        db.execute(convo("store", "migrate", "--print-sql", "--above", "1", "--store", theirs).out)
+        check = run_check(convo, "store", "--store", role_url)
+        assert f"is at schema 1 of {connection.SCHEMA_VERSION}" in check["found"]
+        assert check["next"].startswith("convo store migrate --print-sql --above 1 > schema.sql")
+        db.execute(convo("store", "migrate", "--print-sql", "--above", "1", "--store", role_url).out)
 
-        db.execute(run_check(convo, "store", "--store", theirs)["next"])
+        db.execute(run_check(convo, "store", "--store", role_url)["next"])
         assert (
             f"role '{role}', schema {connection.SCHEMA_VERSION}"
-            in run_check(convo, "store", "--store", theirs)["found"]
+            in run_check(convo, "store", "--store", role_url)["found"]
         )
 
         db.execute(f"DROP OWNED BY {role}")
@@ -167,7 +167,7 @@ SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
 
 
 @pytest.mark.parametrize(
-    ("condition", "said", "next_step"),
+    ("health", "message", "hint"),
     [
         (SERVER._replace(server_version=110_022), "is PostgreSQL 11.22", "use PostgreSQL 12 or newer"),
         (SERVER._replace(is_read_only=True), "is read-only", "use the primary in the connection string"),
@@ -185,12 +185,12 @@ SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
     ],
 )
 def test_a_server_condition_that_prevents_use_is_a_fault_with_its_remedy(
-    condition: ServerHealth, said: str, next_step: str
+    health: ServerHealth, message: str, hint: str
 ) -> None:
-    finding = diagnose_store(StoreFacts(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, condition))
+    finding = diagnose_store(StoreFacts(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, health))
 
-    assert (finding.level, said in finding.message) == (CheckLevel.ERROR, True)
-    assert finding.hint.startswith(next_step)
+    assert (finding.level, message in finding.message) == (CheckLevel.ERROR, True)
+    assert finding.hint.startswith(hint)
 
 
 def test_an_expiry_of_unused_data_is_reported() -> None:
@@ -203,12 +203,12 @@ def test_an_expiry_of_unused_data_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "said"),
+    ("host", "description"),
     [
         ("aws-0-us-west-2.pooler.supabase.com:6543", ", through Supabase's transaction pooler"),
         ("aws-0-us-west-2.pooler.supabase.com:5432", ", at Supabase"),
         ("db.example.com:6543", ""),
     ],
 )
-def test_supabase_poolers_are_recognized_by_their_host_names(host: str, said: str) -> None:
-    assert describe_supabase_pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == said
+def test_supabase_poolers_are_recognized_by_their_host_names(host: str, description: str) -> None:
+    assert describe_supabase_pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == description

@@ -14,21 +14,21 @@ from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.command_runner import ROOT, Convo
 
 BROKEN = '[{"type": "function_call_output", "call_id": "c1", "output": "x"}]'
-REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
+REJECTED = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
 
 
-@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
 def test_each_outcome_has_its_exit_code(flags: list[str], convo: Convo) -> None:
     Path("broken.json").write_text(BROKEN)
-    ends = {
+    commands = {
         "done": ["chat", *ECHO, "hi"],
-        "failed or incomplete": ["chat", *scripted_flags(REFUSES), "hi"],
+        "failed or incomplete": ["chat", *scripted_flags(REJECTED), "hi"],
         "usage or settings": ["chat", "--from", "a", "-c", "hi"],
         "paused for approval": ["chat", *agent_flags(), *scripted_flags(REFUND), "pay"],
         "lint findings": ["lint", "./broken.json"],
         "not found": ["inspect", "nope"],
     }
-    assert {meaning: convo(*argv, *flags).exit for meaning, argv in ends.items()} == {
+    assert {meaning: convo(*argv, *flags).exit for meaning, argv in commands.items()} == {
         meaning: code for code, meaning in EXIT_CODES.items() if meaning != "interrupted"
     }
 
@@ -46,6 +46,6 @@ def test_an_interrupted_command_exits_130() -> None:
 
 
 def test_the_help_and_the_readme_list_the_same_exit_codes(convo: Convo) -> None:
-    said = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
-    assert f"Exit codes: {said}." in " ".join(convo("--help").out.split())
-    assert f"Exit codes: {said}." in " ".join((ROOT / "README.md").read_text().split())
+    exit_codes = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    assert f"Exit codes: {exit_codes}." in " ".join(convo("--help").out.split())
+    assert f"Exit codes: {exit_codes}." in " ".join((ROOT / "README.md").read_text().split())

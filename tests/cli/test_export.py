@@ -12,7 +12,7 @@ from tests.command_runner import Convo, Launch
 
 
 @pytest.fixture(autouse=True)
-def talk(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stored_session(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
 
@@ -23,19 +23,24 @@ def test_without_a_file_the_replay_format_is_printed(convo: Convo) -> None:
     assert [item["role"] for item in got.json()] == ["user", "assistant"]
 
 
-FORMS = [("a.json", "replay", "["), ("a.jsonl", "jsonl", "{"), ("a.md", "markdown", "# "), ("a.html", "html", "<!DOC")]
+FORMATS = [
+    ("a.json", "replay", "["),
+    ("a.jsonl", "jsonl", "{"),
+    ("a.md", "markdown", "# "),
+    ("a.html", "html", "<!DOC"),
+]
 
 
-@pytest.mark.parametrize(("file", "form", "begins"), FORMS)
+@pytest.mark.parametrize(("file", "format_name", "prefix"), FORMATS)
 def test_the_suffix_selects_the_format_and_the_file_is_readable_only_by_its_owner(
-    convo: Convo, tmp_path: Path, home: Path, file: str, form: str, begins: str
+    convo: Convo, tmp_path: Path, home: Path, file: str, format_name: str, prefix: str
 ) -> None:
     before = stored_sessions(home)
     got = convo("export", "mine", "-o", file)
     assert (got.exit, got.out, got.err) == (0, "", f"exported 2 items to {file}\n")
     text = (tmp_path / file).read_text()
-    assert text.startswith(begins)
-    assert text == convo("export", "mine", "--format", form).out
+    assert text.startswith(prefix)
+    assert text == convo("export", "mine", "--format", format_name).out
     assert stat.S_IMODE((tmp_path / file).stat().st_mode) == 0o600
     assert stored_sessions(home) == before
 
@@ -47,9 +52,9 @@ def test_with_the_option_the_responses_are_exported_too(convo: Convo) -> None:
 
 
 def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
-    for form in ("replay", "jsonl", "markdown", "html"):
-        got = convo("export", "mine", "--format", form, "-o", "-")
-        assert (got.exit, got.out, got.err) == (0, convo("export", "mine", "--format", form).out, "")
+    for format_name in ("replay", "jsonl", "markdown", "html"):
+        got = convo("export", "mine", "--format", format_name, "-o", "-")
+        assert (got.exit, got.out, got.err) == (0, convo("export", "mine", "--format", format_name).out, "")
     assert convo("export", "mine", "--output=-").out == convo("export", "mine").out
     assert not (tmp_path / "-").exists()
     assert convo("export", "mine", "-o", "./-").err == "exported 2 items to -\n"
@@ -101,8 +106,8 @@ def test_an_existing_file_is_overwritten_only_with_force(convo: Convo, tmp_path:
 
 
 def test_json_names_the_written_file_and_its_format(convo: Convo) -> None:
-    told = convo("export", "mine", "-o", "a.md", "--json").json()
-    assert told == {"file": "a.md", "format": "markdown", "items": 2}
+    result = convo("export", "mine", "-o", "a.md", "--json").json()
+    assert result == {"file": "a.md", "format": "markdown", "items": 2}
 
 
 def test_an_unknown_handle_writes_nothing(convo: Convo, tmp_path: Path) -> None:
@@ -114,8 +119,8 @@ def test_a_pipe_is_written_to_and_not_replaced(launch: Launch, convo: Convo, tmp
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     assert convo("export", "mine", "-o", "pipe", "--format", "jsonl").exit == 0
-    said = os.read(reader, 100_000).decode()
+    text = os.read(reader, 100_000).decode()
     os.close(reader)
-    assert said == convo("export", "mine", "--format", "jsonl").out
+    assert text == convo("export", "mine", "--format", "jsonl").out
     assert (tmp_path / "pipe").is_fifo()
-    assert launch("export", "mine", "--format", "jsonl", "-o", "/dev/stdout").out == said
+    assert launch("export", "mine", "--format", "jsonl", "-o", "/dev/stdout").out == text

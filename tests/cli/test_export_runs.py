@@ -12,7 +12,7 @@ from tests.command_runner import Convo
 
 
 @pytest.fixture
-def paused(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+def paused_flags(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """Pause a run at two refund calls; returns the flags of its model."""
     monkeypatch.chdir(tmp_path)
     model = two_refund_calls(PAID_BACK)
@@ -20,51 +20,51 @@ def paused(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return model
 
 
-RUN = ("export", "mine", "--format", "runstate", *("--agent", "bot.py:desk"))
+EXPORT_RUN = ("export", "mine", "--format", "runstate", *("--agent", "bot.py:desk"))
 
 
-def test_the_exported_run_state_equals_the_state_file_of_the_pause(paused: tuple[str, str], convo: Convo) -> None:
-    got = convo(*RUN)
+def test_the_exported_run_state_equals_the_state_file_of_the_pause(paused_flags: tuple[str, str], convo: Convo) -> None:
+    got = convo(*EXPORT_RUN)
     assert (got.exit, got.err) == (0, "")
     assert got.json() == json.loads(Path("state.json").read_text())
-    assert (convo(*RUN, "-o", "-"), Path("-").exists()) == (got, False)
+    assert (convo(*EXPORT_RUN, "-o", "-"), Path("-").exists()) == (got, False)
 
 
-def test_the_agents_sdk_reads_an_exported_run_state(paused: tuple[str, str], convo: Convo) -> None:
-    state = asyncio.run(RunState.from_string(Agent(name="desk"), convo(*RUN).out))
+def test_the_agents_sdk_reads_an_exported_run_state(paused_flags: tuple[str, str], convo: Convo) -> None:
+    state = asyncio.run(RunState.from_string(Agent(name="desk"), convo(*EXPORT_RUN).out))
     assert len(state.get_interruptions()) == 2
 
 
-def test_an_older_schema_version_is_written_on_request(paused: tuple[str, str], convo: Convo) -> None:
-    got = convo(*RUN, "--schema", "1.6", "-o", "old.json", "--json")
+def test_an_older_schema_version_is_written_on_request(paused_flags: tuple[str, str], convo: Convo) -> None:
+    got = convo(*EXPORT_RUN, "--schema", "1.6", "-o", "old.json", "--json")
     assert got.json() == {"file": "old.json", "format": "runstate"}
     assert json.loads(Path("old.json").read_text())["$schemaVersion"] == "1.6"
     assert all(line.startswith("lost: ") for line in got.err.splitlines())
 
 
 def test_an_exported_run_resumes_in_another_home(
-    paused: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    paused_flags: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert convo(*RUN, "-o", "moved.json").exit == 0
+    assert convo(*EXPORT_RUN, "-o", "moved.json").exit == 0
     monkeypatch.setenv("CONVO_HOME", str(tmp_path / "elsewhere"))
-    got = convo("resume", "moved.json", *agent_flags(), *paused, "--approve", "c1", "--approve", "c2")
+    got = convo("resume", "moved.json", *agent_flags(), *paused_flags, "--approve", "c1", "--approve", "c2")
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
 @pytest.mark.parametrize(
-    ("argv", "exit_"),
+    ("argv", "exit_code"),
     [
         (("export", "mine", "--format", "runstate"), 2),
-        ((*RUN, "--redact"), 2),
-        ((*RUN, "--links"), 2),
+        ((*EXPORT_RUN, "--redact"), 2),
+        ((*EXPORT_RUN, "--links"), 2),
         (("export", "mine", "--agent", "bot.py:desk"), 2),
-        (("export", "nope", *RUN[2:]), 5),
-        ((*RUN, "--schema", "0.1"), 2),
+        (("export", "nope", *EXPORT_RUN[2:]), 5),
+        ((*EXPORT_RUN, "--schema", "0.1"), 2),
     ],
 )
 def test_options_that_do_not_apply_to_a_run_are_refused(
-    paused: tuple[str, str], convo: Convo, argv: tuple[str, ...], exit_: int
+    paused_flags: tuple[str, str], convo: Convo, argv: tuple[str, ...], exit_code: int
 ) -> None:
     got = convo(*argv)
-    assert (got.exit, got.out) == (exit_, "")
+    assert (got.exit, got.out) == (exit_code, "")

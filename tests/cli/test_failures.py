@@ -8,7 +8,7 @@ import pytest
 from tests.cli.sample import SAMPLES
 from tests.command_runner import ROOT, Convo, run_in_process
 
-RUN = """
+RUN_SAMPLE_COMMAND = """
 import sys
 from convo.cli.app import run_command_line
 from tests.cli.sample import SAMPLES
@@ -125,10 +125,10 @@ def test_a_lone_surrogate_is_escaped_and_the_other_characters_are_printed() -> N
 
 
 @pytest.mark.needs("posix")
-@pytest.mark.parametrize("way", ["much-text", "little-text"])
-def test_a_closed_stdout_ends_the_command_quietly(way: str) -> None:
+@pytest.mark.parametrize("case", ["much-text", "little-text"])
+def test_a_closed_stdout_ends_the_command_quietly(case: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", RUN, "stumble", way],
+        [sys.executable, "-c", RUN_SAMPLE_COMMAND, "stumble", case],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -142,12 +142,12 @@ def test_a_closed_stdout_ends_the_command_quietly(way: str) -> None:
 
 
 @pytest.mark.needs("full disk")
-@pytest.mark.parametrize("way", ["much-text", "little-text"])
+@pytest.mark.parametrize("case", ["much-text", "little-text"])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_an_output_error_is_reported_on_stderr(way: str, flags: list[str]) -> None:
+def test_an_output_error_is_reported_on_stderr(case: str, flags: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", RUN, "stumble", way, *flags],
+            [sys.executable, "-c", RUN_SAMPLE_COMMAND, "stumble", case, *flags],
             stdout=full,
             stderr=subprocess.PIPE,
             encoding="utf-8",

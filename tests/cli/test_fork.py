@@ -10,22 +10,22 @@ from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo
 
 
-def told(*words: str) -> list[str]:
-    return [f"{who}: {one}" for one in words for who in ("user", "assistant")]
+def history(*texts: str) -> list[str]:
+    return [f"{role}: {text}" for text in texts for role in ("user", "assistant")]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.REPLAY])
 @pytest.mark.parametrize(
-    ("at", "before"), [("", ["one", "two"]), ("@2", ["one", "two"]), ("@1", ["one"]), ("@-1", ["one"]), ("@0", [])]
+    ("suffix", "before"), [("", ["one", "two"]), ("@2", ["one", "two"]), ("@1", ["one"]), ("@-1", ["one"]), ("@0", [])]
 )
 def test_a_session_is_forked_at_its_head_or_after_a_turn(
-    strategy: Strategy, at: str, before: list[str], convo: Convo, home: Path
+    strategy: Strategy, suffix: str, before: list[str], convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one", "two"))
-    got = convo("chat", "--fork", f"mine{at}", "-n", "other", "three")
+    got = convo("chat", "--fork", f"mine{suffix}", "-n", "other", "three")
     assert (got.exit, got.out) == (0, "three\n")
-    assert stored_messages(home, "other") == told(*before, "three")
-    assert stored_messages(home, "mine") == told("one", "two")
+    assert stored_messages(home, "other") == history(*before, "three")
+    assert stored_messages(home, "mine") == history("one", "two")
 
 
 @pytest.mark.parametrize(
@@ -37,25 +37,25 @@ def test_a_response_is_forked_with_any_owner_of_its_history(
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one", "two", "three"))
     assert convo("chat", *ECHO, "--fork", handle, "-n", "other", "four").exit == 0
-    assert stored_messages(home, "other") == told(*before, "four")
-    assert stored_messages(home, "mine") == told("one", "two", "three")
+    assert stored_messages(home, "other") == history(*before, "four")
+    assert stored_messages(home, "mine") == history("one", "two", "three")
     assert {session.strategy for session in stored_sessions(home)} == {strategy}
 
 
 def test_an_undone_response_can_still_be_forked(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "mine", "one", "two")
         await chat.undo()
 
-    write_chats(home, story)
+    write_chats(home, script)
     assert convo("chat", "--fork", "resp_2", "-n", "other", "three").exit == 0
-    assert stored_messages(home, "other") == told("one", "two", "three")
+    assert stored_messages(home, "other") == history("one", "two", "three")
 
 
 def test_a_replay_file_is_forked_by_its_path(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.REPLAY, "one", "two"))
     assert convo("chat", "--fork", "./talk.json@1", "-n", "other", "three").exit == 0
-    assert stored_messages(home, "other") == told("one", "three")
+    assert stored_messages(home, "other") == history("one", "three")
     assert (tmp_path / "talk-2.json").exists()
 
 
@@ -69,7 +69,7 @@ def test_a_conversation_cannot_be_forked(handle: str, convo: Convo, home: Path) 
 
 
 @pytest.mark.parametrize(
-    ("handle", "says"),
+    ("handle", "message"),
     [
         ("mine@3", "no turn '3'"),
         ("nope@1", "no session 'nope'"),
@@ -77,9 +77,9 @@ def test_a_conversation_cannot_be_forked(handle: str, convo: Convo, home: Path) 
         ("resp_9@1", "no response 'resp_9'"),
     ],
 )
-def test_an_unknown_source_exits_5_and_creates_nothing(handle: str, says: str, convo: Convo, home: Path) -> None:
+def test_an_unknown_source_exits_5_and_creates_nothing(handle: str, message: str, convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     got = convo("chat", "--fork", handle, "three")
     assert got.exit == 5
-    assert says in got.err
+    assert message in got.err
     assert len(stored_sessions(home)) == 1

@@ -116,7 +116,9 @@ def test_a_repeated_import_with_a_name_returns_the_session_of_that_name(convo: C
 def test_concurrent_imports_of_the_same_file_create_one_session(
     convo: Convo, start: Start, home: Path, folder: Path
 ) -> None:
-    (folder / "a.json").write_text(json.dumps([{"role": "user", "content": f"number {at}"} for at in range(200)]))
+    (folder / "a.json").write_text(
+        json.dumps([{"role": "user", "content": f"number {number}"} for number in range(200)])
+    )
     done = [one.communicate()[1] for one in [start("import", "a.json", "--as", "mine") for _ in range(4)]]
     assert {line for err in done for line in err.splitlines()} <= {
         "already imported; to import it again: convo import a.json --as NAME"
@@ -171,7 +173,7 @@ TRANSCRIPT = ({"type": "user", "uuid": "1", "message": {"role": "user", "content
 
 @pytest.mark.parametrize("command", [["import", "--dry-run"], ["import"], ["lint"], ["inspect"]])
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (
             "\n".join(map(json.dumps, ROLLOUT)),
@@ -188,12 +190,12 @@ TRANSCRIPT = ({"type": "user", "uuid": "1", "message": {"role": "user", "content
     ids=["rollout", "rollout-list", "events", "transcript", "messages", "untyped", "empty", "blank"],
 )
 def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
-    command: list[str], text: str, says: str, convo: Convo, home: Path
+    command: list[str], text: str, message: str, convo: Convo, home: Path
 ) -> None:
     Path("log.jsonl").write_text(text)
     got = convo(*command, "./log.jsonl")
     assert (got.exit, got.out) == (2, "")
-    assert says.removeprefix("the file ") in got.err
+    assert message.removeprefix("the file ") in got.err
     assert not home.exists() or stored_sessions(home) == []
 
 
@@ -205,7 +207,7 @@ def test_a_codex_rollout_is_refused_with_a_command_that_extracts_its_items(convo
 @pytest.mark.parametrize("command", [["import", "--dry-run"], ["lint"], ["inspect"]])
 def test_every_command_reads_items_in_the_same_formats(command: list[str], convo: Convo) -> None:
     hi, odd = {"role": "user", "content": "hi"}, {"type": "hologram", "id": "h_1", "light": [1]}
-    forms = {
+    files = {
         "list.json": json.dumps([hi, odd]),
         "lines.jsonl": f"{json.dumps(hi)}\n{json.dumps(odd)}\n",
         "request.json": json.dumps({"model": "m", "input": [hi, odd]}),
@@ -213,7 +215,7 @@ def test_every_command_reads_items_in_the_same_formats(command: list[str], convo
         "bom.json": "\ufeff" + json.dumps([hi, odd]),
         "none.json": "[]",
     }
-    for name, text in forms.items():
+    for name, text in files.items():
         Path(name).write_text(text, encoding="utf-8")
         got = convo(*command, f"./{name}")
         assert got.exit == 0, (name, got)

@@ -67,14 +67,14 @@ CHAIN = """\
 
 
 def test_a_chain_shows_its_forks_and_responses_of_other_clients(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.other_client("first")
         chat = await writer.chat(Strategy.CHAIN, "monads", "second", handle="resp_1")
         await writer.other_client("other", previous_response_id="resp_1")
         await writer.retry(chat)
         await writer.other_client("onward", previous_response_id="resp_4")
 
-    write_chats(home, story)
+    write_chats(home, script)
     lines = convo("inspect", "monads").out.splitlines()
     assert "\n".join(line[:60].rstrip() for line in lines[-5:]) == CHAIN
 
@@ -82,29 +82,29 @@ def test_a_chain_shows_its_forks_and_responses_of_other_clients(convo: Convo, ho
 def test_a_conversation_shows_the_responses_of_all_clients_and_the_items_missing_in_the_record(
     convo: Convo, home: Path
 ) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CONVERSATION, "monads", "first", "second")
         await writer.other_client("third", conversation=chat.session.handle or "")
 
-    write_chats(home, story)
-    mine, theirs = convo("inspect", "monads").out, convo("inspect", "conv_1").out
-    assert "  head         4 items, @ resp_2\n" in mine
-    assert "  note         the conversation has 2 items more than this record\n" in mine
-    assert [line[:26].rstrip() for line in mine.splitlines()[-3:]] == [
+    write_chats(home, script)
+    session_output, conversation_output = convo("inspect", "monads").out, convo("inspect", "conv_1").out
+    assert "  head         4 items, @ resp_2\n" in session_output
+    assert "  note         the conversation has 2 items more than this record\n" in session_output
+    assert [line[:26].rstrip() for line in session_output.splitlines()[-3:]] == [
         "● resp_1  monads",
         "@ resp_2  monads",
         "● resp_3  (other client)",
     ]
-    assert "  head      6 items, @ resp_3\n" in theirs
-    assert theirs.splitlines()[0] == "conv_1"
+    assert "  head      6 items, @ resp_3\n" in conversation_output
+    assert conversation_output.splitlines()[0] == "conv_1"
 
 
 def test_a_failed_request_is_a_line_and_its_message_is_unconfirmed(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "monads", "first")
         await writer.fail(chat, "second", RequestRefused("The server had a bad day"))
 
-    write_chats(home, story)
+    write_chats(home, script)
     out = convo("inspect", "monads").out
     assert "  head         3 items, @ resp_1\n  unconfirmed  1 item\n               user: second\n" in out
     assert out.splitlines()[-1].startswith("○ try_1   chain  delta 1")
@@ -141,8 +141,8 @@ def test_an_unknown_handle_with_the_suffix_of_a_file_is_reported_as_both(command
     assert (got.exit, got.err) == (5, "convo: no session or file 'nope.json'\n  try: check the path\n")
 
 
-@pytest.mark.parametrize(("prefix", "words"), [("resp_", "two"), ("ses_", "second"), ("conv_", "hi")])
-def test_a_bare_id_prefix_lists_the_newest_handles_of_its_kind(prefix: str, words: str, convo: Convo) -> None:
+@pytest.mark.parametrize(("prefix", "text"), [("resp_", "two"), ("ses_", "second"), ("conv_", "hi")])
+def test_a_bare_id_prefix_lists_the_newest_handles_of_its_kind(prefix: str, text: str, convo: Convo) -> None:
     for name, message in (("first", "one"), ("second", "two")):
         assert convo("chat", "-m", "scripted/echo", "-n", name, message).exit == 0
     assert convo("chat", "-m", "scripted/echo", "--conversation", "-n", "third", "hi").exit == 0
@@ -151,7 +151,7 @@ def test_a_bare_id_prefix_lists_the_newest_handles_of_its_kind(prefix: str, word
     lines = got.out.splitlines()
     assert all(line.startswith(prefix) for line in lines)
     assert len(lines) == {"resp_": 3, "ses_": 3, "conv_": 1}[prefix]
-    assert any(words in line for line in lines)
+    assert any(text in line for line in lines)
     assert convo("inspect", lines[0].split()[0]).exit == 0
 
 
@@ -162,11 +162,11 @@ def test_a_bare_id_prefix_without_a_match_exits_5(convo: Convo) -> None:
 
 
 def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "monads", "one")
         await writer.chat(Strategy.SESSION, "monoids", "two")
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = convo("inspect", "mon")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
@@ -265,12 +265,12 @@ def test_raw_items_are_json_as_they_are_stored(convo: Convo, home: Path) -> None
 
 def test_json_has_the_documented_keys(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("monads", Strategy.CHAIN, "one", "two"))
-    shape = convo("inspect", "monads", "--json").json()
-    keys = list(shape["items"])
-    assert list(shape) == ["handle", "strategy", "endpoint", "head", "items", "links"]
-    assert (shape["handle"], shape["strategy"], shape["endpoint"]) == ("monads", "chain", "embedded")
-    assert shape["head"] == keys[-1]
-    first, second = shape["links"]
+    document = convo("inspect", "monads", "--json").json()
+    keys = list(document["items"])
+    assert list(document) == ["handle", "strategy", "endpoint", "head", "items", "links"]
+    assert (document["handle"], document["strategy"], document["endpoint"]) == ("monads", "chain", "embedded")
+    assert document["head"] == keys[-1]
+    first, second = document["links"]
     assert (first["response_id"], first["previous_response_id"], first["children"]) == ("resp_1", None, ["resp_2"])
     assert (first["sent"], first["saw"], first["output"]) == (keys[:1], keys[:1], keys[1:2])
     assert (second["previous_response_id"], second["children"]) == ("resp_1", [])
@@ -298,11 +298,11 @@ def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
 
 
 def test_a_terminal_that_cannot_encode_the_symbols_gets_ascii_ones(home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "monads", "one", "two")
         await writer.retry(chat)
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = run_in_process("inspect", "monads", encoding="ascii")
     assert [line.split()[0] for line in got.out.splitlines()[-3:]] == ["*", "|-*", "@"]
     assert got.out.isascii()
@@ -347,12 +347,12 @@ def test_escaped_characters_of_arguments_are_shown_decoded(convo: Convo, tmp_pat
         "arguments": json.dumps({"city": "Zürich", "mood": "😀", "marks": "\u202e\u200b\x07", "path": "a\\u00fc"}),
     }
     output = {"type": "function_call_output", "call_id": "call_1", "output": "12"}
-    odd = {"type": "hologram", "city": "Zürich", "mark": "\u202e"}
-    (tmp_path / "talk.json").write_text(json.dumps([{"role": "user", "content": "hi"}, call, output, odd]))
-    shown = convo("inspect", "./talk.json", "--items").out
+    unknown_item = {"type": "hologram", "city": "Zürich", "mark": "\u202e"}
+    (tmp_path / "talk.json").write_text(json.dumps([{"role": "user", "content": "hi"}, call, output, unknown_item]))
+    output_text = convo("inspect", "./talk.json", "--items").out
     expected = '"Zürich", "mood": "😀", "marks": "\\u202e\\u200b\\u0007", "path": "a\\\\u00fc"'
-    assert expected in shown
-    assert '"city": "Zürich", "mark": "\\u202e"' in shown
+    assert expected in output_text
+    assert '"city": "Zürich", "mark": "\\u202e"' in output_text
     for form in ("markdown", "html"):
         page = (
             convo("export", "./talk.json", "--format", form, "--no-data")

@@ -12,48 +12,48 @@ from tests.command_runner import Convo
 from tests.runstate.snapshots import snapshot
 
 
-async def story(writer: ChatWriter) -> None:
+async def write_sessions(writer: ChatWriter) -> None:
     await writer.chat(Strategy.REPLAY, "monads", "What is a monad?")
     await writer.chat(Strategy.SESSION, "other", "one", "two")
 
 
 @pytest.fixture
-def talked(home: Path) -> None:
-    write_chats(home, story)
+def stored_sessions(home: Path) -> None:
+    write_chats(home, write_sessions)
 
 
-def data_in(page: str) -> Any:
+def page_data(page: str) -> Any:
     return json.loads(page.partition('id="convo-data">')[2].partition("</script>")[0])
 
 
-@pytest.mark.usefixtures("talked")
+@pytest.mark.usefixtures("stored_sessions")
 def test_the_page_contains_the_inspect_output_of_each_handle(convo: Convo, tmp_path: Path) -> None:
     got = convo("inspect", "monads", "other", "--html", "page.html")
     assert (got.exit, got.out, got.err) == (0, "", "wrote 2 conversations to page.html\n")
     file = tmp_path / "page.html"
     assert file.stat().st_mode & 0o777 == 0o600
-    found = data_in(file.read_text("utf-8"))
-    assert [(one["id"], one["items"]) for one in found["list"]["sessions"]] == [("monads", 2), ("other", 4)]
-    printed = [json.loads(line) for line in convo("inspect", "monads", "other", "--json").out.splitlines()]
-    for said in printed:
-        shown = found["conversations"][said["handle"]]
-        links = said.pop("links")
-        assert {name: shown[name] for name in said} == said
-        for link, more in zip(links, shown["links"], strict=True):
-            assert {name: more[name] for name in link} == link
+    data = page_data(file.read_text("utf-8"))
+    assert [(one["id"], one["items"]) for one in data["list"]["sessions"]] == [("monads", 2), ("other", 4)]
+    records = [json.loads(line) for line in convo("inspect", "monads", "other", "--json").out.splitlines()]
+    for record in records:
+        conversation = data["conversations"][record["handle"]]
+        links = record.pop("links")
+        assert {name: conversation[name] for name in record} == record
+        for link, page_link in zip(links, conversation["links"], strict=True):
+            assert {name: page_link[name] for name in link} == link
 
 
-@pytest.mark.usefixtures("talked")
+@pytest.mark.usefixtures("stored_sessions")
 def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
     got = convo("inspect", "monads", "other", "--html", "-")
     assert (got.exit, got.err, (tmp_path / "-").exists()) == (0, "", False)
     assert convo("inspect", "monads", "other", "--html", "page.html").exit == 0
-    assert data_in(got.out) == data_in((tmp_path / "page.html").read_text("utf-8"))
+    assert page_data(got.out) == page_data((tmp_path / "page.html").read_text("utf-8"))
 
 
-@pytest.mark.usefixtures("talked")
+@pytest.mark.usefixtures("stored_sessions")
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (["monads", "--html", "x.html", "--items"], "--items and --html cannot be used together"),
         (["monads", "--html", "talk.json"], "talk.json is the conversation's own file"),
@@ -62,12 +62,12 @@ def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_output_file_is_refused_and_nothing_is_written(
-    convo: Convo, tmp_path: Path, argv: list[str], says: str
+    convo: Convo, tmp_path: Path, argv: list[str], message: str
 ) -> None:
     before = (tmp_path / "talk.json").read_bytes()
     got = convo("inspect", *argv)
     assert got.exit in (1, 2)
-    assert says in got.err
+    assert message in got.err
     assert (tmp_path / "talk.json").read_bytes() == before
     assert not (tmp_path / "x.html").exists()
 

@@ -15,11 +15,15 @@ def test_inspect_names_the_request_fields_that_were_not_sent_to_the_model(
     (home / "data").mkdir(parents=True)
     with run_chat_server() as upstream:
         upstream.stream({"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]})
-        with run_gateway(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml=CHAT.format(url=upstream.url)) as at:
-            made = at.create_response({"model": "chat/m", "input": "hi", "service_tier": "flex", "seed": 1}).json()
+        with run_gateway(
+            tmp_path / "served", f"sqlite:{home}/data/convo.db", toml=CHAT.format(url=upstream.url)
+        ) as gateway:
+            response = gateway.create_response(
+                {"model": "chat/m", "input": "hi", "service_tier": "flex", "seed": 1}
+            ).json()
 
-    shown, link = convo("inspect", made["id"]), convo("inspect", made["id"], "--json").json()["links"][0]
+    got, link = convo("inspect", response["id"]), convo("inspect", response["id"], "--json").json()["links"][0]
 
     assert set(link["ignored"]) == {"service_tier", "seed"}
-    assert "not sent to the model: " in shown.out
-    assert "service_tier" in shown.out
+    assert "not sent to the model: " in got.out
+    assert "service_tier" in got.out

@@ -19,38 +19,38 @@ pytestmark = pytest.mark.usefixtures("server")
 __all__ = ["utc_timezone"]
 
 
-def ask(server: LoopbackServer, words: str, **state: str) -> str:
+def create_response(server: LoopbackServer, text: str, **state: str) -> str:
     """Create a response at the server as another client; returns its id."""
 
-    async def asked() -> str:
-        events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **state})
+    async def create() -> str:
+        events = server.endpoint().create({"model": "gpt-5-mini", "input": text, **state})
         return str([event async for event in events][-1]["response"]["id"])
 
-    return server.run(asked())
+    return server.run(create())
 
 
-def chain(server: LoopbackServer, *said: str) -> list[str]:
+def create_chain(server: LoopbackServer, *texts: str) -> list[str]:
     """Create a chain of responses; returns their ids, oldest first."""
     ids: list[str] = []
-    for words in said:
+    for text in texts:
         state = {"previous_response_id": ids[-1]} if ids else {}
-        ids.append(ask(server, words, **state))
+        ids.append(create_response(server, text, **state))
     return ids
 
 
-def conversation(server: LoopbackServer, *said: str) -> str:
+def create_conversation(server: LoopbackServer, *texts: str) -> str:
     resource: Mapping[str, Any] = server.run(server.endpoint().create_conversation())
-    for words in said:
-        ask(server, words, conversation=resource["id"])
+    for text in texts:
+        create_response(server, text, conversation=resource["id"])
     return str(resource["id"])
 
 
-def unplugged(monkeypatch: pytest.MonkeyPatch) -> None:
+def set_unreachable_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
 
 
 def test_an_unrecorded_chain_is_read_from_its_endpoint(server: LoopbackServer, convo: Convo, home: Path) -> None:
-    ids = chain(server, "one", "two", "three")
+    ids = create_chain(server, "one", "two", "three")
     got = convo("inspect", ids[2])
     assert (got.exit, got.err) == (0, "")
     assert f"  endpoint  {server.url}\n" in got.out
@@ -58,7 +58,7 @@ def test_an_unrecorded_chain_is_read_from_its_endpoint(server: LoopbackServer, c
     assert "  forks     this endpoint cannot list the other responses that continue a response\n" in got.out
     assert [line.split()[3] for line in got.out.splitlines()[-3:]] == ["full", "delta", "delta"]
     assert [line.split()[-3:] for line in got.out.splitlines()[-3:]] == [
-        [words, "→", words] for words in ("one", "two", "three")
+        [text, "→", text] for text in ("one", "two", "three")
     ]
     assert not home.exists()
 
@@ -66,40 +66,40 @@ def test_an_unrecorded_chain_is_read_from_its_endpoint(server: LoopbackServer, c
 def test_each_response_is_requested_once_and_input_items_only_of_the_last_one(
     server: LoopbackServer, convo: Convo
 ) -> None:
-    ids = chain(server, "one", "two", "three")
+    ids = create_chain(server, "one", "two", "three")
     convo("inspect", ids[2])
-    asked = [request.path.removeprefix("/v1/responses/") for request in server.requests]
-    assert asked == [ids[2], ids[1], ids[0], f"{ids[2]}/input_items"]
+    paths = [request.path.removeprefix("/v1/responses/") for request in server.requests]
+    assert paths == [ids[2], ids[1], ids[0], f"{ids[2]}/input_items"]
 
 
 def test_fields_that_an_endpoint_does_not_return_are_null(server: LoopbackServer, convo: Convo) -> None:
-    ids = chain(server, "one", "two")
-    shape = convo("inspect", ids[1], "--json").json()
-    keys = list(shape["items"])
-    assert (shape["handle"], shape["strategy"], shape["endpoint"], shape["head"]) == (
+    ids = create_chain(server, "one", "two")
+    document = convo("inspect", ids[1], "--json").json()
+    keys = list(document["items"])
+    assert (document["handle"], document["strategy"], document["endpoint"], document["head"]) == (
         ids[1],
         "chain",
         server.url,
         keys[-1],
     )
-    assert [link["response_id"] for link in shape["links"]] == ids
-    assert [link["children"] for link in shape["links"]] == [None, None]
-    assert [(link["sent"], link["saw"], link["output"]) for link in shape["links"]] == [
+    assert [link["response_id"] for link in document["links"]] == ids
+    assert [link["children"] for link in document["links"]] == [None, None]
+    assert [(link["sent"], link["saw"], link["output"]) for link in document["links"]] == [
         (keys[:1], keys[:1], keys[1:2]),
         (keys[2:3], keys[:3], keys[3:]),
     ]
 
 
 def test_a_long_chain_is_read_page_by_page(server: LoopbackServer, convo: Convo) -> None:
-    ids = chain(server, *(f"say {number}" for number in range(60)))
-    shape = convo("inspect", ids[-1], "--json").json()
-    assert len(shape["items"]) == 120
-    assert shape["links"][-1]["saw"] == {"through": list(shape["items"])[118]}
-    assert [len(link["sent"]) for link in shape["links"]] == [1] * 60
+    ids = create_chain(server, *(f"say {number}" for number in range(60)))
+    document = convo("inspect", ids[-1], "--json").json()
+    assert len(document["items"]) == 120
+    assert document["links"][-1]["saw"] == {"through": list(document["items"])[118]}
+    assert [len(link["sent"]) for link in document["links"]] == [1] * 60
 
 
 def test_a_deleted_response_ends_the_chain_and_is_named(server: LoopbackServer, convo: Convo) -> None:
-    ids = chain(server, "one", "two", "three")
+    ids = create_chain(server, "one", "two", "three")
     server.run(server.endpoint().delete(ids[0]))
     got = convo("inspect", ids[2])
     assert got.exit == 0
@@ -111,7 +111,7 @@ def test_a_deleted_response_ends_the_chain_and_is_named(server: LoopbackServer, 
 
 
 def test_a_conversation_is_shown_as_the_list_of_its_items(server: LoopbackServer, convo: Convo) -> None:
-    handle = conversation(server, "one", "two")
+    handle = create_conversation(server, "one", "two")
     got = convo("inspect", handle)
     assert (got.exit, got.err) == (0, "")
     assert got.out.splitlines()[-4:] == [
@@ -120,8 +120,8 @@ def test_a_conversation_is_shown_as_the_list_of_its_items(server: LoopbackServer
         "   3  message user: two",
         "   4  message assistant: two",
     ]
-    shape = convo("inspect", handle, "--json").json()
-    assert (shape["strategy"], shape["links"], len(shape["items"])) == ("conversation", [], 4)
+    document = convo("inspect", handle, "--json").json()
+    assert (document["strategy"], document["links"], len(document["items"])) == ("conversation", [], 4)
 
 
 def test_a_deleted_conversation_is_not_shown_as_an_empty_one(server: LoopbackServer, convo: Convo) -> None:
@@ -142,7 +142,7 @@ def test_an_unknown_handle_exits_5(server: LoopbackServer, convo: Convo) -> None
 def test_the_provider_can_be_named(
     server: LoopbackServer, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = chain(server, "one")
+    ids = create_chain(server, "one")
     monkeypatch.setenv("HERE_KEY", server.environ["OPENAI_API_KEY"])
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.delenv("OPENAI_BASE_URL")
@@ -177,7 +177,7 @@ def test_a_provider_without_an_endpoint_is_refused(provider: str, message: str, 
 def test_without_a_network_one_clear_error_is_printed(
     server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unplugged(monkeypatch)
+    set_unreachable_endpoint(monkeypatch)
     got = convo("inspect", "resp_x")
     assert (got.exit, got.out) == (1, "")
     assert got.err.count("\n") == 2
@@ -187,19 +187,19 @@ def test_without_a_network_one_clear_error_is_printed(
 # -- mirrors --------------------------------------------------------------------------------------
 
 
-def mirror(home: Path, server: LoopbackServer, ids: list[str], *said: str) -> None:
+def store_mirror(home: Path, server: LoopbackServer, ids: list[str], *texts: str) -> None:
     """Store a session whose record names the server as the owner of its chain."""
 
-    async def story(writer: ChatWriter) -> None:
-        chat = await writer.chat(Strategy.CHAIN, "monads", *said)
+    async def script(writer: ChatWriter) -> None:
+        chat = await writer.chat(Strategy.CHAIN, "monads", *texts)
         session = replace(chat.session, scope=Scope(server.url), handle=ids[-1], model="openai/gpt-5-mini")
         await writer.store.commit(Transaction(session=session, expected_session_head=session.head))
 
-    write_chats(home, story)
+    write_chats(home, script)
 
 
 def test_a_mirror_is_shown_without_any_request(server: LoopbackServer, convo: Convo, home: Path) -> None:
-    mirror(home, server, chain(server, "one", "two"), "one", "two")
+    store_mirror(home, server, create_chain(server, "one", "two"), "one", "two")
     got = convo("inspect", "monads")
     assert (got.exit, got.err) == (0, "")
     assert "@ resp_2" in got.out
@@ -209,8 +209,8 @@ def test_a_mirror_is_shown_without_any_request(server: LoopbackServer, convo: Co
 def test_with_the_remote_option_the_endpoint_is_compared_with_the_mirror(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
-    ids = chain(server, "one", "two")
-    mirror(home, server, ids, "one", "two")
+    ids = create_chain(server, "one", "two")
+    store_mirror(home, server, ids, "one", "two")
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.err) == (0, "")
     assert got.out.splitlines()[0] == ids[1]
@@ -218,8 +218,8 @@ def test_with_the_remote_option_the_endpoint_is_compared_with_the_mirror(
 
 
 def test_a_difference_between_endpoint_and_mirror_is_reported(server: LoopbackServer, convo: Convo, home: Path) -> None:
-    ids = chain(server, "one", "two", "three")
-    mirror(home, server, ids, "one", "two")
+    ids = create_chain(server, "one", "two", "three")
+    store_mirror(home, server, ids, "one", "two")
     out = convo("inspect", "monads", "--remote").out
     assert "  note      the endpoint has 2 items more than this record\n" in out
 
@@ -229,8 +229,8 @@ def test_without_a_network_the_mirror_is_shown_with_a_note(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL")
     (tmp_path / "elsewhere").mkdir()
-    with run_loopback_server(tmp_path / "elsewhere") as gone:
-        mirror(home, gone, chain(gone, "one"), "one")
+    with run_loopback_server(tmp_path / "elsewhere") as server:
+        store_mirror(home, server, create_chain(server, "one"), "one")
     got = convo("inspect", "monads", "--remote")
     assert got.exit == 0
     assert got.err.endswith("; showing the local mirror\n")
@@ -241,18 +241,18 @@ def test_without_a_network_the_mirror_is_shown_with_a_note(
 def test_a_variable_with_another_endpoint_than_the_record_is_refused(
     server: LoopbackServer, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mirror(home, server, chain(server, "one"), "one")
-    unplugged(monkeypatch)
+    store_mirror(home, server, create_chain(server, "one"), "one")
+    set_unreachable_endpoint(monkeypatch)
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(f"convo: session 'monads' is stored at {server.url}, but OPENAI_BASE_URL sets ")
 
 
 def test_a_session_with_a_local_owner_has_no_remote_endpoint(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "monads", "one")
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.out) == (2, "")
     assert got.err == "convo: monads has no remote owner\n  try: convo inspect monads\n"
@@ -261,12 +261,12 @@ def test_a_session_with_a_local_owner_has_no_remote_endpoint(convo: Convo, home:
 def test_a_mirrored_response_is_not_requested_from_another_endpoint(
     server: LoopbackServer, convo: Convo, home: Path
 ) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "monads", "one")
         session = replace(chat.session, scope=Scope("https://elsewhere.example/v1"), model="openai/gpt-5-mini")
         await writer.store.commit(Transaction(session=session, expected_session_head=session.head))
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = convo("inspect", "monads", "--remote", "--provider", "openai")
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith(f"convo: resp_1 belongs to https://elsewhere.example/v1, not to {server.url}\n")

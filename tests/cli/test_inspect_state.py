@@ -31,38 +31,38 @@ call_EmCJtNxtrFB7p4pvriACEhDc  Writer  rejected  restart_order  {"id": 2650, "ci
 """
 
 
-def kept(name: str, at: Path) -> None:
-    at.write_bytes(snapshot(name))
+def copy_snapshot(name: str, path: Path) -> None:
+    path.write_bytes(snapshot(name))
 
 
 def test_a_state_shows_the_current_agent_and_the_pending_calls(convo: Convo, tmp_path: Path) -> None:
-    kept(MIXED, tmp_path / "state.json")
+    copy_snapshot(MIXED, tmp_path / "state.json")
     got = convo("inspect", "./state.json")
     assert (got.exit, got.out, got.err) == (0, SCREEN, "")
 
 
 def test_a_pending_call_inside_an_agent_tool_is_listed(convo: Convo, tmp_path: Path) -> None:
-    kept(NESTED, tmp_path / "state.json")
-    said = convo("inspect", "state.json", "--json").json()
-    assert (said["current_agent"], [one["agent"] for one in said["pending"]]) == ("Outer", ["Inner"])
+    copy_snapshot(NESTED, tmp_path / "state.json")
+    state = convo("inspect", "state.json", "--json").json()
+    assert (state["current_agent"], [one["agent"] for one in state["pending"]]) == ("Outer", ["Inner"])
 
 
 def test_below_1_15_a_note_says_that_decisions_are_unauthenticated(convo: Convo, tmp_path: Path) -> None:
-    kept(NESTED, tmp_path / "state.json")
+    copy_snapshot(NESTED, tmp_path / "state.json")
     assert "a decision is not bound to its call" in convo("inspect", "state.json").out
 
 
 def test_several_states_are_one_json_object_per_line(convo: Convo, tmp_path: Path) -> None:
-    kept(MIXED, tmp_path / "a.json")
-    kept(NESTED, tmp_path / "b.json")
+    copy_snapshot(MIXED, tmp_path / "a.json")
+    copy_snapshot(NESTED, tmp_path / "b.json")
     lines = convo("inspect", "a.json", "b.json", "--json").out.splitlines()
     assert [json.loads(line)["schema_version"] for line in lines] == ["1.21", "1.13"]
 
 
 def test_json_has_the_documented_keys(convo: Convo, tmp_path: Path) -> None:
-    kept(MIXED, tmp_path / "state.json")
-    said = convo("inspect", "state.json", "--json").json()
-    assert said == {
+    copy_snapshot(MIXED, tmp_path / "state.json")
+    state = convo("inspect", "state.json", "--json").json()
+    assert state == {
         "schema_version": "1.21",
         "current_agent": "Writer",
         "pending": [
@@ -111,7 +111,7 @@ def test_json_has_the_documented_keys(convo: Convo, tmp_path: Path) -> None:
 
 
 def test_items_are_shown_as_text_and_raw_prints_the_document(convo: Convo, tmp_path: Path) -> None:
-    kept(MIXED, tmp_path / "state.json")
+    copy_snapshot(MIXED, tmp_path / "state.json")
     assert convo("inspect", "state.json", "--items").out.startswith(
         "1  message user\n   Please deploy the build in Perth"
     )
@@ -127,7 +127,7 @@ def test_a_name_takes_precedence_over_a_file_and_a_path_is_always_a_file(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     write_chats(home, chat_of("state", Strategy.SESSION, "hello"))
-    kept(MIXED, tmp_path / "state")
+    copy_snapshot(MIXED, tmp_path / "state")
     assert convo("inspect", "state", "--json").json()["strategy"] == "session"
     assert convo("inspect", "./state", "--json").json()["schema_version"] == "1.21"
 
@@ -136,14 +136,14 @@ def test_a_state_and_a_conversation_are_shown_in_the_order_of_the_arguments(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     write_chats(home, chat_of("monads", Strategy.SESSION, "hello"))
-    kept(MIXED, tmp_path / "state.json")
+    copy_snapshot(MIXED, tmp_path / "state.json")
     lines = convo("inspect", "monads", "state.json", "monads", "--json").out.splitlines()
     assert ["strategy" in json.loads(line) for line in lines] == [True, False, True]
 
 
 def test_a_replay_file_that_mentions_states_is_a_replay_file(convo: Convo, tmp_path: Path) -> None:
-    said = [{"role": "user", "content": 'what is "$schemaVersion" and current_agent?'}]
-    (tmp_path / "talk.json").write_text(json.dumps(said))
+    items = [{"role": "user", "content": 'what is "$schemaVersion" and current_agent?'}]
+    (tmp_path / "talk.json").write_text(json.dumps(items))
     assert convo("inspect", "talk.json", "--json").json()["strategy"] == "replay"
 
 
@@ -176,7 +176,7 @@ print(code, sorted({name.partition(".")[0] for name in sys.modules} & set(HEAVY)
 
 @pytest.mark.parametrize("name", ["./state.json", "state.json"])
 def test_showing_a_state_imports_no_large_packages(name: str, tmp_path: Path) -> None:
-    kept(MIXED, tmp_path / "state.json")
+    copy_snapshot(MIXED, tmp_path / "state.json")
     heavy = ("agents", "anthropic", "asyncio", "httpx2", "openai", "prompt_toolkit", "pydantic", "rich", "xllamacpp")
     code = IMPORTED.replace("HEAVY", repr(heavy))
     done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, encoding="utf-8", check=True)

@@ -26,7 +26,7 @@ __all__ = ["utc_timezone"]
 
 
 @contextmanager
-def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
+def run_watch(*argv: str) -> Iterator["subprocess.Popen[str]"]:
     """Run `convo inspect ARGV --watch` in a pipe until the block ends."""
     pipe = subprocess.PIPE
     with ConvoProcess(["inspect", *argv, "--watch"], stdout=pipe, stderr=pipe) as process:
@@ -37,7 +37,7 @@ def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 @contextmanager
-def terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
+def run_in_terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
     """Run a command line in a terminal of 80 columns until the block ends."""
     env = {**os.environ, "TERM": "xterm", **environ}
     env.pop("COLUMNS", None)
@@ -53,7 +53,7 @@ def terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
 
 def test_in_a_pipe_each_response_of_another_process_is_printed_once(convo: Convo) -> None:
     convo("chat", "one", "--name", "mine", *ECHO)
-    with watching("mine") as process:
+    with run_watch("mine") as process:
         assert process.stdout
         heads, first = process.stdout.readline(), process.stdout.readline()
         convo("chat", "-c", "two", *ECHO)
@@ -73,7 +73,7 @@ def test_until_idle_ends_once_no_response_is_in_progress(convo: Convo, home: Pat
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (("mine", "other", "--watch"), "--watch accepts one handle"),
         (("mine", "--until-idle"), "--until-idle requires --watch"),
@@ -87,10 +87,10 @@ def test_until_idle_ends_once_no_response_is_in_progress(convo: Convo, home: Pat
         ),
     ],
 )
-def test_conflicting_options_are_refused(argv: tuple[str, ...], says: str, convo: Convo) -> None:
+def test_conflicting_options_are_refused(argv: tuple[str, ...], message: str, convo: Convo) -> None:
     got = convo("inspect", *argv)
     assert (got.exit, got.out) == (2, "")
-    assert got.err.splitlines()[0] == f"convo: {says}"
+    assert got.err.splitlines()[0] == f"convo: {message}"
 
 
 def test_watching_an_unknown_handle_exits_5(convo: Convo) -> None:
@@ -102,20 +102,20 @@ def test_in_a_terminal_the_screen_is_redrawn_and_ctrl_c_ends_the_watch(convo: Co
     import pexpect
 
     convo("chat", "one", "--name", "mine", *ECHO)
-    with terminal("inspect", "mine", "--watch", rows=30) as child:
+    with run_in_terminal("inspect", "mine", "--watch", rows=30) as child:
         child.expect_exact("one → one")
         child.expect_exact("no response in progress; press q or Ctrl-C to stop")
         convo("chat", "-c", "two", *ECHO)
         child.expect_exact("two → two")
-        painted = child.before
+        output = child.before
         child.expect_exact("no response in progress; press q or Ctrl-C to stop")
         child.sendcontrol("c")
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 130
         assert child.before.endswith("\r\x1b[?7h\x1b[J")
-    assert "\x1b[H" in painted
-    assert "\x1b[2J" not in painted
+    assert "\x1b[H" in output
+    assert "\x1b[2J" not in output
 
 
 @pytest.mark.needs("terminal")
@@ -124,23 +124,23 @@ def test_q_ends_the_watch_and_restores_the_terminal(convo: Convo) -> None:
 
     convo("chat", "one", "--name", "mine", *ECHO)
     with open_screen("inspect", "mine", "--watch") as screen:
-        terminal, shows = os.dup(screen.child.child_fd), termios.ECHO | termios.ICANON
+        fd, echo_flags = os.dup(screen.child.child_fd), termios.ECHO | termios.ICANON
         screen.wait_until(lambda: "press q or Ctrl-C to stop" in screen.text())
-        assert not termios.tcgetattr(terminal)[3] & shows
+        assert not termios.tcgetattr(fd)[3] & echo_flags
         screen.type_keys("not this key")
         screen.type_keys("q")
         assert screen.wait_for_exit() == 0
         assert screen.text().endswith("one → one")
-        assert termios.tcgetattr(terminal)[3] & shows == shows
-        os.close(terminal)
+        assert termios.tcgetattr(fd)[3] & echo_flags == echo_flags
+        os.close(fd)
 
 
 def test_the_last_line_says_whether_a_response_is_in_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    talk = build_chain(1)
-    path = talk.paths["resp_1"]
-    waiting = talk.view("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
-    for known in (waiting, talk.view("resp_1")):
-        ScreenPainter().show(known)
+    chain = build_chain(1)
+    path = chain.paths["resp_1"]
+    pending_view = chain.view("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
+    for view in (pending_view, chain.view("resp_1")):
+        ScreenPainter().show(view)
     first, second = re.findall(r"[a-z ;]+; press q or Ctrl-C to stop", capsys.readouterr().out)
     assert (first, second) == (
         "watching; press q or Ctrl-C to stop",
@@ -151,7 +151,7 @@ def test_the_last_line_says_whether_a_response_is_in_progress(capsys: pytest.Cap
 # -- the pager ------------------------------------------------------------------------------------
 
 
-async def long(writer: ChatWriter) -> None:
+async def write_long_chat(writer: ChatWriter) -> None:
     await writer.chat(Strategy.CHAIN, "long", *(f"question {number}" for number in range(12)))
 
 
@@ -159,24 +159,24 @@ async def long(writer: ChatWriter) -> None:
 def test_output_taller_than_the_terminal_is_shown_in_the_pager(home: Path, tmp_path: Path) -> None:
     import pexpect
 
-    write_chats(home, long)
+    write_chats(home, write_long_chat)
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\necho paged by $1 with $LESS; sed -n '$='\n", encoding="utf-8")
     pager.chmod(0o755)
-    shown = []
-    for words in ((), ("--no-pager",)):
-        with terminal("inspect", "long", *words, rows=10, PAGER=f"{pager} 'a b'") as child:
+    outputs = []
+    for flags in ((), ("--no-pager",)):
+        with run_in_terminal("inspect", "long", *flags, rows=10, PAGER=f"{pager} 'a b'") as child:
             child.expect(pexpect.EOF)
-            shown.append(child.before)
-    paged, printed = shown
+            outputs.append(child.before)
+    paged, unpaged = outputs
     assert paged.splitlines()[0] == "paged by a b with FRX"
     assert int(paged.splitlines()[1]) > 24
-    assert "question 11" in printed
-    assert "paged by" not in printed
+    assert "question 11" in unpaged
+    assert "paged by" not in unpaged
 
 
 def test_piped_output_is_not_shown_in_the_pager(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_chats(home, long)
+    write_chats(home, write_long_chat)
     monkeypatch.setenv("PAGER", "false")
     monkeypatch.setenv("LINES", "5")
     assert "question 11 → question 11" in convo("inspect", "long").out

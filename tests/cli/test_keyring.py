@@ -12,11 +12,11 @@ from tests.loopback_server import LoopbackServer
 from tests.runstate.snapshots import snapshot
 
 STATE = "0.24.0__schema1.21__parallel_mixed_decided.json"
-KEY, SIGNS = "sk-1234-of-the-ring", "a key that is long enough"
+KEY, SIGNING_KEY = "sk-1234-of-the-ring", "a key that is long enough"
 
 
 @pytest.fixture
-def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def keyring_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Select a keyring backend that needs no desktop, in the settings of `keyring`; returns the file of its keys."""
     settings = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
     settings.parent.mkdir(parents=True)
@@ -27,7 +27,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_key_in_the_keyring_is_shared_by_processes_and_can_be_removed(
-    ring: Path, launch: Launch, loopback: LoopbackServer
+    keyring_file: Path, launch: Launch, loopback: LoopbackServer
 ) -> None:
     loopback.replies({"text": "hello"})
     server = {"OPENAI_BASE_URL": loopback.environ["OPENAI_BASE_URL"]}
@@ -36,22 +36,22 @@ def test_a_key_in_the_keyring_is_shared_by_processes_and_can_be_removed(
     assert (got.exit, got.out, got.err) == (0, "hello\n", "")
     assert loopback.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     assert launch("config", "key", "unset", "openai").err == "deleted the stored key of openai\n"
-    assert "openai_api_key" not in ring.read_text().lower()
+    assert "openai_api_key" not in keyring_file.read_text().lower()
 
 
-def test_a_state_is_signed_and_verified_with_a_key_of_the_keyring(ring: Path, launch: Launch) -> None:
+def test_a_state_is_signed_and_verified_with_a_key_of_the_keyring(keyring_file: Path, launch: Launch) -> None:
     command = [sys.executable, "-m", "keyring", "set", "convo", "CONVO_SIGNING_KEY"]
-    subprocess.run(command, input=SIGNS, text=True, env=dict(os.environ), check=True)
+    subprocess.run(command, input=SIGNING_KEY, text=True, env=dict(os.environ), check=True)
     Path("state.json").write_bytes(snapshot(STATE))
-    sign = launch("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
-    assert (sign.exit, SIGNS in sign.err + Path("signed.json").read_text()) == (0, False)
-    proof = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
-    assert launch(*proof).exit == 0
-    assert launch(*proof, env={"CONVO_SIGNING_KEY": SIGNS + "!"}).exit == 1
+    got = launch("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
+    assert (got.exit, SIGNING_KEY in got.err + Path("signed.json").read_text()) == (0, False)
+    verify = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
+    assert launch(*verify).exit == 0
+    assert launch(*verify, env={"CONVO_SIGNING_KEY": SIGNING_KEY + "!"}).exit == 1
 
 
-def test_an_unwritable_keyring_file_is_reported_like_a_locked_keyring(ring: Path, launch: Launch) -> None:
-    ring.mkdir(parents=True)
+def test_an_unwritable_keyring_file_is_reported_like_a_locked_keyring(keyring_file: Path, launch: Launch) -> None:
+    keyring_file.mkdir(parents=True)
     got = launch("config", "key", "set", "openai", stdin=KEY)
     assert (got.exit, KEY in got.err) == (2, False)
     assert got.err.startswith(

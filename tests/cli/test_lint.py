@@ -18,7 +18,7 @@ from tests.runstate.snapshots import snapshot
 
 PAUSED = "0.24.0__schema1.21__parallel_mixed_decided.json"
 
-FOUND = """\
+EXPECTED_OUTPUT = """\
 ./broken.json: 3 errors in 4 items
   ./broken.json:3 $[1].arguments  error    invalid-arguments: the arguments of weather are truncated
   ./broken.json:3 $[1].call_id    error    call-without-output: function call c1 has no output
@@ -31,7 +31,7 @@ CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
 
 def test_findings_of_a_file_contain_their_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
     got = convo("lint", write_items(tmp_path / "broken.json"))
-    assert (got.exit, got.out, got.err) == (4, FOUND, "")
+    assert (got.exit, got.out, got.err) == (4, EXPECTED_OUTPUT, "")
 
 
 def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
@@ -54,22 +54,22 @@ def test_histories_that_convo_stored_have_no_findings_with_any_owner(
 def test_findings_of_a_session_contain_keys_and_no_lines(handle: str, convo: Convo, home: Path) -> None:
     write_chats(home, broken_session("broken"))
     got = convo("lint", handle, "--json")
-    said = got.json()
-    assert (got.exit, said["strategy"], said["endpoint"], said["errors"]) == (4, "session", "embedded", 3)
-    assert [one["code"] for one in said["findings"]] == CODES
-    assert {len(one["key"]) for one in said["findings"]} == {64}
-    assert {one["line"] for one in said["findings"]} == {None}
+    report = got.json()
+    assert (got.exit, report["strategy"], report["endpoint"], report["errors"]) == (4, "session", "embedded", 3)
+    assert [one["code"] for one in report["findings"]] == CODES
+    assert {len(one["key"]) for one in report["findings"]} == {64}
+    assert {one["line"] for one in report["findings"]} == {None}
 
 
 @pytest.mark.parametrize("handle", ["resp_2", "chat"])
 def test_a_chain_that_ends_with_a_call_without_output_is_found_by_response_and_by_record(
     handle: str, convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await unanswered_call(tmp_path)(writer)
         await writer.fail(await writer.chat(Strategy.CHAIN, "chat", handle="resp_2"), "and now?", RequestRefused("no"))
 
-    write_chats(home, unanswered_call(tmp_path) if handle == "resp_2" else story)
+    write_chats(home, unanswered_call(tmp_path) if handle == "resp_2" else script)
     got = convo("lint", handle, "--json")
     assert (got.exit, [one["path"] for one in got.json()["findings"]]) == (4, ["$[3].call_id"])
 
@@ -92,8 +92,8 @@ def test_items_are_found_in_every_format_of_a_file(
 
 def test_items_a_request_or_a_paused_run_are_read_from_a_pipe(convo: Convo, tmp_path: Path) -> None:
     request = json.dumps({"model": "m", "input": [HI, CALL]})
-    found = convo("lint", "-", "--json", stdin=request).json()
-    assert [one["path"] for one in found["findings"]] == ["$.input[1].call_id"]
+    report = convo("lint", "-", "--json", stdin=request).json()
+    assert [one["path"] for one in report["findings"]] == ["$.input[1].call_id"]
     assert convo("lint", "-", stdin=snapshot(PAUSED).decode()).out == "-: no problems in 3 items\n"
     assert convo("lint", "-", stdin="{").err.startswith("convo: piped input is not JSON: ")
     assert convo("repair", "-", "--as", "good.json", stdin=request).exit == 0
@@ -122,49 +122,49 @@ def test_secrets_in_a_paused_run_are_reported_by_path_and_never_shown(convo: Con
     }  # fmt: skip
     (tmp_path / "state.json").write_text(json.dumps(state))
     got = convo("lint", "./state.json", "--json")
-    found = got.json()["findings"]
+    findings = got.json()["findings"]
 
     assert (got.exit, convo("lint", "./state.json", "--strict").exit) == (0, 4)
-    assert {one["code"] for one in found} == {"secret-in-state"}
-    assert sorted(one["path"] for one in found) == [
+    assert {one["code"] for one in findings} == {"secret-in-state"}
+    assert sorted(one["path"] for one in findings) == [
         "$.context.context.*",
         "$.context.context.db.password",
         "$.context.context.db.url",
         "$.context.context.headers[0].Authorization",
         "$.context.context.openai",
     ]
-    shown = got.out + convo("lint", "./state.json").out + convo("lint", "./state.json", "--format", "sarif").out
-    assert not [one for one in (key, password, "correct", "abcdefgh") if one in shown]
+    output = got.out + convo("lint", "./state.json").out + convo("lint", "./state.json", "--format", "sarif").out
+    assert not [one for one in (key, password, "correct", "abcdefgh") if one in output]
 
 
-@pytest.mark.parametrize(("status", "exit_"), [("paused", 0), ("running", 0), ("stopped", 4)])
+@pytest.mark.parametrize(("status", "exit_code"), [("paused", 0), ("running", 0), ("stopped", 4)])
 def test_a_running_call_of_an_agent_run_is_no_finding(
-    status: Literal["paused", "running", "stopped"], exit_: int, convo: Convo, home: Path
+    status: Literal["paused", "running", "stopped"], exit_code: int, convo: Convo, home: Path
 ) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await broken_session("agents", [HI, CALL])(writer)
         run = AgentRun("run_1", "ses_agents", 1, status, {}, 1.0, 1.0)
         await writer.store.commit(Transaction(agent_run=run))
 
-    write_chats(home, story)
-    assert convo("lint", "agents").exit == exit_
+    write_chats(home, script)
+    assert convo("lint", "agents").exit == exit_code
 
 
 def test_encrypted_items_of_a_file_without_provider_are_reported_as_not_checked(convo: Convo, tmp_path: Path) -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    got = convo("lint", write_items(tmp_path / "sealed.json", [HI, thought, ANSWER]))
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    got = convo("lint", write_items(tmp_path / "sealed.json", [HI, reasoning, ANSWER]))
     assert got.exit == 0
     assert "  sealed-elsewhere: 1 encrypted item not checked: its origin or the next model is unknown" in got.out
 
 
 def test_instructions_that_another_client_omitted_from_a_request_are_a_finding(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.other_client("one", instructions="Be brief.")
         await writer.other_client("two", previous_response_id="resp_1")
 
-    write_chats(home, story)
-    (found,) = convo("lint", "resp_2", "--json").json()["findings"]
-    assert (found["code"], found["response_id"], found["path"]) == ("instructions-absent", "resp_2", "$[3]")
+    write_chats(home, script)
+    (finding,) = convo("lint", "resp_2", "--json").json()["findings"]
+    assert (finding["code"], finding["response_id"], finding["path"]) == ("instructions-absent", "resp_2", "$[3]")
     assert convo("repair", "resp_2", "--as", "mended").exit == 0
     (record,) = stored_sessions(home)
     assert (record.handle, record.instructions) == ("resp_2", "Be brief.")
@@ -172,9 +172,9 @@ def test_instructions_that_another_client_omitted_from_a_request_are_a_finding(c
 
 
 def test_warnings_set_the_exit_code_only_with_strict(convo: Convo, tmp_path: Path) -> None:
-    place = write_items(tmp_path / "ids.json", [HI, {"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER])
-    assert convo("lint", place).out.startswith("./ids.json: 1 warning in 3 items\n")
-    assert [convo("lint", place).exit, convo("lint", place, "--strict").exit] == [0, 4]
+    path = write_items(tmp_path / "ids.json", [HI, {"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER])
+    assert convo("lint", path).out.startswith("./ids.json: 1 warning in 3 items\n")
+    assert [convo("lint", path).exit, convo("lint", path, "--strict").exit] == [0, 4]
 
 
 def test_several_handles_are_one_object_per_line_and_any_error_sets_the_exit_code(convo: Convo, home: Path) -> None:
@@ -191,9 +191,9 @@ def test_sarif_is_one_document_for_all_handles(convo: Convo, home: Path, tmp_pat
     (run,) = got.json()["runs"]
     assert got.exit == 4
     assert [one["ruleId"] for one in run["results"]] == CODES * 2
-    places = [one["locations"][0] for one in run["results"]]
-    assert [place["physicalLocation"]["region"]["startLine"] for place in places[:3]] == [3, 3, 4]
-    assert [sorted(place) for place in places[3:]] == [["logicalLocations"]] * 3
+    locations = [one["locations"][0] for one in run["results"]]
+    assert [location["physicalLocation"]["region"]["startLine"] for location in locations[:3]] == [3, 3, 4]
+    assert [sorted(location) for location in locations[3:]] == [["logicalLocations"]] * 3
 
 
 @pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)
@@ -218,8 +218,8 @@ def test_missing_arguments_are_a_usage_error_and_an_unknown_handle_exits_5(convo
 
 def test_lint_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, broken_session("broken"))
-    place = write_items(tmp_path / "broken.json")
+    path = write_items(tmp_path / "broken.json")
     before = (tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out
-    convo("lint", "broken", place)
+    convo("lint", "broken", path)
     assert ((tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out) == before
     assert json.loads(before[0]) == BROKEN

@@ -22,17 +22,19 @@ QUESTIONS = ("My name is Anna. Say hello.", "What is my name?", "And where do bi
 def test_each_process_continues_from_the_turns_of_earlier_processes(
     strategy: Strategy, questions: tuple[str, ...], launch: Launch, tmp_path: Path
 ) -> None:
-    begin = [f"--{strategy}"] + (["--from", str(tmp_path / "talk.json")] if strategy is Strategy.REPLAY else [])
-    turns = [launch("chat", "-m", "local", *SHORT, *begin, questions[0]).json()]
+    owner_flags = [f"--{strategy}"] + (["--from", str(tmp_path / "talk.json")] if strategy is Strategy.REPLAY else [])
+    turns = [launch("chat", "-m", "local", *SHORT, *owner_flags, questions[0]).json()]
     turns += [launch("chat", "-c", *SHORT, question).json() for question in questions[1:]]
 
     assert [turn["strategy"] for turn in turns] == [strategy] * len(questions)
     assert {turn["session"] for turn in turns} == {turns[0]["session"]}
     assert all(turn["output_text"] for turn in turns)
-    read = [turn["usage"]["input_tokens"] for turn in turns]
-    wrote = [turn["usage"]["output_tokens"] for turn in turns]
-    assert all(after > before + out for before, out, after in zip(read, wrote, read[1:], strict=False))
+    input_tokens = [turn["usage"]["input_tokens"] for turn in turns]
+    output_tokens = [turn["usage"]["output_tokens"] for turn in turns]
+    assert all(
+        after > before + out for before, out, after in zip(input_tokens, output_tokens, input_tokens[1:], strict=False)
+    )
 
-    shown = launch("inspect", turns[0]["session"], "--json").json()
-    assert [link["response_id"] for link in shown["links"]] == [turn["response_id"] for turn in turns]
-    assert len(shown["items"]) == 2 * len(questions)
+    conversation = launch("inspect", turns[0]["session"], "--json").json()
+    assert [link["response_id"] for link in conversation["links"]] == [turn["response_id"] for turn in turns]
+    assert len(conversation["items"]) == 2 * len(questions)

@@ -30,6 +30,6 @@ def test_man_renders_the_page_without_a_warning() -> None:
         ["man", "--warnings", "-l", ROOT / MAN_PAGE_PATH], capture_output=True, encoding="utf-8", timeout=60, check=True
     )
     assert done.stderr == ""
-    shown = done.stdout.replace("\N{HYPHEN}", "-")
-    assert "NAME convo - Choose where conversation state lives" in " ".join(shown.split())
-    assert '  convo chat --from resp_... "and then?"      continue from any response\n' in shown
+    text = done.stdout.replace("\N{HYPHEN}", "-")
+    assert "NAME convo - Choose where conversation state lives" in " ".join(text.split())
+    assert '  convo chat --from resp_... "and then?"      continue from any response\n' in text

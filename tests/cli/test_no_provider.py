@@ -13,17 +13,17 @@ from tests.loopback_server import KEY, WRONG_KEY, error_response
 
 __all__ = ["environment"]
 
-NOWHERE = "http://127.0.0.1:9/v1"
-UNKNOWN = "http://no.such.host.invalid/v1"
+UNREACHABLE_URL = "http://127.0.0.1:9/v1"
+UNKNOWN_HOST_URL = "http://no.such.host.invalid/v1"
 
 
-def has_no_such_model(environment: CommandEnvironment) -> None:
+def refuse_model(environment: CommandEnvironment) -> None:
     missing = {"message": "The model `m` does not exist.", "type": "x", "param": None, "code": "model_not_found"}
     environment.server.arm(error_response(404, missing), error_response(404, missing))
     environment.set()
 
 
-def chat_server_has_no_such_model(environment: CommandEnvironment) -> None:
+def refuse_chat_model(environment: CommandEnvironment) -> None:
     environment.set(CONVO_CONFIG="up.toml")
     environment.file("up.toml", f'[providers.up]\napi = "chat"\nbase_url = "{environment.chat.url}"\n')
     for _ in range(2):
@@ -32,34 +32,34 @@ def chat_server_has_no_such_model(environment: CommandEnvironment) -> None:
         )
 
 
-LISTS = "convo models lists the models; choose one with -m"
-NOBODY = [
+MODELS_HINT = "convo models lists the models; choose one with -m"
+UNAVAILABLE_MODELS = [
     BadInput(
         "no network",
         "-m openai/m",
         1,
         "no_connection",
-        f"cannot reach openai at {NOWHERE}: *",
+        f"cannot reach openai at {UNREACHABLE_URL}: *",
         "check the network and the base URL; -m local needs neither",
-        lambda world: world.set(OPENAI_BASE_URL=NOWHERE),
+        lambda env: env.set(OPENAI_BASE_URL=UNREACHABLE_URL),
     ),
     BadInput(
         "no such host",
         "-m openai/m",
         1,
         "no_connection",
-        f"cannot reach openai at {UNKNOWN}: *",
+        f"cannot reach openai at {UNKNOWN_HOST_URL}: *",
         "check the network and the base URL; -m local needs neither",
-        lambda world: world.set(OPENAI_BASE_URL=UNKNOWN),
+        lambda env: env.set(OPENAI_BASE_URL=UNKNOWN_HOST_URL),
     ),
     BadInput(
         "no chat server",
         "-m ollama/m",
         1,
         "no_connection",
-        f"cannot reach ollama at {NOWHERE}: *",
+        f"cannot reach ollama at {UNREACHABLE_URL}: *",
         "check the network and the base URL; -m local needs neither",
-        lambda world: world.set(OLLAMA_HOST="127.0.0.1:9"),
+        lambda env: env.set(OLLAMA_HOST="127.0.0.1:9"),
     ),
     BadInput(
         "a wrong key",
@@ -68,7 +68,7 @@ NOBODY = [
         "invalid_api_key",
         "openai refused the key: Incorrect API key provided",
         "set the key in the variable that convo models lists, or choose another model with -m",
-        lambda world: world.set(OPENAI_API_KEY=WRONG_KEY),
+        lambda env: env.set(OPENAI_API_KEY=WRONG_KEY),
     ),
     BadInput(
         "no key",
@@ -78,21 +78,23 @@ NOBODY = [
         "openai needs a key",
         "set OPENAI_API_KEY, or choose a model with -m",
     ),
-    BadInput("no such model", "-m openai/m", 1, "model_not_found", "openai has no model 'm'", LISTS, has_no_such_model),
+    BadInput(
+        "no such model", "-m openai/m", 1, "model_not_found", "openai has no model 'm'", MODELS_HINT, refuse_model
+    ),
     BadInput(
         "no such model at a chat server",
         "-m up/m",
         1,
         "model_not_found",
         "up has no model 'm'",
-        LISTS,
-        chat_server_has_no_such_model,
+        MODELS_HINT,
+        refuse_chat_model,
     ),
 ]
 
 
 @pytest.mark.parametrize("target", ["", "--from mine ", "--replay --from talk.json ", "--replay --from new.json -q "])
-@pytest.mark.parametrize("row", NOBODY, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", UNAVAILABLE_MODELS, ids=lambda row: row.name)
 def test_without_a_model_an_error_of_two_lines_is_printed_and_nothing_changes(
     row: BadInput,
     target: str,
@@ -101,12 +103,14 @@ def test_without_a_model_an_error_of_two_lines_is_printed_and_nothing_changes(
     convo: Convo,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = BadInput(row.name, f"chat {row.argv} {target}hi", row.exit, row.code, row.says, row.next, row.prepare)
-    check_bad_input(whole, environment, launch, convo, monkeypatch)
+    chat_row = BadInput(row.name, f"chat {row.argv} {target}hi", row.exit, row.code, row.message, row.hint, row.prepare)
+    check_bad_input(chat_row, environment, launch, convo, monkeypatch)
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
-@pytest.mark.parametrize("row", [row for row in NOBODY if row.argv == "-m openai/m"], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in UNAVAILABLE_MODELS if row.argv == "-m openai/m"], ids=lambda row: row.name
+)
 def test_without_a_model_no_chain_and_no_conversation_starts(
     row: BadInput,
     strategy: Strategy,
@@ -117,11 +121,11 @@ def test_without_a_model_no_chain_and_no_conversation_starts(
 ) -> None:
     argv = f"chat {row.argv} --{strategy} hi"
     check_bad_input(
-        BadInput(row.name, argv, row.exit, row.code, row.says, row.next, row.prepare),
+        BadInput(row.name, argv, row.exit, row.code, row.message, row.hint, row.prepare),
         environment,
         launch,
         convo,
         monkeypatch,
     )
-    found = environment.server.run(environment.server.store.for_tenant(KEY).find_handles("conv_"))
-    assert list(found) == []
+    handles = environment.server.run(environment.server.store.for_tenant(KEY).find_handles("conv_"))
+    assert list(handles) == []

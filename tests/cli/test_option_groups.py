@@ -55,11 +55,11 @@ def test_one_group_can_be_used_by_two_commands_under_two_headings() -> None:
     def praise(*, how: Annotated[Manner, "How to praise"]) -> None: ...
     def scold(*, how: Annotated[Manner, "How to scold"]) -> None: ...
 
-    made = App()
-    made.command()(praise)
-    made.command()(scold)
+    new_app = App()
+    new_app.command()(praise)
+    new_app.command()(scold)
 
-    commands = typer.main.get_group(made).commands
+    commands = typer.main.get_group(new_app).commands
     panels = {
         name: {getattr(one, "rich_help_panel", None) for one in command.params} for name, command in commands.items()
     }
@@ -67,10 +67,10 @@ def test_one_group_can_be_used_by_two_commands_under_two_headings() -> None:
 
 
 def test_a_command_without_groups_gets_its_context_and_options() -> None:
-    made = App()
+    new_app = App()
 
-    @made.command()
+    @new_app.command()
     def plain(ctx: typer.Context, loud: bool = False) -> None:
         print(ctx.info_name, loud)
 
-    assert CliRunner().invoke(made, ["--loud"], prog_name="plain").output == "plain True\n"
+    assert CliRunner().invoke(new_app, ["--loud"], prog_name="plain").output == "plain True\n"

@@ -16,18 +16,18 @@ from tests.cli.chat_commands import ECHO, scripted_flags
 from tests.command_runner import Convo
 from tests.fork_server import ConvoProcess, run_convo
 
-COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
+COLOR_ENVIRONMENT = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
 
 pytestmark = pytest.mark.needs("posix")
 
 
 @contextmanager
-def nothing() -> Iterator[int]:
+def null_stdin() -> Iterator[int]:
     yield subprocess.DEVNULL
 
 
 @contextmanager
-def closed() -> Iterator[None]:
+def closed_stdin() -> Iterator[None]:
     """A closed stdin."""
     yield None
 
@@ -35,20 +35,20 @@ def closed() -> Iterator[None]:
 Stdin = Callable[[], AbstractContextManager[int | None]]
 
 
-def asked(stdin: Stdin, *argv: str) -> subprocess.CompletedProcess[str]:
+def run_with_stdin(stdin: Stdin, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run a command with this stdin, in an environment that requests colours."""
-    with stdin() as end:
-        shell = 'exec "$@" <&-' if end is None else 'exec "$@"'
+    with stdin() as fd:
+        shell = 'exec "$@" <&-' if fd is None else 'exec "$@"'
         command = ["sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
-        environ = {**os.environ, **COLOURFUL}
+        environ = {**os.environ, **COLOR_ENVIRONMENT}
         return subprocess.run(
-            command, stdin=end, env=environ, capture_output=True, encoding="utf-8", timeout=60, check=False
+            command, stdin=fd, env=environ, capture_output=True, encoding="utf-8", timeout=60, check=False
         )
 
 
-@pytest.mark.parametrize("stdin", [nothing, closed])
+@pytest.mark.parametrize("stdin", [null_stdin, closed_stdin])
 def test_one_json_object_is_printed_with_any_stdin(stdin: Stdin) -> None:
-    done = asked(stdin, "chat", *ECHO, "--json", "hello there")
+    done = run_with_stdin(stdin, "chat", *ECHO, "--json", "hello there")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output_text"] == "hello there"
     assert done.stdout.count("\n") == 1
@@ -57,7 +57,7 @@ def test_one_json_object_is_printed_with_any_stdin(stdin: Stdin) -> None:
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
 def test_with_json_or_jsonl_a_call_that_needs_approval_pauses_without_a_prompt(flag: str) -> None:
-    done = asked(nothing, "chat", *agent_flags(), *scripted_flags(REFUND), flag, "pay A1 back")
+    done = run_with_stdin(null_stdin, "chat", *agent_flags(), *scripted_flags(REFUND), flag, "pay A1 back")
     assert done.returncode == 3
     last = json.loads(done.stdout.splitlines()[-1])
     assert last.get("status", last.get("type")) in ("paused", "convo.paused")
@@ -80,7 +80,7 @@ def test_jsonl_prints_one_event_per_line_and_ends_with_the_response(convo: Convo
 
 # -- piped input -----------------------------------------------------------------------------------
 
-WAITS = "waiting for piped input to end; to run without it, add </dev/null\n"
+WAIT_NOTE = "waiting for piped input to end; to run without it, add </dev/null\n"
 
 
 @pytest.fixture
@@ -96,33 +96,33 @@ def answer(done: "subprocess.CompletedProcess[str]") -> str:
     return text
 
 
-@pytest.mark.parametrize("handed", ["pipe", "file", "socket"])
-def test_input_from_a_pipe_a_file_or_a_socket_follows_the_prompt(handed: str) -> None:
+@pytest.mark.parametrize("source", ["pipe", "file", "socket"])
+def test_input_from_a_pipe_a_file_or_a_socket_follows_the_prompt(source: str) -> None:
     Path("log.txt").write_text("a3f1 fix the parser\n")
     argv = ["chat", *ECHO, "--json", "review this"]
-    ours, theirs = socket.socketpair()
-    with ours, theirs, Path("log.txt").open() as file:
-        ours.sendall(b"a3f1 fix the parser\n")
-        ours.shutdown(socket.SHUT_WR)
-        if handed == "pipe":
+    writer, reader = socket.socketpair()
+    with writer, reader, Path("log.txt").open() as file:
+        writer.sendall(b"a3f1 fix the parser\n")
+        writer.shutdown(socket.SHUT_WR)
+        if source == "pipe":
             done = run_convo(argv, stdin=file.read())
         else:
-            stdin = file.fileno() if handed == "file" else theirs.fileno()
+            stdin = file.fileno() if source == "file" else reader.fileno()
             with ConvoProcess(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                 out, err = process.communicate(timeout=60)
             done = subprocess.CompletedProcess(argv, process.returncode, out, err)
     assert answer(done) == "review this\n\na3f1 fix the parser\n"
-    assert WAITS not in done.stderr
+    assert WAIT_NOTE not in done.stderr
 
 
 def test_a_socket_without_data_is_not_read() -> None:
     """Programs can pass a socket to child processes unintentionally."""
-    ours, theirs = socket.socketpair()
+    writer, reader = socket.socketpair()
     argv = ["chat", *ECHO, "--json", "hello"]
     with (
-        ours,
-        theirs,
-        ConvoProcess(argv, stdin=theirs.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+        writer,
+        reader,
+        ConvoProcess(argv, stdin=reader.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
     ):
         out, err = process.communicate(timeout=60)
     assert json.loads(out)["output_text"] == "hello", err
@@ -131,8 +131,8 @@ def test_a_socket_without_data_is_not_read() -> None:
 def test_a_file_is_read_from_its_current_position() -> None:
     """The shell has already read the first line."""
     Path("lines.txt").write_text("one\ntwo\nthree\n")
-    loop = 'read first; exec "$@" "$first"'
-    command = ["sh", "-c", loop, "sh", sys.executable, "-m", "convo", "chat", *ECHO, "--json"]
+    script = 'read first; exec "$@" "$first"'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "convo", "chat", *ECHO, "--json"]
     with Path("lines.txt").open() as file:
         done = subprocess.run(command, stdin=file, capture_output=True, encoding="utf-8", timeout=60, check=False)
     assert answer(done) == "one\n\ntwo\nthree\n"
@@ -160,33 +160,33 @@ def test_endless_input_is_refused() -> None:
     assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 2
 
 
-@pytest.mark.parametrize("form", ["next", "race"])
-def test_a_pipe_without_data_is_reported_and_waited_for(form: str, session: str) -> None:
+@pytest.mark.parametrize("case", ["next", "race"])
+def test_a_pipe_without_data_is_reported_and_waited_for(case: str, session: str) -> None:
     """The commands start together, so that their waits of two seconds overlap."""
-    piped = subprocess.PIPE
+    pipe = subprocess.PIPE
     commands = {
         "next": [["chat", *ECHO, "-q", "--json", "review:"], ["next", session, "--json", "review:"]],
         "race": [["race", *ECHO, "--json", "review:", "shorter"], ["chat", *ECHO, "--json", "review:", "-"]],
     }
-    begun = [ConvoProcess(argv, stdin=piped, stdout=piped, stderr=piped) for argv in commands[form]]
+    processes = [ConvoProcess(argv, stdin=pipe, stdout=pipe, stderr=pipe) for argv in commands[case]]
     try:
-        for process in begun:
+        for process in processes:
             assert process.stderr
-            assert process.stderr.readline() == WAITS
-        for process, argv in zip(begun, commands[form], strict=True):
+            assert process.stderr.readline() == WAIT_NOTE
+        for process, argv in zip(processes, commands[case], strict=True):
             out, err = process.communicate("the diff", timeout=60)
             assert process.returncode == 0, err
-            assert WAITS not in err
+            assert WAIT_NOTE not in err
             assert "review:\\n\\nthe diff" in out, argv
     finally:
-        for process in begun:
+        for process in processes:
             process.kill()
             process.wait()
 
 
 def test_input_follows_the_message_of_a_previewed_request(session: str, convo: Convo) -> None:
-    def message(*words: str, stdin: str) -> str:
-        body = convo("next", session, "--json", *words, stdin=stdin).json()["body"]
+    def message(*argv: str, stdin: str) -> str:
+        body = convo("next", session, "--json", *argv, stdin=stdin).json()["body"]
         text: str = body["input"][-1]["content"][0]["text"]
         return text
 
@@ -197,9 +197,9 @@ def test_input_follows_the_message_of_a_previewed_request(session: str, convo: C
 
 
 def test_input_follows_the_first_turn_of_a_race_or_is_the_only_turn(convo: Convo) -> None:
-    def turns(*words: str, stdin: str) -> list[str]:
-        said: list[str] = convo("race", *ECHO, "--json", *words, stdin=stdin).json()["turns"]
-        return said
+    def turns(*argv: str, stdin: str) -> list[str]:
+        messages: list[str] = convo("race", *ECHO, "--json", *argv, stdin=stdin).json()["turns"]
+        return messages
 
     Path("script.txt").write_text("first\nsecond\n")
     assert turns("review this", "shorter", stdin="a\n") == ["review this\n\na\n", "shorter"]

@@ -26,12 +26,12 @@ def test_a_table_and_a_bar_are_printed_for_each_owner(convo: Convo, home: Path) 
 
 
 def test_json_prints_one_object(convo: Convo) -> None:
-    told = convo("race", "hello", "and then?", "--json", *ECHO).json()
-    assert (told["model"], told["turns"]) == ("scripted/echo", ["hello", "and then?"])
-    assert [one["strategy"] for one in told["owners"]] == OWNERS
-    assert [one["items"] for one in told["owners"]] == [4, 4, 2, 2]
-    assert all(one["error"] is None and one["cost_usd"] is None for one in told["owners"])
-    assert all(sum(turn["bytes"] for turn in one["turns"]) == one["bytes"] for one in told["owners"])
+    result = convo("race", "hello", "and then?", "--json", *ECHO).json()
+    assert (result["model"], result["turns"]) == ("scripted/echo", ["hello", "and then?"])
+    assert [one["strategy"] for one in result["owners"]] == OWNERS
+    assert [one["items"] for one in result["owners"]] == [4, 4, 2, 2]
+    assert all(one["error"] is None and one["cost_usd"] is None for one in result["owners"])
+    assert all(sum(turn["bytes"] for turn in one["turns"]) == one["bytes"] for one in result["owners"])
 
 
 def test_jsonl_prints_a_line_for_each_turn_and_owner_as_it_ends(convo: Convo) -> None:
@@ -41,8 +41,10 @@ def test_jsonl_prints_a_line_for_each_turn_and_owner_as_it_ends(convo: Convo) ->
         for owner in OWNERS
         for line in (("convo.turn", owner, 1), ("convo.turn", owner, 2), ("convo.owner", owner, None))
     ]
-    for at, owner in enumerate(lines[2::3]):
-        assert [turn["bytes"] for turn in owner["turns"]] == [turn["bytes"] for turn in lines[3 * at : 3 * at + 2]]
+    for index, owner in enumerate(lines[2::3]):
+        assert [turn["bytes"] for turn in owner["turns"]] == [
+            turn["bytes"] for turn in lines[3 * index : 3 * index + 2]
+        ]
 
 
 def test_a_failed_owner_is_reported_in_its_line(convo: Convo) -> None:
@@ -61,11 +63,11 @@ def test_json_and_jsonl_cannot_be_used_together(convo: Convo) -> None:
 
 
 def test_a_configured_price_shows_the_cost(convo: Convo, home: Path) -> None:
-    place = home / "config" / "config.toml"
-    place.parent.mkdir(parents=True)
-    place.write_text('[prices."scripted/echo"]\ninput = 1000000\noutput = 0\n', encoding="utf-8")
-    told = convo("race", "one two", "--json", *ECHO).json()
-    assert [one["cost_usd"] for one in told["owners"]] == [2.0] * 4
+    path = home / "config" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text('[prices."scripted/echo"]\ninput = 1000000\noutput = 0\n', encoding="utf-8")
+    result = convo("race", "one two", "--json", *ECHO).json()
+    assert [one["cost_usd"] for one in result["owners"]] == [2.0] * 4
     assert "$2.0000" in convo("race", "one two", *ECHO).out
 
 
@@ -81,7 +83,7 @@ def test_kept_sessions_can_be_inspected(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "words"),
+    ("argv", "exit_code", "message"),
     [
         (["hello", "-f", "script.txt"], 2, "turns as arguments and --file cannot be used together"),
         (["-f", "nothing.txt"], 2, "cannot be read"),
@@ -90,18 +92,18 @@ def test_kept_sessions_can_be_inspected(convo: Convo, home: Path) -> None:
         (["hello", "-m", "scripted/nothing.json"], 2, "nothing.json cannot be read"),
     ],
 )
-def test_an_invalid_race_is_refused(convo: Convo, home: Path, argv: list[str], code: int, words: str) -> None:
+def test_an_invalid_race_is_refused(convo: Convo, home: Path, argv: list[str], exit_code: int, message: str) -> None:
     got = convo("race", *argv)
-    assert (got.exit, got.out) == (code, "")
-    assert words in got.err
+    assert (got.exit, got.out) == (exit_code, "")
+    assert message in got.err
     assert stored_sessions(home) == []
 
 
 def test_data_stored_at_a_remote_endpoint_is_deleted_after_the_race(convo: Convo, server: LoopbackServer) -> None:
     server.replies({"text": "Hello."})
-    told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
-    assert all(one["error"] is None for one in told["owners"])
-    assert server.run(left_in(server.store.for_tenant(KEY))) == []
+    result = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
+    assert all(one["error"] is None for one in result["owners"])
+    assert server.run(stored_ids(server.store.for_tenant(KEY))) == []
 
 
 @pytest.mark.needs("linux")
@@ -118,14 +120,14 @@ def test_sessions_of_a_killed_race_are_skipped_by_continue_and_removed_by_the_ne
     assert server.client_left.wait(30)
     server.release()
     assert [one.name for one in stored_sessions(home)] == ["@race-conversation", "mine"]
-    assert server.run(left_in(server.store.for_tenant(KEY))) != []
+    assert server.run(stored_ids(server.store.for_tenant(KEY))) != []
     assert convo("chat", "-c", "--json", "two").json()["session"] == "mine"
     assert convo("inspect", "@last", "--json").json()["handle"] == "mine"
 
     assert convo("race", "hello", "-m", "openai/any").exit == 0
     assert [one.name for one in stored_sessions(home)] == ["mine"]
-    left = server.run(left_in(server.store.for_tenant(KEY)))
-    assert server.run(confirmed_of(server.store.for_tenant(KEY), left)) == []
+    ids = server.run(stored_ids(server.store.for_tenant(KEY)))
+    assert server.run(confirmed_ids(server.store.for_tenant(KEY), ids)) == []
 
 
 def test_a_running_race_is_not_changed_by_another_race(
@@ -137,8 +139,8 @@ def test_a_running_race_is_not_changed_by_another_race(
     assert server.paused.wait(30)
     assert convo("race", "hello", "-m", "openai/any").exit == 0
     server.release()
-    told = json.loads(first.communicate()[0])
-    assert [one["error"] for one in told["owners"]] == [None] * 4
+    result = json.loads(first.communicate()[0])
+    assert [one["error"] for one in result["owners"]] == [None] * 4
     assert stored_sessions(home) == []
 
 
@@ -149,14 +151,14 @@ def test_a_kept_race_creates_a_new_replay_file(convo: Convo) -> None:
     assert len(json.loads(Path("race-replay-2.json").read_text())) == 2
 
 
-async def confirmed_of(store: Store, ids: list[str]) -> list[str]:
+async def confirmed_ids(store: Store, ids: list[str]) -> list[str]:
     """Exclude the response that was in progress at the kill: no record contains its id."""
     links = [await store.link(one) for one in ids]
     return [one for one, link in zip(ids, links, strict=True) if link is None or link.status == "completed"]
 
 
-async def left_in(store: Store) -> list[str]:
-    return [found.id for prefix in ("resp_", "conv_") for found in await store.find_handles(prefix)]
+async def stored_ids(store: Store) -> list[str]:
+    return [handle.id for prefix in ("resp_", "conv_") for handle in await store.find_handles(prefix)]
 
 
 @pytest.mark.needs("terminal")

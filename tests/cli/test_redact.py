@@ -16,7 +16,7 @@ MAIL = "ada@example.com"
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhki\n-----END PRIVATE KEY-----"
 CARD = "4111 1111 1111 1111"
 ADDRESS = "203.0.113.7"
-PLANTED = (
+SECRETS = (
     KEY,
     MAIL,
     "MIIEvQIBADANBgkqhki",
@@ -55,7 +55,7 @@ ITEMS = [
 
 
 @pytest.fixture(autouse=True)
-def planted(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stored_secrets(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_project_file(SETTINGS)
     (tmp_path / "plain.json").write_text(json.dumps(ITEMS))
@@ -63,15 +63,15 @@ def planted(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert convo("chat", *ECHO, "-s", f"Use {KEY}.", "--from", f"for {MAIL}", f"and {CARD}?").exit == 0
 
 
-def left(text: str) -> list[str]:
+def remaining_secrets(text: str) -> list[str]:
     """The planted secrets that remain in `text`, including encoded and escaped ones."""
     inner = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", text)]
     plain = [text, text.replace("\\u002d", "-").replace("\\u0040", "@"), *inner]
-    return [secret for secret in PLANTED if any(secret in one for one in plain)]
+    return [secret for secret in SECRETS if any(secret in one for one in plain)]
 
 
 @pytest.mark.parametrize(
-    "form",
+    "flags",
     [
         ("--format", "replay"),
         ("--format", "jsonl"),
@@ -83,18 +83,18 @@ def left(text: str) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_no_secret_remains_in_any_export_format(convo: Convo, form: tuple[str, ...]) -> None:
-    assert len(left(convo("export", "@last", *form).out)) >= 7, "they were there"
-    got = convo("export", "@last", *form, "--redact")
+def test_no_secret_remains_in_any_export_format(convo: Convo, flags: tuple[str, ...]) -> None:
+    assert len(remaining_secrets(convo("export", "@last", *flags).out)) >= 7, "they were there"
+    got = convo("export", "@last", *flags, "--redact")
     assert got.exit == 0
-    assert left(got.out + got.err) == []
+    assert remaining_secrets(got.out + got.err) == []
     assert "[redacted-email-1]" in got.out.replace("\\u002d", "-")
 
 
 def test_the_replacements_are_reported_with_their_locations(convo: Convo) -> None:
     err = convo("export", "@last", "--redact").err.splitlines()
-    whole = convo("export", "@last", "--redact", "--format", "html").err
-    assert "api-key (item 1, item 5, item 6, link 1, instructions)" in whole
+    html_err = convo("export", "@last", "--redact", "--format", "html").err
+    assert "api-key (item 1, item 5, item 6, link 1, instructions)" in html_err
     assert "redacted 1 own (item 1)" in err
     assert [line for line in err if line.startswith("redacted") and "api-key" in line] == [
         "redacted 3 api-key (item 1, item 5, item 6)"
@@ -102,16 +102,16 @@ def test_the_replacements_are_reported_with_their_locations(convo: Convo) -> Non
 
 
 def test_json_reports_the_replacements(convo: Convo) -> None:
-    told = convo("export", "@last", "--redact", "-o", "a.html", "--json").json()
-    assert {"kind": "own", "where": "item 1", "count": 1} in told["redacted"]
-    assert told["not_looked_into"] == []
+    result = convo("export", "@last", "--redact", "-o", "a.html", "--json").json()
+    assert {"kind": "own", "where": "item 1", "count": 1} in result["redacted"]
+    assert result["not_looked_into"] == []
 
 
 def test_without_the_flag_nothing_is_redacted_and_a_pattern_alone_enables_it(convo: Convo) -> None:
     assert KEY in convo("export", "@last").out
     got = convo("export", "@last", "--redact-pattern", "metadat.")
     assert "metadata" not in got.out
-    assert left(got.out) == []
+    assert remaining_secrets(got.out) == []
 
 
 @pytest.mark.parametrize("pattern", ["(", "a*", "a{99999999999}", "(" * 3000])
@@ -149,11 +149,11 @@ def test_a_redacted_export_can_be_imported_and_does_not_change_when_redacted_aga
 @pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
 def test_a_redacted_conversion_gives_another_owner_no_secrets(convo: Convo, home: Path, to: str) -> None:
     before = stored_conversation(home, f"for {MAIL}")
-    told = convo("convert", f"for {MAIL}", "--to", to, "--redact", "-m", "scripted/echo", "--json")
-    assert told.exit == 0
+    got = convo("convert", f"for {MAIL}", "--to", to, "--redact", "-m", "scripted/echo", "--json")
+    assert got.exit == 0
     session = stored_sessions(home)[0]
     items, _ = stored_conversation(home, session.name)
-    shown = json.dumps([session.name, session.instructions, session.handle, list(items), told.json()["losses"]])
-    assert left(shown) == []
-    assert "Use [redacted-api-key-1]." in shown
+    stored_text = json.dumps([session.name, session.instructions, session.handle, list(items), got.json()["losses"]])
+    assert remaining_secrets(stored_text) == []
+    assert "Use [redacted-api-key-1]." in stored_text
     assert stored_conversation(home, f"for {MAIL}") == before

@@ -16,21 +16,21 @@ from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
 
-MENDED = """\
+REPAIR_OUTPUT = """\
 mended: 4 items, owner: the local store
   $[1]  replaced      the arguments of weather are truncated: they are now {"city": "Bo"} [invalid-arguments]
   $[2]  dropped       this function call output has no earlier call c0 [output-without-call]
   $[1]  added         function call c1 has no output: an 'interrupted' output was added [call-without-output]
 """
 
-CLOSED = {
+INTERRUPTED_OUTPUT = {
     "type": "function_call_output",
     "call_id": "c1",
     "output": "The call was interrupted before it gave an output.",
 }
 
 
-def raw(convo: Convo, handle: str) -> object:
+def raw_items(convo: Convo, handle: str) -> object:
     return convo("inspect", handle, "--raw").json()
 
 
@@ -38,8 +38,8 @@ def test_a_repaired_session_is_a_new_session_beside_the_original(convo: Convo, h
     write_chats(home, broken_session("broken"))
     before = convo("inspect", "broken", "--json").out
     got = convo("repair", "broken", "--as", "mended")
-    assert (got.exit, got.out, got.err) == (0, MENDED, "")
-    assert raw(convo, "mended") == [HI, {**CALL, "arguments": '{"city": "Bo"}'}, CLOSED, ANSWER]
+    assert (got.exit, got.out, got.err) == (0, REPAIR_OUTPUT, "")
+    assert raw_items(convo, "mended") == [HI, {**CALL, "arguments": '{"city": "Bo"}'}, INTERRUPTED_OUTPUT, ANSWER]
     assert convo("lint", "mended", "--strict").exit == 0
     assert convo("inspect", "broken", "--json").out == before
 
@@ -53,13 +53,13 @@ def test_a_repaired_session_can_be_continued(convo: Convo, home: Path) -> None:
 
 
 def test_a_repaired_session_is_a_fork_at_the_last_shared_response(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "talk", "one", "two")
         before = chat.session
         head = child_key(before.head, item_hash(CALL))
         await writer.store.commit(Transaction((AppendItems(before.head, (CALL,)),), session=replace(before, head=head)))
 
-    write_chats(home, story)
+    write_chats(home, script)
     assert convo("repair", "talk", "--as", "mended").exit == 0
     convo("chat", "--from", "mended", *ECHO, "three")
     old, new = (convo("inspect", name, "--json").json() for name in ("talk", "mended"))
@@ -72,9 +72,9 @@ def test_an_interrupted_chain_continues_from_the_same_response_with_the_missing_
 ) -> None:
     write_chats(home, unanswered_call(tmp_path))
     got = convo("repair", "resp_2", "--as", "mended", "--json")
-    said = got.json()
-    assert (got.exit, said["strategy"], said["made"], said["items"]) == (0, "chain", "mended", 5)
-    assert [(one["code"], one["change"], one["path"]) for one in said["changes"]] == [
+    result = got.json()
+    assert (got.exit, result["strategy"], result["made"], result["items"]) == (0, "chain", "mended", 5)
+    assert [(one["code"], one["change"], one["path"]) for one in result["changes"]] == [
         ("call-without-output", "added", "$[3]")
     ]
     (record,) = stored_sessions(home)
@@ -88,13 +88,13 @@ def test_an_interrupted_chain_continues_from_the_same_response_with_the_missing_
 def test_a_repaired_conversation_is_a_local_session_and_the_conversation_is_unchanged(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.CONVERSATION, "talk", "hello")
         await unanswered_call(tmp_path, conversation="conv_1")(writer)
 
-    write_chats(home, story)
-    said = convo("repair", "conv_1", "--as", "mended", "--json").json()
-    assert [one["change"] for one in said["changes"]] == ["owner", "added"]
+    write_chats(home, script)
+    result = convo("repair", "conv_1", "--as", "mended", "--json").json()
+    assert [one["change"] for one in result["changes"]] == ["owner", "added"]
     assert [one.strategy for one in stored_sessions(home) if one.name == "mended"] == [Strategy.SESSION]
     assert convo("lint", "mended").exit == 0
     assert convo("lint", "conv_1").exit == 4
@@ -121,14 +121,14 @@ def test_a_session_is_repaired_into_a_file(convo: Convo, home: Path, tmp_path: P
     write_chats(home, broken_session("broken"))
     assert convo("repair", "broken", "--as", "./good.jsonl").exit == 0
     lines = (tmp_path / "good.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines][2] == CLOSED
+    assert [json.loads(line) for line in lines][2] == INTERRUPTED_OUTPUT
 
 
 def test_a_request_is_repaired_into_a_request(convo: Convo, tmp_path: Path) -> None:
     request = {"model": "m", "previous_response_id": "resp_1", "input": [CALL]}
     (tmp_path / "request.json").write_text(json.dumps(request))
     assert convo("repair", "request.json", "--as", "good.json").exit == 0
-    assert json.loads((tmp_path / "good.json").read_text()) == {**request, "input": [CALL, CLOSED]}
+    assert json.loads((tmp_path / "good.json").read_text()) == {**request, "input": [CALL, INTERRUPTED_OUTPUT]}
     assert convo("repair", "request.json", "--as", "mended").exit == 2
 
 
@@ -136,7 +136,7 @@ def test_a_dry_run_lists_the_changes_and_creates_nothing(convo: Convo, home: Pat
     write_chats(home, broken_session("broken"))
     got = convo("repair", "broken", "--as", "mended", "--dry-run")
     assert got.out.splitlines()[0] == "mended: 4 items, owner: the local store (dry run)"
-    assert got.out.splitlines()[1:] == MENDED.splitlines()[1:]
+    assert got.out.splitlines()[1:] == REPAIR_OUTPUT.splitlines()[1:]
     assert convo("repair", "broken", "--as", "good.json", "--dry-run", "--json").json()["made"] is None
     assert [one.name for one in stored_sessions(home)] == ["broken"]
     assert not (tmp_path / "good.json").exists()
@@ -150,30 +150,30 @@ def test_a_valid_history_is_not_written_again(convo: Convo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("taken", "convo: a session named 'taken' already exists\n  try: choose another name: --as taken-2\n"),
         ("resp_1", "convo: 'resp_1' is not a name: it looks like an option, an id or a file\n"),
         ("there.json", "convo: there.json already exists\n"),
     ],
 )
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]], ids=["", "dry"])
 def test_a_taken_or_invalid_name_is_refused(
-    name: str, said: str, dry: list[str], convo: Convo, home: Path, tmp_path: Path
+    name: str, message: str, flags: list[str], convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     write_chats(home, broken_session("broken"))
     write_chats(home, broken_session("taken", [HI]))
     (tmp_path / "there.json").write_text("mine")
-    got = convo("repair", "broken", "--as", name, *dry)
+    got = convo("repair", "broken", "--as", name, *flags)
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith(said)
+    assert got.err.startswith(message)
     assert (tmp_path / "there.json").read_text() == "mine"
     assert {one.name for one in stored_sessions(home)} == {"broken", "taken"}
 
 
 def test_a_history_that_another_provider_encrypted_is_not_discarded(convo: Convo, home: Path) -> None:
-    sealed = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
-    write_chats(home, broken_session("broken", [sealed, HI]))
+    compaction = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
+    write_chats(home, broken_session("broken", [compaction, HI]))
     got = convo("repair", "broken", "--as", "mended", "--json")
     assert (got.exit, got.json()["error"]["code"]) == (1, "unmendable")
     assert [one.name for one in stored_sessions(home)] == ["broken"]

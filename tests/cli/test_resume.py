@@ -28,11 +28,11 @@ from tests.cli.stored_chats import DATABASE
 from tests.command_runner import CommandResult, Convo, Launch
 from tests.loopback_server import LoopbackServer
 
-ELSEWHERE = {"CONVO_HOME": "elsewhere"}
+OTHER_HOME = {"CONVO_HOME": "elsewhere"}
 
 
 @pytest.fixture
-def paused(convo: Convo, home: Path) -> tuple[str, str]:
+def paused_flags(convo: Convo, home: Path) -> tuple[str, str]:
     """Pause a run at two refund calls, with state.json; returns the flags of its model."""
     model = two_refund_calls()
     got = convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back")
@@ -40,14 +40,14 @@ def paused(convo: Convo, home: Path) -> tuple[str, str]:
     return model
 
 
-def outputs(home: Path, name: str) -> list[str]:
+def tool_outputs(home: Path, name: str) -> list[str]:
     items, _ = stored_conversation(home, name)
     return [item["output"] for item in items if item["type"] == "function_call_output"]
 
 
-def refused(got: CommandResult, exit_: int, says: str) -> None:
-    assert (got.exit, got.out) == (exit_, "")
-    assert says in got.err
+def check_refused(got: CommandResult, exit_code: int, message: str) -> None:
+    assert (got.exit, got.out) == (exit_code, "")
+    assert message in got.err
     assert got.err.startswith("convo: ")
     assert tool_runs() == []
 
@@ -55,8 +55,8 @@ def refused(got: CommandResult, exit_: int, says: str) -> None:
 # -- from a state file of convo ----------------------------------------------------------------------
 
 
-def test_each_decision_is_reported_and_applied(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "c1", "--reject", "c2=not today")
+def test_each_decision_is_reported_and_applied(paused_flags: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "state.json", *agent_flags(), *paused_flags, "--approve", "c1", "--reject", "c2=not today")
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert got.err.splitlines()[:4] == [
         "approved refund (c1)",
@@ -64,31 +64,31 @@ def test_each_decision_is_reported_and_applied(paused: tuple[str, str], convo: C
         'desk calls refund {"order": "A1", "cents": 100}',
         "refund returned paid 100 cents back for A1",
     ]
-    assert outputs(home, "mine") == ["paid 100 cents back for A1", "not today"]
+    assert tool_outputs(home, "mine") == ["paid 100 cents back for A1", "not today"]
     assert len(stored_sessions(home)) == 1
 
 
-def test_undecided_calls_stay_pending_in_a_new_state(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "c2", "-o", "next.json", "--json")
-    told = got.json()
-    assert (got.exit, told["status"], told["state_file"]) == (3, "paused", str(Path("next.json").absolute()))
-    assert [one["call_id"] for one in told["pending"]] == ["c1"]
+def test_undecided_calls_stay_pending_in_a_new_state(paused_flags: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "state.json", *agent_flags(), *paused_flags, "--approve", "c2", "-o", "next.json", "--json")
+    result = got.json()
+    assert (got.exit, result["status"], result["state_file"]) == (3, "paused", str(Path("next.json").absolute()))
+    assert [one["call_id"] for one in result["pending"]] == ["c1"]
     assert tool_runs() == ["refund A2 200"]
-    on = convo("resume", "next.json", *agent_flags(), *paused, "--approve", "c1")
-    assert (on.exit, on.out) == (0, "Paid back.\n")
+    resumed = convo("resume", "next.json", *agent_flags(), *paused_flags, "--approve", "c1")
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n")
     assert tool_runs() == ["refund A2 200", "refund A1 100"]
-    assert outputs(home, "mine") == ["paid 100 cents back for A1", "paid 200 cents back for A2"]
+    assert tool_outputs(home, "mine") == ["paid 100 cents back for A1", "paid 200 cents back for A2"]
 
 
-def test_without_a_decision_the_run_stays_paused_and_no_tool_runs(paused: tuple[str, str], convo: Convo) -> None:
-    got = convo("resume", "state.json", *agent_flags(), *paused)
+def test_without_a_decision_the_run_stays_paused_and_no_tool_runs(paused_flags: tuple[str, str], convo: Convo) -> None:
+    got = convo("resume", "state.json", *agent_flags(), *paused_flags)
     assert (got.exit, got.out, tool_runs()) == (3, "", [])
     assert "to decide and resume: convo resume mine --agent bot.py:desk --approve all" in got.err
 
 
 def test_always_applies_to_calls_of_later_rounds(convo: Convo, home: Path) -> None:
-    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted_flags(REFUND, again, PAID_BACK)
+    second_refund = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted_flags(REFUND, second_refund, PAID_BACK)
     convo("chat", *agent_flags(), *model, "-n", "mine", "pay back")
     got = convo("resume", "mine", *agent_flags(), *model, "--approve", "refund", "--always")
     assert (got.exit, got.out) == (0, "Paid back.\n")
@@ -96,8 +96,8 @@ def test_always_applies_to_calls_of_later_rounds(convo: Convo, home: Path) -> No
 
 
 def test_later_calls_that_need_approval_are_a_new_pause(convo: Convo, home: Path) -> None:
-    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted_flags(REFUND, again, PAID_BACK)
+    second_refund = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted_flags(REFUND, second_refund, PAID_BACK)
     convo("chat", *agent_flags(), *model, "-n", "mine", "pay back")
     assert convo("resume", "mine", *agent_flags(), *model, "--approve", "c1").exit == 3
     assert convo("resume", "mine", *agent_flags(), *model, "--approve", "c2").exit == 0
@@ -105,36 +105,36 @@ def test_later_calls_that_need_approval_are_a_new_pause(convo: Convo, home: Path
 
 
 def test_edited_arguments_are_validated(
-    paused: tuple[str, str], convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+    paused_flags: tuple[str, str], convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("editor.py").write_text("import sys, os; open(sys.argv[1], 'w').write(os.environ['DRAFT'])")
     monkeypatch.setenv("EDITOR", f"{sys.executable} editor.py")
     monkeypatch.setenv("DRAFT", '{"order": "A1", "cents": "many"}')
-    got = convo("resume", "mine", *agent_flags(), *paused, "--edit", "c1")
+    got = convo("resume", "mine", *agent_flags(), *paused_flags, "--edit", "c1")
     assert (got.exit, got.out, tool_runs()) == (2, "", [])
     monkeypatch.setenv("DRAFT", '{"order": "A1", "cents": 1}')
-    assert convo("resume", "mine", *agent_flags(), *paused, "--edit", "c1", "--reject", "c2").exit == 0
+    assert convo("resume", "mine", *agent_flags(), *paused_flags, "--edit", "c1", "--reject", "c2").exit == 0
     assert tool_runs() == ["refund A1 1"]
 
 
-def test_a_state_is_read_from_stdin(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "-", *agent_flags(), *paused, "--approve", "all", stdin=Path("state.json").read_text())
+def test_a_state_is_read_from_stdin(paused_flags: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "-", *agent_flags(), *paused_flags, "--approve", "all", stdin=Path("state.json").read_text())
     assert (got.exit, got.out) == (0, "Paid back.\n")
 
 
-def test_a_finished_run_is_not_resumed_again(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    convo("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
+def test_a_finished_run_is_not_resumed_again(paused_flags: tuple[str, str], convo: Convo, home: Path) -> None:
+    convo("resume", "state.json", *agent_flags(), *paused_flags, "--approve", "all")
     before = tool_runs()
     for handle in ("state.json", "mine", "@last", stored_runs(home)[0].id):
-        got = convo("resume", handle, *agent_flags(), *paused, "--approve", "all")
+        got = convo("resume", handle, *agent_flags(), *paused_flags, "--approve", "all")
         assert (got.exit, got.out) == (1, "")
         assert "has already ended (done)\n  try: convo inspect mine" in got.err
     assert tool_runs() == before
 
 
 def test_a_state_of_an_earlier_pause_is_refused(convo: Convo, home: Path) -> None:
-    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted_flags(REFUND, again, PAID_BACK)
+    second_refund = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted_flags(REFUND, second_refund, PAID_BACK)
     convo("chat", *agent_flags(), *model, "--state", "old.json", "-n", "mine", "pay back")
     convo("resume", "mine", *agent_flags(), *model, "--approve", "c1")
     got = convo("resume", "old.json", *agent_flags(), *model, "--approve", "c1")
@@ -144,51 +144,53 @@ def test_a_state_of_an_earlier_pause_is_refused(convo: Convo, home: Path) -> Non
 
 
 def test_decisions_that_other_programs_wrote_in_the_file_are_applied(
-    paused: tuple[str, str], convo: Convo, home: Path
+    paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     decided = convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1", "--reject", "c2")
     assert decided.exit == 0
-    got = convo("resume", "decided.json", *agent_flags(), *paused)
+    got = convo("resume", "decided.json", *agent_flags(), *paused_flags)
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert tool_runs() == ["refund A1 100"]
 
 
-def test_sticky_decisions_in_the_file_apply_to_all_calls_of_the_tool(paused: tuple[str, str], convo: Convo) -> None:
-    words = ("--decide-only", "-o", "decided.json", "--approve", "all", "--always")
-    assert convo("resume", "state.json", *words).exit == 0
-    got = convo("resume", "decided.json", *agent_flags(), *paused)
+def test_sticky_decisions_in_the_file_apply_to_all_calls_of_the_tool(
+    paused_flags: tuple[str, str], convo: Convo
+) -> None:
+    flags = ("--decide-only", "-o", "decided.json", "--approve", "all", "--always")
+    assert convo("resume", "state.json", *flags).exit == 0
+    got = convo("resume", "decided.json", *agent_flags(), *paused_flags)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
 def test_deciding_many_calls_takes_linear_time(convo: Convo, home: Path) -> None:
-    works = []
+    step_counts = []
     for count in (1, 20, 40, 80):
-        many = [{**REFUND["call"], "type": "function_call", "call_id": f"c{n}"} for n in range(count)]
-        many = [{**one, "arguments": json.dumps(one["arguments"])} for one in many]
+        calls = [{**REFUND["call"], "type": "function_call", "call_id": f"c{n}"} for n in range(count)]
+        calls = [{**one, "arguments": json.dumps(one["arguments"])} for one in calls]
         assert (
-            convo("chat", *agent_flags(), *scripted_flags({"output": many}), "--state", "many.json", "pay back").exit
+            convo("chat", *agent_flags(), *scripted_flags({"output": calls}), "--state", "many.json", "pay back").exit
             == 3
         )
-        with CallCount() as steps:
+        with CallCount() as counter:
             assert convo("resume", "many.json", "--decide-only", "-o", "x.json", "--approve", "all").exit == 0
-        works.append(steps.total)
-    assert works[3] - works[2] < 3 * (works[2] - works[1]), works
+        step_counts.append(counter.total)
+    assert step_counts[3] - step_counts[2] < 3 * (step_counts[2] - step_counts[1]), step_counts
 
 
 def test_aborting_ends_the_run_and_its_conversation_continues(
-    paused: tuple[str, str], convo: Convo, home: Path
+    paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    got = convo("resume", "mine", *agent_flags(), *paused, "--abort")
+    got = convo("resume", "mine", *agent_flags(), *paused_flags, "--abort")
     assert (got.exit, got.out, tool_runs()) == (0, "", [])
     assert stored_runs(home)[0].status == "stopped"
-    assert convo("chat", "-c", *agent_flags(), *paused, "never mind").exit == 0
+    assert convo("chat", "-c", *agent_flags(), *paused_flags, "never mind").exit == 0
 
 
 # -- an unavailable model ----------------------------------------------------------------------------
 
 
-def nobody_listens(tmp_path: Path) -> tuple[str, ...]:
+def unreachable_model_flags(tmp_path: Path) -> tuple[str, ...]:
     """Write settings of a provider whose server is unreachable; returns the flags that select its model."""
     (tmp_path / "dead.toml").write_text('[providers.dead]\napi = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n')
     return "--config", str(tmp_path / "dead.toml"), "-m", "dead/some"
@@ -197,16 +199,16 @@ def nobody_listens(tmp_path: Path) -> tuple[str, ...]:
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
 @pytest.mark.parametrize("model", ["local/smollm2-135m-instruct", "dead/some"])
 def test_no_approved_tool_runs_before_the_model_is_available(
-    model: str, handle: str, paused: tuple[str, str], convo: Convo, home: Path, tmp_path: Path
+    model: str, handle: str, paused_flags: tuple[str, str], convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    config = nobody_listens(tmp_path)[:2]
+    config = unreachable_model_flags(tmp_path)[:2]
     got = convo(*config, "resume", handle, *agent_flags(), "-m", model, "--approve", "all", "-o", "out.json")
     assert (got.exit, got.out) == (1, ""), got.err
     assert "no tool was run" in got.err
     assert tool_runs() == []
     assert [one["decision"] for one in convo("inspect", "./out.json", "--json").json()["decisions"]] == ["approve"] * 2
-    on = convo("resume", "out.json", *agent_flags(), *paused)
-    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    resumed = convo("resume", "out.json", *agent_flags(), *paused_flags)
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
 
 
 def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_available(
@@ -216,12 +218,14 @@ def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_avail
         outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, {"text": "The desk has paid."})
     )
     convo("chat", *flags, "--state", "state.json", "-n", "mine", "pay back")
-    config, file = nobody_listens(tmp_path)[:2], Path("bot.py")
-    right = file.read_text()
+    config, file = unreachable_model_flags(tmp_path)[:2], Path("bot.py")
+    text = file.read_text()
     for agent in ("boss", "desk"):
-        lines = right.splitlines()
-        at = next(n for n, line in enumerate(lines) if line.startswith(("boss =", "clerk =")) and f'"{agent}"' in line)
-        lines[at] = lines[at].replace("model='", "model='dead/' + '")
+        lines = text.splitlines()
+        index = next(
+            n for n, line in enumerate(lines) if line.startswith(("boss =", "clerk =")) and f'"{agent}"' in line
+        )
+        lines[index] = lines[index].replace("model='", "model='dead/' + '")
         file.write_text("\n".join(lines))
         Path(f"other-{agent}").mkdir()
         Path(f"other-{agent}/bot.py").write_text("\n".join(lines))
@@ -240,11 +244,11 @@ def test_after_a_tool_ran_the_state_file_is_written_even_if_the_run_fails(
     broken = "-m", f"scripted/{Path('silent.json').absolute()}"
     got = convo("resume", "state.json", *agent_flags(), *broken, "--approve", "all", "-o", "state.json")
     assert (got.exit, tool_runs()) == (1, ["refund A1 500"]), got.err
-    shown = convo("inspect", "./state.json", "--json").json()
-    assert (shown["pending"], shown["decisions"]) == ([], [])
-    for env in (ELSEWHERE, {}):
-        on = launch("resume", "state.json", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), env=env)
-        assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    state = convo("inspect", "./state.json", "--json").json()
+    assert (state["pending"], state["decisions"]) == ([], [])
+    for env in (OTHER_HOME, {}):
+        resumed = launch("resume", "state.json", *agent_flags(), *scripted_flags(REFUND, PAID_BACK), env=env)
+        assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
     assert tool_runs() == ["refund A1 500"]
 
 
@@ -253,28 +257,32 @@ def test_after_a_tool_ran_the_state_file_is_written_even_if_the_run_fails(
     [([], "done"), (["--max-turns", "1"], "failed")],
 )
 def test_the_state_file_of_a_finished_run_runs_no_tool_again(
-    flags: list[str], status: str, paused: tuple[str, str], convo: Convo, home: Path, launch: Launch
+    flags: list[str], status: str, paused_flags: tuple[str, str], convo: Convo, home: Path, launch: Launch
 ) -> None:
-    got = convo("resume", "state.json", *agent_flags(), *paused, *flags, "--approve", "all", "-o", "state.json")
+    got = convo("resume", "state.json", *agent_flags(), *paused_flags, *flags, "--approve", "all", "-o", "state.json")
     assert (stored_runs(home)[0].status, len(tool_runs())) == (status, 2), got.err
-    on = launch("resume", "state.json", *agent_flags(), *paused, "--max-turns", "9", "--approve", "all", env=ELSEWHERE)
-    assert ("has already ended" in on.err) == (status == "done"), on.err
+    resumed = launch(
+        "resume", "state.json", *agent_flags(), *paused_flags, "--max-turns", "9", "--approve", "all", env=OTHER_HOME
+    )
+    assert ("has already ended" in resumed.err) == (status == "done"), resumed.err
     assert len(tool_runs()) == 2
 
 
 @pytest.mark.parametrize(
-    ("out", "exit_", "says"), [("nowhere/out.json", 1, "is not a folder"), (".", 2, "is not a regular file")]
+    ("out", "exit_code", "message"), [("nowhere/out.json", 1, "is not a folder"), (".", 2, "is not a regular file")]
 )
 def test_an_unwritable_state_file_is_detected_before_a_tool_runs(
-    out: str, exit_: int, says: str, paused: tuple[str, str], convo: Convo
+    out: str, exit_code: int, message: str, paused_flags: tuple[str, str], convo: Convo
 ) -> None:
-    refused(convo("resume", "mine", *agent_flags(), *paused, "--approve", "all", "-o", out), exit_, says)
+    check_refused(
+        convo("resume", "mine", *agent_flags(), *paused_flags, "--approve", "all", "-o", out), exit_code, message
+    )
 
 
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
 def test_max_turns_counts_the_model_calls_of_the_whole_run(handle: str, convo: Convo, home: Path) -> None:
-    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    model = scripted_flags(REFUND, again, PAID_BACK)
+    second_refund = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted_flags(REFUND, second_refund, PAID_BACK)
     convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back")
     flags = (*agent_flags(), *model, "--approve", "all", "--always")
     got = convo("resume", handle, *flags, "--max-turns", "2")
@@ -286,7 +294,7 @@ def test_max_turns_counts_the_model_calls_of_the_whole_run(handle: str, convo: C
 
 
 @pytest.fixture
-def inside(convo: Convo, home: Path) -> tuple[str, str]:
+def nested_flags(convo: Convo, home: Path) -> tuple[str, str]:
     """Pause a run at a refund call inside an agent tool, with state.json; returns the flags of its agents."""
     flags = nested_agent_flags(
         outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, {"text": "The desk has paid."})
@@ -296,29 +304,29 @@ def inside(convo: Convo, home: Path) -> tuple[str, str]:
     return flags
 
 
-@pytest.mark.parametrize("word", ["c1", "refund", "all"])
-@pytest.mark.parametrize("way", ["file", "pipe", "in place", "decided before"])
+@pytest.mark.parametrize("selector", ["c1", "refund", "all"])
+@pytest.mark.parametrize("source", ["file", "pipe", "in place", "decided before"])
 def test_a_pause_inside_an_agent_tool_resumes_from_its_state_file(
-    word: str, way: str, inside: tuple[str, str], convo: Convo, home: Path
+    selector: str, source: str, nested_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     text = Path("state.json").read_text()
-    if way == "decided before":
-        assert convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", word).exit == 0
-        got = convo("resume", "decided.json", *inside)
-    elif way == "pipe":
-        got = convo("resume", "-", *inside, "--approve", word, stdin=text)
+    if source == "decided before":
+        assert convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", selector).exit == 0
+        got = convo("resume", "decided.json", *nested_flags)
+    elif source == "pipe":
+        got = convo("resume", "-", *nested_flags, "--approve", selector, stdin=text)
     else:
-        out = ("-o", "state.json") if way == "in place" else ()
-        got = convo("resume", "state.json", *inside, "--approve", word, *out)
+        out = ("-o", "state.json") if source == "in place" else ()
+        got = convo("resume", "state.json", *nested_flags, "--approve", selector, *out)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert tool_runs() == ["refund A1 500"]
-    assert outputs(home, "mine") == ["The desk has paid."]
+    assert tool_outputs(home, "mine") == ["The desk has paid."]
 
 
 def test_a_state_of_an_earlier_pause_inside_an_agent_tool_is_refused(convo: Convo, home: Path) -> None:
     """Only the inner run has continued since then, and its next call has the same id as the previous one."""
-    again = {"call": {**REFUND["call"], "arguments": {"order": "A2", "cents": 1}}}
-    flags = nested_agent_flags(outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, again))
+    second_refund = {"call": {**REFUND["call"], "arguments": {"order": "A2", "cents": 1}}}
+    flags = nested_agent_flags(outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, second_refund))
     convo("chat", *flags, "--state", "old.json", "-n", "mine", "pay back")
     assert convo("resume", "old.json", *flags, "--approve", "c1").exit == 3
     assert tool_runs() == ["refund A1 500"]
@@ -328,64 +336,64 @@ def test_a_state_of_an_earlier_pause_inside_an_agent_tool_is_refused(convo: Conv
 
 
 def test_a_rejection_inside_an_agent_tool_is_sent_to_the_inner_agent(
-    inside: tuple[str, str], convo: Convo, home: Path
+    nested_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    got = convo("resume", "state.json", *inside, "--reject", "c1=not today")
+    got = convo("resume", "state.json", *nested_flags, "--reject", "c1=not today")
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", [])
 
 
 # -- earlier decisions --------------------------------------------------------------------------------
 
 
-def decide(convo: Convo, way: str, *words: str) -> CommandResult:
+def decide(convo: Convo, method: str, *flags: str) -> CommandResult:
     """Decide calls of the paused run with `convo approvals` or `--decide-only`; no tool runs."""
-    if way == "inbox":
-        return convo("approvals", "approve" if words[0] == "--approve" else "reject", *words[1:])
-    return convo("resume", "state.json", "--decide-only", "-o", "state.json", *words)
+    if method == "inbox":
+        return convo("approvals", "approve" if flags[0] == "--approve" else "reject", *flags[1:])
+    return convo("resume", "state.json", "--decide-only", "-o", "state.json", *flags)
 
 
-@pytest.mark.parametrize("word", ["all", "refund"])
-@pytest.mark.parametrize("way", ["inbox", "decide only"])
+@pytest.mark.parametrize("selector", ["all", "refund"])
+@pytest.mark.parametrize("method", ["inbox", "decide only"])
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
 def test_all_and_tool_names_do_not_change_an_earlier_rejection(
-    handle: str, way: str, word: str, paused: tuple[str, str], convo: Convo, home: Path
+    handle: str, method: str, selector: str, paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    if way == "decide only" and handle == "mine":
+    if method == "decide only" and handle == "mine":
         handle = "state.json"
-    assert decide(convo, way, "--reject", "c1=not today").exit in (0, 3)
-    if way == "inbox":
-        got = decide(convo, way, "--approve", word)
+    assert decide(convo, method, "--reject", "c1=not today").exit in (0, 3)
+    if method == "inbox":
+        got = decide(convo, method, "--approve", selector)
         assert got.err.splitlines()[0] == "approved refund (c2)"
         assert "refund (c1) remains rejected; to change it: --approve c1" in got.err
-    got = convo("resume", handle, *agent_flags(), *paused, "--approve", word)
+    got = convo("resume", handle, *agent_flags(), *paused_flags, "--approve", selector)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert "refund (c1) remains rejected; to change it: --approve c1" in got.err
     assert tool_runs() == ["refund A2 200"]
-    assert outputs(home, "mine")[0] == "not today"
+    assert tool_outputs(home, "mine")[0] == "not today"
 
 
-@pytest.mark.parametrize("way", ["inbox", "decide only"])
+@pytest.mark.parametrize("method", ["inbox", "decide only"])
 @pytest.mark.parametrize("handle", ["mine", "state.json"])
 def test_the_id_of_a_decided_call_changes_its_decision(
-    handle: str, way: str, paused: tuple[str, str], convo: Convo, home: Path
+    handle: str, method: str, paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    if way == "decide only" and handle == "mine":
+    if method == "decide only" and handle == "mine":
         handle = "state.json"
-    assert decide(convo, way, "--reject", "c1").exit in (0, 3)
-    assert "approved refund (c1), was rejected" in decide(convo, way, "--approve", "c1").err
-    assert "rejected refund (c1), was approved" in decide(convo, way, "--reject", "c1").err
-    got = convo("resume", handle, *agent_flags(), *paused, "--approve", "c1", "--approve", "c2")
+    assert decide(convo, method, "--reject", "c1").exit in (0, 3)
+    assert "approved refund (c1), was rejected" in decide(convo, method, "--approve", "c1").err
+    assert "rejected refund (c1), was approved" in decide(convo, method, "--reject", "c1").err
+    got = convo("resume", handle, *agent_flags(), *paused_flags, "--approve", "c1", "--approve", "c2")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert got.err.splitlines()[:2] == ["approved refund (c1), was rejected", "approved refund (c2)"]
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
 
 
-def test_a_state_from_another_store_is_decided_by_the_same_rules(paused: tuple[str, str], launch: Launch) -> None:
-    for words in (["--reject", "c1"], ["--approve", "all"]):
-        got = launch("resume", "state.json", "--decide-only", "-o", "state.json", *words)
+def test_a_state_from_another_store_is_decided_by_the_same_rules(paused_flags: tuple[str, str], launch: Launch) -> None:
+    for decision_flags in (["--reject", "c1"], ["--approve", "all"]):
+        got = launch("resume", "state.json", "--decide-only", "-o", "state.json", *decision_flags)
         assert got.exit in (0, 3)
-    flags = ("resume", "state.json", *agent_flags(), *paused)
-    got = launch(*flags, "--approve", "refund", "--reject", "c2=no", env=ELSEWHERE)
+    flags = ("resume", "state.json", *agent_flags(), *paused_flags)
+    got = launch(*flags, "--approve", "refund", "--reject", "c2=no", env=OTHER_HOME)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert "rejected refund (c2), was approved" in got.err
     assert "refund (c1) remains rejected" in got.err
@@ -393,56 +401,58 @@ def test_a_state_from_another_store_is_decided_by_the_same_rules(paused: tuple[s
 
 
 def test_conflicting_decisions_of_the_file_and_the_store_are_refused(
-    paused: tuple[str, str], convo: Convo, home: Path
+    paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     assert convo("approvals", "approve", "c1", "c2").exit == 0
     assert convo("resume", "state.json", "--decide-only", "-o", "no.json", "--reject", "c1").exit == 3
-    got = convo("resume", "no.json", *agent_flags(), *paused)
-    refused(got, 1, "c1 is rejected in no.json and approved in the store")
+    got = convo("resume", "no.json", *agent_flags(), *paused_flags)
+    check_refused(got, 1, "c1 is rejected in no.json and approved in the store")
     assert "try: --approve c1 or --reject c1 to choose the decision" in got.err
-    got = convo("resume", "no.json", *agent_flags(), *paused, "--reject", "c1")
+    got = convo("resume", "no.json", *agent_flags(), *paused_flags, "--reject", "c1")
     assert (got.exit, tool_runs()) == (0, ["refund A2 200"]), got.err
 
 
 def test_the_reason_of_a_sticky_rejection_is_sent_for_later_calls_too(convo: Convo, home: Path) -> None:
-    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
-    for name, decided_in_the_file in (("one", False), ("two", True)):
-        model = scripted_flags(REFUND, again, PAID_BACK)
+    second_refund = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    for name, in_file in (("one", False), ("two", True)):
+        model = scripted_flags(REFUND, second_refund, PAID_BACK)
         convo("chat", *agent_flags(), *model, "-n", name, "--state", "state.json", "pay back")
-        words = ("--reject", "refund=ask Ann first", "--always")
-        if decided_in_the_file:
-            assert convo("resume", "state.json", "--decide-only", "-o", "state.json", *words).exit == 0
+        decision_flags = ("--reject", "refund=ask Ann first", "--always")
+        if in_file:
+            assert convo("resume", "state.json", "--decide-only", "-o", "state.json", *decision_flags).exit == 0
             got = convo("resume", "state.json", *agent_flags(), *model)
         else:
-            got = convo("resume", "state.json", *agent_flags(), *model, *words)
+            got = convo("resume", "state.json", *agent_flags(), *model, *decision_flags)
         assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-        assert outputs(home, name) == ["ask Ann first", "ask Ann first"]
+        assert tool_outputs(home, name) == ["ask Ann first", "ask Ann first"]
 
 
 # -- on another machine ------------------------------------------------------------------------------
 
 
-def test_a_state_resumes_in_a_store_that_does_not_know_its_run(paused: tuple[str, str], launch: Launch) -> None:
-    flags = (*agent_flags(), *paused)
-    first = launch("resume", "state.json", *flags, "--approve", "c2", env=ELSEWHERE)
+def test_a_state_resumes_in_a_store_that_does_not_know_its_run(paused_flags: tuple[str, str], launch: Launch) -> None:
+    flags = (*agent_flags(), *paused_flags)
+    first = launch("resume", "state.json", *flags, "--approve", "c2", env=OTHER_HOME)
     assert (first.exit, tool_runs()) == (3, ["refund A2 200"])
-    again = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
+    again = launch("resume", "state.json", *flags, "--approve", "c1", env=OTHER_HOME)
     assert (again.exit, again.out) == (0, "Paid back.\n")
     assert tool_runs() == ["refund A2 200", "refund A1 100"]
-    third = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
+    third = launch("resume", "state.json", *flags, "--approve", "c1", env=OTHER_HOME)
     assert (third.exit, third.out) == (1, "")
     assert "has already ended" in third.err
     assert len(tool_runs()) == 2
 
 
 def test_unsupported_fields_of_a_state_are_kept_in_the_state_of_the_next_pause(
-    paused: tuple[str, str], launch: Launch
+    paused_flags: tuple[str, str], launch: Launch
 ) -> None:
     document = json.loads(Path("state.json").read_text())
     del document["convo"]
     document["trace"] = {"object": "trace", "id": "trace_1", "workflow_name": "w", "group_id": None, "metadata": None}
     Path("foreign.json").write_text(json.dumps(document))
-    got = launch("resume", "foreign.json", *agent_flags(), *paused, "--approve", "c1", "-o", "next.json", env=ELSEWHERE)
+    got = launch(
+        "resume", "foreign.json", *agent_flags(), *paused_flags, "--approve", "c1", "-o", "next.json", env=OTHER_HOME
+    )
     assert got.exit == 3, got.err
     after = json.loads(Path("next.json").read_text())
     assert after["trace"] == document["trace"]
@@ -450,23 +460,25 @@ def test_unsupported_fields_of_a_state_are_kept_in_the_state_of_the_next_pause(
     assert list(Path("elsewhere/data/paused").glob("*.base.json"))
 
 
-def test_a_state_that_another_process_is_resuming_is_refused(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_state_that_another_process_is_resuming_is_refused(
+    paused_flags: tuple[str, str], convo: Convo, home: Path
+) -> None:
     document = json.loads(Path("state.json").read_text())
 
-    async def held(store: Store) -> None:
+    async def acquire_lease(store: Store) -> None:
         await store.acquire_lease(f"state {item_hash(document)}", "other@elsewhere:1:1", 60)
 
-    read_from_store(home, held)
-    got = convo("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
+    read_from_store(home, acquire_lease)
+    got = convo("resume", "state.json", *agent_flags(), *paused_flags, "--approve", "all")
     assert (got.exit, got.out, tool_runs()) == (1, "", [])
     assert "is open in another process" in got.err
     assert "try: wait until that process ends" in got.err
 
 
-def test_of_two_concurrent_resumes_each_call_runs_once(paused: tuple[str, str], launch: Launch) -> None:
-    flags = ("resume", "state.json", *agent_flags(), *paused, "--approve", "all")
+def test_of_two_concurrent_resumes_each_call_runs_once(paused_flags: tuple[str, str], launch: Launch) -> None:
+    flags = ("resume", "state.json", *agent_flags(), *paused_flags, "--approve", "all")
     with ThreadPoolExecutor() as pool:
-        got = [one.result() for one in [pool.submit(launch, *flags, env=ELSEWHERE) for _ in range(2)]]
+        got = [one.result() for one in [pool.submit(launch, *flags, env=OTHER_HOME) for _ in range(2)]]
     assert sorted(one.exit for one in got) == [0, 1]
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
     (second,) = [one.err for one in got if one.exit]
@@ -481,11 +493,11 @@ def test_a_server_owned_history_continues_at_its_server(
     server.replies(LOOK_UP, REFUND, PAID_BACK)
     got = convo("chat", owner, *agent_flags(), "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
-    shown = convo("inspect", "./state.json", "--json").json()
-    handle = shown["conversation_id"] if owner == "--conversation" else shown["previous_response_id"]
+    state = convo("inspect", "./state.json", "--json").json()
+    handle = state["conversation_id"] if owner == "--conversation" else state["previous_response_id"]
     assert handle
-    on = launch("resume", "state.json", *agent_flags(), "--approve", "c1", env=ELSEWHERE)
-    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    resumed = launch("resume", "state.json", *agent_flags(), "--approve", "c1", env=OTHER_HOME)
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
     assert tool_runs() == ["look_up A1", "refund A1 500"]
     last = server.bodies[-1]
     assert [item["type"] for item in last["input"]] == ["function_call_output"]
@@ -499,7 +511,7 @@ OTHER_SCHEMA = AGENTS.replace("def refund(order: str, cents: int)", "def refund(
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "argv", "exit_", "says"),
+    ("name", "text", "argv", "exit_code", "message"),
     [
         ("triage", AGENTS, ["--approve", "c1"], 5, "no agent 'desk'"),
         ("desk", NO_TOOL, ["--approve", "c1"], 5, "no tool 'refund'"),
@@ -516,21 +528,21 @@ def test_a_state_that_does_not_match_is_refused_and_nothing_changes(
     name: str,
     text: str,
     argv: list[str],
-    exit_: int,
-    says: str,
-    paused: tuple[str, str],
+    exit_code: int,
+    message: str,
+    paused_flags: tuple[str, str],
     convo: Convo,
     home: Path,
 ) -> None:
     before = stored_runs(home), Path("state.json").read_bytes(), stored_conversation(home, "mine")
     Path("other").mkdir()
     Path("other/bot.py").write_text(text)
-    refused(convo("resume", handle, "--agent", f"other/bot.py:{name}", *paused, *argv), exit_, says)
+    check_refused(convo("resume", handle, "--agent", f"other/bot.py:{name}", *paused_flags, *argv), exit_code, message)
     assert (stored_runs(home), Path("state.json").read_bytes(), stored_conversation(home, "mine")) == before
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "argv", "exit_", "says"),
+    ("name", "text", "argv", "exit_code", "message"),
     [
         ("triage", AGENTS, ["--approve", "c1"], 5, "no agent 'desk'"),
         ("desk", NO_TOOL, ["--approve", "c1"], 5, "no tool 'refund'"),
@@ -538,17 +550,17 @@ def test_a_state_that_does_not_match_is_refused_and_nothing_changes(
     ],
 )
 def test_a_foreign_state_that_does_not_match_creates_no_session(
-    name: str, text: str, argv: list[str], exit_: int, says: str, paused: tuple[str, str], launch: Launch
+    name: str, text: str, argv: list[str], exit_code: int, message: str, paused_flags: tuple[str, str], launch: Launch
 ) -> None:
     Path("other").mkdir()
     Path("other/bot.py").write_text(text)
-    got = launch("resume", "state.json", "--agent", f"other/bot.py:{name}", *paused, *argv, env=ELSEWHERE)
-    refused(got, exit_, says)
+    got = launch("resume", "state.json", "--agent", f"other/bot.py:{name}", *paused_flags, *argv, env=OTHER_HOME)
+    check_refused(got, exit_code, message)
     assert not Path("elsewhere").joinpath(DATABASE).exists() or stored_sessions(Path("elsewhere")) == []
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (["nowhere.json"], "no file 'nowhere.json'"),
         (["nowhere.json", *("--agent", "bot.py:desk")], "no file 'nowhere.json'"),
@@ -565,7 +577,9 @@ def test_a_foreign_state_that_does_not_match_creates_no_session(
         ),
     ],
 )
-def test_an_invalid_command_line_is_refused(argv: list[str], says: str, paused: tuple[str, str], convo: Convo) -> None:
+def test_an_invalid_command_line_is_refused(
+    argv: list[str], message: str, paused_flags: tuple[str, str], convo: Convo
+) -> None:
     got = convo("resume", *argv)
     assert (got.exit in (2, 5), got.out) == (True, "")
-    assert says in got.err
+    assert message in got.err

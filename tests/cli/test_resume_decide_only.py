@@ -16,7 +16,7 @@ from tests.runstate.snapshots import malformed, snapshot
 
 MIXED = "0.24.0__schema1.21__parallel_mixed_decided.json"
 SINGLE = "0.24.0__schema1.21__single_approval.json"
-OLD = "0.19.4__schema1.13__single_approval.json"
+OLD_SCHEMA = "0.19.4__schema1.13__single_approval.json"
 FIRST, SECOND = "toolu_DedkrgCtnz", "call_EmCJtNxtrFB7p4pvriACEhDc"
 KEY = "a key that is long enough"
 
@@ -24,81 +24,83 @@ KEY = "a key that is long enough"
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     """A state with two undecided calls of two tools."""
-    place = tmp_path / "state.json"
+    path = tmp_path / "state.json"
     document = json.loads(snapshot(MIXED))
     del document["context"]["function_tool_approvals"]
-    place.write_text(json.dumps(document))
-    return place
+    path.write_text(json.dumps(document))
+    return path
 
 
 @pytest.fixture
-def decided(tmp_path: Path) -> Path:
+def decided_state(tmp_path: Path) -> Path:
     """A state with the same two calls: the first is approved, the second rejected."""
-    place = tmp_path / "state.json"
-    place.write_bytes(snapshot(MIXED))
-    return place
+    path = tmp_path / "state.json"
+    path.write_bytes(snapshot(MIXED))
+    return path
 
 
-def verdicts(convo: Convo, place: str) -> dict[str, tuple[str, bool, str | None]]:
-    said = convo("inspect", place, "--json").json()["decisions"]
-    return {one["call_id"]: (one["decision"], one["always"], one["message"]) for one in said}
+def read_decisions(convo: Convo, path: str) -> dict[str, tuple[str, bool, str | None]]:
+    rows = convo("inspect", path, "--json").json()["decisions"]
+    return {one["call_id"]: (one["decision"], one["always"], one["message"]) for one in rows}
 
 
-def resume(convo: Convo, *words: str, out: str = "out.json") -> dict[str, tuple[str, bool, str | None]]:
-    got = convo("resume", "state.json", "--decide-only", "-o", out, *words)
+def resume(convo: Convo, *flags: str, out: str = "out.json") -> dict[str, tuple[str, bool, str | None]]:
+    got = convo("resume", "state.json", "--decide-only", "-o", out, *flags)
     assert (got.exit, got.out) == (0, ""), got.err
-    return verdicts(convo, f"./{out}")
+    return read_decisions(convo, f"./{out}")
 
 
 def test_all_approves_every_pending_call_and_reports_each(convo: Convo, state: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
     assert (got.exit, got.out) == (0, "")
     assert got.err == f"approved charge_order5 ({FIRST})\napproved restart_order ({SECOND})\n"
-    assert {one[0] for one in verdicts(convo, "./out.json").values()} == {"approve"}
+    assert {one[0] for one in read_decisions(convo, "./out.json").values()} == {"approve"}
 
 
-@pytest.mark.parametrize("words", [("--approve", "all"), ("--approve", "restart_order"), ("--reject", "all=why")])
+@pytest.mark.parametrize("flags", [("--approve", "all"), ("--approve", "restart_order"), ("--reject", "all=why")])
 def test_all_and_tool_names_never_change_an_earlier_decision(
-    words: tuple[str, str], convo: Convo, decided: Path, tmp_path: Path
+    flags: tuple[str, str], convo: Convo, decided_state: Path, tmp_path: Path
 ) -> None:
-    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *words)
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *flags)
     assert (got.exit, got.out) == (0, "")
-    stays = f"charge_order5 ({FIRST}) remains approved; to change it: --reject {FIRST}"
-    if "--approve" in words:
-        stays = f"restart_order ({SECOND}) remains rejected; to change it: --approve {SECOND}"
-    assert got.err == stays + "\n"
+    note = f"charge_order5 ({FIRST}) remains approved; to change it: --reject {FIRST}"
+    if "--approve" in flags:
+        note = f"restart_order ({SECOND}) remains rejected; to change it: --approve {SECOND}"
+    assert got.err == note + "\n"
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(snapshot(MIXED))
 
 
-def test_the_id_of_a_decided_call_changes_its_decision_and_the_output_reports_both(convo: Convo, decided: Path) -> None:
-    words = ("--decide-only", "-o", "out.json", "--approve", SECOND, "--reject", f"{FIRST}=too much")
-    got = convo("resume", "state.json", *words)
+def test_the_id_of_a_decided_call_changes_its_decision_and_the_output_reports_both(
+    convo: Convo, decided_state: Path
+) -> None:
+    flags = ("--decide-only", "-o", "out.json", "--approve", SECOND, "--reject", f"{FIRST}=too much")
+    got = convo("resume", "state.json", *flags)
     assert (got.exit, got.out) == (0, "")
     assert got.err.splitlines() == [
         f"rejected charge_order5 ({FIRST}), was approved",
         f"approved restart_order ({SECOND}), was rejected",
     ]
-    found = verdicts(convo, "./out.json")
-    assert found == {FIRST: ("reject", False, "too much"), SECOND: ("approve", False, None)}
+    decisions = read_decisions(convo, "./out.json")
+    assert decisions == {FIRST: ("reject", False, "too much"), SECOND: ("approve", False, None)}
 
 
 def test_all_does_not_change_a_sticky_decision(convo: Convo, state: Path) -> None:
     resume(convo, "--reject", f"{FIRST}=never", "--always", "--approve", SECOND, out="state.json")
-    found = resume(convo, "--approve", "all")
-    assert found == {FIRST: ("reject", True, "never"), SECOND: ("approve", True, None)}
+    decisions = resume(convo, "--approve", "all")
+    assert decisions == {FIRST: ("reject", True, "never"), SECOND: ("approve", True, None)}
 
 
 def test_a_schema_version_whose_sticky_decisions_newer_releases_ignore_causes_a_note(
     convo: Convo, state: Path, tmp_path: Path
 ) -> None:
-    older = ("--decide-only", "-o", "out.json", "--approve", "all", "--always")
-    got = convo("resume", "state.json", *older, "--schema", "1.17")
+    flags = ("--decide-only", "-o", "out.json", "--approve", "all", "--always")
+    got = convo("resume", "state.json", *flags, "--schema", "1.17")
     assert "openai-agents 0.23.1 and later ignore --always in a state of schema version 1.17" in got.err
     assert "--schema 1.18 keeps it" in got.err
-    (tmp_path / "state.json").write_bytes(snapshot(OLD))
-    got = convo("resume", "state.json", *older)
+    (tmp_path / "state.json").write_bytes(snapshot(OLD_SCHEMA))
+    got = convo("resume", "state.json", *flags)
     assert "ignore --always in a state of schema version 1.13" in got.err
-    got = convo("resume", "state.json", *older, "--schema", "1.18")
+    got = convo("resume", "state.json", *flags, "--schema", "1.18")
     assert "ignore --always" not in got.err
 
 
@@ -109,17 +111,17 @@ def test_an_id_takes_precedence_over_a_tool_name_and_a_tool_name_over_all(convo:
 
 
 def test_a_reason_is_stored_with_a_rejection(convo: Convo, state: Path) -> None:
-    found = resume(convo, "--reject", f"{FIRST}=a = b, no", "--reject", SECOND)
-    assert found == {FIRST: ("reject", False, "a = b, no"), SECOND: ("reject", False, None)}
+    decisions = resume(convo, "--reject", f"{FIRST}=a = b, no", "--reject", SECOND)
+    assert decisions == {FIRST: ("reject", False, "a = b, no"), SECOND: ("reject", False, None)}
 
 
 def test_always_applies_to_later_calls(convo: Convo, state: Path) -> None:
-    found = resume(convo, "--approve", "charge_order5", "--reject", "restart_order=never", "--always")
-    assert found == {FIRST: ("approve", True, None), SECOND: ("reject", True, "never")}
+    decisions = resume(convo, "--approve", "charge_order5", "--reject", "restart_order=never", "--always")
+    assert decisions == {FIRST: ("approve", True, None), SECOND: ("reject", True, "never")}
 
 
 def test_the_schema_version_is_kept_and_the_file_is_readable_only_by_its_owner(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_bytes(snapshot(OLD))
+    (tmp_path / "state.json").write_bytes(snapshot(OLD_SCHEMA))
     (tmp_path / "out.json").write_text("old")
     os.chmod(tmp_path / "out.json", 0o644)
     resume(convo, "--approve", "all")
@@ -142,19 +144,19 @@ def test_a_dash_reads_stdin_and_writes_stdout(convo: Convo) -> None:
 def test_with_undecided_calls_the_exit_code_is_3_and_json_lists_them(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot(SINGLE))
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--json")
-    said = got.json()
-    assert (got.exit, said["state_file"], said["schema_version"], said["losses"]) == (3, "out.json", "1.21", [])
-    assert [sorted(one) for one in said["pending"]] == [["agent", "arguments", "call_id", "tool_name"]]
+    result = got.json()
+    assert (got.exit, result["state_file"], result["schema_version"], result["losses"]) == (3, "out.json", "1.21", [])
+    assert [sorted(one) for one in result["pending"]] == [["agent", "arguments", "call_id", "tool_name"]]
     plain = convo("resume", "state.json", "--decide-only", "-o", "out.json")
-    assert (plain.exit, plain.err) == (3, f"1 call still undecided: {said['pending'][0]['call_id']}\n")
+    assert (plain.exit, plain.err) == (3, f"1 call still undecided: {result['pending'][0]['call_id']}\n")
 
 
 def test_a_finished_run_has_no_pending_calls_and_is_written_unchanged(convo: Convo, tmp_path: Path) -> None:
-    done = snapshot("0.24.0__schema1.21__run_again_cancelled.json")
-    (tmp_path / "state.json").write_bytes(done)
+    document = snapshot("0.24.0__schema1.21__run_again_cancelled.json")
+    (tmp_path / "state.json").write_bytes(document)
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
     assert (got.exit, got.err) == (0, "this state has no pending calls\n")
-    assert json.loads((tmp_path / "out.json").read_bytes()) == json.loads(done)
+    assert json.loads((tmp_path / "out.json").read_bytes()) == json.loads(document)
 
 
 # -- other schema versions, and signatures -------------------------------------------------------------
@@ -165,8 +167,8 @@ def test_another_schema_version_reports_the_lost_fields(convo: Convo, state: Pat
     assert got.exit == 0
     assert "lost: $.context.tool_invocations (2 bound calls): labels before 1.15 approve a call by its id" in got.err
     assert json.loads((tmp_path / "out.json").read_text())["$schemaVersion"] == "1.13"
-    said = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--schema", "1.13", "--json").json()
-    assert "$.context.tool_invocations" in [one["path"] for one in said["losses"]]
+    result = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--schema", "1.13", "--json").json()
+    assert "$.context.tool_invocations" in [one["path"] for one in result["losses"]]
 
 
 def test_an_unreleased_schema_version_is_refused(convo: Convo, state: Path) -> None:
@@ -180,16 +182,16 @@ def test_the_signature_of_a_state_is_verified_before_a_decision(
 ) -> None:
     monkeypatch.setenv("CONVO_SIGNING_KEY", KEY)
     resume(convo, "--sign", "--reject", "all", out="signed.json")
-    signed = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify", "--approve", "all")
-    assert convo(*signed).exit == 0
+    verify = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify", "--approve", "all")
+    assert convo(*verify).exit == 0
     unsigned = convo("resume", "again.json", "--decide-only", "-o", "third.json", "--verify")
     assert (unsigned.exit, "has no convo signature" in unsigned.err) == (1, True)
     monkeypatch.setenv("OTHER", KEY + "!")
-    wrong = convo(*signed, "--key-env", "OTHER", "--json")
+    wrong = convo(*verify, "--key-env", "OTHER", "--json")
     assert (wrong.exit, wrong.json()["error"]["code"]) == (1, "not_signed")
 
 
-class Ring(KeyringBackend):
+class LockedKeyring(KeyringBackend):
     """A keyring with one key, locked until a test sets `locked` to False."""
 
     priority = 1
@@ -205,15 +207,15 @@ class Ring(KeyringBackend):
 
 
 @pytest.fixture
-def ring() -> Iterator[Ring]:
-    before, one = keyring.get_keyring(), Ring()  # type: ignore[no-untyped-call]
-    keyring.set_keyring(one)
-    yield one
-    keyring.set_keyring(before)
+def locked_keyring() -> Iterator[LockedKeyring]:
+    previous, backend = keyring.get_keyring(), LockedKeyring()  # type: ignore[no-untyped-call]
+    keyring.set_keyring(backend)
+    yield backend
+    keyring.set_keyring(previous)
 
 
 def test_the_signing_key_may_be_in_the_keyring_and_a_variable_takes_precedence(
-    convo: Convo, state: Path, ring: Ring, monkeypatch: pytest.MonkeyPatch
+    convo: Convo, state: Path, locked_keyring: LockedKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign = ("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
     locked = convo(*sign)
@@ -221,16 +223,16 @@ def test_the_signing_key_may_be_in_the_keyring_and_a_variable_takes_precedence(
         2,
         "convo: the keyring cannot be opened: KeyringLocked\n  try: unlock the keyring, or set CONVO_SIGNING_KEY\n",
     )
-    ring.locked = False
+    locked_keyring.locked = False
     assert convo(*sign).exit == 0
-    proof = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
-    assert convo(*proof).exit == 0
+    verify = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
+    assert convo(*verify).exit == 0
     monkeypatch.setenv("CONVO_SIGNING_KEY", KEY + "!")
-    assert convo(*proof).exit == 1
+    assert convo(*verify).exit == 1
 
 
-def test_without_a_key_nothing_is_signed(convo: Convo, state: Path, ring: Ring) -> None:
-    ring.locked = False
+def test_without_a_key_nothing_is_signed(convo: Convo, state: Path, locked_keyring: LockedKeyring) -> None:
+    locked_keyring.locked = False
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--sign", "--key-env", "OTHER")
     assert (got.exit, "no signing key OTHER in the environment or the keyring" in got.err) == (2, True)
     assert not Path("out.json").exists()
@@ -243,13 +245,13 @@ def test_edited_arguments_are_approved(convo: Convo, state: Path, monkeypatch: p
     monkeypatch.setenv("EDITOR", "sed -i s/441/7/")
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--edit", FIRST, "--reject", SECOND)
     assert got.err.splitlines()[0] == f"approved charge_order5 ({FIRST}), with other arguments"
-    said = convo("inspect", "./out.json", "--json").json()
-    assert json.loads(said["pending"][0]["arguments"]) == {"id": 7, "city": "Turin", "dry": False}
-    assert [one["decision"] for one in said["decisions"]] == ["approve", "reject"]
+    result = convo("inspect", "./out.json", "--json").json()
+    assert json.loads(result["pending"][0]["arguments"]) == {"id": 7, "city": "Turin", "dry": False}
+    assert [one["decision"] for one in result["decisions"]] == ["approve", "reject"]
 
 
 @pytest.mark.parametrize(
-    ("editor", "words"),
+    ("editor", "message"),
     [
         ("", "EDITOR is not set"),
         ("false", "false exited with 1"),
@@ -258,17 +260,17 @@ def test_edited_arguments_are_approved(convo: Convo, state: Path, monkeypatch: p
     ],
 )
 def test_a_failing_editor_changes_nothing(
-    editor: str, words: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
+    editor: str, message: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", editor)
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--edit", FIRST)
-    assert (got.exit, words in got.err, state.with_name("out.json").exists()) == (2, True, False)
+    assert (got.exit, message in got.err, state.with_name("out.json").exists()) == (2, True, False)
 
 
 # -- refused decisions ---------------------------------------------------------------------------------
 
-REFUSED = [
+REFUSED_DECISIONS = [
     (["state.json", "--approve", "all"], 2, "resuming a run needs its agents, and none were given"),
     (["state.json", "--decide-only", "--approve", "all"], 2, "--decide-only requires -o"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", "nope"], 5, "no pending call 'nope'"),
@@ -300,14 +302,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "exit_code", "words"), REFUSED, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("argv", "exit_code", "message"), REFUSED_DECISIONS, ids=lambda value: str(value)[:60])
 def test_an_impossible_decision_is_refused_and_nothing_is_written(
-    argv: list[str], exit_code: int, words: str, convo: Convo, state: Path, tmp_path: Path
+    argv: list[str], exit_code: int, message: str, convo: Convo, state: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.json").write_bytes(malformed()["38_max_turns_string.json"])
     got = convo("resume", *argv)
     assert (got.exit, got.out) == (exit_code, "")
-    assert words in got.err
+    assert message in got.err
     assert "\n  try: " in got.err
     assert not (tmp_path / "out.json").exists()
 
@@ -341,8 +343,8 @@ def test_a_reason_that_the_schema_version_cannot_contain_is_refused(convo: Convo
 
 def test_a_reason_is_written_with_a_schema_version_that_can_contain_it(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot("0.10.5__schema1.4__single_approval.json"))
-    found = resume(convo, "--reject", "all=why", "--schema", "1.6")
-    assert {one[2] for one in found.values()} == {"why"}
+    decisions = resume(convo, "--reject", "all=why", "--schema", "1.6")
+    assert {one[2] for one in decisions.values()} == {"why"}
 
 
 def test_every_invalid_state_is_refused_or_decided_without_a_traceback(convo: Convo, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
 from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import ChatScript, ChatWriter, write_chats
-from tests.cli.test_approvals import waits
+from tests.cli.test_approvals import paused_session
 from tests.command_runner import Convo
 from tests.runs.test_stored_approvals import paused
 
@@ -27,30 +27,30 @@ COMMANDS = (
 )
 
 
-def two(one: str, other: str) -> ChatScript:
+def two_paused_sessions(first_id: str, second_id: str) -> ChatScript:
     """Two sessions, each with a paused run of the given id."""
 
-    async def story(writer: ChatWriter) -> None:
-        await waits("shop", paused(), one)(writer)
-        await waits("other", paused(), other)(writer)
+    async def script(writer: ChatWriter) -> None:
+        await paused_session("shop", paused(), first_id)(writer)
+        await paused_session("other", paused(), second_id)(writer)
 
-    return story
+    return script
 
 
 def test_every_command_accepts_a_run_id_or_its_unique_prefix_for_its_session(convo: Convo, home: Path) -> None:
-    write_chats(home, two("run_71", "run_8"))
+    write_chats(home, two_paused_sessions("run_71", "run_8"))
     for command in COMMANDS:
         session = convo(*shlex.split(command.replace("HANDLE", "shop")))
         for handle in ("run_71", "run_7"):
             got = convo(*shlex.split(command.replace("HANDLE", handle)))
-            plain = (got.exit, got.out.replace(handle, "shop"), got.err.replace(handle, "shop"))
-            assert plain == (session.exit, session.out, session.err), (command, handle)
+            actual = (got.exit, got.out.replace(handle, "shop"), got.err.replace(handle, "shop"))
+            assert actual == (session.exit, session.out, session.err), (command, handle)
         unknown = convo(*shlex.split(command.replace("HANDLE", "run_9")))
         assert (unknown.exit, "no session 'run_9'" in unknown.err + unknown.out) == (5, True), command
 
 
 def test_a_prefix_of_two_runs_is_refused_with_both_ids(convo: Convo, home: Path) -> None:
-    write_chats(home, two("run_71", "run_72"))
+    write_chats(home, two_paused_sessions("run_71", "run_72"))
     for command in ("inspect", "resume"):
         got = convo(command, "run_7")
         assert (got.exit, "run_71" in got.err, "run_72" in got.err) == (2, True, True)

@@ -23,7 +23,7 @@ from tests.command_runner import Convo, Launch, Start
 
 pytestmark = pytest.mark.needs("posix")
 
-HANGS = AGENTS.replace(
+HANGING_AGENTS = AGENTS.replace(
     'note(f"look_up {order}")',
     'note(f"look_up {order}")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(WAIT)',
 )
@@ -31,10 +31,12 @@ HANGS = AGENTS.replace(
 
 
 @pytest.fixture
-def killed(start: Start, home: Path) -> tuple[str, str]:
+def killed_flags(start: Start, home: Path) -> tuple[str, str]:
     """Kill a run while its tool runs; returns the flags of its model."""
     model = scripted_flags(LOOK_UP, PAID_BACK)
-    kill_once_started(start("chat", *agent_flags("desk", HANGS.replace("WAIT", "60")), *model, "-n", "mine", "A1?"))
+    kill_once_started(
+        start("chat", *agent_flags("desk", HANGING_AGENTS.replace("WAIT", "60")), *model, "-n", "mine", "A1?")
+    )
     agent_flags("desk", AGENTS)
     return model
 
@@ -46,25 +48,25 @@ def kill_once_started(process: Popen[str]) -> None:
     process.wait()
 
 
-def outputs(home: Path) -> list[str]:
+def tool_outputs(home: Path) -> list[str]:
     return [item["output"] for item in stored_conversation(home, "mine")[0] if item["type"] == "function_call_output"]
 
 
 def test_a_call_without_an_output_after_a_kill_becomes_a_pending_call(
-    killed: tuple[str, str], convo: Convo, home: Path
+    killed_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    got = convo("resume", "mine", *agent_flags(), *killed, "--json")
-    told = got.json()
+    got = convo("resume", "mine", *agent_flags(), *killed_flags, "--json")
+    result = got.json()
     assert got.exit == 3
-    assert [(one["call_id"], one["unknown"]) for one in told["pending"]] == [("c0", True)]
-    assert told["state_file"] is None
+    assert [(one["call_id"], one["unknown"]) for one in result["pending"]] == [("c0", True)]
+    assert result["state_file"] is None
     assert "outcome is unknown; the Agents SDK would run it again" in got.err
     assert tool_runs() == ["look_up A1"]
     assert "look_up, outcome unknown" in convo("approvals").out
 
 
 @pytest.mark.parametrize(
-    ("argv", "ran_after", "output"),
+    ("argv", "expected_runs", "output"),
     [
         (["--rerun", "c0"], ["look_up A1", "look_up A1"], "A1 cost 500 cents"),
         (["--output", "c0=A1 = 7"], ["look_up A1"], "A1 = 7"),
@@ -73,25 +75,29 @@ def test_a_call_without_an_output_after_a_kill_becomes_a_pending_call(
     ],
 )
 def test_a_call_with_unknown_outcome_is_resolved_by_a_decision(
-    argv: list[str], ran_after: list[str], output: str, killed: tuple[str, str], convo: Convo, home: Path
+    argv: list[str], expected_runs: list[str], output: str, killed_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
-    got = convo("resume", "mine", *agent_flags(), *killed, *argv)
+    got = convo("resume", "mine", *agent_flags(), *killed_flags, *argv)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    assert tool_runs() == ran_after
-    assert outputs(home) == [output]
+    assert tool_runs() == expected_runs
+    assert tool_outputs(home) == [output]
 
 
-def test_no_message_is_accepted_after_an_interrupted_run(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    for flags in ((*agent_flags(), *killed), killed):
+def test_no_message_is_accepted_after_an_interrupted_run(
+    killed_flags: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    for flags in ((*agent_flags(), *killed_flags), killed_flags):
         got = convo("chat", "-c", *flags, "and?")
         assert (got.exit, got.out) == (1, "")
         assert "its calls have no output yet\n  try: convo resume mine --agent" in got.err
     assert tool_runs() == ["look_up A1"]
 
 
-def test_a_call_with_unknown_outcome_cannot_be_approved(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    for word in ("c0", "look_up", "all"):
-        got = convo("resume", "mine", *agent_flags(), *killed, "--approve", word)
+def test_a_call_with_unknown_outcome_cannot_be_approved(
+    killed_flags: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    for selector in ("c0", "look_up", "all"):
+        got = convo("resume", "mine", *agent_flags(), *killed_flags, "--approve", selector)
         assert got.exit == 2
         assert "c0 was started and its outcome is unknown\n  try: --rerun c0, --output c0=TEXT, or --abort" in got.err
     assert tool_runs() == ["look_up A1"]
@@ -107,8 +113,8 @@ def test_an_earlier_decision_does_not_resolve_a_call_with_unknown_outcome(
     )
     assert convo("chat", *agent_flags("desk"), *model, "-n", "mine", "--state", "state.json", "back").exit == 3
     assert convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1").exit == 0
-    hangs = slow.replace("WAIT", "import time; time.sleep(60)")
-    kill_once_started(start("resume", "decided.json", *agent_flags("desk", hangs), *model))
+    hanging = slow.replace("WAIT", "import time; time.sleep(60)")
+    kill_once_started(start("resume", "decided.json", *agent_flags("desk", hanging), *model))
     agent_flags("desk", slow.replace("WAIT", "pass"))
     for _ in range(3):
         got = convo("resume", "decided.json", *agent_flags("desk", slow.replace("WAIT", "pass")), *model)
@@ -130,8 +136,8 @@ def test_a_command_repeated_after_a_kill_continues_the_run(start: Start, convo: 
     process.stdout.read(8)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    for word in ("c9", "look_up", "c1=no"):
-        wrong = convo(*argv, "--reject" if "=" in word else "--approve", word.replace("c1", "c9"))
+    for selector in ("c9", "look_up", "c1=no"):
+        wrong = convo(*argv, "--reject" if "=" in selector else "--approve", selector.replace("c1", "c9"))
         assert (wrong.exit, wrong.out) == (5, "")
     fast = scripted_flags(REFUND, slow)
     got = convo("resume", "mine", *agent_flags(), *fast, "--approve", "c1", "--json")
@@ -145,11 +151,13 @@ def test_a_decision_is_not_applied_before_the_pending_calls_are_known(
     needed: bool, start: Start, convo: Convo, home: Path
 ) -> None:
     """The kill interrupts a needs_approval function, which is called again before a decision applies."""
-    asks = "def asks(context, arguments):\n    ASKS\n    return NEEDED\n\n@tool(needs_approval=asks)\ndef refund"
-    text = AGENTS.replace("@tool(needs_approval=True)\ndef refund", asks.replace("NEEDED", str(needed)))
+    approval_function = (
+        "def asks(context, arguments):\n    ASKS\n    return NEEDED\n\n@tool(needs_approval=asks)\ndef refund"
+    )
+    text = AGENTS.replace("@tool(needs_approval=True)\ndef refund", approval_function.replace("NEEDED", str(needed)))
     model = scripted_flags(REFUND, PAID_BACK)
-    hangs = text.replace("ASKS", 'print("STARTED", flush=True)\n    import time\n    time.sleep(60)')
-    kill_once_started(start("chat", *agent_flags("desk", hangs), *model, "-n", "mine", "back"))
+    hanging = text.replace("ASKS", 'print("STARTED", flush=True)\n    import time\n    time.sleep(60)')
+    kill_once_started(start("chat", *agent_flags("desk", hanging), *model, "-n", "mine", "back"))
     argv = ("resume", "mine", *agent_flags("desk", text.replace("ASKS", "pass")), *model, "--approve", "c1")
     got = convo(*argv)
     assert "the pending calls are not known yet; resuming the run to find them\n" in got.err
@@ -160,10 +168,12 @@ def test_a_decision_is_not_applied_before_the_pending_calls_are_known(
     assert len(tool_runs()) == 1
 
 
-def test_a_run_with_a_call_of_unknown_outcome_can_be_aborted(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    assert convo("resume", "mine", *agent_flags(), *killed, "--abort").exit == 0
-    assert (stored_runs(home)[0].status, len(outputs(home))) == ("stopped", 1)
-    assert convo("chat", "-c", *agent_flags(), *killed, "and?").exit == 0
+def test_a_run_with_a_call_of_unknown_outcome_can_be_aborted(
+    killed_flags: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    assert convo("resume", "mine", *agent_flags(), *killed_flags, "--abort").exit == 0
+    assert (stored_runs(home)[0].status, len(tool_outputs(home))) == ("stopped", 1)
+    assert convo("chat", "-c", *agent_flags(), *killed_flags, "and?").exit == 0
     assert tool_runs() == ["look_up A1"]
 
 
@@ -199,14 +209,14 @@ def test_a_run_stopped_during_a_tool_leaves_a_state_file_that_runs_no_tool_again
     assert process.stderr
     assert "STARTED\n" in iter(process.stderr.readline, "")
     process.send_signal(signal.SIGINT)
-    said = process.stderr.read()
+    err = process.stderr.read()
     process.wait()
-    unknown = re.findall(r"(c\d) was started and its outcome is unknown", said)
+    unknown = re.findall(r"(c\d) was started and its outcome is unknown", err)
     assert "c2" in unknown  # the other call has returned, and its output may be stored or not
     for env in ({"CONVO_HOME": "elsewhere"}, {}):
         got = launch(*flags, "--approve", "c2", env=env)
         assert (got.exit, "c2 was started and its outcome is unknown" in got.err) == (2, True), got.err
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]
-    on = launch(*flags, *(f"--output={call}=paid" for call in unknown), env={"CONVO_HOME": "elsewhere"})
-    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    resumed = launch(*flags, *(f"--output={call}=paid" for call in unknown), env={"CONVO_HOME": "elsewhere"})
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
     assert sorted(tool_runs()) == ["refund A1 100", "refund A2 200"]

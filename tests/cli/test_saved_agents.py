@@ -15,11 +15,11 @@ from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo, Launch
 from tests.terminal.pty_session import at_terminal
 
-MARKED = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "imported.txt")).write_text("yes")\n'
+MARKER_AGENTS = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "imported.txt")).write_text("yes")\n'
 
 
 @pytest.fixture
-def talked(convo: Convo, home: Path) -> tuple[str, str]:
+def model_flags(convo: Convo, home: Path) -> tuple[str, str]:
     """Create a session with an answer of an agent; returns the flags of its model."""
     model = scripted_flags({"text": "Hello."}, REFUND, PAID_BACK)
     got = convo("chat", *agent_flags(), *model, "-n", "mine", "hi")
@@ -28,13 +28,13 @@ def talked(convo: Convo, home: Path) -> tuple[str, str]:
 
 
 @pytest.fixture
-def paused(convo: Convo, home: Path) -> tuple[str, str]:
+def paused_flags(convo: Convo, home: Path) -> tuple[str, str]:
     model = scripted_flags(REFUND, PAID_BACK)
     assert convo("chat", *agent_flags(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
     return model
 
 
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def change_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Change to another folder, where the relative path of the agent file does not exist."""
     Path("away").mkdir()
     monkeypatch.chdir("away")
@@ -42,39 +42,41 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("flags", [["-c"], ["--from", "mine"], ["--fork", "mine"]])
 def test_a_session_continues_with_its_stored_agents_and_model(
-    flags: list[str], talked: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch
+    flags: list[str], model_flags: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = Path("bot.py").absolute()
-    elsewhere(monkeypatch)
+    change_folder(monkeypatch)
     got = convo("chat", *flags, "--json", "pay back")
     assert (got.exit, [one["call_id"] for one in got.json()["pending"]]) == (3, ["c1"]), got.err
-    assert got.json()["model"] == talked[1]
+    assert got.json()["model"] == model_flags[1]
     assert f"using this session's agents: {file}:desk" in got.err
 
 
-def test_the_next_request_is_shown_as_the_stored_agents_would_send_it(talked: tuple[str, str], convo: Convo) -> None:
+def test_the_next_request_is_shown_as_the_stored_agents_would_send_it(
+    model_flags: tuple[str, str], convo: Convo
+) -> None:
     body = convo("next", "mine", "pay back", "--json").json()["body"]
     assert (body["instructions"], [tool["name"] for tool in body["tools"]]) == ("Help.", ["refund", "look_up", "who"])
     plain = convo("next", "mine", "pay back", "--json", "--agent", "none").json()["body"]
     assert "tools" not in plain
 
 
-def test_a_fork_keeps_the_stored_agents(talked: tuple[str, str], convo: Convo) -> None:
+def test_a_fork_keeps_the_stored_agents(model_flags: tuple[str, str], convo: Convo) -> None:
     assert convo("chat", "--fork", "mine", "-n", "other", "pay back").exit == 3
     got = convo("resume", "other", "--approve", "all")
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
-def test_a_flag_takes_precedence_over_the_stored_agents(talked: tuple[str, str], convo: Convo) -> None:
+def test_a_flag_takes_precedence_over_the_stored_agents(model_flags: tuple[str, str], convo: Convo) -> None:
     got = convo("chat", "-c", "--agent", "bot.py:guarded", "-m", "scripted/echo", "--json", "hi")
     assert (got.json()["agent"], got.json()["model"]) == ("guarded", "scripted/echo")
     again = convo("chat", "-c", "--json", "hi")
     assert (again.json()["agent"], again.json()["model"]) == ("guarded", "scripted/echo")
-    other = convo("chat", "-c", "-m", talked[1], "--json", "hi")
-    assert (other.json()["agent"], other.json()["model"]) == ("guarded", talked[1])
+    other = convo("chat", "-c", "-m", model_flags[1], "--json", "hi")
+    assert (other.json()["agent"], other.json()["model"]) == ("guarded", model_flags[1])
 
 
-def test_agent_none_continues_a_session_without_its_agents(talked: tuple[str, str], convo: Convo) -> None:
+def test_agent_none_continues_a_session_without_its_agents(model_flags: tuple[str, str], convo: Convo) -> None:
     got = convo("chat", "-c", "--agent", "none", "-m", "scripted/echo", "-s", "Be brief.", "ping")
     assert (got.exit, got.out) == (0, "ping\n"), got.err
     assert "agents" not in got.err
@@ -82,7 +84,7 @@ def test_agent_none_continues_a_session_without_its_agents(talked: tuple[str, st
 
 @pytest.mark.parametrize("argv", [["chat", "-c", "hi"], ["resume", "mine", "--approve", "all"]])
 def test_a_missing_agent_file_is_refused_before_any_request(
-    argv: list[str], paused: tuple[str, str], convo: Convo, home: Path
+    argv: list[str], paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     Path("bot.py").unlink()
     before = stored_runs(home)
@@ -98,7 +100,7 @@ def test_a_missing_agent_file_is_refused_before_any_request(
 
 @pytest.mark.parametrize("handle", ["state.json", "mine", "@last", "-"])
 def test_a_run_in_the_store_resumes_without_an_agent_option(
-    handle: str, paused: tuple[str, str], convo: Convo, home: Path
+    handle: str, paused_flags: tuple[str, str], convo: Convo, home: Path
 ) -> None:
     text = Path("state.json").read_text() if handle == "-" else ""
     got = convo("resume", handle, "--approve", "all", stdin=text)
@@ -106,23 +108,23 @@ def test_a_run_in_the_store_resumes_without_an_agent_option(
 
 
 def test_an_imported_state_that_was_resumed_once_needs_no_agent_option(
-    paused: tuple[str, str], convo: Convo, launch: Launch
+    paused_flags: tuple[str, str], convo: Convo, launch: Launch
 ) -> None:
     env = {"CONVO_HOME": "elsewhere"}
     got = launch("resume", "state.json", "--approve", "all", env=env)
     assert (got.exit, "needs its agents, and none were given" in got.err, tool_runs()) == (2, True, [])
-    assert launch("resume", "state.json", *agent_flags(), *paused, env=env).exit == 3
+    assert launch("resume", "state.json", *agent_flags(), *paused_flags, env=env).exit == 3
     got = launch("resume", "state.json", "--approve", "all", env=env)
     assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
-def test_an_agent_file_named_in_a_state_file_is_never_imported(paused: tuple[str, str], convo: Convo) -> None:
+def test_an_agent_file_named_in_a_state_file_is_never_imported(paused_flags: tuple[str, str], convo: Convo) -> None:
     text = Path("state.json").read_text()
     assert "bot.py" not in text
     Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
     document = json.loads(text)
-    said = {"agent": str(Path("evil.py").absolute()) + ":desk", "model": None}
-    document |= {"origin": said, "convo": {**document["convo"], "origin": said, **said}}
+    origin = {"agent": str(Path("evil.py").absolute()) + ":desk", "model": None}
+    document |= {"origin": origin, "convo": {**document["convo"], "origin": origin, **origin}}
     Path("state.json").write_text(json.dumps(document))
     convo("resume", "state.json", "--approve", "all")
     del document["convo"]["run"]
@@ -137,7 +139,7 @@ def test_a_store_written_by_another_user_imports_no_agents(
     key: str, argv: list[str], convo: Convo, launch: Launch, home: Path
 ) -> None:
     model = scripted_flags(REFUND, PAID_BACK)
-    convo("chat", *agent_flags(text=MARKED), *model, "-n", "mine", "pay back")
+    convo("chat", *agent_flags(text=MARKER_AGENTS), *model, "-n", "mine", "pay back")
     Path("imported.txt").unlink(missing_ok=True)
     other = Path("other")
     if key == "another":
@@ -146,15 +148,15 @@ def test_a_store_written_by_another_user_imports_no_agents(
             == 0
         )
     (other / "data").mkdir(parents=True, exist_ok=True)
-    for place in home.joinpath(DATABASE).parent.glob(home.joinpath(DATABASE).name + "*"):
-        shutil.copy(place, other / place.relative_to(home))
-    Path("bot.py").write_text(MARKED)
+    for path in home.joinpath(DATABASE).parent.glob(home.joinpath(DATABASE).name + "*"):
+        shutil.copy(path, other / path.relative_to(home))
+    Path("bot.py").write_text(MARKER_AGENTS)
     got = launch(*argv, env={"CONVO_HOME": "other"})
     assert (got.exit, "named by another user or on another machine" in got.err) == (2, True), got.err
     assert not Path("imported.txt").exists()
 
 
-def test_a_modified_row_imports_no_agents(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_modified_row_imports_no_agents(paused_flags: tuple[str, str], convo: Convo, home: Path) -> None:
     Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
     with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE agent_documents SET body = replace(body, '/bot.py:desk', '/evil.py:desk')")
@@ -164,7 +166,9 @@ def test_a_modified_row_imports_no_agents(paused: tuple[str, str], convo: Convo,
     assert not Path("evil.txt").exists()
 
 
-def test_a_run_of_an_older_release_continues_with_a_note(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+def test_a_run_of_an_older_release_continues_with_a_note(
+    paused_flags: tuple[str, str], convo: Convo, home: Path
+) -> None:
     assert convo("resume", "mine", "--approve", "all").exit == 0
     with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE agent_documents SET body = json_remove(body, '$.origin')")
@@ -173,14 +177,14 @@ def test_a_run_of_an_older_release_continues_with_a_note(paused: tuple[str, str]
     assert "the agents of this session are not stored" in got.err
 
 
-def test_a_decision_in_the_inbox_keeps_the_stored_agents(paused: tuple[str, str], convo: Convo) -> None:
+def test_a_decision_in_the_inbox_keeps_the_stored_agents(paused_flags: tuple[str, str], convo: Convo) -> None:
     assert convo("approvals", "approve", "all").exit == 0
     got = convo("resume", "mine")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
 
 
 def test_convo_serve_imports_no_agents_of_its_store(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    convo("chat", *agent_flags(text=MARKED), *scripted_flags(REFUND, PAID_BACK), "-n", "mine", "pay back")
+    convo("chat", *agent_flags(text=MARKER_AGENTS), *scripted_flags(REFUND, PAID_BACK), "-n", "mine", "pay back")
     Path("imported.txt").unlink()
     with run_serve() as server:
         for path in ("/", "/v1/models", "/inspector/sessions"):
@@ -192,7 +196,9 @@ def test_convo_serve_imports_no_agents_of_its_store(convo: Convo, home: Path, mo
 
 
 @pytest.mark.needs("terminal")
-def test_resuming_a_session_without_its_agents_at_the_prompt_prints_a_note(talked: tuple[str, str], home: Path) -> None:
+def test_resuming_a_session_without_its_agents_at_the_prompt_prints_a_note(
+    model_flags: tuple[str, str], home: Path
+) -> None:
     with at_terminal("chat", *ECHO, "-n", "other") as terminal:
         terminal.wait_for_prompt()
         assert "mine used agents, and this chat does not; to use them: convo chat --from mine" in terminal.send_line(

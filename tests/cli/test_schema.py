@@ -22,7 +22,7 @@ from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import Convo, write_project_file
 from tests.runstate.snapshots import snapshot
 
-LINES = {"inspect", "lint", "import"}
+JSONL_COMMANDS = {"inspect", "lint", "import"}
 """Commands that print one JSON object per line, for each handle or conversation."""
 
 SNAPSHOT = "0.24.0__schema1.21__parallel_mixed_decided.json"
@@ -31,14 +31,14 @@ SNAPSHOT = "0.24.0__schema1.21__parallel_mixed_decided.json"
 # -- schema files ----------------------------------------------------------------------------------
 
 
-def kept() -> dict[str, Any]:
+def load_schemas() -> dict[str, Any]:
     """All schemas in the package, by file name without the suffix."""
-    there = files("convo").joinpath("schemas").iterdir()
-    return {one.name.removesuffix(".json"): json.loads(one.read_text(encoding="utf-8")) for one in there}
+    schema_files = files("convo").joinpath("schemas").iterdir()
+    return {file.name.removesuffix(".json"): json.loads(file.read_text(encoding="utf-8")) for file in schema_files}
 
 
 def test_every_schema_is_valid_and_has_its_name_and_version() -> None:
-    for name, schema in kept().items():
+    for name, schema in load_schemas().items():
         Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
         start, _, version = schema["$id"].rpartition(":")
@@ -46,7 +46,7 @@ def test_every_schema_is_valid_and_has_its_name_and_version() -> None:
 
 
 def test_every_schema_belongs_to_the_output_of_a_command() -> None:
-    assert set(kept()) == set(SCHEMA_FILES.values())
+    assert set(load_schemas()) == set(SCHEMA_FILES.values())
 
 
 def test_every_command_with_json_has_a_schema_and_every_schema_a_command() -> None:
@@ -63,28 +63,28 @@ def commands_for_programs() -> Iterator[str]:
             yield f"{name} --jsonl"
 
 
-def commands(one: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    yield " ".join(words), one
-    if isinstance(one, Group):
-        ctx = one.context_class(one, info_name="convo")
-        for name in one.list_commands(ctx):
-            found = one.get_command(ctx, name)
-            assert found
-            yield from commands(found, (*words, name))
+def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    yield " ".join(path), command
+    if isinstance(command, Group):
+        ctx = command.context_class(command, info_name="convo")
+        for name in command.list_commands(ctx):
+            subcommand = command.get_command(ctx, name)
+            assert subcommand
+            yield from commands(subcommand, (*path, name))
 
 
-def closed(schema: Any, place: str) -> Iterator[str]:
+def open_objects(schema: Any, path: str) -> Iterator[str]:
     """The paths of objects with required keys that allow additional keys."""
     if isinstance(schema, dict):
         if "required" in schema and schema.get("additionalProperties", True) is not False:
-            yield place
+            yield path
         for name, part in schema.items():
-            yield from closed(part, f"{place}/{name}")
+            yield from open_objects(part, f"{path}/{name}")
 
 
 def test_an_object_with_named_keys_allows_no_others() -> None:
-    open_places = [place for name, schema in kept().items() for place in closed(schema, name)]
-    assert open_places == ["events/$defs/response"], "an event of a model is whatever came"
+    paths = [path for name, schema in load_schemas().items() for path in open_objects(schema, name)]
+    assert paths == ["events/$defs/response"], "an event of a model is whatever came"
 
 
 # -- convo schema ----------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ def test_an_object_with_named_keys_allows_no_others() -> None:
 
 def test_the_command_prints_the_schema_file(convo: Convo) -> None:
     got = convo("schema", "sessions", "search")
-    assert got.json() == kept()["sessions.search"]
-    assert convo("schema", "chat", "--jsonl").json() == kept()["events"]
+    assert got.json() == load_schemas()["sessions.search"]
+    assert convo("schema", "chat", "--jsonl").json() == load_schemas()["events"]
 
 
 def test_without_a_name_all_schemas_are_listed(convo: Convo) -> None:
@@ -112,161 +112,161 @@ def test_a_command_without_json_output_has_no_schema(convo: Convo) -> None:
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(kept()[SCHEMA_FILES[name]])
+    return Draft202012Validator(load_schemas()[SCHEMA_FILES[name]])
 
 
-class Trying:
+class SchemaChecker:
     """Runs commands and validates their output with their schemas."""
 
     def __init__(self, convo: Convo) -> None:
         self._convo = convo
-        self.tried: set[str] = set()
-        self.wrong: list[str] = []
+        self.checked: set[str] = set()
+        self.problems: list[str] = []
 
     def __call__(self, name: str, *argv: str, exit: int = 0) -> None:  # noqa: A002  the name in `CommandResult`
         """Run `convo NAME ARGV`, with `--json` unless the name ends with `--jsonl`."""
-        words, flag = name.removesuffix(" --jsonl").split(), "--jsonl" if name.endswith("--jsonl") else "--json"
-        got = self._convo(*words, *argv, flag)
+        command, flag = name.removesuffix(" --jsonl").split(), "--jsonl" if name.endswith("--jsonl") else "--json"
+        got = self._convo(*command, *argv, flag)
         if got.exit != exit:
-            self.wrong.append(f"{name} {argv}: {got}")
-        told = got.out.splitlines() if flag == "--jsonl" or words[0] in LINES else [got.out]
-        for one in told:
-            found = validator(name).iter_errors(json.loads(one))
-            self.wrong += [f"{name} {argv}: {best_match([error]).message}" for error in found]
-        self.tried.add(name)
+            self.problems.append(f"{name} {argv}: {got}")
+        documents = got.out.splitlines() if flag == "--jsonl" or command[0] in JSONL_COMMANDS else [got.out]
+        for document in documents:
+            errors = validator(name).iter_errors(json.loads(document))
+            self.problems += [f"{name} {argv}: {best_match([error]).message}" for error in errors]
+        self.checked.add(name)
 
     def fails(self, *argv: str) -> None:
         """Run a command that fails, and validate its output as an error."""
         got = self._convo(*argv)
         assert got.exit, got
         validator("error").validate(json.loads(got.out.splitlines()[-1]))
-        self.tried.add("error")
+        self.checked.add("error")
 
 
 @pytest.fixture
-def tried(convo: Convo, home: Path) -> Trying:
-    async def story(writer: ChatWriter) -> None:
+def check(convo: Convo, home: Path) -> SchemaChecker:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.SESSION, "mine", "hi", "and then?")
         await writer.chat(Strategy.CHAIN, "chained", "hi", "and then?")
         await writer.chat(Strategy.REPLAY, "file", "hi")
 
-    write_chats(home, story)
+    write_chats(home, script)
     write_project_file('[aliases]\nfast = "scripted/echo"\n[prices."scripted/echo"]\ninput=1\noutput=2\n')
-    return Trying(convo)
+    return SchemaChecker(convo)
 
 
-def test_the_json_output_of_every_command_matches_its_schema(tried: Trying, home: Path) -> None:
-    talk(tried)
-    look(tried)
-    move(tried)
-    shorten(tried)
-    decide(tried)
-    keep_house(tried, home)
-    assert "\n".join(tried.wrong) == ""
-    assert tried.tried == set(SCHEMA_FILES)
+def test_the_json_output_of_every_command_matches_its_schema(check: SchemaChecker, home: Path) -> None:
+    check_chat(check)
+    check_views(check)
+    check_transfers(check)
+    check_compaction(check)
+    check_decisions(check)
+    check_maintenance(check, home)
+    assert "\n".join(check.problems) == ""
+    assert check.checked == set(SCHEMA_FILES)
 
 
-def talk(tried: Trying) -> None:
+def check_chat(check: SchemaChecker) -> None:
     for owner in Strategy:
-        tried("chat", *ECHO, f"--{owner}", "-n", f"by {owner}", "hello")
-    tried("chat", *ECHO, "--max-output-tokens", "1", "hello there", exit=1)
-    tried("chat --jsonl", *ECHO, "hello")
+        check("chat", *ECHO, f"--{owner}", "-n", f"by {owner}", "hello")
+    check("chat", *ECHO, "--max-output-tokens", "1", "hello there", exit=1)
+    check("chat --jsonl", *ECHO, "hello")
     refused = scripted_flags({"error": {"code": "odd", "message": "That is not taken", "status": 400}})
-    tried("chat --jsonl", *refused, "hello", exit=1)
-    tried.fails("chat", *refused, "hello", "--json")
-    tried.fails("chat", *refused, "hello", "--jsonl")
-    tried.fails("inspect", "nope", "--json")
-    tried.fails("nonsense", "--json")
-    tried("race", *ECHO, "hello", "and then?")
-    tried("race", *refused, "hello", exit=1)
-    tried("race --jsonl", *ECHO, "hello", "and then?")
-    tried("race --jsonl", *refused, "hello", exit=1)
+    check("chat --jsonl", *refused, "hello", exit=1)
+    check.fails("chat", *refused, "hello", "--json")
+    check.fails("chat", *refused, "hello", "--jsonl")
+    check.fails("inspect", "nope", "--json")
+    check.fails("nonsense", "--json")
+    check("race", *ECHO, "hello", "and then?")
+    check("race", *refused, "hello", exit=1)
+    check("race --jsonl", *ECHO, "hello", "and then?")
+    check("race --jsonl", *refused, "hello", exit=1)
 
 
-def look(tried: Trying) -> None:
+def check_views(check: SchemaChecker) -> None:
     Path("state.json").write_bytes(snapshot(SNAPSHOT))
     Path("broken.json").write_text('[{"type": "function_call_output", "call_id": "c1", "output": "x"}]')
-    tried("inspect", "mine", "chained", "file", "./state.json")
+    check("inspect", "mine", "chained", "file", "./state.json")
     for handle in ("mine", "chained", "file"):
-        tried("next", handle, "what then?", *ECHO)
-    tried("diff", "mine", "mine")
-    tried("diff", "mine@1", "chained")
-    tried("diff", "--wire", "mine@1", "mine@2")
-    tried("diff", "--server", "chained")
-    tried("lint", "mine", "./broken.json", exit=4)
-    tried("repair", "./broken.json", "--as", "mended")
-    tried("repair", "mine", "--as", "not needed")
+        check("next", handle, "what then?", *ECHO)
+    check("diff", "mine", "mine")
+    check("diff", "mine@1", "chained")
+    check("diff", "--wire", "mine@1", "mine@2")
+    check("diff", "--server", "chained")
+    check("lint", "mine", "./broken.json", exit=4)
+    check("repair", "./broken.json", "--as", "mended")
+    check("repair", "mine", "--as", "not needed")
 
 
-def move(tried: Trying) -> None:
+def check_transfers(check: SchemaChecker) -> None:
     Path("key.txt").write_text("my key is sk-" + "abcdef0123456789" * 3)
-    tried("chat", *ECHO, "-n", "with a key", Path("key.txt").read_text())
-    tried("convert", "mine", "--to", "chain", "--dry-run")
-    tried("convert", "with a key", "--to", "conversation", "--as", "carried", "--redact")
-    tried("export", "mine", "-o", "mine.jsonl", "--links")
-    tried("export", "with a key", "-o", "plain.md", "--redact")
-    tried("import", "mine.jsonl", "--dry-run")
-    tried("import", "mine.jsonl", "--as", "brought back")
+    check("chat", *ECHO, "-n", "with a key", Path("key.txt").read_text())
+    check("convert", "mine", "--to", "chain", "--dry-run")
+    check("convert", "with a key", "--to", "conversation", "--as", "carried", "--redact")
+    check("export", "mine", "-o", "mine.jsonl", "--links")
+    check("export", "with a key", "-o", "plain.md", "--redact")
+    check("import", "mine.jsonl", "--dry-run")
+    check("import", "mine.jsonl", "--as", "brought back")
 
 
-def shorten(tried: Trying) -> None:
+def check_compaction(check: SchemaChecker) -> None:
     brief = scripted_flags({"text": "Short."}, {"text": LONG})
-    for words in (["-n", "long", "one"], ["--from", "long", "two"]):
-        tried("chat", *brief, *words[:-1], f"{words[-1]} {LONG}")
-    tried("compact", "long", "--preview")
-    tried("compact", "long")
+    for argv in (["-n", "long", "one"], ["--from", "long", "two"]):
+        check("chat", *brief, *argv[:-1], f"{argv[-1]} {LONG}")
+    check("compact", "long", "--preview")
+    check("compact", "long")
 
 
-def decide(tried: Trying) -> None:
+def check_decisions(check: SchemaChecker) -> None:
     refunds = scripted_flags(REFUND, PAID_BACK)
-    tried("chat --jsonl", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "pay A1 back", exit=3)
+    check("chat --jsonl", *agent_flags(), *scripted_flags(LOOK_UP, REFUND, PAID_BACK), "pay A1 back", exit=3)
     for name in ("first", "second", "third"):
-        tried("chat", *agent_flags(), *refunds, "-n", name, "pay A1 back", exit=3)
-    tried("chat", *agent_flags("guarded"), *ECHO, "hello")
-    tried("chat --jsonl", *agent_flags("guarded"), *ECHO, "you fool", exit=1)
-    tried(
+        check("chat", *agent_flags(), *refunds, "-n", name, "pay A1 back", exit=3)
+    check("chat", *agent_flags("guarded"), *ECHO, "hello")
+    check("chat --jsonl", *agent_flags("guarded"), *ECHO, "you fool", exit=1)
+    check(
         "chat --jsonl",
         *agent_flags("triage"),
         *scripted_flags({"call": {"name": "transfer_to_billing"}}, PAID_BACK),
         "A1?",
     )
-    tried("export", "first", "--format", "runstate", *agent_flags(), "-o", "paused.json")
-    tried("resume", "./paused.json", "--decide-only", "-o", "decided.json", "--approve", "all")
-    tried("resume", "./state.json", "--decide-only", "-o", "older.json", "--schema", "1.6")
+    check("export", "first", "--format", "runstate", *agent_flags(), "-o", "paused.json")
+    check("resume", "./paused.json", "--decide-only", "-o", "decided.json", "--approve", "all")
+    check("resume", "./state.json", "--decide-only", "-o", "older.json", "--schema", "1.6")
     for name in ("approvals", "approvals list"):
-        tried(name)
-    tried("approvals show", "all")
-    edit(tried)
-    tried("approvals reject", "all", "--run", "second")
-    tried("approvals approve", "all", "--run", "third")
-    tried("resume", "second", *agent_flags(), *refunds)
-    tried("resume --jsonl", "third", *agent_flags(), *refunds)
+        check(name)
+    check("approvals show", "all")
+    check_edit(check)
+    check("approvals reject", "all", "--run", "second")
+    check("approvals approve", "all", "--run", "third")
+    check("resume", "second", *agent_flags(), *refunds)
+    check("resume --jsonl", "third", *agent_flags(), *refunds)
 
 
-def edit(tried: Trying) -> None:
+def check_edit(check: SchemaChecker) -> None:
     """Edit arguments with an editor that does not change them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDITOR", "true")
-        tried("approvals edit", "all", "--run", "first")
+        check("approvals edit", "all", "--run", "first")
 
 
-def keep_house(tried: Trying, home: Path) -> None:
+def check_maintenance(check: SchemaChecker, home: Path) -> None:
     for group in ("sessions", "models", "config"):
-        tried(group)
-        tried(f"{group} list")
-    tried("models known")
-    tried("doctor")
-    tried("sessions show", "mine")
-    tried("sessions search", "hello")
-    tried("store migrate")
-    tried("store migrate", "--print-sql")
-    tried("store stats")
-    tried("store check")
-    tried("store backup", "copy.db")
-    tried("store recover", "recovered.db")
-    tried("store prune", "--older-than", "1s")
+        check(group)
+        check(f"{group} list")
+    check("models known")
+    check("doctor")
+    check("sessions show", "mine")
+    check("sessions search", "hello")
+    check("store migrate")
+    check("store migrate", "--print-sql")
+    check("store stats")
+    check("store check")
+    check("store backup", "copy.db")
+    check("store recover", "recovered.db")
+    check("store prune", "--older-than", "1s")
     weights = home / "data" / "models" / BUILT_IN_WEIGHTS.file
     weights.parent.mkdir()
     with weights.open("wb") as file:
         file.truncate(BUILT_IN_WEIGHTS.size_bytes)
-    tried("models pull")
+    check("models pull")

@@ -21,7 +21,7 @@ from convo.history.canonical import digest
 from tests.command_runner import Convo
 from tests.loopback_server import KEY, LoopbackServer
 
-HEAD = """
+AGENT_FILE_HEAD = """
 import json, pathlib
 from dataclasses import dataclass
 from typing import Any
@@ -54,34 +54,36 @@ def later(order: str) -> str:
     return order
 """
 
-SAID_ELSEWHERE = ("stream", "store", "include_usage")
+RUNNER_FIELDS = ("stream", "store", "include_usage")
 """Request fields that each runner sets by its own rules: streaming, storage and usage."""
 
 
-def say(folder: Path, agent: str) -> Any:
+def write_agent(folder: Path, agent: str) -> Any:
     """Write an agent expression into the file that convo loads; returns the agent."""
     file = folder / "desk.py"
-    file.write_text(f"{HEAD}\ndesk = {agent}\n", encoding="utf-8")
+    file.write_text(f"{AGENT_FILE_HEAD}\ndesk = {agent}\n", encoding="utf-8")
     return load_python_file(file).desk
 
 
-async def run_there(agent: Any, server: LoopbackServer, said: str = "hello", context: Any = None, **more: Any) -> Any:
+async def run_with_sdk(
+    agent: Any, server: LoopbackServer, user_input: str = "hello", context: Any = None, **options: Any
+) -> Any:
     """Run the agent with the SDK's own runner against the same server."""
     async with AsyncOpenAI(base_url=server.url, api_key=KEY) as client:
         provider = OpenAIProvider(openai_client=client, use_responses=True)
-        config = sdk.RunConfig(model_provider=provider, tracing_disabled=True, **more)
-        return await sdk.Runner.run(agent, said, context=context, run_config=config)
+        config = sdk.RunConfig(model_provider=provider, tracing_disabled=True, **options)
+        return await sdk.Runner.run(agent, user_input, context=context, run_config=config)
 
 
-def compared(body: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_request(body: Mapping[str, Any]) -> dict[str, Any]:
     """Normalize a request: items as digests, without empty values and without fields that each runner sets."""
-    said = {name: value for name, value in body.items() if name not in SAID_ELSEWHERE}
-    said["input"] = [digest(item) for item in said["input"]]
-    said["include"] = sorted(set(said.get("include") or ()) - {"reasoning.encrypted_content"})
-    return {name: value for name, value in said.items() if value not in ([], None)}
+    fields = {name: value for name, value in body.items() if name not in RUNNER_FIELDS}
+    fields["input"] = [digest(item) for item in fields["input"]]
+    fields["include"] = sorted(set(fields.get("include") or ()) - {"reasoning.encrypted_content"})
+    return {name: value for name, value in fields.items() if value not in ([], None)}
 
 
-SAME = {
+AGENT_EXPRESSIONS = {
     "plain": 'Agent(name="a", instructions="Be brief.")',
     "dynamic": 'Agent(name="a", instructions=lambda context, agent: f"{agent.name} {context.usage.requests}")',
     "settings": 'Agent(name="a", model_settings=ModelSettings(temperature=0.5, top_p=0.9, max_tokens=90,'
@@ -141,7 +143,7 @@ REPLIES: Mapping[str, list[dict[str, Any]]] = {
 MODELS = ("gpt-4o", "gpt-5.1", "gpt-5-mini", "gpt-5", "gpt-5.2-pro", "gpt-5.1-chat-latest")
 CASES: list[tuple[str, str | None]] = [
     *(("own", model) for model in (None, "gpt-4o")),
-    *((name, "gpt-5.1") for name in SAME),
+    *((name, "gpt-5.1") for name in AGENT_EXPRESSIONS),
     *(("plain", model) for model in MODELS if model != "gpt-5.1"),
 ]
 
@@ -151,23 +153,23 @@ def test_convo_sends_the_same_requests_as_the_agents_sdk(
     name: str, model: str | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    agent = say(tmp_path, SAME[name])
+    agent = write_agent(tmp_path, AGENT_EXPRESSIONS[name])
     replies = REPLIES.get(name, [{"text": "Hello."}])
     server.replies(*replies)
-    asyncio.run(run_there(agent, server, model=model))
-    theirs, before = [compared(body) for body in server.bodies], len(server.bodies)
+    asyncio.run(run_with_sdk(agent, server, model=model))
+    expected, before = [normalize_request(body) for body in server.bodies], len(server.bodies)
 
     server.replies(*replies)
-    named = ("-m", f"openai/{model}") if model else ()
-    got = convo("chat", "--agent", "desk.py:desk", *named, "--json", "hello")
+    model_flags = ("-m", f"openai/{model}") if model else ()
+    got = convo("chat", "--agent", "desk.py:desk", *model_flags, "--json", "hello")
 
     assert got.exit == 0, got.out + got.err
-    assert [compared(body) for body in server.bodies[before:]] == theirs
+    assert [normalize_request(body) for body in server.bodies[before:]] == expected
 
 
 # -- the context of an agent's functions -----------------------------------------------------------
 
-RECORDING = """
+RECORDING_AGENT = """
 SEEN = []
 
 def seen(where, ctx, *more):
@@ -252,30 +254,32 @@ CALLS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("given", [None, {"customer": "A1"}])
+@pytest.mark.parametrize("values", [None, {"customer": "A1"}])
 def test_functions_get_the_same_context(
-    given: dict[str, str] | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    values: dict[str, str] | None, convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "desk.py").write_text(HEAD + RECORDING, encoding="utf-8")
+    (tmp_path / "desk.py").write_text(AGENT_FILE_HEAD + RECORDING_AGENT, encoding="utf-8")
     module = load_python_file(tmp_path / "desk.py")
     server.replies(*CALLS)
-    asyncio.run(run_there(module.desk, server, context=None if given is None else dict(given), model="gpt-4o"))
-    theirs, module.SEEN[:] = list(module.SEEN), []
+    asyncio.run(run_with_sdk(module.desk, server, context=None if values is None else dict(values), model="gpt-4o"))
+    expected, module.SEEN[:] = list(module.SEEN), []
 
     server.replies(*CALLS)
-    (tmp_path / "values.json").write_text(json.dumps(given), encoding="utf-8")
-    flags = () if given is None else ("--context", "values.json")
+    (tmp_path / "values.json").write_text(json.dumps(values), encoding="utf-8")
+    flags = () if values is None else ("--context", "values.json")
     got = convo("chat", "--agent", "desk.py:desk", "-m", "openai/gpt-4o", *flags, "hello")
 
     assert got.exit == 0, got.err
-    assert distinct(module.SEEN) <= distinct(theirs)
-    asks = {"tool is_enabled", "way is_enabled"}  # the number of is_enabled calls differs between the runners
-    assert all(json.loads(one)["where"] in asks for one in distinct(theirs) - distinct(module.SEEN))
+    assert distinct_records(module.SEEN) <= distinct_records(expected)
+    repeated_calls = {"tool is_enabled", "way is_enabled"}  # the number of is_enabled calls differs between the runners
+    assert all(
+        json.loads(one)["where"] in repeated_calls for one in distinct_records(expected) - distinct_records(module.SEEN)
+    )
 
 
-def distinct(seen: Sequence[Mapping[str, Any]]) -> set[str]:
-    return {json.dumps(one, sort_keys=True) for one in seen}
+def distinct_records(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {json.dumps(one, sort_keys=True) for one in records}
 
 
 # -- output, hosted tools, context and cache keys --------------------------------------------------
@@ -299,7 +303,7 @@ def test_a_typed_final_output_is_printed_as_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    say(tmp_path, f'Agent(name="a", output_type={kind})')
+    write_agent(tmp_path, f'Agent(name="a", output_type={kind})')
     server.replies({"text": text})
     flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o")
     assert convo("chat", *flags, "--json", "hello").json()["final_output"] == value
@@ -337,13 +341,13 @@ def test_a_hosted_shell_tool_is_sent_and_its_calls_are_executed_by_the_provider(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    say(tmp_path, 'Agent(name="a", tools=[ShellTool(environment={"type": "container_auto"})])')
-    performed = [
+    write_agent(tmp_path, 'Agent(name="a", tools=[ShellTool(environment={"type": "container_auto"})])')
+    output = [
         {"type": "shell_call", "id": "sh_1", "call_id": "c1", "action": {"commands": ["ls"]}, "status": "completed"},
         {"type": "shell_call_output", "id": "sho_1", "call_id": "c1", "output": []},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One file."}]},
     ]
-    server.replies({"output": performed})
+    server.replies({"output": output})
     got = convo("chat", "--agent", "desk.py:desk", "-m", "openai/gpt-4o", "hello")
     assert (got.exit, got.out.strip()) == (0, "One file.")
     assert server.bodies[0]["tools"] == [{"type": "shell", "environment": {"type": "container_auto"}}]
@@ -353,8 +357,8 @@ def test_a_context_that_a_tool_changed_is_stored_in_the_state_of_a_pause(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
-    (tmp_path / "desk.py").write_text(HEAD + asking, encoding="utf-8")
+    text = RECORDING_AGENT.replace("needs_approval=policy", "needs_approval=True")
+    (tmp_path / "desk.py").write_text(AGENT_FILE_HEAD + text, encoding="utf-8")
     (tmp_path / "values.json").write_text('{"customer": "A1"}', encoding="utf-8")
     server.replies(*CALLS)
     flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o", "--context", "values.json")
@@ -368,8 +372,8 @@ def test_usage_is_kept_after_a_pause_in_another_command(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
-    (tmp_path / "desk.py").write_text(HEAD + asking, encoding="utf-8")
+    text = RECORDING_AGENT.replace("needs_approval=policy", "needs_approval=True")
+    (tmp_path / "desk.py").write_text(AGENT_FILE_HEAD + text, encoding="utf-8")
     module = load_python_file(tmp_path / "desk.py")
     server.replies(*CALLS)
     flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o")
@@ -377,8 +381,8 @@ def test_usage_is_kept_after_a_pause_in_another_command(
     module.SEEN.clear()
     got = convo("resume", "mine", *flags, "--approve", "all")
     assert got.exit == 0, got.err
-    paying = next(one for one in module.SEEN if one["where"] == "paying tool")
-    assert (paying["usage"], paying["turn_input"]) == ([2, 2, True], [{"content": "hello", "role": "user"}])
+    record = next(one for one in module.SEEN if one["where"] == "paying tool")
+    assert (record["usage"], record["turn_input"]) == ([2, 2, True], [{"content": "hello", "role": "user"}])
     assert [one["usage"][0] for one in module.SEEN if one["where"] == "output guardrail"] == [5]
 
 
@@ -386,8 +390,11 @@ def test_a_tool_that_decides_an_approval_fails_the_run_with_a_named_error(
     convo: Convo, server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = HEAD + "@function_tool\ndef note(ctx: ToolContext) -> str:\n    ctx.approve_tool(None)\n    return 'x'\n"
-    (tmp_path / "desk.py").write_text(f"{file}\ndesk = Agent(name='a', tools=[note])\n", encoding="utf-8")
+    text = (
+        AGENT_FILE_HEAD
+        + "@function_tool\ndef note(ctx: ToolContext) -> str:\n    ctx.approve_tool(None)\n    return 'x'\n"
+    )
+    (tmp_path / "desk.py").write_text(f"{text}\ndesk = Agent(name='a', tools=[note])\n", encoding="utf-8")
     server.replies({"call": {"name": "note", "arguments": {}}}, DONE)
     got = convo("chat", "--agent", "desk.py:desk", "-m", "openai/gpt-4o", "hello")
     assert got.exit == 1
@@ -395,11 +402,11 @@ def test_a_tool_that_decides_an_approval_fails_the_run_with_a_named_error(
 
 
 def test_a_local_package_named_agents_is_not_the_agents_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = ModuleType("agents")
-    kind = type("Agent", (), {"__module__": "agents.own", "name": "a", "handoffs": [], "tools": []})
-    monkeypatch.setitem(sys.modules, "agents", own)
+    module = ModuleType("agents")
+    agent_type = type("Agent", (), {"__module__": "agents.own", "name": "a", "handoffs": [], "tools": []})
+    monkeypatch.setitem(sys.modules, "agents", module)
     with pytest.raises(InputFault, match="Agent is not an agent"):
-        from_object(kind())
+        from_object(agent_type())
 
 
 @pytest.mark.parametrize(
@@ -417,15 +424,15 @@ def test_requests_to_openai_have_the_prompt_cache_key_of_the_session_as_in_the_s
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", url)
-    say(tmp_path, f'Agent(name="desk"{settings})')
+    write_agent(tmp_path, f'Agent(name="desk"{settings})')
     assert convo("chat", "-m", "scripted/echo", "-n", "mine", "hello").exit == 0
-    asked = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'desk.py'}:desk", "--json")
+    argv = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'desk.py'}:desk", "--json")
 
-    first, again = (convo(*asked).json()["body"].get("prompt_cache_key") for _ in range(2))
+    first, second = (convo(*argv).json()["body"].get("prompt_cache_key") for _ in range(2))
 
     session = convo("sessions", "show", "mine", "--json").json()["id"]
-    made = f"agents-sdk:session:{sha256(session.encode()).hexdigest()[:32]}"
-    assert first == again == (made if key.startswith("agents-sdk") else key or None)
+    session_key = f"agents-sdk:session:{sha256(session.encode()).hexdigest()[:32]}"
+    assert first == second == (session_key if key.startswith("agents-sdk") else key or None)
 
 
 def test_convo_agents_have_no_prompt_cache_key(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,6 +441,6 @@ def test_convo_agents_have_no_prompt_cache_key(convo: Convo, tmp_path: Path, mon
     (tmp_path / "own.py").write_text('from convo.agents import Agent\ndesk = Agent("desk")\n')
     assert convo("chat", "-m", "scripted/echo", "-n", "mine", "hello").exit == 0
 
-    asked = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'own.py'}:desk", "--json")
+    argv = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'own.py'}:desk", "--json")
 
-    assert "prompt_cache_key" not in convo(*asked).json()["body"]
+    assert "prompt_cache_key" not in convo(*argv).json()["body"]

@@ -42,27 +42,27 @@ def test_convo_pauses_and_the_sdk_resumes(convo: Convo, home: Path) -> None:
         "chat", *agent_flags("desk", SDK), *scripted_flags(REFUND, PAID_BACK), "--state", "state.json", "pay A1 back"
     )
     assert got.exit == 3
-    model, written = Script([[]], at=1), Path("state.json").read_text()
+    model, text = Script([[]], at=1), Path("state.json").read_text()
 
-    async def finished() -> Any:
+    async def resume() -> Any:
         agent = desk(model)
-        state = await RunState.from_string(agent, written)
-        for waits in state.get_interruptions():
-            state.approve(waits)
+        state = await RunState.from_string(agent, text)
+        for interruption in state.get_interruptions():
+            state.approve(interruption)
         return (await Runner.run(agent, state)).final_output
 
-    assert "paid 500 cents back for A1" in asyncio.run(finished())
-    sent = model.requests[0]["input"]
-    assert [one.get("type", "message") for one in sent] == ["message", "function_call", "function_call_output"]
+    assert "paid 500 cents back for A1" in asyncio.run(resume())
+    items = model.requests[0]["input"]
+    assert [one.get("type", "message") for one in items] == ["message", "function_call", "function_call_output"]
 
 
 def test_the_sdk_pauses_and_convo_resumes(convo: Convo, home: Path) -> None:
-    async def paused() -> str:
+    async def pause() -> str:
         result = await Runner.run(desk(Script([[CALL]], at=0)), "pay A1 back")
         assert result.interruptions
         return result.to_state().to_string()
 
-    Path("state.json").write_text(asyncio.run(paused()))
+    Path("state.json").write_text(asyncio.run(pause()))
     model = scripted_flags(REFUND, PAID_BACK)
     got = convo("resume", "state.json", *agent_flags("desk", SDK), *model, "--approve", "c1")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
@@ -80,11 +80,11 @@ def test_the_sdk_pauses_and_convo_resumes(convo: Convo, home: Path) -> None:
 def test_the_sdk_resumes_a_second_pause_of_its_run_after_convo_resumed_the_first(convo: Convo, home: Path) -> None:
     second = {**CALL, "id": "fc_2", "call_id": "c2"}
 
-    async def paused() -> str:
+    async def pause() -> str:
         result = await Runner.run(desk(Script([[CALL]], at=0)), "pay A1 back")
         return result.to_state().to_string()
 
-    Path("state.json").write_text(asyncio.run(paused()))
+    Path("state.json").write_text(asyncio.run(pause()))
     model = scripted_flags(REFUND, {"output": [second]}, PAID_BACK)
     got = convo("resume", "state.json", *agent_flags("desk", SDK), *model, "--approve", "c1", "-o", "next.json")
     assert got.exit == 3, got.err
@@ -92,16 +92,16 @@ def test_the_sdk_resumes_a_second_pause_of_its_run_after_convo_resumed_the_first
     assert [one["raw_item"]["call_id"] for one in document["current_step"]["data"]["interruptions"]] == ["c2"]
     script = Script([[]], at=1)
 
-    async def finished() -> Any:
+    async def resume() -> Any:
         agent = desk(script)
         state = await RunState.from_json(agent, document)
-        for waits in state.get_interruptions():
-            state.reject(waits)
+        for interruption in state.get_interruptions():
+            state.reject(interruption)
         return (await Runner.run(agent, state)).final_output
 
-    asyncio.run(finished())
-    sent = script.requests[0]["input"]
-    outputs = [one["output"] for one in sent if one.get("type") == "function_call_output"]
+    asyncio.run(resume())
+    items = script.requests[0]["input"]
+    outputs = [one["output"] for one in items if one.get("type") == "function_call_output"]
     assert outputs[0] == "paid 500 cents back for A1"
     assert len(outputs) == 2
 
@@ -124,10 +124,11 @@ def wrong(data):
 
 
 @pytest.mark.parametrize(
-    ("name", "says", "items"), [("annotated", "Help. Shout.", ["and?"]), ("plain", "Help. Whisper.", ["hi", "and?"])]
+    ("name", "instructions", "items"),
+    [("annotated", "Help. Shout.", ["and?"]), ("plain", "Help. Whisper.", ["hi", "and?"])],
 )
 def test_an_input_filter_of_the_sdk_gets_the_data_types_of_the_sdk(
-    name: str, says: str, items: list[str], convo: Convo, home: Path
+    name: str, instructions: str, items: list[str], convo: Convo, home: Path
 ) -> None:
     Path("who.json").write_text('{"customer": "A1"}')
     flags = (*agent_flags("desk", SDK + FILTERS), *scripted_flags(PAID_BACK))
@@ -135,7 +136,7 @@ def test_an_input_filter_of_the_sdk_gets_the_data_types_of_the_sdk(
     got = convo("next", "mine", *flags, "--context", "who.json", "--input-filter", f"bot.py:{name}", "--json", "and?")
     assert got.exit == 0, got.err
     body = got.json()["body"]
-    assert body["instructions"] == says
+    assert body["instructions"] == instructions
     assert [item["content"][0]["text"] for item in body["input"] if item.get("role") == "user"] == items
 
 
@@ -159,44 +160,44 @@ first = Agent("desk", instructions="The first desk.", tools=(refund,), handoffs=
 """
 
 
-@pytest.mark.parametrize("where", ["here", "elsewhere", "decided"])
+@pytest.mark.parametrize("case", ["here", "elsewhere", "decided"])
 def test_a_run_of_agents_with_one_name_pauses_into_a_state_that_convo_resumes(
-    where: str, convo: Convo, launch: Launch, home: Path
+    case: str, convo: Convo, launch: Launch, home: Path
 ) -> None:
-    over = {"call": {"name": "pass_on", "call_id": "h0"}}
-    model = scripted_flags(over, REFUND, PAID_BACK)
+    handoff = {"call": {"name": "pass_on", "call_id": "h0"}}
+    model = scripted_flags(handoff, REFUND, PAID_BACK)
     got = convo("chat", *agent_flags("first", SHARED), *model, "--state", "state.json", "-n", "mine", "pay A1 back")
     assert got.exit == 3
     assert "several agents are named 'desk': convo can resume this state, the Agents SDK cannot" in got.err
-    env = {"CONVO_HOME": "elsewhere"} if where != "here" else {}
-    if where == "decided":
+    env = {"CONVO_HOME": "elsewhere"} if case != "here" else {}
+    if case == "decided":
         assert convo("resume", "state.json", "--decide-only", "-o", "state.json", "--approve", "all").exit == 0
-    flags = () if where == "decided" else ("--approve", "all")
-    on = launch("resume", "state.json", "--agent", "bot.py:first", *model, *flags, "-o", "next.json", env=env)
-    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    flags = () if case == "decided" else ("--approve", "all")
+    resumed = launch("resume", "state.json", "--agent", "bot.py:first", *model, *flags, "-o", "next.json", env=env)
+    assert (resumed.exit, resumed.out) == (0, "Paid back.\n"), resumed.err
     assert json.loads(Path("state.json").read_text())["current_agent"]["identity"] == "convo:desk#2"
 
 
 def test_the_sdk_refuses_a_state_with_agents_of_one_name(convo: Convo, home: Path) -> None:
     convo("chat", *agent_flags("first", SHARED), *scripted_flags(REFUND), "--state", "state.json", "pay A1 back")
-    written = Path("state.json").read_text()
+    text = Path("state.json").read_text()
 
     async def read() -> Any:
-        return await RunState.from_string(desk(Script([[]], at=1)), written)
+        return await RunState.from_string(desk(Script([[]], at=1)), text)
 
     with pytest.raises(UserError, match="agent identity"):
         asyncio.run(read())
 
 
 def test_the_sdk_resumes_the_state_file_of_a_failed_run_without_running_a_tool_again(convo: Convo, home: Path) -> None:
-    refused = {"error": {"message": "broken", "status": 400}}
-    flags = (*agent_flags("desk", SDK), *scripted_flags(REFUND, refused))
+    rejection = {"error": {"message": "broken", "status": 400}}
+    flags = (*agent_flags("desk", SDK), *scripted_flags(REFUND, rejection))
     assert convo("chat", *flags, "--state", "state.json", "pay A1 back").exit == 3
     assert convo("resume", "state.json", "--approve", "all", "-o", "state.json").exit == 1
-    model, written = Script([[]], at=1), Path("state.json").read_text()
+    model, text = Script([[]], at=1), Path("state.json").read_text()
 
-    async def finished() -> Any:
+    async def resume() -> Any:
         agent = desk(model)
-        return (await Runner.run(agent, await RunState.from_string(agent, written))).final_output
+        return (await Runner.run(agent, await RunState.from_string(agent, text))).final_output
 
-    assert asyncio.run(finished()) == 'FINAL<Help.>[["c1","paid 500 cents back for A1"]]'
+    assert asyncio.run(resume()) == 'FINAL<Help.>[["c1","paid 500 cents back for A1"]]'

@@ -14,7 +14,7 @@ import pytest
 from convo.cli.serve import StoreFaultPrinter
 from convo.errors import StoreUnavailable
 from tests.cli.serve_process import ServeProcess, config_flags, run_serve
-from tests.cli.test_streamed_text import answer as streamed_answer
+from tests.cli.test_streamed_text import response_events
 from tests.command_runner import Convo
 from tests.models.chat_server import run_chat_server as answering
 
@@ -28,7 +28,7 @@ def aliases(tmp_path: Path) -> tuple[str, str]:
     return config_flags(tmp_path, ALIASES.format(folder=tmp_path))
 
 
-def streaming(server: ServeProcess) -> object:
+def open_stream(server: ServeProcess) -> object:
     """Start a long streamed response; it continues as long as the returned object is referenced."""
     body = {"model": "slow", "input": "hi", "stream": True}
     stream = server.http.stream("POST", "/v1/responses", json=body)
@@ -50,27 +50,27 @@ def test_serve_prints_its_address_in_one_line_and_exits_0_on_a_signal(
 
 def test_a_second_signal_ends_the_server_at_once(aliases: tuple[str, str]) -> None:
     with run_serve("--store", "memory", before=aliases) as server:
-        held = streaming(server)
+        stream = open_stream(server)
         server.process.send_signal(signal.SIGTERM)
-        while listening(server):
+        while accepts_connections(server):
             pass
         code = server.stop(signal.SIGTERM)
     assert code == -signal.SIGTERM
-    assert held
+    assert stream
 
 
 def test_a_shutdown_that_waits_for_responses_is_reported(aliases: tuple[str, str]) -> None:
     with run_serve("--store", "memory", before=aliases) as server:
-        held = streaming(server)
+        stream = open_stream(server)
         server.process.send_signal(signal.SIGINT)
         assert server.process.stderr
-        said = server.process.stderr.readline()
+        line = server.process.stderr.readline()
         server.stop(signal.SIGINT)
-    assert said == "waiting up to 30 s for responses in progress; press Ctrl-C again to stop now\n"
-    assert held
+    assert line == "waiting up to 30 s for responses in progress; press Ctrl-C again to stop now\n"
+    assert stream
 
 
-def listening(server: ServeProcess) -> bool:
+def accepts_connections(server: ServeProcess) -> bool:
     """Whether the server accepts connections; it stops accepting them after the first signal."""
     try:
         socket.create_connection((server.http.base_url.host, server.http.base_url.port)).close()
@@ -82,24 +82,24 @@ def listening(server: ServeProcess) -> bool:
 def test_stored_responses_are_available_after_a_restart(aliases: tuple[str, str], tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'served.db'}"
     with run_serve("--store", store, before=aliases) as server:
-        made = server.ask("remember")
+        response = server.ask("remember")
         assert server.stop(signal.SIGTERM) == 0
     with run_serve("--store", store, before=aliases) as server:
-        assert server.http.get(f"/v1/responses/{made['id']}").json() == made
-        assert server.ask("go on", previous_response_id=made["id"])["previous_response_id"] == made["id"]
+        assert server.http.get(f"/v1/responses/{response['id']}").json() == response
+        assert server.ask("go on", previous_response_id=response["id"])["previous_response_id"] == response["id"]
 
 
 def test_serve_and_chat_share_the_default_store(convo: Convo, aliases: tuple[str, str]) -> None:
     """A chain that a chat started is continued over HTTP, and then inspected."""
-    said = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
+    turn = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
     with run_serve(before=aliases) as server:
-        kept = server.http.get(f"/v1/responses/{said['response_id']}").json()
-        made = server.ask("again", previous_response_id=said["response_id"])
+        stored = server.http.get(f"/v1/responses/{turn['response_id']}").json()
+        response = server.ask("again", previous_response_id=turn["response_id"])
         server.stop(signal.SIGTERM)
-    seen = convo("inspect", made["id"], "--json").json()
+    conversation = convo("inspect", response["id"], "--json").json()
 
-    assert kept["output"] == said["output"]
-    assert [link["response_id"] for link in seen["links"]] == [said["response_id"], made["id"]]
+    assert stored["output"] == turn["output"]
+    assert [link["response_id"] for link in conversation["links"]] == [turn["response_id"], response["id"]]
 
 
 @pytest.mark.parametrize("argv", [["inspect", "@last"], ["sessions"], ["chat", "-c", "go on"]])
@@ -107,10 +107,10 @@ def test_with_only_responses_of_other_clients_the_command_to_list_them_is_printe
     convo: Convo, aliases: tuple[str, str], argv: list[str]
 ) -> None:
     with run_serve(before=aliases) as server:
-        made = server.ask("hello")
+        response = server.ask("hello")
         server.stop(signal.SIGTERM)
     assert "convo inspect resp_ lists the newest responses of other clients\n" in convo(*argv).err
-    assert made["id"] in convo("inspect", "resp_").out
+    assert response["id"] in convo("inspect", "resp_").out
 
 
 def test_the_responses_of_a_key_are_inspected_with_the_tenant_of_that_key(
@@ -121,20 +121,20 @@ def test_the_responses_of_a_key_are_inspected_with_the_tenant_of_that_key(
     keys.chmod(0o600)
     with run_serve("--keys", str(keys), before=aliases) as server:
         server.http.headers["authorization"] = "Bearer secret"
-        made = server.ask("hello")
+        response = server.ask("hello")
         server.stop(signal.SIGTERM)
-    assert convo("inspect", made["id"]).exit == 5
+    assert convo("inspect", response["id"]).exit == 5
 
     monkeypatch.setenv("CONVO_TENANT", "alice")
-    seen = convo("inspect", made["id"], "--json").json()
-    assert [link["response_id"] for link in seen["links"]] == [made["id"]]
+    conversation = convo("inspect", response["id"], "--json").json()
+    assert [link["response_id"] for link in conversation["links"]] == [response["id"]]
 
 
 def test_without_a_store_nothing_can_be_continued(aliases: tuple[str, str]) -> None:
     with run_serve("--store", "none", before=aliases) as server:
-        made = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})
+        response = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})
         got = server.http.post("/v1/conversations", json={})
-    assert made.status_code == 200
+    assert response.status_code == 200
     assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
@@ -143,9 +143,9 @@ def test_the_openai_package_and_postgresql_are_imported_only_when_needed(aliases
     with run_serve("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
         server.ask("hello")
         server.stop(signal.SIGTERM)
-    loaded = {line.rpartition("|")[2].strip() for line in server.err.splitlines() if line.startswith("import time:")}
-    assert "starlette.routing" in loaded
-    assert not loaded & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "rich", "prompt_toolkit"}
+    modules = {line.rpartition("|")[2].strip() for line in server.err.splitlines() if line.startswith("import time:")}
+    assert "starlette.routing" in modules
+    assert not modules & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "rich", "prompt_toolkit"}
 
 
 # -- keys -----------------------------------------------------------------------------------------
@@ -157,9 +157,9 @@ def test_a_new_key_is_printed_once_and_accepted(convo: Convo, aliases: tuple[str
     key = got.out.strip()
     with run_serve("--store", "memory", "--keys", str(file), before=aliases) as server:
         refused = server.http.get("/v1/responses/resp_1").status_code
-        let_in = server.http.get("/v1/responses/resp_1", headers={"authorization": f"Bearer {key}"}).status_code
+        accepted = server.http.get("/v1/responses/resp_1", headers={"authorization": f"Bearer {key}"}).status_code
 
-    assert (got.exit, got.out.count("\n"), refused, let_in) == (0, 1, 401, 404)
+    assert (got.exit, got.out.count("\n"), refused, accepted) == (0, 1, 401, 404)
     assert key not in got.err
     assert file.read_text() == f"alice {sha256(key.encode()).hexdigest()}\n"
 
@@ -177,7 +177,7 @@ def test_a_second_key_keeps_the_first_one_valid_and_this_is_reported(convo: Conv
     assert (home / "config" / "keys").read_text().count("alice ") == 2
 
 
-REFUSED = [
+INVALID_COMMANDS = [
     (
         ["--host", "0.0.0.0"],
         "0.0.0.0 can be reached from other machines, and no API keys are set up",
@@ -190,7 +190,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "message", "hint"), REFUSED)
+@pytest.mark.parametrize(("argv", "message", "hint"), INVALID_COMMANDS)
 def test_an_invalid_serve_command_is_a_usage_error(convo: Convo, argv: list[str], message: str, hint: str) -> None:
     got = convo("serve", *argv)
     assert (got.exit, got.out) == (2, "")
@@ -199,14 +199,14 @@ def test_an_invalid_serve_command_is_a_usage_error(convo: Convo, argv: list[str]
 
 
 def test_a_port_in_use_is_a_usage_error(convo: Convo) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         got = convo("serve", "--store", "memory", "--port", str(port))
     assert got.exit == 2
     assert f"convo: cannot listen on 127.0.0.1, port {port}: Address already in use\n" in got.err
 
 
-WITHOUT = """
+WITHOUT_UVICORN = """
 import sys
 from convo.__main__ import main
 sys.modules["uvicorn"] = None
@@ -216,7 +216,7 @@ sys.exit(main())
 
 
 def test_without_the_serve_extra_the_install_command_is_printed() -> None:
-    got = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, encoding="utf-8", check=False)
+    got = subprocess.run([sys.executable, "-c", WITHOUT_UVICORN], capture_output=True, encoding="utf-8", check=False)
     assert got.returncode == 2
     assert got.stderr == "convo: convo serve needs uvicorn\n  try: pip install 'convo-state[serve]'\n"
 
@@ -226,7 +226,7 @@ def test_without_the_serve_extra_the_install_command_is_printed() -> None:
 
 def test_verbose_logs_a_line_per_request_without_its_content(tmp_path: Path) -> None:
     with answering() as upstream:
-        upstream.stream(*streamed_answer("a secret word", "another secret word"))
+        upstream.stream(*response_events("a secret word", "another secret word"))
         toml = ALIASES.format(folder=tmp_path) + RESPONSES_PROVIDER.format(url=upstream.url)
         with run_serve("--store", "memory", "--verbose", before=config_flags(tmp_path, toml)) as server:
             server.ask("a secret word")
@@ -257,29 +257,29 @@ def test_a_provider_key_is_sent_only_to_the_provider(
         before = config_flags(tmp_path, PROVIDER.format(url=upstream.url))
         with run_serve("--store", f"sqlite:{store}", "--verbose", before=before) as server:
             body = {"model": "upstream/m", "input": "hi"}
-            said = [server.http.post("/v1/responses", json=body).text for _ in range(2)]
-            made = server.http.post("/v1/responses", json={**body, "background": True}).text
-            said += [made, server.http.get("/metrics").text, server.http.get("/v1/models").text]
+            texts = [server.http.post("/v1/responses", json=body).text for _ in range(2)]
+            background_text = server.http.post("/v1/responses", json={**body, "background": True}).text
+            texts += [background_text, server.http.get("/metrics").text, server.http.get("/v1/models").text]
             server.stop(signal.SIGTERM)
-        asked = [request.headers["authorization"] for request in upstream.requests]
+        sent_keys = [request.headers["authorization"] for request in upstream.requests]
 
     files = b"".join(file.read_bytes() for file in tmp_path.glob("served.db*"))
-    assert asked[:2] == [f"Bearer {KEY}"] * 2
-    assert KEY not in "".join([*said, server.err, server.ready_line])
+    assert sent_keys[:2] == [f"Bearer {KEY}"] * 2
+    assert KEY not in "".join([*texts, server.err, server.ready_line])
     assert files
     assert KEY.encode() not in files
 
 
 def test_a_repeated_store_failure_is_reported_once_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    trouble = StoreFaultPrinter()
-    for words in ("no room is left", "no room is left", "it is away"):
-        trouble(StoreUnavailable(words))
+    printer = StoreFaultPrinter()
+    for message in ("no room is left", "no room is left", "it is away"):
+        printer(StoreUnavailable(message))
     assert capsys.readouterr().err == "convo serve: no room is left\nconvo serve: it is away\n"
 
 
 def test_strict_mode_refuses_requests_that_the_openai_api_refuses(aliases: tuple[str, str]) -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}
+    reasoning = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}
     with run_serve("--store", "memory", "--strict", before=aliases) as server:
-        body = {"model": "echo", "input": [thought, {"role": "user", "content": "hi"}]}
+        body = {"model": "echo", "input": [reasoning, {"role": "user", "content": "hi"}]}
         got = server.http.post("/v1/responses", json=body)
     assert (got.status_code, got.json()["error"]["param"]) == (400, "input[0].summary")

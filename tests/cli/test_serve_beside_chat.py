@@ -12,16 +12,16 @@ def test_continue_and_the_session_list_ignore_responses_of_serve_clients(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
     convo("chat", *ECHO, "-n", "mine", "one")
-    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
-        theirs = served.create_response({"model": "echo", "input": "by a client"}).json()["id"]
+    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway:
+        response_id = gateway.create_response({"model": "echo", "input": "by a client"}).json()["id"]
 
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (0, "two\n")
     assert stored_messages(home, "mine")[:3] == ["user: one", "assistant: one", "user: two"]
     assert [one["name"] for one in convo("sessions", "--json").json()] == ["mine"]
-    assert theirs in convo("inspect", "resp_").out
+    assert response_id in convo("inspect", "resp_").out
 
-    continued = convo("chat", *ECHO, "--from", theirs, "-n", "taken", "three")
+    continued = convo("chat", *ECHO, "--from", response_id, "-n", "taken", "three")
     assert continued.exit == 0
     assert [one["name"] for one in convo("sessions", "--json").json()] == ["taken", "mine"]
 
@@ -29,9 +29,9 @@ def test_continue_and_the_session_list_ignore_responses_of_serve_clients(
 def test_continue_without_a_session_names_the_command_that_lists_responses_of_serve_clients(
     convo: Convo, home: Path, tmp_path: Path
 ) -> None:
-    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
-        theirs = served.create_response({"model": "echo", "input": "by a client"}).json()["id"]
+    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway:
+        response_id = gateway.create_response({"model": "echo", "input": "by a client"}).json()["id"]
     got = convo("chat", *ECHO, "-c", "two")
     assert (got.exit, got.out) == (5, "")
     assert "convo inspect resp_" in got.err
-    assert theirs in convo("inspect", "resp_").out
+    assert response_id in convo("inspect", "resp_").out

@@ -12,22 +12,22 @@ from convo.chat.session_record import acquire_session_lease
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
 from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
-from tests.cli.test_app import HEAVY, loaded
+from tests.cli.test_app import HEAVY, imported_modules
 from tests.command_runner import Convo, Launch
 from tests.utc_timezone import utc_timezone
 
 __all__ = ["utc_timezone"]
 
 
-async def three(writer: ChatWriter) -> None:
+async def write_three_chats(writer: ChatWriter) -> None:
     """Write three conversations; the first is also the most recently used."""
     monads = await writer.chat(Strategy.SESSION, "monads", "What is a monad?")
     await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
     await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")
-    await writer.say(monads, "And in Haskell?")
+    await writer.send(monads, "And in Haskell?")
 
 
-LISTED = """\
+SESSION_TABLE = """\
 session  owner         model          items  turns  used              first message
 monads   session       scripted/echo      4      2  2023-11-14 22:18  What is a monad?
 café     conversation  scripted/echo      2      1  2023-11-14 22:17  Où est le café?
@@ -37,22 +37,22 @@ tea      chain         scripted/echo      4      2  2023-11-14 22:16  How do I m
 
 @pytest.mark.parametrize("argv", [["sessions"], ["sessions", "list"]])
 def test_sessions_are_listed_by_last_use(argv: list[str], convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo(*argv)
-    assert (got.exit, got.out, got.err) == (0, LISTED, "")
+    assert (got.exit, got.out, got.err) == (0, SESSION_TABLE, "")
 
 
 def test_a_limited_list_says_that_there_are_more(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("sessions", "-n", "1")
     assert [line.split()[0] for line in got.out.splitlines()] == ["session", "monads"]
     assert got.err == "not all sessions are shown; -n 0 lists all\n"
-    assert convo("sessions", "-n", "0").out == LISTED
+    assert convo("sessions", "-n", "0").out == SESSION_TABLE
     assert convo("sessions", "-n", "3").err == ""
 
 
 def test_json_lists_the_sessions(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     newest, *others = convo("sessions", "--json").json()
     assert [one["name"] for one in others] == ["café", "tea"]
     assert {**newest, "head": "", "mark": ""} == {
@@ -111,7 +111,7 @@ def test_an_unknown_session_exits_5(argv: list[str], convo: Convo, home: Path) -
 
 
 def test_show_names_the_owner_and_the_command_that_continues(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     out = convo("sessions", "show", "tea").out
     head = convo("sessions", "show", "tea", "--json").json()["head"]
     assert out == (
@@ -132,7 +132,7 @@ def test_show_names_the_owner_and_the_command_that_continues(convo: Convo, home:
 
 
 def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("sessions", "show", "ses_")
     assert (got.exit, got.out) == (2, "")
     assert got.err.splitlines()[:2] == ["convo: 'ses_' is ambiguous; it matches", "  ses_1  session  monads"]
@@ -143,7 +143,7 @@ def test_an_ambiguous_prefix_lists_its_matches(convo: Convo, home: Path) -> None
 
 
 def test_a_search_result_has_the_session_the_item_and_an_excerpt(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     lines = convo("sessions", "search", "haskell").out.splitlines()
     assert [line.split(maxsplit=3) for line in lines[1:]] == [
         ["monads", "3/4", "user", "And in Haskell?"],
@@ -152,13 +152,13 @@ def test_a_search_result_has_the_session_the_item_and_an_excerpt(convo: Convo, h
 
 
 def test_a_search_text_is_literal(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     assert "café" in convo("sessions", "search", "CAFE").out
     assert convo("sessions", "search", '"tea" OR *').out == ""
 
 
 def test_json_prints_search_results(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     hits = convo("sessions", "search", "milk", "--json").json()
     assert [(hit["session"], hit["at"], hit["of"], hit["by"]) for hit in hits] == [
         ("tea", 3, 4, "user"),
@@ -167,11 +167,11 @@ def test_json_prints_search_results(convo: Convo, home: Path) -> None:
 
 
 def test_a_search_finds_items_of_an_abandoned_branch(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "monads", "first", "second zebra")
         await chat.undo()
 
-    write_chats(home, story)
+    write_chats(home, script)
     assert "3, on a branch" in convo("sessions", "search", "zebra").out
 
 
@@ -179,7 +179,7 @@ def test_a_search_finds_items_of_an_abandoned_branch(convo: Convo, home: Path) -
 
 
 def test_a_new_name_is_a_handle_at_once_and_keeps_the_order(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("sessions", "rename", "tea", "green tea")
     assert (got.exit, got.out, got.err) == (0, "", "renamed tea to green tea\n")
     assert convo("sessions", "show", "green tea").exit == 0
@@ -188,11 +188,11 @@ def test_a_new_name_is_a_handle_at_once_and_keeps_the_order(convo: Convo, home: 
 
 
 def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("sessions", "rename", "tea", "monads")
     assert (got.exit, got.out) == (1, "")
     assert got.err == "convo: another session has the name 'monads'\n  try: choose another name\n"
-    assert convo("sessions").out == LISTED
+    assert convo("sessions").out == SESSION_TABLE
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_name_that_looks_like_another_handle_is_refused(name: str, convo: Conv
 
 
 def test_removing_a_session_removes_its_record_responses_and_items(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("sessions", "rm", "tea", "--yes")
     assert (got.exit, got.out, got.err) == (0, "", "removed tea: 2 responses and 4 items\n")
     assert convo("sessions", "show", "tea").exit == 5
@@ -219,11 +219,11 @@ def test_removing_a_session_removes_its_record_responses_and_items(convo: Convo,
 
 
 def test_items_shared_with_another_session_are_kept(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         await writer.chat(Strategy.CHAIN, "tea", "one", "two")
         await writer.chat(Strategy.CHAIN, "more-tea", "three", handle="resp_1")
 
-    write_chats(home, story)
+    write_chats(home, script)
     assert convo("sessions", "rm", "tea", "--yes").err == "removed tea: 1 response and 2 items\n"
     assert "@ resp_3" in convo("inspect", "more-tea").out
 
@@ -236,9 +236,9 @@ def test_no_text_of_a_removed_session_is_left_in_the_database_file(
     before = (home / DATABASE).read_bytes()
     assert b"xylophonic" in before
     assert convo("sessions", "rm", "secret", "--yes").exit == 0
-    left = b"".join(file.read_bytes() for file in sorted((home / DATABASE).parent.glob("convo.db*")))
-    assert b"xylophonic" not in left
-    assert b"quixotical" not in left
+    after = b"".join(file.read_bytes() for file in sorted((home / DATABASE).parent.glob("convo.db*")))
+    assert b"xylophonic" not in after
+    assert b"quixotical" not in after
 
 
 def test_a_replay_file_is_kept_and_named(convo: Convo, home: Path, tmp_path: Path) -> None:
@@ -249,25 +249,25 @@ def test_a_replay_file_is_kept_and_named(convo: Convo, home: Path, tmp_path: Pat
 
 
 def test_the_data_at_a_remote_endpoint_is_named(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "tea", "one")
-        there = replace(chat.session, scope=Scope("https://api.example.com/v1"))
-        await writer.store.commit(Transaction(session=there, expected_session_head=there.head))
+        session = replace(chat.session, scope=Scope("https://api.example.com/v1"))
+        await writer.store.commit(Transaction(session=session, expected_session_head=session.head))
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = convo("sessions", "rm", "tea", "--yes")
     assert got.err == "removed tea: 1 response and 2 items; https://api.example.com/v1 keeps its own copy of resp_1\n"
 
 
 def test_responses_that_a_local_owner_stored_at_an_endpoint_are_named(convo: Convo, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "tea", "one")
         assert chat.turn
         assert chat.turn.link
-        stored = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), is_stored=True)
-        await writer.store.commit(Transaction(links=(stored,)))
+        link = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), is_stored=True)
+        await writer.store.commit(Transaction(links=(link,)))
 
-    write_chats(home, story)
+    write_chats(home, script)
     got = convo("sessions", "rm", "tea", "--yes")
     assert got.err.endswith(
         "; https://api.example.com/v1 keeps its own copy of resp_kept and of the earlier responses\n"
@@ -275,17 +275,17 @@ def test_responses_that_a_local_owner_stored_at_an_endpoint_are_named(convo: Con
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("sessions", "rm", "tea", stdin="y\n")
     assert (got.exit, got.out) == (2, "")
     assert got.err == ("convo: not a terminal, so the removal cannot be confirmed\n  try: pass --yes to confirm\n")
-    assert convo("sessions").out == LISTED
+    assert convo("sessions").out == SESSION_TABLE
 
 
 def test_all_handles_are_resolved_before_the_first_session_is_removed(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     assert convo("sessions", "rm", "tea", "nope", "--yes").exit == 5
-    assert convo("sessions").out == LISTED
+    assert convo("sessions").out == SESSION_TABLE
     assert convo("sessions", "rm", "tea", "monads", "ses_2", "--yes").err == (
         "removed tea: 2 responses and 4 items\nremoved monads: 2 responses and 4 items\n"
     )
@@ -293,16 +293,16 @@ def test_all_handles_are_resolved_before_the_first_session_is_removed(convo: Con
 
 @pytest.mark.parametrize("argv", [["rm", "tea", "--yes"], ["rename", "tea", "milk"]])
 def test_a_session_that_is_open_in_another_process_is_not_removed(argv: list[str], launch: Launch, home: Path) -> None:
-    async def story(writer: ChatWriter) -> None:
+    async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.SESSION, "tea", "hi")
-        hold = await acquire_session_lease(writer.store, chat.session)
+        lease = await acquire_session_lease(writer.store, chat.session)
         got = await asyncio.to_thread(launch, "sessions", *argv)
-        await hold.release()
+        await lease.release()
         assert (got.exit, got.out) == (1, "")
         assert got.err.startswith("convo: 'tea' is open in another process (")
         assert got.err.endswith("\n  try: close that chat first\n")
 
-    write_chats(home, story)
+    write_chats(home, script)
 
 
 # -- the store ------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_a_file_that_is_not_a_database_is_refused(convo: Convo, home: Path) -> N
 
 
 def test_listing_imports_no_large_packages(home: Path) -> None:
-    write_chats(home, three)
-    modules = loaded("sessions", "list")
+    write_chats(home, write_three_chats)
+    modules = imported_modules("sessions", "list")
     assert not modules & HEAVY
     assert "sqlite3" in modules

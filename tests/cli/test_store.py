@@ -18,17 +18,17 @@ from tests.utc_timezone import utc_timezone
 
 __all__ = ["utc_timezone"]
 
-AGO = "1w"
+CUTOFF = "1w"
 """All conversations below are older: they are from 2023."""
 
 
-async def three(writer: ChatWriter) -> None:
+async def write_three_chats(writer: ChatWriter) -> None:
     await writer.chat(Strategy.SESSION, "monads", "What is a monad?")
     await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
     await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")
 
 
-def rows(home: Path) -> list[int]:
+def count_rows(home: Path) -> list[int]:
     tables = ("sessions", "links", "conversations", "items", "nodes")
     with closing(sqlite3.connect(home / DATABASE)) as db:
         return [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
@@ -38,12 +38,12 @@ def rows(home: Path) -> list[int]:
 
 
 def test_each_tenant_is_a_line_with_its_rows_bytes_and_age(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("store", "stats")
 
     file = home / DATABASE
-    said = f"stored in {file}, which is incomplete without its -wal; back it up with convo store backup FILE\n"
-    assert (got.exit, got.err) == (0, said)
+    note = f"stored in {file}, which is incomplete without its -wal; back it up with convo store backup FILE\n"
+    assert (got.exit, got.err) == (0, note)
     head, line = got.out.splitlines()
     kinds = ["sessions", "responses", "conversations", "items", "nodes", "events", "runs"]
     assert head.split() == ["tenant", *kinds, "size", "oldest", "newest"]
@@ -52,14 +52,14 @@ def test_each_tenant_is_a_line_with_its_rows_bytes_and_age(convo: Convo, home: P
 
 
 def test_json_prints_the_statistics(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    (ours,) = convo("store", "stats", "--json").json()
+    write_chats(home, write_three_chats)
+    (tenant,) = convo("store", "stats", "--json").json()
 
-    assert ours["tenant"] == "local"
-    rows = {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8, "events": 0, "runs": 0}
-    assert ours["rows"] == rows
-    assert ours["bytes"] > 0
-    assert ours["oldest"] < ours["newest"]
+    assert tenant["tenant"] == "local"
+    row_counts = {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8, "events": 0, "runs": 0}
+    assert tenant["rows"] == row_counts
+    assert tenant["bytes"] > 0
+    assert tenant["oldest"] < tenant["newest"]
 
 
 @pytest.mark.parametrize("argv", [["stats"], ["prune", "--older-than", "1d", "--yes"]])
@@ -84,9 +84,9 @@ def test_a_store_that_does_not_persist_is_refused(argv: list[str], kind: str, co
 
 
 def test_prune_only_counts_without_yes(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    before = rows(home)
-    got = convo("store", "prune", "--older-than", AGO)
+    write_chats(home, write_three_chats)
+    before = count_rows(home)
+    got = convo("store", "prune", "--older-than", CUTOFF)
 
     assert got.exit == 0
     assert [line.split() for line in got.out.splitlines()] == [
@@ -94,54 +94,54 @@ def test_prune_only_counts_without_yes(convo: Convo, home: Path) -> None:
         ["local", "3", "4", "1"],
     ]
     assert got.err == "dry run, nothing removed; pass --yes to remove this data\n"
-    assert rows(home) == before
+    assert count_rows(home) == before
 
 
 def test_prune_removes_the_counted_data(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    counted = convo("store", "prune", "--older-than", AGO).out
-    got = convo("store", "prune", "--older-than", AGO, "--yes")
+    write_chats(home, write_three_chats)
+    dry_run_output = convo("store", "prune", "--older-than", CUTOFF).out
+    got = convo("store", "prune", "--older-than", CUTOFF, "--yes")
 
-    assert (got.exit, got.out, got.err) == (0, counted, "removed\n")
+    assert (got.exit, got.out, got.err) == (0, dry_run_output, "removed\n")
     assert convo("sessions").err == 'no sessions yet; start one: convo chat "hello"\n'
-    assert rows(home) == [0, 0, 0, 0, 1]
-    assert convo("store", "prune", "--older-than", AGO, "--yes").err == f"no data was unused for {AGO}\n"
+    assert count_rows(home) == [0, 0, 0, 0, 1]
+    assert convo("store", "prune", "--older-than", CUTOFF, "--yes").err == f"no data was unused for {CUTOFF}\n"
 
 
 def test_data_used_since_the_cutoff_is_kept(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    before = rows(home)
+    write_chats(home, write_three_chats)
+    before = count_rows(home)
 
     assert convo("store", "prune", "--older-than", "5000w", "--yes").err == "no data was unused for 5000w\n"
-    assert rows(home) == before
+    assert count_rows(home) == before
 
 
 def test_json_prints_the_result_of_a_prune(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    taken = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1}
+    write_chats(home, write_three_chats)
+    counts = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1}
     for argv, removed in (((), False), (("--yes",), True)):
-        told = convo("store", "prune", "--older-than", AGO, "--json", *argv).json()
-        assert (told["removed"], told["tenants"]) == (removed, [taken])
+        result = convo("store", "prune", "--older-than", CUTOFF, "--json", *argv).json()
+        assert (result["removed"], result["tenants"]) == (removed, [counts])
 
 
 def test_prune_can_be_limited_to_one_tenant(convo: Convo, home: Path, tmp_path: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
 
-    assert convo("store", "prune", "--older-than", AGO, "--tenant", "local", "--yes").err == "removed\n"
-    got = convo("store", "prune", "--older-than", AGO, "--tenant", "nobody", "--yes")
+    assert convo("store", "prune", "--older-than", CUTOFF, "--tenant", "local", "--yes").err == "removed\n"
+    got = convo("store", "prune", "--older-than", CUTOFF, "--tenant", "nobody", "--yes")
     assert (got.exit, got.out) == (5, "")
     assert got.err == "convo: no tenant 'nobody'\n  try: convo store stats\n"
 
 
-@pytest.mark.parametrize("written", ["30", "d", "-1d", "0d", "1.5h", "never"])
-def test_an_invalid_cutoff_removes_nothing(written: str, convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    before = rows(home)
-    got = convo("store", "prune", f"--older-than={written}", "--yes")
+@pytest.mark.parametrize("cutoff", ["30", "d", "-1d", "0d", "1.5h", "never"])
+def test_an_invalid_cutoff_removes_nothing(cutoff: str, convo: Convo, home: Path) -> None:
+    write_chats(home, write_three_chats)
+    before = count_rows(home)
+    got = convo("store", "prune", f"--older-than={cutoff}", "--yes")
 
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith("convo: --older-than must be ")
-    assert rows(home) == before
+    assert count_rows(home) == before
 
 
 def test_prune_requires_a_cutoff(convo: Convo) -> None:
@@ -177,7 +177,7 @@ def test_the_printed_statements_create_the_schema(convo: Convo, home: Path) -> N
     with closing(sqlite3.connect(home / DATABASE)) as db:
         db.executescript(got.out)
     assert convo("store", "migrate", "--json").json()["ran"] == []
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     assert len(convo("sessions", "--json").json()) == 3
 
 
@@ -197,7 +197,7 @@ def test_the_printed_statements_are_those_of_the_configured_store(
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (["--partitions", "4"], "--partitions requires --print-sql"),
         (["--above", "1"], "--above requires --print-sql"),
@@ -206,12 +206,12 @@ def test_the_printed_statements_are_those_of_the_configured_store(
     ],
 )
 def test_partition_and_single_migration_options_apply_only_to_postgresql_statements(
-    argv: list[str], says: str, convo: Convo
+    argv: list[str], message: str, convo: Convo
 ) -> None:
     got = convo("store", "migrate", *argv)
 
     assert (got.exit, got.out) == (2, "")
-    assert got.err.splitlines()[0] == f"convo: {says}"
+    assert got.err.splitlines()[0] == f"convo: {message}"
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------
@@ -220,31 +220,31 @@ def test_partition_and_single_migration_options_apply_only_to_postgresql_stateme
 def test_the_statements_for_a_server_are_printed_without_a_connection(convo: Convo) -> None:
     url = "postgresql://nobody@nowhere.invalid/convo"
     plain = convo("store", "migrate", "--print-sql", "--store", url)
-    spread = convo("store", "migrate", "--print-sql", "--partitions", "4", "--store", url)
+    partitioned = convo("store", "migrate", "--print-sql", "--partitions", "4", "--store", url)
 
-    assert (plain.exit, plain.err, spread.exit, spread.err) == (0, "", 0, "")
+    assert (plain.exit, plain.err, partitioned.exit, partitioned.err) == (0, "", 0, "")
     assert "CREATE TABLE convo.items" in plain.out
     assert "PARTITION BY HASH (tenant)" not in plain.out
-    assert "PARTITION BY HASH (tenant)" in spread.out
+    assert "PARTITION BY HASH (tenant)" in partitioned.out
 
 
 @pytest.mark.needs("postgresql")
 def test_a_server_is_migrated_measured_and_pruned(convo: Convo) -> None:
     url = cleared_database()
-    asyncio.run(say_hi(url))
+    asyncio.run(write_sample(url))
 
     assert convo("store", "migrate", "--json", "--store", url).json()["ran"] == []
-    (ours,) = convo("store", "stats", "--json", "--store", url).json()
-    assert (ours["tenant"], ours["rows"]["sessions"], ours["rows"]["items"]) == ("local", 1, 1)
+    (tenant,) = convo("store", "stats", "--json", "--store", url).json()
+    assert (tenant["tenant"], tenant["rows"]["sessions"], tenant["rows"]["items"]) == ("local", 1, 1)
     assert (
-        convo("store", "prune", "--older-than", AGO, "--store", url).err
+        convo("store", "prune", "--older-than", CUTOFF, "--store", url).err
         == "dry run, nothing removed; pass --yes to remove this data\n"
     )
-    assert convo("store", "prune", "--older-than", AGO, "--yes", "--store", url).err == "removed\n"
+    assert convo("store", "prune", "--older-than", CUTOFF, "--yes", "--store", url).err == "removed\n"
     assert convo("store", "stats", "--json", "--store", url).json() == []
 
 
-async def say_hi(url: str) -> None:
+async def write_sample(url: str) -> None:
     store = open_store(url)
     await store.commit(everything("local"))
     await store.aclose()

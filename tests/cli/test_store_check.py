@@ -19,17 +19,17 @@ from tests.databases import cleared_database
 from tests.stores.test_tenants import everything
 
 
-async def three(writer: ChatWriter) -> None:
+async def write_three_chats(writer: ChatWriter) -> None:
     await writer.chat(Strategy.SESSION, "monads", "What is a monad?", "And a functor?")
     await writer.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
     await writer.chat(Strategy.CONVERSATION, "café", "Où est le café?")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def file_contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
-def changed(home: Path, *statements: str) -> None:
+def change_database(home: Path, *statements: str) -> None:
     """Change the database in ways that convo never does."""
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
         for statement in statements:
@@ -40,17 +40,17 @@ def changed(home: Path, *statements: str) -> None:
 
 
 def test_a_valid_database_passes_and_is_not_changed(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    before = contents(home / "data")
+    write_chats(home, write_three_chats)
+    before = file_contents(home / "data")
     got = convo("store", "check")
 
     assert (got.exit, got.out) == (0, "")
     assert "no problems found (10 items, 11 nodes, 3 sessions, 5 links, 1 conversations" in got.err
-    assert contents(home / "data") == before
+    assert file_contents(home / "data") == before
 
 
 def test_json_prints_the_result_of_a_check(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     got = convo("store", "check", "--json").json()
 
     assert (got["ok"], got["problems"], got["sessions"], got["unchecked"]) == (True, [], [], "")
@@ -58,7 +58,7 @@ def test_json_prints_the_result_of_a_check(convo: Convo, home: Path) -> None:
 
 
 def test_a_database_that_another_process_has_open_is_checked(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
+    write_chats(home, write_three_chats)
     with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
         db.execute("UPDATE sessions SET used_at = used_at + 1")
         assert convo("store", "check", "--json").json()["ok"] is True
@@ -72,8 +72,8 @@ def test_without_a_database_there_is_nothing_to_check(convo: Convo, home: Path) 
 
 
 def test_an_older_schema_is_named_and_not_migrated(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    changed(home, "PRAGMA user_version = 2")
+    write_chats(home, write_three_chats)
+    change_database(home, "PRAGMA user_version = 2")
     before = (home / DATABASE).read_bytes()
     got = convo("store", "check")
 
@@ -91,12 +91,12 @@ FAULTS = {
         {"item", "node", "search"},
         ["monads"],
     ),
-    "a key that does not follow": (
+    "a key that does not match": (
         "UPDATE nodes SET key = randomblob(32) WHERE n = (SELECT max(n) FROM nodes)",
         {"node"},
         ["café"],
     ),
-    "a node that is gone": (
+    "a missing node": (
         "DELETE FROM nodes WHERE n = (SELECT head FROM sessions WHERE name = 'tea')",
         None,
         ["tea"],
@@ -106,16 +106,16 @@ FAULTS = {
         {"tenant"},
         [],
     ),
-    "a conversation that counts wrong": ("UPDATE conversations SET length = length + 1", {"conversation"}, []),
+    "a wrong conversation length": ("UPDATE conversations SET length = length + 1", {"conversation"}, []),
     "an item without an id in its conversation": ("DELETE FROM members", {"conversation"}, []),
     "a search index that lacks an item": (
         "INSERT INTO words (words, rowid, terms) VALUES ('delete', 1, 'what is a monad')",
         {"search"},
         [],
     ),
-    "an id that leads nowhere": ("DELETE FROM names", {"index"}, []),
-    "a hash that is gone": ("DELETE FROM hashes WHERE item = 1", {"item"}, ["monads"]),
-    "a record that is no JSON": ("UPDATE sessions SET record = '[' WHERE name = 'tea'", {"record"}, []),
+    "an id without a target": ("DELETE FROM names", {"index"}, []),
+    "a missing hash": ("DELETE FROM hashes WHERE item = 1", {"item"}, ["monads"]),
+    "a record that is not JSON": ("UPDATE sessions SET record = '[' WHERE name = 'tea'", {"record"}, []),
     "a route with another hash": ("UPDATE repeated SET hash = randomblob(32)", {"record"}, []),
 }
 
@@ -124,21 +124,21 @@ FAULTS = {
 def test_a_violated_constraint_is_reported_with_the_affected_sessions(
     statements: str, codes: set[str] | None, sessions: list[str], convo: Convo, home: Path
 ) -> None:
-    write_chats(home, three)
-    changed(home, *statements.split("; "))
-    before = contents(home / "data")
+    write_chats(home, write_three_chats)
+    change_database(home, *statements.split("; "))
+    before = file_contents(home / "data")
     got = convo("store", "check", "--json")
 
-    told = got.json()
-    assert (got.exit, told["ok"]) == (1, False)
-    assert codes is None or {one["code"] for one in told["problems"]} == codes
-    assert [one["name"] for one in told["sessions"]] == sessions
-    assert contents(home / "data") == before
+    result = got.json()
+    assert (got.exit, result["ok"]) == (1, False)
+    assert codes is None or {one["code"] for one in result["problems"]} == codes
+    assert [one["name"] for one in result["sessions"]] == sessions
+    assert file_contents(home / "data") == before
 
 
 def test_the_first_problem_of_each_kind_is_printed_with_its_remedy(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
+    write_chats(home, write_three_chats)
+    change_database(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
     got = convo("store", "check")
 
     assert got.exit == 1
@@ -149,8 +149,8 @@ def test_the_first_problem_of_each_kind_is_printed_with_its_remedy(convo: Convo,
 
 
 def test_the_suggested_recovery_command_names_the_checked_store(convo: Convo, home: Path, tmp_path: Path) -> None:
-    write_chats(home, three)
-    changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
+    write_chats(home, write_three_chats)
+    change_database(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
     (tmp_path / "bad one.db").write_bytes((home / DATABASE).read_bytes())
     got = convo("store", "check", "--store", "sqlite:bad one.db")
 
@@ -174,10 +174,10 @@ def test_no_migration_is_suggested_for_a_file_that_is_not_a_database(convo: Conv
 # -- a malformed file -----------------------------------------------------------------------------
 
 
-def zeroed(file: Path, page: int) -> None:
-    with file.open("r+b") as opened:
-        opened.seek((page - 1) * 4096)
-        opened.write(bytes(4096))
+def zero_page(file: Path, page: int) -> None:
+    with file.open("r+b") as stream:
+        stream.seek((page - 1) * 4096)
+        stream.write(bytes(4096))
 
 
 def root_page(file: Path, table: str) -> int:
@@ -187,14 +187,14 @@ def root_page(file: Path, table: str) -> int:
 
 @pytest.mark.parametrize("table", ["items", "nodes", "sessions", "links"])
 def test_a_malformed_file_is_found_by_the_check_and_by_doctor(table: str, convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    zeroed(home / DATABASE, root_page(home / DATABASE, table))
+    write_chats(home, write_three_chats)
+    zero_page(home / DATABASE, root_page(home / DATABASE, table))
     before = (home / DATABASE).read_bytes()
 
     assert convo("store", "check").exit == 1
-    one = run_check(convo, "store")
-    assert one["level"] == "fault"
-    assert "convo store recover" in one["next"]
+    check = run_check(convo, "store")
+    assert check["level"] == "fault"
+    assert "convo store recover" in check["next"]
     assert (home / DATABASE).read_bytes() == before
 
 
@@ -203,8 +203,8 @@ def test_a_malformed_file_is_found_by_the_check_and_by_doctor(table: str, convo:
 def test_any_command_suggests_the_remedy_for_a_malformed_file(
     table: str, argv: tuple[str, ...], convo: Convo, home: Path
 ) -> None:
-    write_chats(home, three)
-    zeroed(home / DATABASE, root_page(home / DATABASE, table))
+    write_chats(home, write_three_chats)
+    zero_page(home / DATABASE, root_page(home / DATABASE, table))
     got = convo(*argv)
 
     if got.exit:
@@ -214,8 +214,8 @@ def test_any_command_suggests_the_remedy_for_a_malformed_file(
 
 
 def test_a_stored_text_that_is_not_valid_json_is_reported_as_damage(convo: Convo, home: Path) -> None:
-    write_chats(home, three)
-    changed(home, "UPDATE items SET body = substr(body, 2)")
+    write_chats(home, write_three_chats)
+    change_database(home, "UPDATE items SET body = substr(body, 2)")
     got = convo("inspect", "monads")
 
     assert (got.exit, got.out) == (1, "")
@@ -225,18 +225,18 @@ def test_a_stored_text_that_is_not_valid_json_is_reported_as_damage(convo: Convo
 @pytest.mark.parametrize("seed", range(5))
 def test_a_file_with_random_damage_never_passes(seed: int, convo: Convo, home: Path) -> None:
     """Our check passes only if SQLite's check passes: then no row is on the damaged page."""
-    write_chats(home, three)
-    dice, file = random.Random(seed), home / DATABASE
-    page = dice.randrange(2, os.path.getsize(file) // 4096 + 1)
-    zeroed(file, page)
-    told = convo("store", "check", "--json").json()
+    write_chats(home, write_three_chats)
+    rng, file = random.Random(seed), home / DATABASE
+    page = rng.randrange(2, os.path.getsize(file) // 4096 + 1)
+    zero_page(file, page)
+    result = convo("store", "check", "--json").json()
     with closing(sqlite3.connect(file)) as db:
         try:
-            whole = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            is_intact = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         except sqlite3.DatabaseError:
-            whole = False
+            is_intact = False
 
-    assert told["ok"] is whole
+    assert result["ok"] is is_intact
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------
@@ -246,22 +246,22 @@ def test_a_file_with_random_damage_never_passes(seed: int, convo: Convo, home: P
 def test_the_rows_of_a_server_are_checked(convo: Convo) -> None:
     url = cleared_database()
 
-    async def said() -> None:
+    async def write() -> None:
         store = open_store(url)
         await store.commit(everything("local"))
         await store.for_tenant("guest").commit(everything("guest"))
         await store.aclose()
 
-    asyncio.run(said())
-    whole = convo("store", "check", "--json", "--store", url).json()
-    assert (whole["ok"], whole["rows"]["items"]) == (True, 2)
+    asyncio.run(write())
+    valid = convo("store", "check", "--json", "--store", url).json()
+    assert (valid["ok"], valid["rows"]["items"]) == (True, 2)
 
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("UPDATE convo.nodes SET rest = gen_random_uuid() WHERE depth = 1 AND tenant IN "
                    "(SELECT tenant FROM convo.tenants WHERE name = 'guest')")  # fmt: skip
         db.execute("UPDATE convo.words SET terms = '{1}'")
     got = convo("store", "check", "--json", "--store", url)
-    told = got.json()
+    result = got.json()
     assert got.exit == 1
-    assert {one["code"] for one in told["problems"]} == {"node", "search"}
-    assert told["sessions"] == [{"tenant": "guest", "name": "one"}]
+    assert {one["code"] for one in result["problems"]} == {"node", "search"}
+    assert result["sessions"] == [{"tenant": "guest", "name": "one"}]

@@ -21,7 +21,7 @@ from tests.command_runner import Convo
 STORED = Path(__file__).parent / "stored_by_0_1"
 FILES = ("talk.json", "refund.json", "signed.json", "bot.py", "scripts/long.json", "scripts/refund.json")
 KEY = "a key that only this fixture has"
-OTHER_SECRET = "UPDATE secrets SET value = zeroblob(32) WHERE name = 'seal'"
+REPLACE_SECRET = "UPDATE secrets SET value = zeroblob(32) WHERE name = 'seal'"
 
 SESSIONS = {
     "by-session": Strategy.SESSION,
@@ -48,20 +48,20 @@ def database(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return file
 
 
-def schema(file: Path) -> int:
+def schema_version(file: Path) -> int:
     with closing(sqlite3.connect(file)) as db:
         number: int = db.execute("PRAGMA user_version").fetchone()[0]
         return number
 
 
-def shown(items: list[Item]) -> list[str]:
+def item_texts(items: list[Item]) -> list[str]:
     return [item_text(item) for item in items]
 
 
 def test_the_store_is_of_schema_3_and_is_migrated_without_a_problem(convo: Convo, database: Path) -> None:
-    assert schema(database) == 3
+    assert schema_version(database) == 3
     assert convo("store", "migrate").exit == 0
-    assert schema(database) == SCHEMA_VERSION
+    assert schema_version(database) == SCHEMA_VERSION
     checked = convo("store", "check", "--json")
     assert (checked.exit, checked.json()["problems"]) == (0, []), checked
     assert checked.json()["rows"]["items"] == 23
@@ -75,16 +75,16 @@ def test_a_session_of_each_strategy_continues(convo: Convo, home: Path, name: st
     assert got.exit == 0, got
     assert got.out.startswith(ANSWERS[name])
 
-    after, more = stored_conversation(home, name)
-    assert shown(after) == [*shown(before), "Once more.", got.out.removesuffix("\n")]
-    assert len(more) == len(links) + 1
+    after, links_after = stored_conversation(home, name)
+    assert item_texts(after) == [*item_texts(before), "Once more.", got.out.removesuffix("\n")]
+    assert len(links_after) == len(links) + 1
     assert next(one.strategy for one in stored_sessions(home) if one.name == name) is SESSIONS[name]
     assert convo("store", "check").exit == 0
 
 
 def test_a_replay_file_gets_the_next_turn(convo: Convo) -> None:
     assert convo("chat", "-q", "--from", "hello", "Once more.").exit == 0
-    assert shown(json.loads(Path("talk.json").read_text("utf-8"))) == [
+    assert item_texts(json.loads(Path("talk.json").read_text("utf-8"))) == [
         *("Hello.", "Hello.", "How are you?", "How are you?", "Once more.", "Once more."),
     ]
 
@@ -94,7 +94,7 @@ def test_an_encrypted_item_is_decrypted_with_the_stored_key_and_no_other(
     convo: Convo, database: Path, name: str
 ) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
-        db.execute(OTHER_SECRET)
+        db.execute(REPLACE_SECRET)
     assert convo("chat", "-q", "--from", name, "Once more.").exit == 1
 
 
@@ -134,8 +134,8 @@ def test_an_export_with_links_is_the_same_and_is_imported(convo: Convo, home: Pa
 
 
 def test_the_stored_text_is_found_in_a_search(convo: Convo) -> None:
-    found = convo("sessions", "search", "explain", "--json").json()
-    assert {one["session"] for one in found} == {"by-conversation", "by-chain"}
+    hits = convo("sessions", "search", "explain", "--json").json()
+    assert {one["session"] for one in hits} == {"by-conversation", "by-chain"}
 
 
 def test_the_same_decision_signed_again_has_the_same_signature(convo: Convo) -> None:
@@ -148,5 +148,5 @@ def test_the_same_decision_signed_again_has_the_same_signature(convo: Convo) -> 
 
 
 def signature(file: str) -> str:
-    found: str = json.loads(Path(file).read_text("utf-8"))["$convoSignature"]["value"]
-    return found
+    value: str = json.loads(Path(file).read_text("utf-8"))["$convoSignature"]["value"]
+    return value

@@ -16,15 +16,15 @@ __all__ = ["utc_timezone"]
 
 pytestmark = pytest.mark.needs("terminal")
 
-COLOUR = re.compile(r"\x1b\[\d*m")
+COLOR_CODE = re.compile(r"\x1b\[\d*m")
 
 
-async def story(writer: ChatWriter) -> None:
+async def write_chat(writer: ChatWriter) -> None:
     chat = await writer.chat(Strategy.CHAIN, "monads", "What is a monad, in words that a child would know?", "Why?")
     await writer.retry(chat)
 
 
-def screen(*argv: str, env: dict[str, str] | None = None) -> str:
+def run_in_terminal(*argv: str, env: dict[str, str] | None = None) -> str:
     """The output of a command line in a terminal."""
     import pexpect
 
@@ -37,41 +37,41 @@ def screen(*argv: str, env: dict[str, str] | None = None) -> str:
 
 
 def test_a_tree_with_forks_fits_into_eighty_columns(home: Path) -> None:
-    write_chats(home, story)
-    shown = screen("inspect", "monads")
-    lines = COLOUR.sub("", shown).splitlines()
+    write_chats(home, write_chat)
+    output = run_in_terminal("inspect", "monads")
+    lines = COLOR_CODE.sub("", output).splitlines()
     assert max(map(text_width, lines)) <= 80
-    drawn = [line[:14] for line in lines if "resp_" in line[:12]]
-    assert drawn[:3] == ["● resp_1    fu", "├─● resp_2  de", "@ resp_3    de"]
-    assert drawn[3:] == ["● resp_1    ch", "├─● resp_2  ch", "@ resp_3    ch"]
-    assert COLOUR.search(shown)
+    rows = [line[:14] for line in lines if "resp_" in line[:12]]
+    assert rows[:3] == ["● resp_1    fu", "├─● resp_2  de", "@ resp_3    de"]
+    assert rows[3:] == ["● resp_1    ch", "├─● resp_2  ch", "@ resp_3    ch"]
+    assert COLOR_CODE.search(output)
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_color_can_be_disabled(env: dict[str, str], home: Path) -> None:
-    write_chats(home, story)
-    assert "\x1b" not in screen("inspect", "monads", env=env)
+    write_chats(home, write_chat)
+    assert "\x1b" not in run_in_terminal("inspect", "monads", env=env)
 
 
 def test_sessions_fit_into_eighty_columns(home: Path) -> None:
-    write_chats(home, story)
-    lines = COLOUR.sub("", screen("sessions")).splitlines()
+    write_chats(home, write_chat)
+    lines = COLOR_CODE.sub("", run_in_terminal("sessions")).splitlines()
     assert max(map(text_width, lines)) <= 80
     assert lines[1].startswith("monads   chain")
 
 
 @pytest.mark.parametrize(
-    ("answer", "left", "code"), [("y", False, 0), ("yes", False, 0), ("n", True, 1), ("", True, 1)]
+    ("answer", "is_kept", "exit_code"), [("y", False, 0), ("yes", False, 0), ("n", True, 1), ("", True, 1)]
 )
-def test_removing_asks_for_confirmation_in_a_terminal(answer: str, left: bool, code: int, home: Path) -> None:
+def test_removing_asks_for_confirmation_in_a_terminal(answer: str, is_kept: bool, exit_code: int, home: Path) -> None:
     import pexpect
 
-    write_chats(home, story)
+    write_chats(home, write_chat)
     child = spawn("sessions", "rm", "monads", encoding="utf-8", env=dict(os.environ), timeout=60)
     child.expect_exact("remove monads? [y/N] ")
     child.sendline(answer)
     child.expect(pexpect.EOF)
     child.close()
-    said = "nothing was removed" if left else "removed monads: 3 responses and 5 items"
-    assert (child.exitstatus, said in str(child.before)) == (code, True)
-    assert ("monads" in screen("sessions", env={"NO_COLOR": "1"}).split("\n", 1)[1]) == left
+    message = "nothing was removed" if is_kept else "removed monads: 3 responses and 5 items"
+    assert (child.exitstatus, message in str(child.before)) == (exit_code, True)
+    assert ("monads" in run_in_terminal("sessions", env={"NO_COLOR": "1"}).split("\n", 1)[1]) == is_kept

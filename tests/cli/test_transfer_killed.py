@@ -21,35 +21,37 @@ from tests.fork_server import run_convo
 pytestmark = pytest.mark.needs("linux")
 
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
-TALK = ["one", "one", "two", "two"]
-OSLO = 6
+MESSAGES = ["one", "one", "two", "two"]
+OSLO_ITEMS = 6
 """The number of items in the longer of the two conversations of the llm database."""
 
 
 @pytest.fixture
-def begin(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def start_folder(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a conversation, exported copies of it, and a database of llm."""
-    place = tmp_path / "begin"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    monkeypatch.setenv("CONVO_HOME", str(place / "home"))
+    folder = tmp_path / "begin"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("CONVO_HOME", str(folder / "home"))
     assert convo("chat", *ECHO, "-n", "talk", "one").exit == 0
     assert convo("chat", *ECHO, "--from", "talk", "two").exit == 0
     assert convo("export", "talk", "-o", "talk.jsonl", "--links").exit == 0
     assert convo("export", "talk", "-o", "in.json").exit == 0
-    (place / "old.json").write_text("[]\n")
-    (place / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
-    return place
+    (folder / "old.json").write_text("[]\n")
+    (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+    return folder
 
 
-def stands(place: Path) -> Mapping[str, Any]:
+def folder_state(folder: Path) -> Mapping[str, Any]:
     """The number of items of each session and of each JSON file, by name."""
-    made = {one.name: len(stored_conversation(place / "home", one.name)[0]) for one in stored_sessions(place / "home")}
-    files = {file.name: json.loads(file.read_text()) for file in place.glob("*.json")}
-    return made | {name: len(items) for name, items in files.items()}
+    sessions = {
+        one.name: len(stored_conversation(folder / "home", one.name)[0]) for one in stored_sessions(folder / "home")
+    }
+    files = {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    return sessions | {name: len(items) for name, items in files.items()}
 
 
-BEFORE = {"talk": 4, "in.json": 4, "old.json": 0}
+STATE_BEFORE = {"talk": 4, "in.json": 4, "old.json": 0}
 
 CASES: Mapping[str, tuple[str, dict[str, int]]] = {
     "export a file": ("export talk -o new.json", {"new.json": 4}),
@@ -61,49 +63,49 @@ CASES: Mapping[str, tuple[str, dict[str, int]]] = {
     "convert to a named file": ("convert talk --to replay --as other", {"other.json": 4, "other": 4}),
     "convert to a file of its name": ("convert talk --to replay", {"talk.json": 4, "talk-2": 4}),
     "import one": ("import talk.jsonl --as other", {"other": 4}),
-    "import several": ("import logs.db", {"Weather in Oslo?": OSLO, "Second one, and more": 2}),
+    "import several": ("import logs.db", {"Weather in Oslo?": OSLO_ITEMS, "Second one, and more": 2}),
 }
 
 
-MORE = ("export a file", "convert to chain", "convert to a named file")
+FULL_CASES = ("export a file", "convert to chain", "convert to a named file")
 """Cases that resemble another case; they run only in the full suite."""
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.full] * (one in MORE)) for one in CASES])
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.full] * (one in FULL_CASES)) for one in CASES])
 def test_a_killed_command_leaves_the_state_before_or_after_and_can_be_repeated(
-    case: str, convo: Convo, begin: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, convo: Convo, start_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words, new = CASES[case]
-    done = run_convo([str(begin.parent), *words.split()], module="tests.transfer.killed_command", cwd=ROOT)
+    command, new = CASES[case]
+    done = run_convo([str(start_folder.parent), *command.split()], module="tests.transfer.killed_command", cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    deaths = json.loads(done.stdout)
-    assert deaths > 0
-    for at in range(deaths + 1):
-        place = begin.parent / str(at)
-        monkeypatch.chdir(place)
-        monkeypatch.setenv("CONVO_HOME", str(place / "home"))
-        left = stands(place)
-        assert left.items() <= (BEFORE | new).items() or left == BEFORE
-        whole = left == BEFORE | new
-        again = None if whole else convo(*words.split())
+    kill_count = json.loads(done.stdout)
+    assert kill_count > 0
+    for index in range(kill_count + 1):
+        folder = start_folder.parent / str(index)
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("CONVO_HOME", str(folder / "home"))
+        state = folder_state(folder)
+        assert state.items() <= (STATE_BEFORE | new).items() or state == STATE_BEFORE
+        is_complete = state == STATE_BEFORE | new
+        again = None if is_complete else convo(*command.split())
         assert again is None or again.exit == 0, again.err
-        assert stands(place) == BEFORE | new
-        assert [item["content"][0]["text"] for item in stored_conversation(place / "home", "talk")[0]] == TALK
-        assert whole is (at == deaths)
+        assert folder_state(folder) == STATE_BEFORE | new
+        assert [item["content"][0]["text"] for item in stored_conversation(folder / "home", "talk")[0]] == MESSAGES
+        assert is_complete is (index == kill_count)
 
 
 def test_a_session_whose_removal_was_killed_can_be_removed_with_its_conversation(
     convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "begin"
-    place.mkdir()
-    monkeypatch.setenv("CONVO_HOME", str(place / "home"))
+    folder = tmp_path / "begin"
+    folder.mkdir()
+    monkeypatch.setenv("CONVO_HOME", str(folder / "home"))
     assert convo("chat", *ECHO, "--conversation", "-n", "talk", "one").exit == 0
     command = ("sessions", "rm", "talk", "--yes")
     done = run_convo([str(tmp_path), *command], module="tests.transfer.killed_command", cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    for at in range(json.loads(done.stdout) + 1):
-        home = tmp_path / str(at) / "home"
+    for index in range(json.loads(done.stdout) + 1):
+        home = tmp_path / str(index) / "home"
         monkeypatch.setenv("CONVO_HOME", str(home))
         if stored_sessions(home):
             assert convo(*command).exit == 0

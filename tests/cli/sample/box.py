@@ -21,7 +21,7 @@ NAMES = [("pear", "green: soft"), ("plum", "blue"), ("@last", "the one used last
 
 
 def names(incomplete: str) -> list[tuple[str, str]]:
-    return [(name, words) for name, words in NAMES if name.startswith(incomplete)]
+    return [(name, help_text) for name, help_text in NAMES if name.startswith(incomplete)]
 
 
 @app.command()

@@ -12,13 +12,13 @@ app = App()
 
 
 def throw(error: BaseException) -> Callable[[], NoReturn]:
-    def now() -> NoReturn:
+    def raise_error() -> NoReturn:
         raise error
 
-    return now
+    return raise_error
 
 
-WAYS: Mapping[str, Callable[[], object]] = {
+OUTCOMES: Mapping[str, Callable[[], object]] = {
     "not-found": throw(NotFound("session", "nope")),
     "no-hint": throw(ConvoError("it failed")),
     "in-a-group": throw(ExceptionGroup("tasks", [NotFound("session", "nope")])),
@@ -37,4 +37,4 @@ WAYS: Mapping[str, Callable[[], object]] = {
 @app.command()
 def stumble(way: str, json: Annotated[bool, typer.Option("--json", "--jsonl")] = False) -> None:
     """End in one of many ways."""
-    WAYS[way]()
+    OUTCOMES[way]()
