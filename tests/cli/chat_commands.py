@@ -22,12 +22,12 @@ RECEIPT = re.compile(
 )
 
 
-def scripted_flags(*replies: dict[str, Any], **more: Any) -> tuple[str, str]:
-    """Write a new script of these replies; return the flags that select it as the model. `more`: chunk, delay_s."""
+def scripted_flags(*replies: dict[str, Any], **options: Any) -> tuple[str, str]:
+    """Write a new script of these replies; return the flags that select it as the model. `options`: chunk, delay_s."""
     folder = Path("scripts")
     folder.mkdir(exist_ok=True)
     path = folder / f"{len(list(folder.iterdir()))}.json"
-    path.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+    path.write_text(json.dumps({"replies": replies, **options}), encoding="utf-8")
     return "-m", f"scripted/{path.absolute()}"
 
 

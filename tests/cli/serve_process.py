@@ -33,9 +33,9 @@ class ServeProcess:
         assert address, self.ready_line
         self.http = httpx2.Client(base_url=address[0], timeout=30, trust_env=False)
 
-    def ask(self, text: str, **more: Any) -> Any:
-        """Send one request to the model "echo", or to the model in `more`; return the response."""
-        got = self.http.post("/v1/responses", json={"model": "echo", "input": text, **more})
+    def create_response(self, text: str, **fields: Any) -> Any:
+        """Send one request to the model "echo", or to the model in `fields`; return the response."""
+        got = self.http.post("/v1/responses", json={"model": "echo", "input": text, **fields})
         assert got.status_code == 200, got.text
         return got.json()
 

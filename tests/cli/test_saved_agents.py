@@ -191,7 +191,7 @@ def test_convo_serve_imports_no_agents_of_its_store(convo: Convo, home: Path, mo
             server.http.get(path)
         (run,) = stored_runs(home)
         server.http.get(f"/inspector/sessions/{run.session_id}")
-        server.ask("hi", model="scripted/echo")
+        server.create_response("hi", model="scripted/echo")
     assert not Path("imported.txt").exists()
 
 

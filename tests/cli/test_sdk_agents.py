@@ -120,7 +120,7 @@ AGENT_EXPRESSIONS = {
     "search": 'Agent(name="a", tools=[later, *tool_namespace(name="crm", description="customers", tools=[look]),'
     " ToolSearchTool()])",
 }
-"""Agents whose requests must be equal, as expressions with the names of HEAD."""
+"""Agents whose requests must be equal, as expressions with the names of AGENT_FILE_HEAD."""
 
 LOOK = {"call": {"name": "look", "call_id": "c1", "arguments": {"order": "1"}}}
 PICTURE = {"call": {"name": "picture", "call_id": "c2", "arguments": {"order": "2"}}}

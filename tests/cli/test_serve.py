@@ -42,7 +42,7 @@ def test_serve_prints_its_address_in_one_line_and_exits_0_on_a_signal(
     aliases: tuple[str, str], number: signal.Signals
 ) -> None:
     with run_serve("--store", "memory", before=aliases) as server:
-        assert server.ask("hello")["output"][0]["content"][0]["text"] == "hello"
+        assert server.create_response("hello")["output"][0]["content"][0]["text"] == "hello"
         code = server.stop(number)
     assert (code, server.err) == (0, "")
     assert re.fullmatch(r"convo serves http://127\.0\.0\.1:\d+/v1, store memory\n", server.ready_line)
@@ -82,11 +82,14 @@ def accepts_connections(server: ServeProcess) -> bool:
 def test_stored_responses_are_available_after_a_restart(aliases: tuple[str, str], tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'served.db'}"
     with run_serve("--store", store, before=aliases) as server:
-        response = server.ask("remember")
+        response = server.create_response("remember")
         assert server.stop(signal.SIGTERM) == 0
     with run_serve("--store", store, before=aliases) as server:
         assert server.http.get(f"/v1/responses/{response['id']}").json() == response
-        assert server.ask("go on", previous_response_id=response["id"])["previous_response_id"] == response["id"]
+        assert (
+            server.create_response("go on", previous_response_id=response["id"])["previous_response_id"]
+            == response["id"]
+        )
 
 
 def test_serve_and_chat_share_the_default_store(convo: Convo, aliases: tuple[str, str]) -> None:
@@ -94,7 +97,7 @@ def test_serve_and_chat_share_the_default_store(convo: Convo, aliases: tuple[str
     turn = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
     with run_serve(before=aliases) as server:
         stored = server.http.get(f"/v1/responses/{turn['response_id']}").json()
-        response = server.ask("again", previous_response_id=turn["response_id"])
+        response = server.create_response("again", previous_response_id=turn["response_id"])
         server.stop(signal.SIGTERM)
     conversation = convo("inspect", response["id"], "--json").json()
 
@@ -107,7 +110,7 @@ def test_with_only_responses_of_other_clients_the_command_to_list_them_is_printe
     convo: Convo, aliases: tuple[str, str], argv: list[str]
 ) -> None:
     with run_serve(before=aliases) as server:
-        response = server.ask("hello")
+        response = server.create_response("hello")
         server.stop(signal.SIGTERM)
     assert "convo inspect resp_ lists the newest responses of other clients\n" in convo(*argv).err
     assert response["id"] in convo("inspect", "resp_").out
@@ -121,7 +124,7 @@ def test_the_responses_of_a_key_are_inspected_with_the_tenant_of_that_key(
     keys.chmod(0o600)
     with run_serve("--keys", str(keys), before=aliases) as server:
         server.http.headers["authorization"] = "Bearer secret"
-        response = server.ask("hello")
+        response = server.create_response("hello")
         server.stop(signal.SIGTERM)
     assert convo("inspect", response["id"]).exit == 5
 
@@ -141,7 +144,7 @@ def test_without_a_store_nothing_can_be_continued(aliases: tuple[str, str]) -> N
 def test_the_openai_package_and_postgresql_are_imported_only_when_needed(aliases: tuple[str, str]) -> None:
     """A server that uses no provider starts fast and needs little memory."""
     with run_serve("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
-        server.ask("hello")
+        server.create_response("hello")
         server.stop(signal.SIGTERM)
     modules = {line.rpartition("|")[2].strip() for line in server.err.splitlines() if line.startswith("import time:")}
     assert "starlette.routing" in modules
@@ -229,9 +232,9 @@ def test_verbose_logs_a_line_per_request_without_its_content(tmp_path: Path) -> 
         upstream.stream(*response_events("a secret word", "another secret word"))
         toml = ALIASES.format(folder=tmp_path) + RESPONSES_PROVIDER.format(url=upstream.url)
         with run_serve("--store", "memory", "--verbose", before=config_flags(tmp_path, toml)) as server:
-            server.ask("a secret word")
+            server.create_response("a secret word")
             server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
-            server.ask("a secret word", model="far/m")
+            server.create_response("a secret word", model="far/m")
             server.stop(signal.SIGTERM)
     first, second, third = server.err.splitlines()
     assert re.fullmatch(r"POST /v1/responses 200 \d+ ms req_[0-9a-f]{32} local", first)
