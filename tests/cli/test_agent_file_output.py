@@ -10,7 +10,7 @@ from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
 from tests.command_runner import Convo, Launch
 
-TALKATIVE = """
+PRINTING_AGENTS = """
 import asyncio, sys
 from convo.agents import Agent, Guardrail
 from convo.tools import tool
@@ -69,12 +69,12 @@ PRINTED = {
     *("filtered", "put into words"),
 }
 
-ODD = {"call": {"name": "odd", "call_id": "c9", "arguments": {}}}
+ODD_CALL = {"call": {"name": "odd", "call_id": "c9", "arguments": {}}}
 
 
 def flags() -> tuple[str, ...]:
     options = ("--input-filter", "bot.py:shorter", "--context", "bot.py:values")
-    return (*agent_flags(text=TALKATIVE), *options, *scripted_flags(LOOK_UP, REFUND, ODD, PAID_BACK))
+    return (*agent_flags(text=PRINTING_AGENTS), *options, *scripted_flags(LOOK_UP, REFUND, ODD_CALL, PAID_BACK))
 
 
 @pytest.mark.parametrize("form", ["--json", "--jsonl", "--no-stream"])
@@ -94,5 +94,5 @@ def test_in_another_process_printed_output_is_not_part_of_the_answer_either(laun
 
 
 def test_printed_output_is_not_part_of_an_error_object(convo: Convo, home: Path) -> None:
-    got = convo("resume", "nobody", *agent_flags(text=TALKATIVE), "--json")
+    got = convo("resume", "nobody", *agent_flags(text=PRINTING_AGENTS), "--json")
     assert (got.exit, got.json()["error"]["code"], got.err) == (5, "not_found", "imported\n")

@@ -32,8 +32,8 @@ def slow_model() -> tuple[str, str]:
 
 
 def start_session(convo: Convo, strategy: Strategy, *flags: str) -> None:
-    named = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
-    assert convo("chat", f"--{strategy}", *named, "-n", "mine", *flags, "hi").exit == 0
+    file_flags = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
+    assert convo("chat", f"--{strategy}", *file_flags, "-n", "mine", *flags, "hi").exit == 0
 
 
 # -- a session that is open in another process -----------------------------------------------------

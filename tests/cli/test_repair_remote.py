@@ -56,8 +56,8 @@ def test_a_record_that_has_only_the_id_of_its_last_response_keeps_it(
     assert (record.handle, record.link_id) == (last, None)
     assert convo("lint", record.name).out.count(" has no output") == 1
     assert convo("repair", record.name, "--as", "mended").exit == 0
-    (mended,) = [one for one in stored_sessions(home) if one.name == "mended"]
-    assert (mended.strategy, mended.handle) == (Strategy.CHAIN, last)
+    (repaired,) = [one for one in stored_sessions(home) if one.name == "mended"]
+    assert (repaired.strategy, repaired.handle) == (Strategy.CHAIN, last)
     assert convo("chat", "--from", "mended", "go on").exit == 0
 
 
