@@ -3,6 +3,7 @@
 import gc
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +25,14 @@ settings.register_profile("long", parent=settings.default, deadline=None, max_ex
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run more examples in each property test if the long variants run."""
+    """Run more examples in each property test if the long variants run, and let processes store compiled modules.
+
+    With PYTHONDONTWRITEBYTECODE every process of the run would compile all modules that it imports. The mutations
+    need that, and exclude pytest's plugin for caches.
+    """
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # before the workers start
+        sys.dont_write_bytecode = False
     settings.load_profile("long" if "full" in config.option.markexpr else "short")
 
 
