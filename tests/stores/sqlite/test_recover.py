@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,30 @@ def recover_and_check(file: Path, target: Path) -> RecoveryReport:
     return report
 
 
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A damaged file, the new database with the rows that were recovered from it, and the report."""
+
+    damaged: Path
+    target: Path
+    report: RecoveryReport
+
+
+@pytest.fixture(scope="module")
+def recovery(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recovery]:
+    """`recovery(name)` damages a copy and recovers it, once for all tests that examine this recovery."""
+
+    @cache
+    def recover(name: str) -> Recovery:
+        folder = tmp_path_factory.mktemp("recovery")
+        damaged, target = folder / "damaged" / "convo.db", folder / "new.db"
+        shutil.copytree(whole, damaged.parent)
+        DAMAGES[name](damaged, random.Random(1))
+        return Recovery(damaged, target, recover_and_check(damaged, target))
+
+    return recover
+
+
 # -- recovered rows -------------------------------------------------------------------------------
 
 
@@ -116,12 +142,9 @@ def dump(file: Path) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_intact_histories_are_unchanged_and_damaged_ones_become_prefixes(
-    name: str, file: Path, original: Histories, tmp_path: Path
+    name: str, recovery: Callable[[str], Recovery], original: Histories
 ) -> None:
-    DAMAGES[name](file, random.Random(1))
-    report = recover_and_check(file, tmp_path / "new.db")
-
-    restored = histories(tmp_path / "new.db")
+    report, restored = recovery(name).report, histories(recovery(name).target)
     for one in report.complete_sessions:
         assert restored[one] == original[one]
     for tenant, session, items, rest, rest_items in report.truncated_sessions:
@@ -150,14 +173,11 @@ def is_part(part: Sequence[Item], items: Sequence[Item]) -> bool:
     "name", ["a zeroed header", "all interior pages zeroed", "all pages of nodes zeroed", "a zeroed page of links"]
 )
 def test_rows_that_another_part_of_the_file_confirms_are_recovered(
-    name: str, file: Path, original: Histories, tmp_path: Path
+    name: str, recovery: Callable[[str], Recovery], original: Histories
 ) -> None:
     """Recovery needs no header, schema or interior page, and it rebuilds a lost node row from the indexes."""
-    DAMAGES[name](file, random.Random(1))
-    report = recover_and_check(file, tmp_path / "new.db")
-
-    assert len(report.complete_sessions) == len(original)
-    assert histories(tmp_path / "new.db") == original
+    assert len(recovery(name).report.complete_sessions) == len(original)
+    assert histories(recovery(name).target) == original
 
 
 def test_a_history_with_a_lost_middle_keeps_both_readable_parts(
@@ -197,11 +217,10 @@ def test_a_changed_item_is_not_shown_as_the_original(file: Path, original: Histo
     assert len(restored["local", "chat 4-rest"]) == 1
 
 
-def test_a_deleted_session_is_not_restored(file: Path, tmp_path: Path) -> None:
-    DAMAGES["a zeroed header"](file, random.Random(1))
-    recover_and_check(file, tmp_path / "new.db")
+def test_a_deleted_session_is_not_restored(recovery: Callable[[str], Recovery]) -> None:
+    restored = histories(recovery("a zeroed header").target)
 
-    assert not {"chat 3", "chat 9", "chat 15"} & {name for _, name in histories(tmp_path / "new.db")}
+    assert not {"chat 3", "chat 9", "chat 15"} & {name for _, name in restored}
 
 
 def make_foreign_database(file: Path) -> None:
@@ -270,11 +289,12 @@ def test_a_file_of_an_older_schema_is_recovered(file: Path, original: Histories,
 
 @pytest.mark.needs("sqlite3")
 @pytest.mark.parametrize("name", DAMAGES)
-def test_at_least_as_many_rows_are_recovered_as_by_the_sqlite_shell(name: str, file: Path, tmp_path: Path) -> None:
-    DAMAGES[name](file, random.Random(1))
-    recover_and_check(file, tmp_path / "new.db")
+def test_at_least_as_many_rows_are_recovered_as_by_the_sqlite_shell(
+    name: str, recovery: Callable[[str], Recovery], tmp_path: Path
+) -> None:
+    files = recovery(name)
 
-    counts, shell_counts = count_rows(tmp_path / "new.db"), rows_recovered_by_sqlite(file, tmp_path / "theirs.db")
+    counts, shell_counts = count_rows(files.target), rows_recovered_by_sqlite(files.damaged, tmp_path / "theirs.db")
     assert {table: count for table, count in counts.items() if count < shell_counts[table]} == {}
 
 
