@@ -12,15 +12,12 @@ from contextlib import contextmanager
 from functools import cache
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import httpx2
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case, GenerationMode
-from schemathesis.checks import CHECKS, load_all_checks
 from websockets.exceptions import ConnectionClosed
 
 from convo.server.routes import API_ROUTES, ApiRoute, load_openapi_document
@@ -29,6 +26,9 @@ from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 from tests.server.request_mutations import Request, mutated_messages, mutated_requests
 from tests.server.websocket_client import WebSocketClient, connect_client
+
+if TYPE_CHECKING:
+    from schemathesis import Case
 
 PATIENCE_S = 20
 """Much longer than any answer takes: a request that takes as long gets no answer at all."""
@@ -61,6 +61,9 @@ class GatewayProcess:
         lines = self.http.get("/metrics").text.splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
+
+Mode: TypeAlias = Literal["positive", "negative"]
+"""Requests that the OpenAPI document allows, or requests that it forbids."""
 
 Server: TypeAlias = RunningGateway | GatewayProcess
 
@@ -147,19 +150,25 @@ CHECK_NAMES = (
 
 @cache
 def described_api() -> Any:
+    import schemathesis  # takes more than a second
+    from schemathesis.checks import load_all_checks
+
     load_all_checks()
     return schemathesis.openapi.from_dict(json.loads(json.dumps(load_openapi_document())))
 
 
-def send_documented_requests(gateway: Server, route: ApiRoute, mode: GenerationMode, examples: int) -> Counter[int]:
+def send_documented_requests(gateway: Server, route: ApiRoute, mode: Mode, examples: int) -> Counter[int]:
     """Send this number of requests that the document allows or forbids; return the count of each status."""
+    from schemathesis import GenerationMode
+    from schemathesis.checks import CHECKS
+
     operation = described_api()[route.path.replace("{model:path}", "{model}")][route.method.lower()]
     checks: list[Any] = [CHECKS.get_one(name) for name in CHECK_NAMES]
     object_ids = stored_ids(gateway)
     statuses: Counter[int] = Counter()
 
     @generation_settings(examples)
-    @given(case=operation.as_strategy(generation_mode=mode), real=st.booleans())
+    @given(case=operation.as_strategy(generation_mode=GenerationMode(mode)), real=st.booleans())
     def send(case: "Case[Any]", real: bool) -> None:
         if real:
             case.path_parameters = {
@@ -184,17 +193,19 @@ def stored_ids(gateway: Server) -> dict[str, str]:
     return {"response_id": response, "conversation_id": conversation, "item_id": listed["first_id"], "model": "echo"}
 
 
-ALLOWED = [(route, GenerationMode.POSITIVE) for route in API_ROUTES]
-NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in API_ROUTES if route.request_schema or route.query]
+ALLOWED: list[tuple[ApiRoute, Mode]] = [(route, "positive") for route in API_ROUTES]
+NOT_ALLOWED: list[tuple[ApiRoute, Mode]] = [
+    (route, "negative") for route in API_ROUTES if route.request_schema or route.query
+]
 
 
 def parameter_id(value: Any) -> str:
-    return f"{value.method} {value.path}" if isinstance(value, ApiRoute) else value.name.lower()
+    return f"{value.method} {value.path}" if isinstance(value, ApiRoute) else str(value)
 
 
 @pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=parameter_id)
 def test_the_server_conforms_to_its_openapi_document(
-    shared_gateway: RunningGateway, route: ApiRoute, mode: GenerationMode
+    shared_gateway: RunningGateway, route: ApiRoute, mode: Mode
 ) -> None:
     assert send_documented_requests(shared_gateway, route, mode, 6)
     assert shared_gateway.unexpected_errors == []
