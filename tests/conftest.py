@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.command_runner import Convo, Launch, Start, run_as_process, run_in_process, start_process
+from tests.tls_context import share_tls_context
 
 pytest_plugins = ("pytester", "tests.loopback_server", "tests.needs")
 
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # before the workers start
         sys.dont_write_bytecode = False
+    share_tls_context()
     settings.load_profile("long" if "full" in config.option.markexpr else "short")
 
 

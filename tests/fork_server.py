@@ -134,7 +134,10 @@ def import_everything() -> None:
     import pkgutil
     from importlib import import_module
 
+    import httpx2
+
     import convo
+    from tests.tls_context import share_tls_context
 
     module_names = [
         module.name for module in pkgutil.walk_packages(convo.__path__, "convo.", onerror=lambda name: None)
@@ -143,6 +146,8 @@ def import_everything() -> None:
         if not name.endswith("__main__"):
             with suppress(ImportError):
                 import_module(name)
+    share_tls_context()
+    httpx2.create_ssl_context()
     assert len(os.listdir("/proc/self/task")) == 1  # a fork copies only the current thread
     gc.freeze()
 
