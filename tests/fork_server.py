@@ -196,6 +196,10 @@ def become_command(request: dict[str, Any], streams: Sequence[int]) -> None:
     sys.stdin = sys.__stdin__ = reopen_stream(0, "r")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = reopen_stream(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = reopen_stream(2, "w", errors="backslashreplace", buffering=1)  # type: ignore[misc]
+    if "RECORD_LINES" in os.environ:
+        from tests.mutations.record import record_process
+
+        record_process()
 
 
 def reopen_stream(number: int, mode: str, **more: Any) -> Any:

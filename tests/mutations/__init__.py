@@ -6,6 +6,7 @@
 
 `run` appends a line for each mutation to FOLDER/results.jsonl, and continues there after an interruption.
 A mutation survives if no test failed among those that run its line, the fastest first, until the time
-budget is used up. Code that runs only in other processes has no coverage: run the tests of its command
-before accepting a survivor.
+budget is used up; with --all-tests, if none of them failed. Commands that a test starts as forks count as
+its lines. Code that runs only in new interpreters is not recorded: run the tests of its command before
+accepting a survivor.
 """

@@ -23,6 +23,7 @@ def main() -> int:
     running.add_argument("folder", type=Path)
     running.add_argument("sample", type=Path)
     running.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    running.add_argument("--all-tests", action="store_true", help="without a time budget for each mutation")
     options = parser.parse_args()
     if options.command == "cover":
         return cover(options.folder.resolve())
@@ -32,7 +33,7 @@ def main() -> int:
         )
         return 0
     sample = [Mutation(**each) for each in json.loads(options.sample.read_text("utf-8"))]
-    results = run(options.folder.resolve(), sample, jobs=options.jobs)
+    results = run(options.folder.resolve(), sample, jobs=options.jobs, all_tests=options.all_tests)
     survivors = [result for result in results if result.survived]
     for result in survivors:
         mutation = sample[result.number]

@@ -1,20 +1,24 @@
 """A pytest plugin: record the lines of convo that each test runs, and its duration, as lines of JSON.
 
-It needs Python 3.12: `sys.monitoring` reports each line once per test. Every process of the run writes a file
-in the folder RECORD_LINES; the lines that run on import or during collection have the test "".
+It needs Python 3.12: `sys.monitoring` reports each line once per test. Every worker writes a file in the folder
+RECORD_LINES, and the commands that its tests start write another one; the lines that run on import or during
+collection have the test "". Processes that are killed, or that are new interpreters, record nothing.
 """
 
+import atexit
 import json
 import os
 import sys
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 PACKAGE = str(Path(__file__).parents[2] / "convo") + os.sep
-RESULTS = Path(os.environ["RECORD_LINES"]) / f"lines-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.jsonl"
+FOLDER = Path(os.environ["RECORD_LINES"])
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
 
 monitoring: Any = getattr(sys, "monitoring", None)
 lines: dict[str, set[int]] = {}
@@ -23,7 +27,7 @@ seconds: dict[str, float] = {}
 """The duration of each test that passed."""
 
 
-def pytest_configure() -> None:
+def start() -> None:
     events = monitoring.events
     monitoring.use_tool_id(monitoring.COVERAGE_ID, "record")
     monitoring.register_callback(monitoring.COVERAGE_ID, events.PY_START, _enter)
@@ -31,23 +35,52 @@ def pytest_configure() -> None:
     monitoring.set_events(monitoring.COVERAGE_ID, events.PY_START)
 
 
-def pytest_unconfigure() -> None:
+def stop() -> None:
     monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.NO_EVENTS)
     monitoring.free_tool_id(monitoring.COVERAGE_ID)
 
 
+def record_process() -> None:
+    """Record the lines of this process, a command that the test RECORD_TEST started, when it ends."""
+    start()
+
+    def write() -> None:
+        stop()
+        _write(f"lines-{WORKER}-commands.jsonl", {"test": os.environ["RECORD_TEST"]})
+
+    atexit.register(write)
+
+
+# -- pytest ----------------------------------------------------------------------------------------
+
+
+def pytest_configure() -> None:
+    start()
+
+
+def pytest_unconfigure() -> None:
+    stop()
+
+
 def pytest_collection_finish() -> None:
-    _write("")
+    _write_test("")
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+def pytest_runtest_logstart(nodeid: str) -> None:
+    os.environ["RECORD_TEST"] = nodeid
+
+
+def pytest_runtest_logreport(report: "pytest.TestReport") -> None:
     if report.when == "call" and report.passed:
         seconds[report.nodeid] = report.duration
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
     if nodeid in seconds:
-        _write(nodeid)
+        _write_test(nodeid)
+
+
+# -- lines -----------------------------------------------------------------------------------------
 
 
 def _enter(code: CodeType, _offset: int) -> object:
@@ -61,10 +94,16 @@ def _run_line(code: CodeType, line: int) -> object:
     return monitoring.DISABLE
 
 
-def _write(test: str) -> None:
-    """Append a record with the lines of each file as the bits of a number, and report all lines again from now on."""
-    files = {"convo/" + file.removeprefix(PACKAGE): hex(sum(1 << line for line in ran)) for file, ran in lines.items()}
-    with RESULTS.open("a", encoding="utf-8") as results:
-        results.write(json.dumps({"test": test, "seconds": seconds.get(test, 0.0), "lines": files}) + "\n")
+def _write_test(test: str) -> None:
+    """Append the record of a test, and report all lines again from now on."""
+    _write(f"lines-{WORKER}.jsonl", {"test": test, "seconds": seconds.get(test, 0.0)})
     lines.clear()
     monitoring.restart_events()
+
+
+def _write(name: str, record: dict[str, Any]) -> None:
+    """Append a record with the lines of each file as the bits of a number, in one write: several processes append."""
+    files = {"convo/" + file.removeprefix(PACKAGE): hex(sum(1 << line for line in ran)) for file, ran in lines.items()}
+    number = os.open(FOLDER / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(number, json.dumps(record | {"lines": files}).encode() + b"\n")
+    os.close(number)

@@ -9,6 +9,7 @@ In both, the changed file is in the copy, for the processes that tests start.
 import gc
 import inspect
 import json
+import math
 import os
 import shutil
 import signal
@@ -82,10 +83,13 @@ def cover(folder: Path) -> int:
     return subprocess.call(command, env={**os.environ, "RECORD_LINES": str(folder)})
 
 
-def run(folder: Path, mutations: Sequence[Mutation], *, jobs: int) -> list[Result]:
-    """Run every mutation that has no result in `folder` yet; return all results in order."""
+def run(folder: Path, mutations: Sequence[Mutation], *, jobs: int, all_tests: bool = False) -> list[Result]:
+    """Run every mutation that has no result in `folder` yet; return all results in order.
+
+    all_tests:  run all tests that cover a mutation, not only those of the time budget
+    """
     root = Path.cwd()
-    tests = Tests(folder, mutations)
+    tests = Tests(folder, mutations, all_tests=all_tests)
     _import_dependencies()
     drivers = []
     for job in range(jobs):
@@ -118,11 +122,13 @@ def _import_dependencies() -> None:
 class Tests:
     """The tests that run each mutation, and the seconds of each test."""
 
-    def __init__(self, folder: Path, mutations: Sequence[Mutation]) -> None:
+    def __init__(self, folder: Path, mutations: Sequence[Mutation], *, all_tests: bool) -> None:
+        self._stages = (*STAGES, (math.inf, sys.maxsize)) if all_tests else STAGES
         self._seconds: dict[str, float] = {}
         self._new: set[str] = set()
         self._recorded: dict[Mutation, set[str]] = {mutation: set() for mutation in mutations}
         self._on_import: set[Mutation] = set()
+        self._not_covered: set[Mutation] = set()
         by_file: dict[str, list[tuple[Mutation, int]]] = {}
         same_file: dict[str, set[str]] = {}
         for mutation in mutations:
@@ -130,7 +136,7 @@ class Tests:
             by_file.setdefault(mutation.file, []).append((mutation, bits))
         for record in _records(folder):
             test = record["test"]
-            if test:
+            if "seconds" in record and test:
                 self._seconds[test] = record["seconds"]
             for file in record["lines"].keys() & by_file.keys():
                 ran = int(record["lines"][file], 16)
@@ -143,6 +149,7 @@ class Tests:
                 self._on_import.add(mutation)
             if not tests - {""}:
                 tests |= same_file.get(mutation.file, set())
+                self._not_covered.add(mutation)
             tests.discard("")
 
     def add(self, tests: Iterable[str]) -> None:
@@ -158,7 +165,7 @@ class Tests:
         found = self._recorded[mutation]
         near = "tests/" + mutation.file.removeprefix("convo/").rpartition("/")[0] + "/"
         if near != "tests//":
-            mirrored = self._seconds if len(found) < FEW else self._new
+            mirrored = self._seconds if len(found) < FEW or mutation in self._not_covered else self._new
             found = found | {test for test in mirrored if test.startswith(near)}
         known = found & self._seconds.keys()
         return sorted(known, key=lambda test: (not test.startswith(near), self._seconds[test]))
@@ -166,13 +173,17 @@ class Tests:
     def batches(self, tests: Sequence[str]) -> Iterator[list[str]]:
         """Yield batches of tests in the order in which they run, with one case of each function in a batch."""
         remaining = list(tests)
-        for seconds, count in STAGES:
+        for seconds, count in self._stages:
             batch: list[str] = []
             functions: set[str] = set()
             spent = 0.0
             for test in remaining:
                 function = test.split("[")[0]
-                if function not in functions and spent + self._seconds[test] < seconds and len(batch) < count:
+                if (
+                    (function not in functions or seconds == math.inf)
+                    and spent + self._seconds[test] < seconds
+                    and len(batch) < count
+                ):
                     batch.append(test)
                     functions.add(function)
                     spent += self._seconds[test]
