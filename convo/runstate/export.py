@@ -55,9 +55,10 @@ def export_run_state(run: Run, transcript: RunTranscript) -> RunState:
     calls do not fit the run.
     """
     _check_exportable(run, transcript)
-    return write_sticky_decisions(
-        _write_decisions(run_state_from_json(_build_document(run, transcript)), run.calls), run
-    )
+    state = run_state_from_json(_build_document(run, transcript))
+    return _write_decisions(
+        write_sticky_decisions(state, run), run.calls
+    )  # a call's own decision overrides a sticky one
 
 
 def _check_exportable(run: Run, transcript: RunTranscript) -> None:

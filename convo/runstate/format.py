@@ -157,7 +157,10 @@ def get_rejection_message(record: DecisionRecord, call: str | None) -> str | Non
 def add_verdict(
     record: DecisionRecord, calls: Collection[str], verdict: ApprovalVerdict, scope: str | None
 ) -> DecisionRecord:
-    """Return `record` with a decision on each of `calls`, which replaces earlier decisions on these calls."""
+    """Return `record` with a decision on each of `calls`, which replaces earlier decisions on these calls.
+
+    A sticky decision leaves the decisions on single other calls, which override it.
+    """
     call_ids = dict.fromkeys(calls)
     if verdict.always:
         return _add_sticky_verdict(record, call_ids, verdict, scope)
@@ -198,18 +201,26 @@ def merge_record_at(document: Json, steps: PathSteps, record: DecisionRecord) ->
 def _add_sticky_verdict(
     record: DecisionRecord, calls: Collection[str], verdict: ApprovalVerdict, scope: str | None
 ) -> DecisionRecord:
+    other_side = "rejected" if verdict.approve else "approved"
+    others = [call_id for call_id in list_decided_call_ids(record, other_side) if call_id not in calls]
     changed: dict[str, Json] = {
         **record,
-        "approved": verdict.approve,
-        "rejected": [] if verdict.approve else True,
+        "approved": True if verdict.approve else others or False,
+        "rejected": others if verdict.approve else True,
         **({"sticky_scope": scope} if scope else {}),
     }
     changed.pop("sticky_rejection_message", None)
     if verdict.approve:
+        messages = {
+            call_id: message
+            for call_id, message in (record.get("rejection_messages") or {}).items()
+            if call_id in others
+        }
         changed.pop("rejection_messages", None)
-    elif verdict.message is not None:
+        return {**changed, "rejection_messages": messages} if messages else changed
+    if verdict.message is not None:
         changed["sticky_rejection_message"] = verdict.message
-    return changed if verdict.approve else _set_rejection_messages(changed, calls, verdict.message)
+    return _set_rejection_messages(changed, calls, verdict.message)
 
 
 def _set_rejection_messages(record: dict[str, Json], calls: Collection[str], message: str | None) -> DecisionRecord:

@@ -181,7 +181,7 @@ def test_a_folder_and_a_missing_file_come_with_the_next_step(tmp_path: Path) -> 
     with pytest.raises(InvalidUsage, match=r" already exists$") as existing:
         write_item_file(str(tmp_path), [HI])
 
-    assert (folder.value.hint, missing.value.hint) == ("choose a file in it", "convo sessions")
+    assert (folder.value.hint, missing.value.hint) == ("choose a file in it", "check the path")
     assert existing.value.hint == "choose another name; existing files are not overwritten"
 
 

@@ -68,3 +68,35 @@ def test_options_that_do_not_apply_to_a_run_are_refused(
 ) -> None:
     got = convo(*argv)
     assert (got.exit, got.out) == (exit_code, "")
+
+
+KEPT_APPROVAL = {"approved": ["c1"], "rejected": True}
+KEPT_REJECTION = {"approved": True, "rejected": ["c1"], "rejection_messages": {"c1": "too late"}}
+
+
+@pytest.mark.parametrize(
+    ("decision", "sticky", "expected"),
+    [
+        (("approve", "c1"), ("reject", "c2"), KEPT_APPROVAL),
+        (("reject", "c1=too late"), ("approve", "c2"), KEPT_REJECTION),
+    ],
+)
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_a_decision_on_one_call_stays_beside_a_sticky_decision_on_its_tool(
+    paused_flags: tuple[str, str],
+    convo: Convo,
+    decision: tuple[str, str],
+    sticky: tuple[str, str],
+    expected: dict[str, object],
+    is_exported: bool,
+) -> None:
+    """In the export of a session, and in a state file that is decided twice."""
+    for (verb, call), *always in (decision,), (sticky, "--always"):
+        if is_exported:
+            assert convo("approvals", verb, call, *always).exit == 0
+        else:
+            decided = convo("resume", "state.json", "--decide-only", f"--{verb}", call, *always, "-o", "state.json")
+            assert decided.exit == (0 if always else 3)
+    state = convo(*EXPORT_RUN).json() if is_exported else json.loads(Path("state.json").read_text())
+    (owned,) = state["context"]["function_tool_approvals"]
+    assert {key: value for key, value in owned["decision"].items() if key != "sticky_scope"} == expected

@@ -97,14 +97,14 @@ class Recovery:
 
 
 @pytest.fixture(scope="module")
-def recovery(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recovery]:
+def recovery(intact_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recovery]:
     """`recovery(name)` damages a copy and recovers it, once for all tests that examine this recovery."""
 
     @cache
     def recover(name: str) -> Recovery:
         folder = tmp_path_factory.mktemp("recovery")
         damaged, target = folder / "damaged" / "convo.db", folder / "new.db"
-        shutil.copytree(whole, damaged.parent)
+        shutil.copytree(intact_folder, damaged.parent)
         DAMAGES[name](damaged, random.Random(1))
         return Recovery(damaged, target, recover_and_check(damaged, target))
 
