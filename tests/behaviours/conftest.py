@@ -16,9 +16,9 @@ __all__ = ["read_mode", "tool_log"]
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = open_store("memory")
-    yield opened
-    await opened.aclose()
+    memory_store = open_store("memory")
+    yield memory_store
+    await memory_store.aclose()
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 OUTPUT = "call_1: look done"
 
 
-async def two_calls(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy) -> None:
+async def run_two_calls(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy) -> None:
     """Run an agent whose model calls a tool in two responses and then answers."""
     harness.model = scripted_model(
         harness.folder, tool_calls("look"), tool_calls(("call_2", "look")), {"text": "Done."}
@@ -44,7 +44,7 @@ async def two_calls(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy)
     )
 
 
-def owners(harness: ChatHarness) -> list[dict[str, Any]]:
+def state_references(harness: ChatHarness) -> list[dict[str, Any]]:
     """The fields of each request that refer to state at the server."""
     return [
         {name: body[name] for name in ("conversation", "previous_response_id") if name in body}
@@ -52,47 +52,49 @@ def owners(harness: ChatHarness) -> list[dict[str, Any]]:
     ]
 
 
-async def responses(harness: ChatHarness, name: str = "mine") -> list[str]:
+async def response_ids(harness: ChatHarness, name: str = "mine") -> list[str]:
     session = await harness.store.session(name)
     assert session
     return [link.id for link in await harness.store.links(session.id)]
 
 
-async def paused(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *then: dict[str, Any]) -> AgentRunner:
+async def start_paused_run(
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *replies: dict[str, Any]
+) -> AgentRunner:
     """Start a run that pauses: one call has run, and one needs approval."""
     harness.model = scripted_model(
-        harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), *then or ({"text": "Paid."},)
+        harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), *replies or ({"text": "Paid."},)
     )
-    one = await open_runner(harness, cashier(tool_log), strategy=strategy)
-    await send_message(one, "hello")
-    return one
+    runner = await open_runner(harness, cashier_agent(tool_log), strategy=strategy)
+    await send_message(runner, "hello")
+    return runner
 
 
-def cashier(tool_log: ToolLog) -> Agent:
+def cashier_agent(tool_log: ToolLog) -> Agent:
     return Agent("desk", tools=(tool_log.tool("look"), tool_log.tool("pay", needs_approval=True)))
 
 
-# -- one owner ----------------------------------------------------------------------------------------
+# -- requests by owner -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_the_client_owns_the_history_every_request_sends_all_of_it_and_no_id(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await two_calls(harness, tool_log, strategy)
-    whole = ["user: hello", "call look", OUTPUT, "call look", "call_2: look done"]
-    assert request_inputs(harness) == [whole[:1], whole[:3], whole]
-    assert owners(harness) == [{}, {}, {}]
+    await run_two_calls(harness, tool_log, strategy)
+    lines = ["user: hello", "call look", OUTPUT, "call look", "call_2: look done"]
+    assert request_inputs(harness) == [lines[:1], lines[:3], lines]
+    assert state_references(harness) == [{}, {}, {}]
 
 
 async def test_when_a_conversation_is_the_owner_each_request_sends_only_new_items(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    await two_calls(harness, tool_log, Strategy.CONVERSATION)
+    await run_two_calls(harness, tool_log, Strategy.CONVERSATION)
     session = await harness.store.session("mine")
     assert session
     assert request_inputs(harness) == [["user: hello"], [OUTPUT], ["call_2: look done"]]
-    assert owners(harness) == [{"conversation": session.handle}] * 3
+    assert state_references(harness) == [{"conversation": session.handle}] * 3
 
 
 async def test_when_a_chain_continues_each_request_names_the_latest_response_and_sends_only_new_items(
@@ -105,34 +107,36 @@ async def test_when_a_chain_continues_each_request_names_the_latest_response_and
     await send_message(await open_runner(harness, agent, strategy=Strategy.CHAIN), "hi")
     await send_message(await open_runner(harness, agent), "hello")
     assert request_inputs(harness)[1:] == [["user: hello"], [OUTPUT], ["call_2: look done"]]
-    assert owners(harness)[1:] == [{"previous_response_id": one} for one in (await responses(harness))[:3]]
+    assert state_references(harness)[1:] == [
+        {"previous_response_id": response_id} for response_id in (await response_ids(harness))[:3]
+    ]
 
 
 async def test_when_a_chain_starts_its_first_request_names_no_response(harness: ChatHarness, tool_log: ToolLog) -> None:
-    await two_calls(harness, tool_log, Strategy.CHAIN)
-    first, second, _ = await responses(harness)
-    assert owners(harness) == [{}, {"previous_response_id": first}, {"previous_response_id": second}]
+    await run_two_calls(harness, tool_log, Strategy.CHAIN)
+    first, second, _ = await response_ids(harness)
+    assert state_references(harness) == [{}, {"previous_response_id": first}, {"previous_response_id": second}]
     assert request_inputs(harness)[1] == [OUTPUT]
 
 
 async def test_when_a_conversation_is_the_owner_no_previous_response_id_is_sent(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    await two_calls(harness, tool_log, Strategy.CONVERSATION)
-    assert len(await responses(harness)) == 3
+    await run_two_calls(harness, tool_log, Strategy.CONVERSATION)
+    assert len(await response_ids(harness)) == 3
     assert not any("previous_response_id" in body for body in harness.bodies)
 
 
-# -- what is never sent twice ---------------------------------------------------------------------------
+# -- repeated items --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_the_server_has_an_item_no_later_request_sends_it(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await two_calls(harness, tool_log, strategy)
+    await run_two_calls(harness, tool_log, strategy)
     await send_message(await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),))), "more")
-    assert [sent for one in request_inputs(harness) for sent in one] == [
+    assert [line for request in request_inputs(harness) for line in request] == [
         "user: hello",
         OUTPUT,
         "call_2: look done",
@@ -144,30 +148,32 @@ async def test_when_the_server_has_an_item_no_later_request_sends_it(
 async def test_when_items_share_a_placeholder_id_they_are_still_different_items(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
-    def fake(said: str) -> dict[str, Any]:
-        content = [{"type": "output_text", "text": said, "annotations": []}]
+    def placeholder_reply(text: str) -> dict[str, Any]:
+        content = [{"type": "output_text", "text": text, "annotations": []}]
         return {
             "output": [{"type": "message", "id": "__fake_id__", "role": "assistant", "content": content}],
         }
 
-    harness.model = scripted_model(harness.folder, fake("one"), fake("two"), fake("three"))
-    for said in "abc":
-        await send_message(await open_runner(harness, Agent("desk"), strategy=strategy), said)
-    whole = ["user: a", "assistant: one", "user: b", "assistant: two", "user: c"]
-    assert request_inputs(harness)[-1] == (whole[-1:] if strategy in SERVERS else whole)
-    assert item_lines(await stored_items(harness)) == [*whole, "assistant: three"]
+    harness.model = scripted_model(
+        harness.folder, placeholder_reply("one"), placeholder_reply("two"), placeholder_reply("three")
+    )
+    for message in "abc":
+        await send_message(await open_runner(harness, Agent("desk"), strategy=strategy), message)
+    lines = ["user: a", "assistant: one", "user: b", "assistant: two", "user: c"]
+    assert request_inputs(harness)[-1] == (lines[-1:] if strategy in SERVERS else lines)
+    assert item_lines(await stored_items(harness)) == [*lines, "assistant: three"]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_an_output_was_sent_it_is_not_sent_again_unless_its_request_failed(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    one = await paused(harness, tool_log, strategy, tool_calls(("c3", "look")), {"text": "Paid."})
-    await one.apply_decisions(ApprovalDecided("c1", approve=True))
+    runner = await start_paused_run(harness, tool_log, strategy, tool_calls(("c3", "look")), {"text": "Paid."})
+    await runner.apply_decisions(ApprovalDecided("c1", approve=True))
     harness.endpoint.faults = [EndpointFault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
-        await read_events(one.resume())
-    await read_events((await open_runner(harness, cashier(tool_log))).resume())
+        await read_events(runner.resume())
+    await read_events((await open_runner(harness, cashier_agent(tool_log))).resume())
     outputs = ["c1: pay done", "c2: look done"]
     assert request_inputs(harness) == [["user: hello"], outputs, outputs, ["c3: look done"]]
 
@@ -176,44 +182,50 @@ async def test_when_an_output_was_sent_it_is_not_sent_again_unless_its_request_f
 async def test_when_outputs_of_two_calls_are_equal_each_of_them_is_sent(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await two_calls(harness, tool_log, strategy)
-    sent = [item for item in harness.bodies[-1]["input"] if item.get("type") == "function_call_output"]
-    assert [item["call_id"] for item in sent] == (["call_2"] if strategy in SERVERS else ["call_1", "call_2"])
-    assert {item["output"] for item in sent} == {"look done"}
+    await run_two_calls(harness, tool_log, strategy)
+    outputs = [item for item in harness.bodies[-1]["input"] if item.get("type") == "function_call_output"]
+    assert [item["call_id"] for item in outputs] == (["call_2"] if strategy in SERVERS else ["call_1", "call_2"])
+    assert {item["output"] for item in outputs} == {"look done"}
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_a_run_is_resumed_confirmed_items_are_not_sent_again_and_unconfirmed_items_are(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await paused(harness, tool_log, strategy)
-    one = await open_runner(harness, cashier(tool_log))
-    await one.apply_decisions(ApprovalDecided("c1", approve=False, message="no"))
-    await read_events((await open_runner(harness, cashier(tool_log))).resume())
+    await start_paused_run(harness, tool_log, strategy)
+    runner = await open_runner(harness, cashier_agent(tool_log))
+    await runner.apply_decisions(ApprovalDecided("c1", approve=False, message="no"))
+    await read_events((await open_runner(harness, cashier_agent(tool_log))).resume())
     assert request_inputs(harness) == [["user: hello"], ["c1: no", "c2: look done"]]
     assert tool_log.ran == ["look"]
 
 
-# -- calls without an output ----------------------------------------------------------------------------
+# -- calls without an output -----------------------------------------------------------------------
 
 
 async def test_when_a_call_has_no_output_it_gets_one_before_the_next_request(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    one = await paused(harness, tool_log, Strategy.SESSION)
-    await one.stop()
-    await send_message(await open_runner(harness, cashier(tool_log)), "well?")
-    ended = "The run ended before this tool was called."
-    assert request_inputs(harness)[-1][1:] == ["call pay", "call look", f"c1: {ended}", "c2: look done", "user: well?"]
+    runner = await start_paused_run(harness, tool_log, Strategy.SESSION)
+    await runner.stop()
+    await send_message(await open_runner(harness, cashier_agent(tool_log)), "well?")
+    added_output = "The run ended before this tool was called."
+    assert request_inputs(harness)[-1][1:] == [
+        "call pay",
+        "call look",
+        f"c1: {added_output}",
+        "c2: look done",
+        "user: well?",
+    ]
 
 
 async def test_when_the_caller_passes_a_call_without_an_output_it_is_sent_unchanged(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     orphan = {"type": "function_call", "call_id": "c9", "name": "look", "arguments": "{}"}
-    one = await open_runner(harness, cashier(tool_log))
+    runner = await open_runner(harness, cashier_agent(tool_log))
     with pytest.raises(RequestRefused, match="No tool output found for function call c9"):
-        await read_events(one.start([user_message("hello"), orphan, user_message("well?")]))
+        await read_events(runner.start([user_message("hello"), orphan, user_message("well?")]))
     assert request_inputs(harness) == [["user: hello", "call look", "user: well?"]]
 
 
@@ -221,62 +233,66 @@ async def test_when_the_caller_passes_a_call_without_an_output_it_is_sent_unchan
 async def test_when_reasoning_is_sent_again_it_has_no_id_and_is_sent_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
     harness.model = scripted_model(
-        harness.folder, {"output": [thought, *tool_calls("look")["output"]]}, {"text": "Done."}
+        harness.folder, {"output": [reasoning, *tool_calls("look")["output"]]}, {"text": "Done."}
     )
     await send_message(
         await open_runner(harness, Agent("desk", tools=(tool_log.tool("look"),)), strategy=strategy), "hello"
     )
-    again = [item for item in harness.bodies[1]["input"] if item.get("type") == "reasoning"]
-    assert again == [{"type": "reasoning", "summary": [], "encrypted_content": "sealed"}]
+    sent_reasoning = [item for item in harness.bodies[1]["input"] if item.get("type") == "reasoning"]
+    assert sent_reasoning == [{"type": "reasoning", "summary": [], "encrypted_content": "sealed"}]
     assert [item.get("id") for item in await stored_items(harness)][1] == "rs_1"
 
 
-# -- input filters under a server owner -------------------------------------------------------------------
+# -- input filters under a server owner ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_a_filter_runs_with_a_server_side_owner_it_gets_only_new_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    seen: list[list[str]] = []
+    inputs: list[list[str]] = []
 
-    def looks(data: ModelInput) -> ModelInput:
-        seen.append(item_lines(data.items))
+    def record_input(data: ModelInput) -> ModelInput:
+        inputs.append(item_lines(data.items))
         return data
 
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(tool_log.tool("look"),))
-    await send_message(await open_runner(harness, agent, RunConfig(input_filter=looks), strategy=strategy), "hello")
-    assert seen == [["user: hello"], [OUTPUT]]
+    await send_message(
+        await open_runner(harness, agent, RunConfig(input_filter=record_input), strategy=strategy), "hello"
+    )
+    assert inputs == [["user: hello"], [OUTPUT]]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_a_filter_drops_an_output_with_a_server_side_owner_the_run_fails_and_the_output_is_kept(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    def drops(data: ModelInput) -> ModelInput:
+    def drop_outputs(data: ModelInput) -> ModelInput:
         return ModelInput([item for item in data.items if "call_id" not in item] or [user_message("instead")])
 
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(tool_log.tool("look"),))
     with pytest.raises(RunFailed, match="removes the output of call call_1, which the endpoint needs"):
-        await send_message(await open_runner(harness, agent, RunConfig(input_filter=drops), strategy=strategy), "hello")
+        await send_message(
+            await open_runner(harness, agent, RunConfig(input_filter=drop_outputs), strategy=strategy), "hello"
+        )
     await send_message(await open_runner(harness, agent), "well?")
     assert request_inputs(harness) == [["user: hello"], [OUTPUT, "user: well?"]]
 
 
-# -- input that is added at a pause -------------------------------------------------------------------------
+# -- input added at a pause ------------------------------------------------------------------------
 
 
-async def added(one: AgentRunner, *said: str) -> None:
-    await one.apply_decisions(
-        *(InputAdded((user_message(text),)) for text in said), ApprovalDecided("c1", approve=True)
+async def approve_with_input(runner: AgentRunner, *texts: str) -> None:
+    await runner.apply_decisions(
+        *(InputAdded((user_message(text),)) for text in texts), ApprovalDecided("c1", approve=True)
     )
 
 
-def tail(harness: ChatHarness, strategy: Strategy) -> Sequence[str]:
+def input_after_history(harness: ChatHarness, strategy: Strategy) -> Sequence[str]:
     """The input of the last request from the tool outputs on."""
     return request_inputs(harness)[-1][0 if strategy in SERVERS else 3 :]
 
@@ -285,10 +301,10 @@ def tail(harness: ChatHarness, strategy: Strategy) -> Sequence[str]:
 async def test_when_the_same_text_is_added_twice_both_messages_are_sent_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    one = await paused(harness, tool_log, strategy)
-    await added(one, "now", "now")
-    await read_events((await open_runner(harness, cashier(tool_log))).resume())
-    assert tail(harness, strategy) == ["c1: pay done", "c2: look done", "user: now", "user: now"]
+    runner = await start_paused_run(harness, tool_log, strategy)
+    await approve_with_input(runner, "now", "now")
+    await read_events((await open_runner(harness, cashier_agent(tool_log))).resume())
+    assert input_after_history(harness, strategy) == ["c1: pay done", "c2: look done", "user: now", "user: now"]
     assert item_lines(await stored_items(harness)).count("user: now") == 2
 
 
@@ -296,15 +312,19 @@ async def test_when_the_same_text_is_added_twice_both_messages_are_sent_once(
 async def test_when_a_filter_rewrites_added_input_the_history_has_the_rewritten_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    def rewrites(data: ModelInput) -> ModelInput:
+    def rewrite_user_messages(data: ModelInput) -> ModelInput:
         return ModelInput([user_message("NOW") if item.get("role") == "user" else item for item in data.items])
 
-    one = await paused(harness, tool_log, strategy, {"text": "-"}, tool_calls(("c3", "look")), {"text": "Paid."})
-    await added(one, "now")
-    await read_events((await open_runner(harness, cashier(tool_log), RunConfig(input_filter=rewrites))).resume())
+    runner = await start_paused_run(
+        harness, tool_log, strategy, {"text": "-"}, tool_calls(("c3", "look")), {"text": "Paid."}
+    )
+    await approve_with_input(runner, "now")
+    await read_events(
+        (await open_runner(harness, cashier_agent(tool_log), RunConfig(input_filter=rewrite_user_messages))).resume()
+    )
     assert request_inputs(harness)[1:] == [["c1: pay done", "c2: look done", "user: NOW"], ["c3: look done"]]
-    kept = item_lines(await stored_items(harness))
-    assert ("user: NOW" in kept, "user: now" in kept) == (True, False)
+    lines = item_lines(await stored_items(harness))
+    assert ("user: NOW" in lines, "user: now" in lines) == (True, False)
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
@@ -312,14 +332,14 @@ async def test_when_a_filter_rewrites_added_input_the_history_has_the_rewritten_
 async def test_when_a_request_with_added_input_fails_the_input_is_sent_until_a_response_confirms_it(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Exception
 ) -> None:
-    one = await paused(harness, tool_log, strategy)
-    await added(one, "now")
+    runner = await start_paused_run(harness, tool_log, strategy)
+    await approve_with_input(runner, "now")
     harness.endpoint.faults = [EndpointFault(failure)] * 4
     with pytest.raises(type(failure)):
-        await read_events(one.resume())
+        await read_events(runner.resume())
     harness.endpoint.faults = []
-    await read_events((await open_runner(harness, cashier(tool_log))).resume())
-    assert {tuple(one) for one in request_inputs(harness)[1:]} == {("c1: pay done", "c2: look done", "user: now")}
+    await read_events((await open_runner(harness, cashier_agent(tool_log))).resume())
+    assert {tuple(runner) for runner in request_inputs(harness)[1:]} == {("c1: pay done", "c2: look done", "user: now")}
     assert item_lines(await stored_items(harness)).count("user: now") == 1
 
 
@@ -327,22 +347,28 @@ async def test_when_a_request_with_added_input_fails_the_input_is_sent_until_a_r
 async def test_when_tool_search_items_have_no_id_they_are_not_sent_again_and_later_ones_with_ids_are_kept(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    found: dict[str, Any] = {"type": "tool_search_output", "tools": []}
-    search: list[dict[str, Any]] = [{"type": "tool_search_call", "arguments": {"query": "x"}}, found]
+    search_output: dict[str, Any] = {"type": "tool_search_output", "tools": []}
+    search: list[dict[str, Any]] = [{"type": "tool_search_call", "arguments": {"query": "x"}}, search_output]
     harness.model = scripted_model(
         harness.folder,
         {"output": [*search, *tool_calls("look")["output"]]},
-        {"output": [{**search[0], "id": "ts_2"}, {**found, "id": "to_2"}, *tool_calls(("call_2", "look"))["output"]]},
+        {
+            "output": [
+                {**search[0], "id": "ts_2"},
+                {**search_output, "id": "to_2"},
+                *tool_calls(("call_2", "look"))["output"],
+            ]
+        },
         {"text": "Done."},
     )
     agent = Agent("desk", tools=(tool_log.tool("look"),))
     await send_message(await open_runner(harness, agent, strategy=strategy), "hello")
     await send_message(await open_runner(harness, agent), "more")
-    assert [sent for one in request_inputs(harness) for sent in one] == [
+    assert [line for request in request_inputs(harness) for line in request] == [
         "user: hello",
         OUTPUT,
         "call_2: look done",
         "user: more",
     ]
-    kept = [item for item in await stored_items(harness) if str(item.get("type")).startswith("tool_search")]
-    assert len(kept) == 4
+    stored = [item for item in await stored_items(harness) if str(item.get("type")).startswith("tool_search")]
+    assert len(stored) == 4

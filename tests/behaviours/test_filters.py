@@ -24,10 +24,10 @@ pytestmark = pytest.mark.usefixtures("read_mode")
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
-WHOLE = ["user: hello", "call look", "call_1: look done"]
+HISTORY = ["user: hello", "call look", "call_1: look done"]
 
 
-def desk(harness: ChatHarness, tool_log: ToolLog) -> Agent:
+def desk_agent(harness: ChatHarness, tool_log: ToolLog) -> Agent:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
     return Agent("desk", "Answer.", tools=(tool_log.tool("look"),))
 
@@ -36,9 +36,11 @@ def desk(harness: ChatHarness, tool_log: ToolLog) -> Agent:
 async def test_when_a_filter_returns_an_invalid_value_the_run_fails_before_any_request(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    conduct = RunConfig(input_filter=lambda data: data.items)
+    config = RunConfig(input_filter=lambda data: data.items)
     with pytest.raises(RunFailed, match="did not return a ModelInput"):
-        await send_message(await open_runner(harness, desk(harness, tool_log), conduct, strategy=strategy), "hello")
+        await send_message(
+            await open_runner(harness, desk_agent(harness, tool_log), config, strategy=strategy), "hello"
+        )
     assert harness.bodies == []
 
 
@@ -46,14 +48,16 @@ async def test_when_a_filter_returns_an_invalid_value_the_run_fails_before_any_r
 async def test_when_a_filter_raises_the_run_fails_with_that_exception_before_any_request(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    def broken(data: ModelInput) -> ModelInput:
+    def raise_error(data: ModelInput) -> ModelInput:
         raise ValueError("no")
 
-    one = await open_runner(harness, desk(harness, tool_log), RunConfig(input_filter=broken), strategy=strategy)
-    with pytest.raises(RunFailed, match="the input filter raised ValueError: no") as failed:
-        await send_message(one, "hello")
-    assert isinstance(failed.value.__cause__, RunFailed)
-    assert isinstance(failed.value.__cause__.__cause__, ValueError)
+    runner = await open_runner(
+        harness, desk_agent(harness, tool_log), RunConfig(input_filter=raise_error), strategy=strategy
+    )
+    with pytest.raises(RunFailed, match="the input filter raised ValueError: no") as error:
+        await send_message(runner, "hello")
+    assert isinstance(error.value.__cause__, RunFailed)
+    assert isinstance(error.value.__cause__.__cause__, ValueError)
     assert harness.bodies == []
 
 
@@ -61,42 +65,48 @@ async def test_when_a_filter_raises_the_run_fails_with_that_exception_before_any
 async def test_when_a_filter_returns_two_outputs_of_one_call_only_the_later_is_sent(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    late = {"type": "function_call_output", "call_id": "call_1", "output": "later"}
+    later_output = {"type": "function_call_output", "call_id": "call_1", "output": "later"}
 
-    def doubled(data: ModelInput) -> ModelInput:
-        return ModelInput([*data.items, late] if harness.bodies else data.items)
+    def append_output(data: ModelInput) -> ModelInput:
+        return ModelInput([*data.items, later_output] if harness.bodies else data.items)
 
     await send_message(
-        await open_runner(harness, desk(harness, tool_log), RunConfig(input_filter=doubled), strategy=strategy), "hello"
+        await open_runner(
+            harness, desk_agent(harness, tool_log), RunConfig(input_filter=append_output), strategy=strategy
+        ),
+        "hello",
     )
-    assert request_inputs(harness)[1] == (["call_1: later"] if strategy in SERVERS else [*WHOLE[:2], "call_1: later"])
+    assert request_inputs(harness)[1] == (["call_1: later"] if strategy in SERVERS else [*HISTORY[:2], "call_1: later"])
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_filter_rewrites_the_input_the_store_keeps_the_original(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    conduct = RunConfig(
+    config = RunConfig(
         input_filter=lambda data: ModelInput([user_message("HELLO")] if len(data.items) == 1 else data.items)
     )
-    await send_message(await open_runner(harness, desk(harness, tool_log), conduct, strategy=strategy), "hello")
+    await send_message(await open_runner(harness, desk_agent(harness, tool_log), config, strategy=strategy), "hello")
     assert request_inputs(harness)[0] == ["user: HELLO"]
-    assert item_lines(await stored_items(harness)) == [*WHOLE, "assistant: Done."]
+    assert item_lines(await stored_items(harness)) == [*HISTORY, "assistant: Done."]
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_filter_changes_its_list_in_place_only_this_request_is_affected(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    def adds(data: ModelInput) -> ModelInput:
+    def change_in_place(data: ModelInput) -> ModelInput:
         if not harness.bodies:
             data.items[0] = user_message("changed")
             data.items.append(assistant_message("this once"))
         return data
 
     await send_message(
-        await open_runner(harness, desk(harness, tool_log), RunConfig(input_filter=adds), strategy=strategy), "hello"
+        await open_runner(
+            harness, desk_agent(harness, tool_log), RunConfig(input_filter=change_in_place), strategy=strategy
+        ),
+        "hello",
     )
     assert request_inputs(harness)[0] == ["user: changed", "assistant: this once"]
     assert item_lines(await stored_items(harness))[0] == "user: hello"
-    assert request_inputs(harness)[1:] == [WHOLE]
+    assert request_inputs(harness)[1:] == [HISTORY]

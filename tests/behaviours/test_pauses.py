@@ -38,54 +38,54 @@ CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 APPROVED = ApprovalDecided("c1", approve=True)
-BOTH = ["c1: pay done", "c2: look done"]
+OUTPUTS = ["c1: pay done", "c2: look done"]
 
 
-def desk(tool_log: ToolLog, **fields: Any) -> Agent:
+def desk_agent(tool_log: ToolLog, **fields: Any) -> Agent:
     return Agent("desk", tools=(tool_log.tool("look"), tool_log.tool("pay", needs_approval=True)), **fields)
 
 
-async def paused(
-    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy | None = None, conduct: RunConfig | None = None
+async def start_paused_run(
+    harness: ChatHarness, tool_log: ToolLog, strategy: Strategy | None = None, config: RunConfig | None = None
 ) -> AgentRunner:
     """Start a run that pauses: the first call needs approval, and the second has run."""
     harness.model = scripted_model(harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
-    one = await open_runner(harness, desk(tool_log), conduct, strategy=strategy)
-    await send_message(one, "hello")
-    return one
+    runner = await open_runner(harness, desk_agent(tool_log), config, strategy=strategy)
+    await send_message(runner, "hello")
+    return runner
 
 
-async def gone_on(
-    harness: ChatHarness, tool_log: ToolLog, *decisions: Any, conduct: RunConfig | None = None
+async def decide_and_resume(
+    harness: ChatHarness, tool_log: ToolLog, *decisions: Any, config: RunConfig | None = None
 ) -> AgentRunner:
     """Apply decisions and resume the run with a new runner, as another process does."""
-    one = await open_runner(harness, desk(tool_log), conduct)
-    await one.apply_decisions(*decisions)
-    await read_events(one.resume())
-    return one
+    runner = await open_runner(harness, desk_agent(tool_log), config)
+    await runner.apply_decisions(*decisions)
+    await read_events(runner.resume())
+    return runner
 
 
-# -- without and with a decision --------------------------------------------------------------------------
+# -- resume with and without a decision ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_paused_run_is_resumed_without_a_decision_the_same_calls_are_pending_and_no_request_is_sent(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    first = await paused(harness, tool_log, strategy)
-    one = await gone_on(harness, tool_log)
-    assert [call.item for call in one.pending_calls] == [call.item for call in first.pending_calls]
-    assert ([call.id for call in one.pending_calls], len(harness.bodies), tool_log.ran) == (["c1"], 1, ["look"])
+    first = await start_paused_run(harness, tool_log, strategy)
+    second = await decide_and_resume(harness, tool_log)
+    assert [call.item for call in second.pending_calls] == [call.item for call in first.pending_calls]
+    assert ([call.id for call in second.pending_calls], len(harness.bodies), tool_log.ran) == (["c1"], 1, ["look"])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_call_is_approved_its_tool_runs_once_and_the_next_input_ends_with_its_output(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    first = await paused(harness, tool_log, strategy)
-    one = await gone_on(harness, tool_log, APPROVED)
-    assert (first.run.turn, one.run.turn, tool_log.ran) == (1, 2, ["look", "pay"])
-    assert request_inputs(harness)[1][-2:] == BOTH
+    first = await start_paused_run(harness, tool_log, strategy)
+    second = await decide_and_resume(harness, tool_log, APPROVED)
+    assert (first.run.turn, second.run.turn, tool_log.ran) == (1, 2, ["look", "pay"])
+    assert request_inputs(harness)[1][-2:] == OUTPUTS
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -93,8 +93,8 @@ async def test_when_a_call_is_approved_its_tool_runs_once_and_the_next_input_end
 async def test_when_a_call_is_rejected_its_tool_does_not_run_and_its_output_is_the_reason_or_the_default_text(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, message: str | None
 ) -> None:
-    await paused(harness, tool_log, strategy)
-    await gone_on(harness, tool_log, ApprovalDecided("c1", approve=False, message=message))
+    await start_paused_run(harness, tool_log, strategy)
+    await decide_and_resume(harness, tool_log, ApprovalDecided("c1", approve=False, message=message))
     assert request_inputs(harness)[1][-2:] == [f"c1: {message or 'Tool execution was not approved.'}", "c2: look done"]
     assert tool_log.ran == ["look"]
 
@@ -103,18 +103,18 @@ async def test_when_a_call_is_rejected_its_tool_does_not_run_and_its_output_is_t
 async def test_when_max_turns_was_reached_before_the_pause_the_tool_runs_and_the_next_model_call_fails(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await paused(harness, tool_log, strategy, RunConfig(RunLimits(max_turns=1)))
+    await start_paused_run(harness, tool_log, strategy, RunConfig(RunLimits(max_turns=1)))
     with pytest.raises(RunFailed, match=r"Max turns \(1\) exceeded"):
-        await gone_on(harness, tool_log, APPROVED, conduct=RunConfig(RunLimits(max_turns=1)))
+        await decide_and_resume(harness, tool_log, APPROVED, config=RunConfig(RunLimits(max_turns=1)))
     assert (tool_log.ran, len(harness.bodies)) == (["look", "pay"], 1)
-    assert item_lines(await stored_items(harness))[-2:] == BOTH
+    assert item_lines(await stored_items(harness))[-2:] == OUTPUTS
 
 
 async def test_when_two_runners_decide_on_one_pause_the_second_gets_a_conflict_and_runs_nothing(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    first = await paused(harness, tool_log)
-    second = await open_runner(harness, desk(tool_log))
+    first = await start_paused_run(harness, tool_log)
+    second = await open_runner(harness, desk_agent(tool_log))
     await first.apply_decisions(APPROVED)
     assert [call.id for call in second.pending_calls] == ["c1"]
     with pytest.raises(Conflict):
@@ -127,10 +127,10 @@ async def test_when_two_runners_decide_on_one_pause_the_second_gets_a_conflict_a
 async def test_when_input_is_added_to_a_paused_run_it_follows_the_outputs_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await paused(harness, tool_log, strategy)
-    await gone_on(harness, tool_log, InputAdded((user_message("and hurry"),)), APPROVED)
-    assert request_inputs(harness)[1][0 if strategy in SERVERS else 3 :] == [*BOTH, "user: and hurry"]
-    await send_message(await open_runner(harness, desk(tool_log)), "thanks")
+    await start_paused_run(harness, tool_log, strategy)
+    await decide_and_resume(harness, tool_log, InputAdded((user_message("and hurry"),)), APPROVED)
+    assert request_inputs(harness)[1][0 if strategy in SERVERS else 3 :] == [*OUTPUTS, "user: and hurry"]
+    await send_message(await open_runner(harness, desk_agent(tool_log)), "thanks")
     assert item_lines(await stored_items(harness)).count("user: and hurry") == 1
 
 
@@ -141,31 +141,31 @@ async def test_when_a_call_is_always_approved_later_calls_of_the_tool_by_the_age
     harness.model = scripted_model(
         harness.folder, tool_calls(("c1", "pay")), tool_calls(("c2", "pay")), {"text": "Paid."}
     )
-    await send_message(await open_runner(harness, desk(tool_log), strategy=strategy), "hello")
-    one = await gone_on(harness, tool_log, ApprovalDecided("c1", approve=True, always=True))
-    assert (one.output, one.pending_calls, tool_log.ran) == ("Paid.", (), ["pay", "pay"])
+    await send_message(await open_runner(harness, desk_agent(tool_log), strategy=strategy), "hello")
+    runner = await decide_and_resume(harness, tool_log, ApprovalDecided("c1", approve=True, always=True))
+    assert (runner.output, runner.pending_calls, tool_log.ran) == ("Paid.", (), ["pay", "pay"])
 
 
-# -- the owner ----------------------------------------------------------------------------------------------
+# -- resume by owner -------------------------------------------------------------------------------
 
 
 async def test_when_a_run_on_a_conversation_resumes_in_another_process_only_the_outputs_are_sent(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    await paused(harness, tool_log, Strategy.CONVERSATION)
-    await gone_on(harness, tool_log, APPROVED)
-    assert request_inputs(harness)[1] == BOTH
+    await start_paused_run(harness, tool_log, Strategy.CONVERSATION)
+    await decide_and_resume(harness, tool_log, APPROVED)
+    assert request_inputs(harness)[1] == OUTPUTS
     assert harness.bodies[1]["conversation"] == harness.bodies[0]["conversation"]
 
 
 async def test_when_a_run_on_a_chain_resumes_in_another_process_it_continues_from_the_last_response(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    await paused(harness, tool_log, Strategy.CHAIN)
+    await start_paused_run(harness, tool_log, Strategy.CHAIN)
     session = await harness.store.session("mine")
     assert session
-    await gone_on(harness, tool_log, APPROVED)
-    assert (request_inputs(harness)[1], harness.bodies[1]["previous_response_id"]) == (BOTH, session.handle)
+    await decide_and_resume(harness, tool_log, APPROVED)
+    assert (request_inputs(harness)[1], harness.bodies[1]["previous_response_id"]) == (OUTPUTS, session.handle)
 
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION])
@@ -173,34 +173,36 @@ async def test_when_one_tool_ran_and_one_is_pending_both_outputs_are_sent_in_cal
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     """The exported state is imported into the same session if it has a handle, else into a new session."""
-    one = await paused(harness, tool_log, strategy)
-    row, session = one.run_row, await harness.store.session("mine")
+    runner = await start_paused_run(harness, tool_log, strategy)
+    row, session = runner.run_row, await harness.store.session("mine")
     assert row
     assert session
-    written = serialize_run_state(await build_run_state(harness.store, session, row, one.run, {}))
-    found = import_run_state(parse_run_state(written.encode()), graph(desk(tool_log)))
-    chat = await harness.open(None, "mine") if found.handle else await harness.open(Strategy.SESSION, name="elsewhere")
-    items = () if found.handle else found.items
-    other = await AgentRunner.import_run(chat, found.run, items, state_hash=found.source_hash)
-    await other.apply_decisions(APPROVED)
-    await read_events(other.resume())
-    assert request_inputs(harness)[1][-2:] == BOTH
+    document = serialize_run_state(await build_run_state(harness.store, session, row, runner.run, {}))
+    imported = import_run_state(parse_run_state(document.encode()), graph(desk_agent(tool_log)))
+    chat = (
+        await harness.open(None, "mine") if imported.handle else await harness.open(Strategy.SESSION, name="elsewhere")
+    )
+    items = () if imported.handle else imported.items
+    resumed = await AgentRunner.import_run(chat, imported.run, items, state_hash=imported.source_hash)
+    await resumed.apply_decisions(APPROVED)
+    await read_events(resumed.resume())
+    assert request_inputs(harness)[1][-2:] == OUTPUTS
     assert len(request_inputs(harness)[1]) == (2 if strategy in SERVERS else 5)
-    assert (other.output, tool_log.ran) == ("Paid.", ["look", "pay"])
+    assert (resumed.output, tool_log.ran) == ("Paid.", ["look", "pay"])
 
 
-# -- what is kept at a pause --------------------------------------------------------------------------------
+# -- stored items at a pause -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_every_item_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await paused(harness, tool_log, strategy)
-    begun = ["user: hello", "call pay", "call look"]
-    assert item_lines(await stored_items(harness)) == begun
-    await gone_on(harness, tool_log, APPROVED)
-    assert item_lines(await stored_items(harness)) == [*begun, *BOTH, "assistant: Paid."]
+    await start_paused_run(harness, tool_log, strategy)
+    lines = ["user: hello", "call pay", "call look"]
+    assert item_lines(await stored_items(harness)) == lines
+    await decide_and_resume(harness, tool_log, APPROVED)
+    assert item_lines(await stored_items(harness)) == [*lines, *OUTPUTS, "assistant: Paid."]
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
@@ -208,37 +210,37 @@ async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_ever
 async def test_when_an_output_guardrail_is_set_calls_are_stored_at_the_pause_and_the_answer_once_it_passed(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, reason: str | None
 ) -> None:
-    seen: list[list[str]] = []
+    stored_lines: list[list[str]] = []
 
-    async def looks(context: Context, said: Any) -> str | None:
-        seen.append(item_lines(await stored_items(harness)))
+    async def guardrail(context: Context, output: Any) -> str | None:
+        stored_lines.append(item_lines(await stored_items(harness)))
         return reason
 
-    guarded = desk(tool_log, output_guardrails=(Guardrail("looks", looks),))
+    guarded = desk_agent(tool_log, output_guardrails=(Guardrail("looks", guardrail),))
     harness.model = scripted_model(harness.folder, tool_calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
     await send_message(await open_runner(harness, guarded, strategy=strategy), "hello")
-    one = await open_runner(harness, guarded)
-    await one.apply_decisions(APPROVED)
+    runner = await open_runner(harness, guarded)
+    await runner.apply_decisions(APPROVED)
     if reason:
         with pytest.raises(RunFailed, match="not this"):
-            await read_events(one.resume())
+            await read_events(runner.resume())
     else:
-        await read_events(one.resume())
-    kept = await stored_items(harness)
-    assert item_lines(kept[:5]) == ["user: hello", "call pay", "call look", *BOTH]
-    assert len(list(filter(is_assistant_message, kept))) == (0 if reason else 1)
+        await read_events(runner.resume())
+    items = await stored_items(harness)
+    assert item_lines(items[:5]) == ["user: hello", "call pay", "call look", *OUTPUTS]
+    assert len(list(filter(is_assistant_message, items))) == (0 if reason else 1)
 
 
 async def test_when_a_run_is_abandoned_after_its_tools_it_continues_with_a_model_call(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."})
-    one = await open_runner(harness, desk(tool_log))
-    async with aclosing(one.start([user_message("hello")])) as events:
+    runner = await open_runner(harness, desk_agent(tool_log))
+    async with aclosing(runner.start([user_message("hello")])) as events:
         async for event in events:
             if event["type"] == "convo.tool_output":
                 break
-    other = await open_runner(harness, desk(tool_log))
-    events_then = await read_events(other.resume())
-    assert own_event_types(events_then) == ["started", "finished"]
-    assert (tool_log.ran, request_inputs(harness)[-1][-1], other.output) == (["look"], "call_1: look done", "Done.")
+    resumed = await open_runner(harness, desk_agent(tool_log))
+    resumed_events = await read_events(resumed.resume())
+    assert own_event_types(resumed_events) == ["started", "finished"]
+    assert (tool_log.ran, request_inputs(harness)[-1][-1], resumed.output) == (["look"], "call_1: look done", "Done.")

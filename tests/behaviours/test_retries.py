@@ -26,19 +26,19 @@ pytestmark = pytest.mark.usefixtures("read_mode")
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
-LOCKED = TryLater("locked", code="conversation_locked", status=400)
-DOWN = TryLater("down", status=503)
-CUT = Unreachable("the connection broke")
+LOCKED_ERROR = TryLater("locked", code="conversation_locked", status=400)
+UNAVAILABLE_ERROR = TryLater("down", status=503)
+CONNECTION_ERROR = Unreachable("the connection broke")
 OUTPUT = "call_1: look done"
 
 
-async def session(harness: ChatHarness) -> Session:
-    found = await harness.store.session("mine")
-    assert found
-    return found
+async def get_session(harness: ChatHarness) -> Session:
+    session = await harness.store.session("mine")
+    assert session
+    return session
 
 
-async def faulty(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *faults: EndpointFault) -> None:
+async def run_with_faults(harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, *faults: EndpointFault) -> None:
     """Run an agent with one tool call; each of `faults` affects one request, in order."""
     harness.model = scripted_model(
         harness.folder, tool_calls("look"), {"text": "It is all done, and here is what came of it."}
@@ -54,14 +54,14 @@ async def test_when_an_ordinary_error_occurs_it_is_raised_after_one_attempt(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     with pytest.raises(RequestRefused):
-        await faulty(harness, tool_log, strategy, EndpointFault(RequestRefused("no", status=400)))
+        await run_with_faults(harness, tool_log, strategy, EndpointFault(RequestRefused("no", status=400)))
     assert (len(harness.bodies), harness.clock.sleeps_s) == (1, [])
 
 
 async def test_when_a_conversation_is_locked_the_request_is_retried_three_times_with_growing_delays(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
-    await faulty(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED)] * 3)
+    await run_with_faults(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED_ERROR)] * 3)
     assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2] == harness.bodies[3]
     assert [int(seconds) for seconds in harness.clock.sleeps_s] == [1, 2, 4]
     assert request_inputs(harness)[4:] == [[OUTPUT]]
@@ -71,16 +71,16 @@ async def test_when_a_conversation_stays_locked_the_last_error_is_raised(
     harness: ChatHarness, tool_log: ToolLog
 ) -> None:
     with pytest.raises(TryLater, match="locked"):
-        await faulty(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED)] * 5)
+        await run_with_faults(harness, tool_log, Strategy.CONVERSATION, *[EndpointFault(LOCKED_ERROR)] * 5)
     assert len(harness.bodies) == 4
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
-@pytest.mark.parametrize("failure", [DOWN, CUT])
+@pytest.mark.parametrize("failure", [UNAVAILABLE_ERROR, CONNECTION_ERROR])
 async def test_when_the_client_owns_the_history_a_failed_request_is_sent_again_with_identical_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
 ) -> None:
-    await faulty(harness, tool_log, strategy, EndpointFault(failure), EndpointFault(failure))
+    await run_with_faults(harness, tool_log, strategy, EndpointFault(failure), EndpointFault(failure))
     assert harness.bodies[0] == harness.bodies[1] == harness.bodies[2]
     assert request_inputs(harness)[3] == ["user: hello", "call look", OUTPUT]
 
@@ -89,24 +89,30 @@ async def test_when_the_client_owns_the_history_a_failed_request_is_sent_again_w
 async def test_when_an_answer_is_lost_a_conversation_is_read_before_a_retry_and_a_chain_forks(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(harness, tool_log, strategy, EndpointFault(CUT, after=None), EndpointFault(CUT, after=None))
+    await run_with_faults(
+        harness,
+        tool_log,
+        strategy,
+        EndpointFault(CONNECTION_ERROR, after=None),
+        EndpointFault(CONNECTION_ERROR, after=None),
+    )
     if strategy is Strategy.CONVERSATION:
         assert request_inputs(harness) == [["user: hello"], [OUTPUT]]
     else:
         assert request_inputs(harness) == [*[["user: hello"]] * 3, [OUTPUT]]
-        first, *_ = await harness.store.links((await session(harness)).id)
+        first, *_ = await harness.store.links((await get_session(harness)).id)
         assert [body.get("previous_response_id") for body in harness.bodies] == [None, None, None, first.id]
-    said = "assistant: It is all done, and here is what came of it."
-    assert item_lines(await stored_items(harness)) == ["user: hello", "call look", OUTPUT, said]
+    answer_line = "assistant: It is all done, and here is what came of it."
+    assert item_lines(await stored_items(harness)) == ["user: hello", "call look", OUTPUT, answer_line]
     assert tool_log.ran == ["look"]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-@pytest.mark.parametrize("failure", [LOCKED, TryLater("slow down", status=429)])
+@pytest.mark.parametrize("failure", [LOCKED_ERROR, TryLater("slow down", status=429)])
 async def test_when_a_retry_is_safe_the_same_request_is_sent_and_the_next_turn_sends_only_new_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
 ) -> None:
-    await faulty(harness, tool_log, strategy, EndpointFault(failure))
+    await run_with_faults(harness, tool_log, strategy, EndpointFault(failure))
     assert harness.bodies[0] == harness.bodies[1]
     assert request_inputs(harness) == [["user: hello"], ["user: hello"], [OUTPUT]]
 
@@ -117,7 +123,7 @@ async def test_when_a_delta_was_received_nothing_is_retried(
 ) -> None:
     """The connection breaks after four events of the first response."""
     with pytest.raises(Unreachable):
-        await faulty(harness, tool_log, strategy, EndpointFault(CUT, after=4))
+        await run_with_faults(harness, tool_log, strategy, EndpointFault(CONNECTION_ERROR, after=4))
     assert (len(harness.bodies), tool_log.ran) == (1, [])
 
 
@@ -125,7 +131,7 @@ async def test_when_a_delta_was_received_nothing_is_retried(
 async def test_when_only_the_start_of_a_response_was_received_the_same_request_is_sent_again(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(harness, tool_log, strategy, EndpointFault(TryLater("slow down", status=429), after=2))
+    await run_with_faults(harness, tool_log, strategy, EndpointFault(TryLater("slow down", status=429), after=2))
     assert (harness.bodies[0] == harness.bodies[1], len(harness.bodies), tool_log.ran) == (True, 3, ["look"])
 
 
@@ -133,9 +139,11 @@ async def test_when_only_the_start_of_a_response_was_received_the_same_request_i
 async def test_when_a_request_is_retried_its_stored_input_is_kept_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(harness, tool_log, strategy, EndpointFault(DOWN), EndpointFault(DOWN))
-    said = "assistant: It is all done, and here is what came of it."
-    assert item_lines(await stored_items(harness)) == ["user: hello", "call look", OUTPUT, said]
+    await run_with_faults(
+        harness, tool_log, strategy, EndpointFault(UNAVAILABLE_ERROR), EndpointFault(UNAVAILABLE_ERROR)
+    )
+    answer_line = "assistant: It is all done, and here is what came of it."
+    assert item_lines(await stored_items(harness)) == ["user: hello", "call look", OUTPUT, answer_line]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -143,7 +151,7 @@ async def test_when_a_request_is_cancelled_it_is_never_retried(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
     with pytest.raises(asyncio.CancelledError):
-        await faulty(harness, tool_log, strategy, EndpointFault(asyncio.CancelledError()))
+        await run_with_faults(harness, tool_log, strategy, EndpointFault(asyncio.CancelledError()))
     assert (len(harness.bodies), harness.clock.sleeps_s) == (1, [])
 
 
@@ -151,7 +159,9 @@ async def test_when_a_request_is_cancelled_it_is_never_retried(
 async def test_when_attempts_fail_each_response_counts_in_the_usage_and_no_attempt_does(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
-    await faulty(harness, tool_log, strategy, EndpointFault(DOWN), EndpointFault(DOWN))
+    await run_with_faults(
+        harness, tool_log, strategy, EndpointFault(UNAVAILABLE_ERROR), EndpointFault(UNAVAILABLE_ERROR)
+    )
     session = await harness.store.session("mine")
     assert session
     links = await harness.store.links(session.id)

@@ -33,41 +33,41 @@ CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
-def called(call_id: str) -> Item:
+def function_call(call_id: str) -> Item:
     return {"type": "function_call", "call_id": call_id, "name": "look", "arguments": "{}"}
 
 
-def output(call_id: str, said: str = "done") -> Item:
-    return {"type": "function_call_output", "call_id": call_id, "output": said}
+def function_call_output(call_id: str, text: str = "done") -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
-THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
+REASONING = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 
 
-async def asked_after(harness: ChatHarness, *items: Item, limit: int | None = None) -> list[str]:
+async def input_after_history(harness: ChatHarness, *items: Item, limit: int | None = None) -> list[str]:
     """Send "more" after a history in a file; return the input of the request. The file still has every item."""
     (harness.folder / "talk.json").write_text(json.dumps(items))
-    one = await open_runner(harness, Agent("desk"), RunConfig(session_limit=limit), strategy=Strategy.REPLAY)
+    runner = await open_runner(harness, Agent("desk"), RunConfig(session_limit=limit), strategy=Strategy.REPLAY)
     try:
-        await send_message(one, "more")
+        await send_message(runner, "more")
     except RequestRefused:
         assert item_lines(await stored_items(harness)) == item_lines([*items, user_message("more")])
     else:
-        kept = json.loads((harness.folder / "talk.json").read_text())
-        assert item_lines(kept)[: len(items)] == item_lines(items)
+        saved_items = json.loads((harness.folder / "talk.json").read_text())
+        assert item_lines(saved_items)[: len(items)] == item_lines(items)
     return request_inputs(harness)[0]
 
 
-# -- what the model gets ----------------------------------------------------------------------------------
+# -- model input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_a_session_has_items_the_input_is_the_history_and_the_new_items(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
-    one = await open_runner(harness, Agent("desk"), strategy=strategy)
-    await send_message(one, "one")
-    await send_message(one, "two")
+    runner = await open_runner(harness, Agent("desk"), strategy=strategy)
+    await send_message(runner, "one")
+    await send_message(runner, "two")
     assert request_inputs(harness) == [["user: one"], ["user: one", "assistant: one", "user: two"]]
     assert item_lines(await stored_items(harness)) == ["user: one", "assistant: one", "user: two", "assistant: two"]
 
@@ -78,36 +78,44 @@ async def test_when_a_limit_separates_an_output_from_its_call_it_is_omitted_and_
 ) -> None:
     """Without a limit the endpoint decides whether to accept an output without a call."""
     items = (
-        (output("c1"), assistant_message("done"))
+        (function_call_output("c1"), assistant_message("done"))
         if limit is None
-        else (called("c1"), output("c1"), assistant_message("done"))
+        else (function_call("c1"), function_call_output("c1"), assistant_message("done"))
     )
-    sent = await asked_after(harness, *items, limit=limit)
-    assert sent == ([] if limit else ["c1: done"]) + ["assistant: done", "user: more"]
+    lines = await input_after_history(harness, *items, limit=limit)
+    assert lines == ([] if limit else ["c1: done"]) + ["assistant: done", "user: more"]
 
 
 async def test_when_a_call_in_the_history_has_no_output_it_and_the_reasoning_before_it_are_omitted(
     harness: ChatHarness,
 ) -> None:
-    sent = await asked_after(harness, user_message("hi"), THOUGHT, called("c1"), user_message("well"), limit=9)
-    assert sent == ["user: hi", "user: well", "user: more"]
+    lines = await input_after_history(
+        harness, user_message("hi"), REASONING, function_call("c1"), user_message("well"), limit=9
+    )
+    assert lines == ["user: hi", "user: well", "user: more"]
 
 
 async def test_when_two_outputs_have_one_call_id_the_later_one_is_sent(harness: ChatHarness) -> None:
-    items = (user_message("hi"), called("c1"), output("c1", "first"), output("c1", "second"), assistant_message("done"))
-    sent = await asked_after(harness, *items)
-    assert sent == ["user: hi", "call look", "c1: second", "assistant: done", "user: more"]
+    items = (
+        user_message("hi"),
+        function_call("c1"),
+        function_call_output("c1", "first"),
+        function_call_output("c1", "second"),
+        assistant_message("done"),
+    )
+    lines = await input_after_history(harness, *items)
+    assert lines == ["user: hi", "call look", "c1: second", "assistant: done", "user: more"]
 
 
 async def test_when_messages_are_equal_they_are_never_merged(harness: ChatHarness) -> None:
-    twin = {**assistant_message("yes"), "id": "msg_1"}
-    assert await asked_after(harness, user_message("hi"), twin, user_message("hi"), twin) == [
+    duplicate = {**assistant_message("yes"), "id": "msg_1"}
+    assert await input_after_history(harness, user_message("hi"), duplicate, user_message("hi"), duplicate) == [
         *("user: hi", "assistant: yes") * 2,
         "user: more",
     ]
 
 
-# -- what is kept ------------------------------------------------------------------------------------------
+# -- stored items ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
@@ -130,10 +138,10 @@ async def test_when_a_run_ends_the_store_has_input_call_output_and_answer_in_thi
 async def test_when_the_first_model_call_fails_the_input_is_already_stored(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
-    one = await open_runner(harness, Agent("desk"), strategy=strategy)
+    runner = await open_runner(harness, Agent("desk"), strategy=strategy)
     harness.endpoint.faults = [EndpointFault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
-        await send_message(one, "hello")
+        await send_message(runner, "hello")
     assert item_lines(await stored_items(harness)) == ["user: hello"]
 
 
@@ -151,13 +159,13 @@ async def test_when_an_output_cannot_be_stored_the_call_is_not_run_again_without
 
     agent = Agent("desk", tools=(tool(needs_approval=True)(pay),))
     harness.model = scripted_model(harness.folder, tool_calls("pay"), {"text": "Done."})
-    one = await open_runner(harness, agent, strategy=strategy)
-    await send_message(one, "hello")
-    await one.apply_decisions(ApprovalDecided("call_1", approve=True))
+    runner = await open_runner(harness, agent, strategy=strategy)
+    await send_message(runner, "hello")
+    await runner.apply_decisions(ApprovalDecided("call_1", approve=True))
     with pytest.raises(StoreUnavailable):
-        await read_events(one.resume())
+        await read_events(runner.resume())
     store.failing = False
-    other = await open_runner(harness, agent)
-    await read_events(other.resume())
-    assert [(call.id, call.stage.name) for call in other.pending_calls] == [("call_1", "OUTCOME_UNKNOWN")]
+    resumed = await open_runner(harness, agent)
+    await read_events(resumed.resume())
+    assert [(call.id, call.stage.name) for call in resumed.pending_calls] == [("call_1", "OUTCOME_UNKNOWN")]
     assert tool_log.ran == ["pay"]
