@@ -19,10 +19,7 @@ from tests.chat.agent_runs import (
 )
 from tests.chat.conftest import ChatHarness
 from tests.chat.tool_log import ToolLog
-
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+from tests.strategy_owners import CLIENT_OWNED, SERVER_OWNED
 
 
 @pytest.mark.usefixtures("read_mode")
@@ -47,9 +44,9 @@ async def test_when_the_filter_returns_model_input_exactly_its_list_and_instruct
     assert [body["instructions"] for body in harness.bodies] == ["Answer. Loudly."] * 2
     sent = [["user: HELLO"], ["call_1: look done"]]
     expected = [["user: HELLO"], ["user: HELLO", "call look", "call_1: look done"]]
-    assert request_inputs(harness) == (sent if strategy in SERVERS else expected)
-    assert received[1] == (["call_1: look done"] if strategy in SERVERS else ["user: hello", *expected[1][1:]])
-    first_line = "user: HELLO" if strategy in SERVERS else "user: hello"
+    assert request_inputs(harness) == (sent if strategy in SERVER_OWNED else expected)
+    assert received[1] == (["call_1: look done"] if strategy in SERVER_OWNED else ["user: hello", *expected[1][1:]])
+    first_line = "user: HELLO" if strategy in SERVER_OWNED else "user: hello"
     assert item_lines(await stored_items(harness)) == [first_line, "call look", "call_1: look done", "assistant: Done."]
 
 
@@ -64,7 +61,7 @@ async def test_a_filter_that_drops_an_output_that_the_server_needs_is_refused_be
     harness.model = scripted_model(harness.folder, tool_calls("look"), {"text": "Done."}, {"text": "Well."})
     agent = Agent("desk", tools=(tool_log.tool("look"),))
     one = await open_runner(harness, agent, RunConfig(input_filter=drops), strategy=strategy)
-    if strategy in CLIENTS:
+    if strategy in CLIENT_OWNED:
         harness.model = scripted_model(harness.folder, {"text": "Done."}, name="other.json")
         with pytest.raises(RunFailed, match="Max turns"):  # without the output it calls again
             await send_message(one, "hello")
@@ -166,7 +163,7 @@ async def test_a_callback_must_return_a_list_of_items(harness: ChatHarness) -> N
         await open_runner(harness, Agent("desk"), RunConfig(session_input_callback="all"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 @pytest.mark.parametrize(
     "config", [RunConfig(session_limit=3), RunConfig(session_input_callback=lambda older, new: new)]
 )

@@ -26,8 +26,7 @@ from tests.chat.agent_runs import (
 )
 from tests.chat.conftest import ChatHarness
 from tests.chat.tool_log import ToolLog
-
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+from tests.strategy_owners import SERVER_OWNED
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -54,7 +53,7 @@ async def test_a_paused_run_is_resumed_in_another_process_and_sends_both_outputs
     assert own_event_types(await read_events(third.resume())) == ["started", "tool_started", "tool_output", "finished"]
     assert (third.output, tool_log.ran, len(harness.bodies)) == ("Paid.", ["look", "pay"], 2)
     assert request_inputs(harness)[1][-2:] == ["c1: pay done", "c2: look done"]
-    assert len(request_inputs(harness)[1]) == (2 if strategy in SERVERS else 5)
+    assert len(request_inputs(harness)[1]) == (2 if strategy in SERVER_OWNED else 5)
 
 
 async def test_without_a_decision_the_same_calls_stay_pending_and_no_model_is_called(
@@ -183,8 +182,8 @@ async def test_an_imported_run_is_resumed_with_its_history(
     items = await stored_items(harness)
 
     file = str(harness.folder / "other.json") if strategy is Strategy.REPLAY else None
-    chat = await harness.open(strategy, one.chat.session.handle if strategy in SERVERS else file, name="other")
-    other = await AgentRunner.import_run(chat, one.run, () if strategy in SERVERS else items, state_hash="sha")
+    chat = await harness.open(strategy, one.chat.session.handle if strategy in SERVER_OWNED else file, name="other")
+    other = await AgentRunner.import_run(chat, one.run, () if strategy in SERVER_OWNED else items, state_hash="sha")
     assert other.run_row
     assert (other.run_row.status, other.run_row.source_state_hash, other.run_row.revision) == ("paused", "sha", 1)
     again = await AgentRunner.open(chat, graph(agent))
@@ -192,7 +191,7 @@ async def test_an_imported_run_is_resumed_with_its_history(
     await read_events(again.resume())
     assert (again.output, tool_log.ran) == ("Paid.", ["pay"])
     assert request_inputs(harness)[-1] == (
-        ["call_1: pay done"] if strategy in SERVERS else [*item_lines(items), "call_1: pay done"]
+        ["call_1: pay done"] if strategy in SERVER_OWNED else [*item_lines(items), "call_1: pay done"]
     )
 
 

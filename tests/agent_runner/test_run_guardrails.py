@@ -29,8 +29,7 @@ from tests.chat.conftest import ChatHarness
 from tests.chat.recording_endpoint import RecordingEndpoint
 from tests.chat.tool_log import ToolLog
 from tests.embedded_endpoint import make_embedded_endpoint
-
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+from tests.strategy_owners import SERVER_OWNED
 
 
 def refuses(context: Context, value: Any) -> str:
@@ -48,7 +47,7 @@ async def test_a_blocking_input_guardrail_prevents_the_model_call(harness: ChatH
     with pytest.raises(RunFailed, match="Guardrail strict tripped: not here") as error:
         await send_message(one, "hello")
     assert (error.value.code, harness.bodies) == ("input_guardrail", [])
-    assert item_lines(await stored_items(harness)) == ([] if strategy in SERVERS else ["user: hello"])
+    assert item_lines(await stored_items(harness)) == ([] if strategy in SERVER_OWNED else ["user: hello"])
 
 
 class Finishing(RecordingEndpoint):
@@ -171,7 +170,7 @@ async def test_an_output_guardrail_withholds_the_final_output(harness: ChatHarne
     assert item_lines(await stored_items(harness)) == ["user: hello"]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_an_agent_with_output_guardrails_runs_under_a_server_owner_it_is_refused(
     harness: ChatHarness, strategy: Strategy
 ) -> None:

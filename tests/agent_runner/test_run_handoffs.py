@@ -26,10 +26,7 @@ from tests.chat.agent_runs import (
 )
 from tests.chat.conftest import ChatHarness
 from tests.chat.tool_log import ToolLog
-
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+from tests.strategy_owners import CLIENT_OWNED, SERVER_OWNED
 
 
 def make_triage_agent(*handoffs: Any) -> Agent:
@@ -68,12 +65,12 @@ async def test_without_configuration_the_next_agent_gets_the_raw_transcript(
     assert (events[-1]["agent"], one.output) == ("billing", "Here is your bill.")
     assert [body["instructions"] for body in harness.bodies] == ["Send them on.", "Bill."]
     assert request_inputs(harness)[1] == (
-        [HANDOFF_OUTPUT] if strategy in SERVERS else ["user: hello", "call transfer_to_billing", HANDOFF_OUTPUT]
+        [HANDOFF_OUTPUT] if strategy in SERVER_OWNED else ["user: hello", "call transfer_to_billing", HANDOFF_OUTPUT]
     )
 
 
 @pytest.mark.usefixtures("read_mode")
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_store_keeps_the_full_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -183,7 +180,7 @@ async def test_after_a_handoff_the_next_user_message_goes_to_the_first_agent_wit
 
 
 @pytest.mark.usefixtures("read_mode")
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_a_summary_is_requested_under_a_server_owner_there_is_a_warning_and_only_the_delta_is_sent(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
@@ -198,7 +195,7 @@ async def test_when_a_summary_is_requested_under_a_server_owner_there_is_a_warni
     assert request_inputs(harness)[1] == [HANDOFF_OUTPUT]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_a_handoff_input_filter_is_refused_under_a_server_owner_before_any_request(
     harness: ChatHarness, strategy: Strategy
 ) -> None:

@@ -24,8 +24,7 @@ from tests.chat.agent_runs import (
 from tests.chat.conftest import ChatHarness
 from tests.chat.recording_endpoint import RecordingEndpoint
 from tests.chat.tool_log import ToolLog
-
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+from tests.strategy_owners import SERVER_OWNED
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -46,7 +45,7 @@ async def test_a_run_calls_its_tools_and_answers(harness: ChatHarness, tool_log:
     ]
     new = [["user: hello"], ["call_1: look done"], ["call_1: look done"]]
     expected = ["user: hello", "call look", "call_1: look done", "call look", "call_1: look done"]
-    assert request_inputs(harness) == (new if strategy in SERVERS else [expected[:1], expected[:3], expected])
+    assert request_inputs(harness) == (new if strategy in SERVER_OWNED else [expected[:1], expected[:3], expected])
     assert item_lines(await stored_items(harness)) == [*expected, "assistant: Done."]
     assert one.run_row
     row = await load_run_row(harness.store, "mine")
@@ -101,7 +100,7 @@ async def test_max_turns_ends_a_run(harness: ChatHarness, tool_log: ToolLog) -> 
     assert (error.value.code, len(harness.bodies), tool_log.ran) == ("max_turns", 2, ["look", "look"])
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_a_request_names_the_newest_response_or_the_conversation(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -188,7 +187,7 @@ async def test_a_tool_output_may_be_the_final_output_and_is_sent_with_the_next_i
     assert (own_event_types(events)[-1], one.output, len(harness.bodies)) == ("finished", "look done", 1)
     await send_message(one, "well?")
     new = ["call_1: look done", "user: well?"]
-    assert request_inputs(harness)[1] == (new if strategy in SERVERS else ["user: hello", "call look", *new])
+    assert request_inputs(harness)[1] == (new if strategy in SERVER_OWNED else ["user: hello", "call look", *new])
 
 
 async def test_settings_that_are_not_json_are_refused_before_anything_is_stored(harness: ChatHarness) -> None:

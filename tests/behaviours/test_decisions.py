@@ -30,9 +30,9 @@ from convo.strategies.selection import select_owner
 from convo.strategies.strategy import ConversationState, RetryAction
 from tests.runstate import snapshots
 from tests.runstate.scenario_runs import scenario_graph
+from tests.strategy_owners import SERVER_OWNED
 
 EMPTY_PATH = Path(root_key("local"))
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
 def scenario_agents(scenario: str) -> Graph:
@@ -50,7 +50,7 @@ def import_state(scenario: str, document: Any, agent_graph: Graph | None = None,
 # -- owners ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("other", SERVERS)
+@pytest.mark.parametrize("other", SERVER_OWNED)
 def test_when_a_session_and_server_side_state_are_requested_together_it_is_refused(other: Strategy) -> None:
     with pytest.raises(WrongOwner, match="a conversation has one owner"):
         select_owner([Strategy.SESSION, other], None)
@@ -58,7 +58,7 @@ def test_when_a_session_and_server_side_state_are_requested_together_it_is_refus
 
 def test_when_a_conversation_and_a_chain_are_requested_together_it_is_refused() -> None:
     with pytest.raises(WrongOwner, match="--chain and --conversation cannot be used together"):
-        select_owner(SERVERS, None)
+        select_owner(SERVER_OWNED, None)
     with pytest.raises(WrongOwner, match="belongs to"):
         select_owner([Strategy.CHAIN], "conv_1")
 

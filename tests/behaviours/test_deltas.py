@@ -25,11 +25,10 @@ from tests.chat.agent_runs import (
 from tests.chat.conftest import ChatHarness
 from tests.chat.recording_endpoint import EndpointFault
 from tests.chat.tool_log import ToolLog
+from tests.strategy_owners import CLIENT_OWNED, SERVER_OWNED
 
 pytestmark = pytest.mark.usefixtures("read_mode")
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 OUTPUT = "call_1: look done"
 
@@ -77,7 +76,7 @@ def cashier_agent(tool_log: ToolLog) -> Agent:
 # -- requests by owner -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_the_client_owns_the_history_every_request_sends_all_of_it_and_no_id(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -130,7 +129,7 @@ async def test_when_a_conversation_is_the_owner_no_previous_response_id_is_sent(
 # -- repeated items --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_the_server_has_an_item_no_later_request_sends_it(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -160,11 +159,11 @@ async def test_when_items_share_a_placeholder_id_they_are_still_different_items(
     for message in "abc":
         await send_message(await open_runner(harness, Agent("desk"), strategy=strategy), message)
     lines = ["user: a", "assistant: one", "user: b", "assistant: two", "user: c"]
-    assert request_inputs(harness)[-1] == (lines[-1:] if strategy in SERVERS else lines)
+    assert request_inputs(harness)[-1] == (lines[-1:] if strategy in SERVER_OWNED else lines)
     assert item_lines(await stored_items(harness)) == [*lines, "assistant: three"]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_an_output_was_sent_it_is_not_sent_again_unless_its_request_failed(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -184,11 +183,11 @@ async def test_when_outputs_of_two_calls_are_equal_each_of_them_is_sent(
 ) -> None:
     await run_two_calls(harness, tool_log, strategy)
     outputs = [item for item in harness.bodies[-1]["input"] if item.get("type") == "function_call_output"]
-    assert [item["call_id"] for item in outputs] == (["call_2"] if strategy in SERVERS else ["call_1", "call_2"])
+    assert [item["call_id"] for item in outputs] == (["call_2"] if strategy in SERVER_OWNED else ["call_1", "call_2"])
     assert {item["output"] for item in outputs} == {"look done"}
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_a_run_is_resumed_confirmed_items_are_not_sent_again_and_unconfirmed_items_are(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -229,7 +228,7 @@ async def test_when_the_caller_passes_a_call_without_an_output_it_is_sent_unchan
     assert request_inputs(harness) == [["user: hello", "call look", "user: well?"]]
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_reasoning_is_sent_again_it_has_no_id_and_is_sent_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -248,7 +247,7 @@ async def test_when_reasoning_is_sent_again_it_has_no_id_and_is_sent_once(
 # -- input filters under a server owner ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_a_filter_runs_with_a_server_side_owner_it_gets_only_new_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -266,7 +265,7 @@ async def test_when_a_filter_runs_with_a_server_side_owner_it_gets_only_new_item
     assert inputs == [["user: hello"], [OUTPUT]]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_a_filter_drops_an_output_with_a_server_side_owner_the_run_fails_and_the_output_is_kept(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -294,7 +293,7 @@ async def approve_with_input(runner: AgentRunner, *texts: str) -> None:
 
 def input_after_history(harness: ChatHarness, strategy: Strategy) -> Sequence[str]:
     """The input of the last request from the tool outputs on."""
-    return request_inputs(harness)[-1][0 if strategy in SERVERS else 3 :]
+    return request_inputs(harness)[-1][0 if strategy in SERVER_OWNED else 3 :]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -308,7 +307,7 @@ async def test_when_the_same_text_is_added_twice_both_messages_are_sent_once(
     assert item_lines(await stored_items(harness)).count("user: now") == 2
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_a_filter_rewrites_added_input_the_history_has_the_rewritten_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -327,7 +326,7 @@ async def test_when_a_filter_rewrites_added_input_the_history_has_the_rewritten_
     assert ("user: NOW" in lines, "user: now" in lines) == (True, False)
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 @pytest.mark.parametrize("failure", [RequestRefused("no", status=400), TryLater("down", status=503)])
 async def test_when_a_request_with_added_input_fails_the_input_is_sent_until_a_response_confirms_it(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Exception
@@ -343,7 +342,7 @@ async def test_when_a_request_with_added_input_fails_the_input_is_sent_until_a_r
     assert item_lines(await stored_items(harness)).count("user: now") == 1
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_tool_search_items_have_no_id_they_are_not_sent_again_and_later_ones_with_ids_are_kept(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:

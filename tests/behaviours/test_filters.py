@@ -18,11 +18,10 @@ from tests.chat.agent_runs import (
 )
 from tests.chat.conftest import ChatHarness
 from tests.chat.tool_log import ToolLog
+from tests.strategy_owners import CLIENT_OWNED, SERVER_OWNED
 
 pytestmark = pytest.mark.usefixtures("read_mode")
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 HISTORY = ["user: hello", "call look", "call_1: look done"]
 
@@ -76,10 +75,12 @@ async def test_when_a_filter_returns_two_outputs_of_one_call_only_the_later_is_s
         ),
         "hello",
     )
-    assert request_inputs(harness)[1] == (["call_1: later"] if strategy in SERVERS else [*HISTORY[:2], "call_1: later"])
+    assert request_inputs(harness)[1] == (
+        ["call_1: later"] if strategy in SERVER_OWNED else [*HISTORY[:2], "call_1: later"]
+    )
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_a_filter_rewrites_the_input_the_store_keeps_the_original(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -91,7 +92,7 @@ async def test_when_a_filter_rewrites_the_input_the_store_keeps_the_original(
     assert item_lines(await stored_items(harness)) == [*HISTORY, "assistant: Done."]
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_a_filter_changes_its_list_in_place_only_this_request_is_affected(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:

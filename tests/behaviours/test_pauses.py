@@ -31,11 +31,10 @@ from tests.chat.agent_runs import (
 )
 from tests.chat.conftest import ChatHarness
 from tests.chat.tool_log import ToolLog
+from tests.strategy_owners import CLIENT_OWNED, SERVER_OWNED
 
 pytestmark = pytest.mark.usefixtures("read_mode")
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 APPROVED = ApprovalDecided("c1", approve=True)
 OUTPUTS = ["c1: pay done", "c2: look done"]
@@ -129,7 +128,7 @@ async def test_when_input_is_added_to_a_paused_run_it_follows_the_outputs_once(
 ) -> None:
     await start_paused_run(harness, tool_log, strategy)
     await decide_and_resume(harness, tool_log, InputAdded((user_message("and hurry"),)), APPROVED)
-    assert request_inputs(harness)[1][0 if strategy in SERVERS else 3 :] == [*OUTPUTS, "user: and hurry"]
+    assert request_inputs(harness)[1][0 if strategy in SERVER_OWNED else 3 :] == [*OUTPUTS, "user: and hurry"]
     await send_message(await open_runner(harness, desk_agent(tool_log)), "thanks")
     assert item_lines(await stored_items(harness)).count("user: and hurry") == 1
 
@@ -187,14 +186,14 @@ async def test_when_one_tool_ran_and_one_is_pending_both_outputs_are_sent_in_cal
     await resumed.apply_decisions(APPROVED)
     await read_events(resumed.resume())
     assert request_inputs(harness)[1][-2:] == OUTPUTS
-    assert len(request_inputs(harness)[1]) == (2 if strategy in SERVERS else 5)
+    assert len(request_inputs(harness)[1]) == (2 if strategy in SERVER_OWNED else 5)
     assert (resumed.output, tool_log.ran) == ("Paid.", ["look", "pay"])
 
 
 # -- stored items at a pause -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_every_item_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -205,7 +204,7 @@ async def test_when_a_run_pauses_the_store_has_input_and_calls_and_after_it_ever
     assert item_lines(await stored_items(harness)) == [*lines, *OUTPUTS, "assistant: Paid."]
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 @pytest.mark.parametrize("reason", [None, "not this"])
 async def test_when_an_output_guardrail_is_set_calls_are_stored_at_the_pause_and_the_answer_once_it_passed(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, reason: str | None

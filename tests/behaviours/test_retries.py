@@ -20,11 +20,10 @@ from tests.chat.agent_runs import (
 from tests.chat.conftest import ChatHarness
 from tests.chat.recording_endpoint import EndpointFault
 from tests.chat.tool_log import ToolLog
+from tests.strategy_owners import CLIENT_OWNED, SERVER_OWNED
 
 pytestmark = pytest.mark.usefixtures("read_mode")
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 LOCKED_ERROR = TryLater("locked", code="conversation_locked", status=400)
 UNAVAILABLE_ERROR = TryLater("down", status=503)
@@ -75,7 +74,7 @@ async def test_when_a_conversation_stays_locked_the_last_error_is_raised(
     assert len(harness.bodies) == 4
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 @pytest.mark.parametrize("failure", [UNAVAILABLE_ERROR, CONNECTION_ERROR])
 async def test_when_the_client_owns_the_history_a_failed_request_is_sent_again_with_identical_input(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
@@ -85,7 +84,7 @@ async def test_when_the_client_owns_the_history_a_failed_request_is_sent_again_w
     assert request_inputs(harness)[3] == ["user: hello", "call look", OUTPUT]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 async def test_when_an_answer_is_lost_a_conversation_is_read_before_a_retry_and_a_chain_forks(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -107,7 +106,7 @@ async def test_when_an_answer_is_lost_a_conversation_is_read_before_a_retry_and_
     assert tool_log.ran == ["look"]
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
+@pytest.mark.parametrize("strategy", SERVER_OWNED)
 @pytest.mark.parametrize("failure", [LOCKED_ERROR, TryLater("slow down", status=429)])
 async def test_when_a_retry_is_safe_the_same_request_is_sent_and_the_next_turn_sends_only_new_items(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy, failure: Any
@@ -135,7 +134,7 @@ async def test_when_only_the_start_of_a_response_was_received_the_same_request_i
     assert (harness.bodies[0] == harness.bodies[1], len(harness.bodies), tool_log.ran) == (True, 3, ["look"])
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_a_request_is_retried_its_stored_input_is_kept_once(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:
@@ -155,7 +154,7 @@ async def test_when_a_request_is_cancelled_it_is_never_retried(
     assert (len(harness.bodies), harness.clock.sleeps_s) == (1, [])
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_attempts_fail_each_response_counts_in_the_usage_and_no_attempt_does(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:

@@ -26,11 +26,9 @@ from tests.chat.conftest import ChatHarness
 from tests.chat.recording_endpoint import EndpointFault
 from tests.chat.tool_log import ToolLog
 from tests.stores.failing_store import FailingStore
+from tests.strategy_owners import CLIENT_OWNED
 
 pytestmark = pytest.mark.usefixtures("read_mode")
-
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
 
 def function_call(call_id: str) -> Item:
@@ -61,7 +59,7 @@ async def input_after_history(harness: ChatHarness, *items: Item, limit: int | N
 # -- model input -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_a_session_has_items_the_input_is_the_history_and_the_new_items(
     harness: ChatHarness, strategy: Strategy
 ) -> None:
@@ -118,7 +116,7 @@ async def test_when_messages_are_equal_they_are_never_merged(harness: ChatHarnes
 # -- stored items ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 async def test_when_a_run_ends_the_store_has_input_call_output_and_answer_in_this_order(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy
 ) -> None:

@@ -10,8 +10,8 @@ from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.strategies.requests import apply_cancellation, build_request_body
 from convo.strategies.strategy import ConversationState, RequestInput
+from tests.strategy_owners import CLIENT_OWNED
 
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]
 HANDLES = {Strategy.CONVERSATION: "conv_1"}
 
@@ -47,7 +47,7 @@ def test_a_first_turn_sends_the_input_under_every_strategy(strategy: Strategy) -
     assert next_input(make_state(strategy, user_message("hi"))).items == (user_message("hi"),)
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 def test_a_client_owner_sends_the_whole_path_without_ids_and_store_false(strategy: Strategy) -> None:
     now = add_items(after_one_turn(strategy), user_message("more"))
     sent = now.owner.build_input(now)
@@ -133,7 +133,7 @@ def test_confirmed_items_of_a_server_owner_are_stored_as_sent() -> None:
     assert confirmed.confirmed_head == confirmed.path.head
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 def test_only_encrypted_reasoning_is_sent_again(strategy: Strategy) -> None:
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
     encrypted = {**bare, "id": "rs_2", "encrypted_content": "gAAAA"}
@@ -146,7 +146,7 @@ def test_only_encrypted_reasoning_is_sent_again(strategy: Strategy) -> None:
     assert now.path.items[1:3] == (bare, encrypted)
 
 
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 def test_encrypted_reasoning_is_requested_only_where_the_model_supports_it_and_nothing_is_stored(
     strategy: Strategy,
 ) -> None:
@@ -180,7 +180,7 @@ def test_includes_of_an_agent_do_not_replace_the_encrypted_reasoning() -> None:
 def test_a_request_counts_the_nodes_that_it_represents(strategy: Strategy) -> None:
     partial_call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{", "status": "incomplete"}
     now = add_items(after_one_turn(strategy), user_message("more"), partial_call)
-    assert next_input(now).node_count == (4 if strategy in CLIENTS else 2)
+    assert next_input(now).node_count == (4 if strategy in CLIENT_OWNED else 2)
 
 
 def test_a_request_has_the_model_the_input_the_state_and_the_parameters() -> None:
@@ -238,7 +238,7 @@ def test_a_server_is_given_new_items_without_ids(strategy: Strategy) -> None:
     items: list[Item] = [answer("hello"), {"type": "reasoning", "id": "rs_1", "summary": []}, partial]
     unchanged = tuple(items)
     converted = ({**assistant_message("hello"), "status": "completed"}, assistant_message("hal"))
-    assert make_state(strategy).owner.to_new_items(items) == (unchanged if strategy in CLIENTS else converted)
+    assert make_state(strategy).owner.to_new_items(items) == (unchanged if strategy in CLIENT_OWNED else converted)
 
 
 @pytest.mark.parametrize("status", [{}, {"status": "completed"}, {"status": "in_progress"}])

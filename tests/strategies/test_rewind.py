@@ -10,6 +10,7 @@ from convo.history.records import Link, Strategy
 from convo.history.tree import Path, root_key
 from convo.strategies.branching import rewind_to_depth
 from convo.strategies.strategy import ConversationState
+from tests.strategy_owners import CLIENT_OWNED
 
 CALL: Item = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "hot"}
@@ -25,7 +26,6 @@ PATH = Path(root_key("local")).append(
         assistant_message("third"),
     ]
 )
-CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 
 
 def make_state(strategy: Strategy) -> ConversationState:
@@ -49,7 +49,7 @@ def link(input_depth: int, sent: int, previous: str | None) -> Link:
 
 
 @pytest.mark.parametrize("depth", [0, 2, 6])
-@pytest.mark.parametrize("strategy", CLIENTS)
+@pytest.mark.parametrize("strategy", CLIENT_OWNED)
 def test_a_client_owned_history_can_be_truncated_anywhere(strategy: Strategy, depth: int) -> None:
     rewound = rewind_to_depth(make_state(strategy), depth, None)
     assert (rewound.path, rewound.unconfirmed_nodes, rewound.handle) == (PATH.first(depth), (), None)
