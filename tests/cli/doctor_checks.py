@@ -1,8 +1,8 @@
-"""Support for tests of `convo doctor`: run checks and write settings."""
+"""Support for tests of `convo doctor`: run checks and read their results."""
 
 from typing import Any
 
-from tests.command_runner import Convo, write_project_file
+from tests.command_runner import Convo
 
 
 def run_check(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
@@ -16,8 +16,3 @@ def run_check(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
 
 def check_levels(convo: Convo, *argv: str) -> dict[str, str]:
     return {one["name"]: one["level"] for one in convo("doctor", "--json", *argv).json()["checks"]}
-
-
-def write_settings(text: str) -> None:
-    """Write the project's settings file and trust it."""
-    write_project_file(text)

@@ -16,8 +16,8 @@ from convo.cli.doctor import DOCTOR_CHECKS, OPT_IN_CHECKS
 from convo.cli.doctor_checks import TerminalFacts
 from convo.terminal.report_views import CheckLevel
 from convo.terminal.terminal import DisplayOptions
-from tests.cli.doctor_checks import check_levels, run_check, write_settings
-from tests.command_runner import Convo, Launch
+from tests.cli.doctor_checks import check_levels, run_check
+from tests.command_runner import Convo, Launch, write_project_file
 from tests.config.permissions import without_root
 
 DEFAULT_CHECKS = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
@@ -44,7 +44,7 @@ def test_json_lists_the_same_checks(convo: Convo) -> None:
 
 
 def test_a_fault_is_followed_by_its_next_step_and_sets_the_exit_code(convo: Convo) -> None:
-    write_settings('[serve]\nhost = "0.0.0.0"\n')
+    write_project_file('[serve]\nhost = "0.0.0.0"\n')
     got = convo("doctor", "serve", "seal")
 
     assert got.exit == 1
@@ -91,7 +91,7 @@ def test_no_check_exceeds_its_time_limit(convo: Convo, monkeypatch: pytest.Monke
 
 
 def test_the_sources_of_settings_are_listed(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings('model = "scripted/echo"\n')
+    write_project_file('model = "scripted/echo"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1")
 
     assert run_check(convo, "settings")["found"] == f"OLLAMA_HOST, {tmp_path}/.convo.toml"
@@ -110,7 +110,9 @@ def test_an_invalid_settings_file_does_not_prevent_the_other_checks(convo: Convo
 
 
 def test_an_undefined_variable_is_named_and_only_fails_the_store_check(convo: Convo) -> None:
-    write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
+    write_project_file(
+        '[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n'
+    )
     check = run_check(convo, "store")
 
     assert "refers to the variable DB_PASSWORD, which is not set" in check["found"]
@@ -124,7 +126,9 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
     convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DB_PASSWORD", "hush#@word")
-    write_settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
+    write_project_file(
+        '[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n'
+    )
     check = run_check(convo, "store")
 
     assert "must be percent-encoded" in check["found"]
@@ -133,7 +137,7 @@ def test_a_password_with_special_characters_is_explained_and_not_repeated(
 
 
 def test_an_active_profile_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings('[profiles.work]\ntenant = "office"\n')
+    write_project_file('[profiles.work]\ntenant = "office"\n')
     monkeypatch.setenv("CONVO_PROFILE", "work")
     path = Path(".convo.toml").absolute()
     assert run_check(convo, "settings")["found"] == f"CONVO_PROFILE, {path} [profiles.work]"
@@ -156,7 +160,7 @@ KEY_LINE = f"alice {sha256(b'key').hexdigest()}\n"
     ],
 )
 def test_the_keys_file_is_checked(text: str | None, level: str, message: str, convo: Convo) -> None:
-    write_settings('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
+    write_project_file('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
     if text is not None:
         Path("keys").write_text(text)
     check = run_check(convo, "serve")
@@ -169,7 +173,7 @@ def test_the_keys_file_is_checked(text: str | None, level: str, message: str, co
 @pytest.mark.needs("posix")
 def test_a_keys_file_that_is_a_pipe_is_reported_without_waiting(convo: Convo) -> None:
     os.mkfifo("keys")
-    write_settings('[serve]\nkeys_file = "keys"\n')
+    write_project_file('[serve]\nkeys_file = "keys"\n')
 
     assert "is not a regular file" in run_check(convo, "serve")["found"]
 

@@ -10,8 +10,8 @@ import pytest
 from convo.cli import doctor_checks
 from convo.cli.doctor import PACKAGES_BY_EXTRA
 from convo.terminal.report_views import CheckLevel
-from tests.cli.doctor_checks import check_levels, run_check, write_settings
-from tests.command_runner import ROOT, Convo
+from tests.cli.doctor_checks import check_levels, run_check
+from tests.command_runner import ROOT, Convo, write_project_file
 from tests.loopback_server import LoopbackServer
 from tests.models.chat_server import ChatServer, run_chat_server
 
@@ -34,7 +34,7 @@ def test_an_invalid_key_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.needs("posix")
 def test_a_key_in_a_file_is_reported_by_its_path(convo: Convo) -> None:
-    write_settings('[providers.openai]\nkey_file = "key"\n')
+    write_project_file('[providers.openai]\nkey_file = "key"\n')
     check = run_check(convo, "keys")
     assert (check["level"], check["next"]) == ("fault", "convo config key set openai --file")
     assert check["found"] == f"the key of openai cannot be read: {Path('key').absolute()}: no such file or directory"
@@ -111,7 +111,7 @@ def test_ollama_is_not_contacted_when_it_is_not_used(convo: Convo, monkeypatch: 
 def test_a_used_ollama_that_does_not_answer_is_reported_with_its_start_command(
     model: str, level: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_settings(f'model = "{model}"\n[aliases]\nllama = "ollama/llama3.2"\n')
+    write_project_file(f'model = "{model}"\n[aliases]\nllama = "ollama/llama3.2"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     check = run_check(convo, "ollama")
 

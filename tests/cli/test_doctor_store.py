@@ -17,9 +17,9 @@ from convo.stores.postgres import connection
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from convo.terminal.report_views import CheckLevel
 from tests import databases
-from tests.cli.doctor_checks import run_check, write_settings
+from tests.cli.doctor_checks import run_check
 from tests.cli.full_disk import small_disk
-from tests.command_runner import Convo
+from tests.command_runner import Convo, write_project_file
 
 SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
 
@@ -34,7 +34,7 @@ SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
     ],
 )
 def test_a_store_that_does_not_persist_is_a_warning_with_its_source(kind: str, message: str, convo: Convo) -> None:
-    write_settings(f'[state_storage]\ntype = "{kind}"\n')
+    write_project_file(f'[state_storage]\ntype = "{kind}"\n')
     check = run_check(convo, "store")
 
     assert (check["level"], check["next"].startswith("[state_storage] type = ")) == ("warning", True)
