@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
+from tests.cli.remote_state import create_chain, create_conversation
 from tests.command_runner import Convo, Launch
 from tests.loopback_server import LoopbackServer, run_loopback_server
 from tests.models.chat_server import run_chat_server as chat_serving
@@ -13,30 +14,6 @@ from tests.request_items import message_lines, state_fields, user_messages
 pytestmark = pytest.mark.usefixtures("server")
 
 OTHER_URL = "http://127.0.0.1:9/v1"
-
-
-def create_response(server: LoopbackServer, text: str, **state: str) -> str:
-    """Create a response at the server as another client does; return its id."""
-
-    async def create() -> str:
-        events = server.endpoint().create({"model": "gpt-5-mini", "input": text, **state})
-        return str([event async for event in events][-1]["response"]["id"])
-
-    return server.run(create())
-
-
-def create_chain(server: LoopbackServer, *texts: str) -> list[str]:
-    ids: list[str] = []
-    for text in texts:
-        ids.append(create_response(server, text, **({"previous_response_id": ids[-1]} if ids else {})))
-    return ids
-
-
-def create_conversation(server: LoopbackServer, *texts: str) -> str:
-    conversation_id = str(server.run(server.endpoint().create_conversation())["id"])
-    for text in texts:
-        create_response(server, text, conversation=conversation_id)
-    return conversation_id
 
 
 def start_session(convo: Convo, strategy: Strategy) -> str:

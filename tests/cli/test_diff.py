@@ -8,8 +8,8 @@ import pytest
 
 from convo.history.records import Strategy
 from tests.cli.chat_commands import ECHO
+from tests.cli.remote_state import create_response, set_unreachable_endpoint
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
-from tests.cli.test_inspect_remote import create_response, set_unreachable_endpoint
 from tests.command_runner import Convo
 from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal

@@ -1,14 +1,13 @@
 """`convo inspect` of chains and conversations at a remote endpoint, over HTTP on loopback."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
+from tests.cli.remote_state import create_chain, create_conversation, set_unreachable_endpoint
 from tests.cli.stored_chats import ChatWriter, write_chats
 from tests.command_runner import Convo, write_project_file
 from tests.loopback_server import LoopbackServer, error_response, run_loopback_server
@@ -17,36 +16,6 @@ from tests.utc_timezone import utc_timezone
 pytestmark = pytest.mark.usefixtures("server")
 
 __all__ = ["utc_timezone"]
-
-
-def create_response(server: LoopbackServer, text: str, **state: str) -> str:
-    """Create a response at the server as another client; returns its id."""
-
-    async def create() -> str:
-        events = server.endpoint().create({"model": "gpt-5-mini", "input": text, **state})
-        return str([event async for event in events][-1]["response"]["id"])
-
-    return server.run(create())
-
-
-def create_chain(server: LoopbackServer, *texts: str) -> list[str]:
-    """Create a chain of responses; returns their ids, oldest first."""
-    ids: list[str] = []
-    for text in texts:
-        state = {"previous_response_id": ids[-1]} if ids else {}
-        ids.append(create_response(server, text, **state))
-    return ids
-
-
-def create_conversation(server: LoopbackServer, *texts: str) -> str:
-    resource: Mapping[str, Any] = server.run(server.endpoint().create_conversation())
-    for text in texts:
-        create_response(server, text, conversation=resource["id"])
-    return str(resource["id"])
-
-
-def set_unreachable_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
 
 
 def test_an_unrecorded_chain_is_read_from_its_endpoint(server: LoopbackServer, convo: Convo, home: Path) -> None:

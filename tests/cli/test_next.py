@@ -16,9 +16,9 @@ from convo.stores.base import Store
 from convo.strategies.strategy import STRATEGIES
 from tests.cli.agent_files import REFUND, agent_flags, read_from_store
 from tests.cli.chat_commands import ECHO, scripted_flags
+from tests.cli.remote_state import create_chain, create_conversation
 from tests.cli.serve_process import config_flags, run_serve
 from tests.cli.stored_chats import ChatWriter, chat_of, write_chats
-from tests.cli.test_inspect_remote import create_chain, create_conversation
 from tests.command_runner import Convo, write_project_file
 from tests.loopback_server import KEY, LoopbackServer, error_response
 
