@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from convo.history.items import Item, item_text, item_type
-from convo.history.records import Link, Session
+from convo.history.records import Link, Session, Strategy
 from convo.stores.factory import open_store
 from tests.cli.stored_chats import DATABASE
+from tests.command_runner import Convo
 
 ECHO = ("-m", "scripted/echo")
 LONG = "and this goes on for quite a while, as people do when they explain; " * 5
@@ -75,3 +76,10 @@ def stored_messages(home: Path, name: str) -> list[str]:
 
 def is_partial(item: Item) -> bool:
     return item.get("status") == "incomplete"
+
+
+def start_session(convo: Convo, strategy: Strategy) -> str:
+    """Start a conversation with one turn; return its handle."""
+    got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
+    handle: str = got.json()["conversation_id"] or got.json()["response_id"]
+    return handle

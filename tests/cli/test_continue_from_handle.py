@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from convo.history.records import Strategy
+from tests.cli.chat_commands import start_session
 from tests.cli.remote_state import create_chain, create_conversation
 from tests.command_runner import Convo, Launch
 from tests.loopback_server import LoopbackServer, run_loopback_server
@@ -14,13 +15,6 @@ from tests.request_items import message_lines, state_fields, user_messages
 pytestmark = pytest.mark.usefixtures("server")
 
 OTHER_URL = "http://127.0.0.1:9/v1"
-
-
-def start_session(convo: Convo, strategy: Strategy) -> str:
-    """Start a conversation with one turn; return its handle."""
-    got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
-    handle: str = got.json()["conversation_id"] or got.json()["response_id"]
-    return handle
 
 
 def mirrored_messages(convo: Convo, handle: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from convo.history.records import Strategy
 from convo.strategies.strategy import STRATEGIES
-from tests.cli.chat_commands import ECHO
+from tests.cli.chat_commands import ECHO, start_session
 from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo, Launch
 from tests.loopback_server import (
@@ -34,13 +34,6 @@ pytestmark = pytest.mark.usefixtures("server")
 REMOTE = [Strategy.CONVERSATION, Strategy.CHAIN]
 LONG = "a message that is long enough to come in several pieces"
 KEY = "sk-visible-nowhere-0123456789"
-
-
-def start_session(convo: Convo, strategy: Strategy) -> str:
-    """Start a conversation with one turn; returns its handle."""
-    got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
-    handle: str = got.json()["conversation_id"] or got.json()["response_id"]
-    return handle
 
 
 def expected_messages(strategy: Strategy, *messages: str) -> list[str]:
