@@ -19,12 +19,6 @@ FIELDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def start_session(convo: Convo, strategy: str, *flags: str, name: str = "mine") -> None:
     assert convo("chat", f"--{strategy}", "-n", name, *flags, "one").exit == 0
 
@@ -43,36 +37,36 @@ def test_convert_reports_the_changes_and_the_created_session(convo: Convo, home:
     assert [one.name for one in stored_sessions(home)] == ["theirs", "mine"]
 
 
-def test_a_dry_run_changes_nothing(convo: Convo, home: Path, folder: Path) -> None:
+def test_a_dry_run_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     start_session(convo, "session", *ECHO)
-    before = stored_sessions(home), sorted(folder.rglob("*.json"))
+    before = stored_sessions(home), sorted(tmp_path.rglob("*.json"))
     for to in ("replay", "conversation", "chain"):
         result = convo("convert", "mine", "--to", to, "--dry-run", "--json").json()
         assert set(result) == FIELDS
         assert (result["strategy"], result["session"], result["handle"], result["items"]) == (to, None, None, 2)
-    assert (stored_sessions(home), sorted(folder.rglob("*.json"))) == before
+    assert (stored_sessions(home), sorted(tmp_path.rglob("*.json"))) == before
 
 
-def test_a_replay_file_is_named_after_its_session_or_as_requested(convo: Convo, folder: Path) -> None:
+def test_a_replay_file_is_named_after_its_session_or_as_requested(convo: Convo, tmp_path: Path) -> None:
     start_session(convo, "session", *ECHO)
     assert convo("convert", "mine", "--to", "replay", "--as", "kept", "--json").json()["handle"] == str(
-        folder / "kept.json"
+        tmp_path / "kept.json"
     )
     result = convo("convert", "mine", "--to", "replay", "--as", "./talk.json", "--json").json()
-    assert result["handle"] == str(folder / "talk.json")
-    assert [item["role"] for item in json.loads((folder / "talk.json").read_text())] == ["user", "assistant"]
+    assert result["handle"] == str(tmp_path / "talk.json")
+    assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
     again = convo("convert", "mine", "--to", "replay", "--as", "./talk.json")
-    assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {folder / 'talk.json'} already exists")
-    (folder / "other.json").write_text("[]")
+    assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {tmp_path / 'talk.json'} already exists")
+    (tmp_path / "other.json").write_text("[]")
     assert convo("convert", "mine", "--to", "replay", "--as", "./other.json").exit == 1
     assert (
         convo("convert", "mine", "--to", "replay", "--as", "other", "--json").json()["handle"].endswith("/other-2.json")
     )
-    assert (folder / "other.json").read_text() == "[]"
+    assert (tmp_path / "other.json").read_text() == "[]"
 
 
-def test_a_replay_file_without_a_record_is_converted(convo: Convo, folder: Path, home: Path) -> None:
-    (folder / "talk.json").write_text(
+def test_a_replay_file_without_a_record_is_converted(convo: Convo, tmp_path: Path, home: Path) -> None:
+    (tmp_path / "talk.json").write_text(
         json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
     )
     result = convo("convert", "./talk.json", "--to", "conversation", "-m", "scripted/echo", "--json").json()

@@ -12,12 +12,6 @@ from tests.command_runner import Convo, Start
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("flags", [("-o", "a.json"), ("-o", "a.jsonl"), ("-o", "a.md"), ("-o", "a.html")])
 def test_an_exported_session_continues_after_its_import(convo: Convo, home: Path, flags: tuple[str, ...]) -> None:
     assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
@@ -38,8 +32,8 @@ def test_responses_are_imported_with_their_items(convo: Convo, home: Path, monke
     assert stored_conversation(home.parent / "elsewhere", "mine")[1][0].usage
 
 
-def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db").out == "Weather in Oslo?  6 items\nSecond one, and more  2 items\n"
     assert {one.name: one.instructions for one in stored_sessions(home)} == {
         "Weather in Oslo?": "Be brief.",
@@ -48,8 +42,8 @@ def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, f
     assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").out == "thanks\n"
 
 
-def test_of_several_conversations_those_already_imported_are_skipped(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+def test_of_several_conversations_those_already_imported_are_skipped(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db").exit == 0
     assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").exit == 0
     assert convo("sessions", "rm", "Second one, and more", "--yes").exit == 0
@@ -63,16 +57,16 @@ def test_of_several_conversations_those_already_imported_are_skipped(convo: Conv
     )
 
 
-def test_one_of_several_conversations_is_selected_by_its_name(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+def test_one_of_several_conversations_is_selected_by_its_name(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db", "--as", "oslo").exit == 2
     assert convo("import", "logs.db", "--only", "nope").exit == 5
     assert convo("import", "logs.db", "--only", "Weather in Oslo?", "--as", "oslo").out == "oslo  6 items\n"
     assert [one.name for one in stored_sessions(home)] == ["oslo"]
 
 
-def test_a_dry_run_lists_the_conversations_and_stores_nothing(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+def test_a_dry_run_lists_the_conversations_and_stores_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     lines = convo("import", "logs.db", "--dry-run", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == [
         {"session": None, "name": "Weather in Oslo?", "items": 6, "links": 0, "model": None},
@@ -81,17 +75,17 @@ def test_a_dry_run_lists_the_conversations_and_stores_nothing(convo: Convo, home
     assert not home.exists()
 
 
-def test_a_taken_name_gets_a_number_and_a_requested_one_is_refused(convo: Convo, folder: Path) -> None:
-    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
-    (folder / "b.json").write_text('[{"role": "user", "content": "Hello there"}]')
+def test_a_taken_name_gets_a_number_and_a_requested_one_is_refused(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+    (tmp_path / "b.json").write_text('[{"role": "user", "content": "Hello there"}]')
     assert convo("import", "a.json").out == "hello-there  1 item\n"
     assert convo("import", "b.json").out == "hello-there-2  1 item\n"
     assert convo("import", "a.json", "--as", "hello-there-2").exit == 1
     assert convo("import", "a.json", "--as", "resp_1").exit == 2
 
 
-def test_a_repeated_import_returns_the_existing_session(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+def test_a_repeated_import_returns_the_existing_session(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     assert convo("import", "a.json").out == "hello-there  1 item\n"
     assert convo("chat", *ECHO, "--from", "hello-there", "and on").exit == 0
     again = convo("import", "a.json")
@@ -102,8 +96,10 @@ def test_a_repeated_import_returns_the_existing_session(convo: Convo, home: Path
     assert len(stored_sessions(home)) == 1
 
 
-def test_a_repeated_import_with_a_name_returns_the_session_of_that_name(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+def test_a_repeated_import_with_a_name_returns_the_session_of_that_name(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     assert convo("import", "a.json").exit == 0
     assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
     assert convo("import", "a.json", "--as", "second").out == "second  1 item  already imported\n"
@@ -114,9 +110,9 @@ def test_a_repeated_import_with_a_name_returns_the_session_of_that_name(convo: C
 
 @pytest.mark.needs("linux")
 def test_concurrent_imports_of_the_same_file_create_one_session(
-    convo: Convo, start: Start, home: Path, folder: Path
+    convo: Convo, start: Start, home: Path, tmp_path: Path
 ) -> None:
-    (folder / "a.json").write_text(
+    (tmp_path / "a.json").write_text(
         json.dumps([{"role": "user", "content": f"number {number}"} for number in range(200)])
     )
     done = [one.communicate()[1] for one in [start("import", "a.json", "--as", "mine") for _ in range(4)]]
@@ -136,8 +132,8 @@ def test_the_same_items_with_their_responses_are_a_separate_import(convo: Convo,
     assert len(stored_conversation(home, "mine")[1]) == 1
 
 
-def test_a_removed_session_is_imported_again(convo: Convo, home: Path, folder: Path) -> None:
-    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+def test_a_removed_session_is_imported_again(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     for _ in range(2):
         assert convo("import", "a.json").out == "hello-there  1 item\n"
         assert convo("sessions", "rm", "hello-there", "--yes").exit == 0
@@ -148,12 +144,12 @@ def test_a_removed_session_is_imported_again(convo: Convo, home: Path, folder: P
 def test_a_file_without_items_stores_nothing(
     convo: Convo,
     home: Path,
-    folder: Path,
+    tmp_path: Path,
     text: str | None,
     exit: int,  # noqa: A002
 ) -> None:
     if text is not None:
-        (folder / "a.json").write_text(text)
+        (tmp_path / "a.json").write_text(text)
     got = convo("import", "a.json")
     assert (got.exit, got.out) == (exit, "")
     assert not home.exists()
