@@ -1,38 +1,24 @@
 """The Messages API over a real connection: answers, tool calls, thinking, token counts and model lists."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from convo.config.values import Secret
 from convo.history.items import user_message
 from convo.models.anthropic import AnthropicModel
 from convo.models.stream import make_usage
-from tests.clock import counting_ids
+from tests.models.anthropic_model import HI, KEY, OPUS, model, text_block
 from tests.models.chat_server import ChatServer
 from tests.models.messages_events import message_events, redacted, start, stop, text, thinking, tool
 from tests.models.model_calls import deltas, final_response, make_request, output_text, read_events
 
-KEY = "sk-ant-abcdefghijklmnop"
-OPUS = "claude-opus-5"
-HI = make_request(user_message("hi"), model=OPUS)
+__all__ = ["model"]
+
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": True}
-
-
-@pytest.fixture
-async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
-    model = AnthropicModel("anthropic", server.url, counting_ids(), key=Secret(KEY))
-    yield model
-    await model.aclose()
 
 
 def turn(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
-
-
-def text_block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def output(call_id: str, value: Any, **more: Any) -> dict[str, Any]:

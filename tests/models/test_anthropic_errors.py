@@ -1,7 +1,5 @@
 """Errors of the Messages API become errors of this package."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from convo.config.values import Secret
@@ -9,20 +7,12 @@ from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unr
 from convo.history.items import StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
 from tests.clock import counting_ids
+from tests.models.anthropic_model import HI, KEY, OPUS, model
 from tests.models.chat_server import ChatServer
 from tests.models.messages_events import error, message_events, start, text
 from tests.models.model_calls import collect_events, deltas, make_request, read_events
 
-KEY = "sk-ant-abcdefghijklmnop"
-OPUS = "claude-opus-5"
-HI = make_request(user_message("hi"), model=OPUS)
-
-
-@pytest.fixture
-async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
-    model = AnthropicModel("anthropic", server.url, counting_ids(), key=Secret(KEY))
-    yield model
-    await model.aclose()
+__all__ = ["model"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 from convo.errors import ConvoError, InputFault, Unsupported
 from convo.history.items import Item, assistant_message, user_message
 from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks, encode_thinking_block
-from convo.models.base import make_issuer_tag
+from tests.models.anthropic_model import ISSUER_TAG, text_block
 
-ISSUER_TAG = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
 MODEL_NAME = "anthropic/claude-opus-5"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 
@@ -22,10 +21,6 @@ def anthropic_messages(*items: Item) -> list[Any]:
 def content_block(part: dict[str, Any]) -> Any:
     """Return the content block of one part of a user message."""
     return anthropic_messages({"type": "message", "role": "user", "content": [part]})[0]["content"][0]
-
-
-def text_block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def encode(data: bytes) -> str:

@@ -7,10 +7,9 @@ import pytest
 from convo.errors import Unsupported
 from convo.history.items import user_message
 from convo.models.anthropic import build_anthropic_body
-from convo.models.base import make_issuer_tag
+from tests.models.anthropic_model import ISSUER_TAG
 from tests.models.model_calls import make_request
 
-ISSUER_TAG = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
 TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
 OTHER = {"type": "function", "name": "g", "parameters": None}
 
