@@ -4,11 +4,11 @@ A test opens the gate after it has acted on the response in progress.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from convo.errors import ConvoError
-from convo.history.items import Item, StreamEvent
+from convo.history.items import Item, Json, StreamEvent
 from convo.history.tree import Path
 from convo.models.base import Model, ModelRequest
 from convo.models.stream import ResponseEventWriter, make_usage
@@ -74,6 +74,11 @@ def open_gated_model() -> GatedModel:
     model = GatedModel()
     model.gate.set()
     return model
+
+
+async def no_models() -> Sequence[Mapping[str, Json]]:
+    """The model list of a service without models."""
+    return []
 
 
 def endpoint_over(

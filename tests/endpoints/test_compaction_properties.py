@@ -15,12 +15,11 @@ from convo.stores.memory import MemoryStore
 from convo.usage.counting import count_tokens
 from tests.compaction.history_strategies import TEXTS, has_complete_pairs, histories, instructions, message
 from tests.endpoints.endpoint_calls import ask
-from tests.endpoints.summarizing_model import SummarizingModel
+from tests.endpoints.summarizing_model import TRIGGER, SummarizingModel
 
 EXAMPLES = settings(max_examples=40)
 STORE = MemoryStore()
 LAST = message("user", "And now?")
-TRIGGER = {"type": "compaction_trigger"}
 
 
 def run(items: list[Item], summary: str, **body: Any) -> tuple[SummarizingModel, list[Item]]:

@@ -17,7 +17,7 @@ from convo.stores.factory import open_store
 from convo.stores.lease import LeaseGuard
 from tests.command_runner import ROOT
 from tests.endpoints.endpoint_calls import texts
-from tests.endpoints.gated_model import open_gated_model
+from tests.endpoints.gated_model import no_models, open_gated_model
 
 PROGRAM = """
 import asyncio, sys
@@ -87,7 +87,3 @@ async def test_after_a_replica_is_killed_its_sent_events_can_be_followed_and_com
     assert failed["error"]["message"] == "The server that ran this response stopped."
     assert [event["sequence_number"] for event in received] == list(range(number + 2))
     assert received[-1] == {"type": "response.failed", "response": failed, "sequence_number": number + 1}
-
-
-async def no_models() -> list[dict[str, object]]:
-    return []

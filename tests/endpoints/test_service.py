@@ -18,7 +18,7 @@ from convo.stores.base import Lease, Store, Transaction
 from convo.stores.memory import MemoryStore
 from tests.clock import FixedClock, counting_ids
 from tests.endpoints.endpoint_calls import MODEL, ask, error_fields, events, refusal, texts, user_item
-from tests.endpoints.gated_model import GatedModel, open_gated_model
+from tests.endpoints.gated_model import GatedModel, no_models, open_gated_model
 
 SERVER_OPTIONS = EndpointOptions(is_server=True)
 
@@ -37,10 +37,6 @@ MESSAGE = {
     "status": "completed",
     "content": [{"type": "output_text", "text": "Before.", "annotations": []}],
 }
-
-
-async def no_models() -> Sequence[Mapping[str, Json]]:
-    return []
 
 
 def make_service(

@@ -14,7 +14,7 @@ from convo.stores.sqlite.admin import SqliteAdmin
 from convo.usage.counting import count_tokens
 from tests.clock import FixedClock, counting_ids
 from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, user_item
-from tests.endpoints.gated_model import GatedModel, endpoint_over, open_gated_model
+from tests.endpoints.gated_model import GatedModel, endpoint_over, no_models, open_gated_model
 
 
 class RecordingAdmin(SqliteAdmin):
@@ -27,10 +27,6 @@ class RecordingAdmin(SqliteAdmin):
     async def prune_events(self, older_than_s: float) -> int:
         self.event_ages_s.append(older_than_s)
         return await super().prune_events(older_than_s)
-
-
-async def no_models() -> Sequence[Mapping[str, Json]]:
-    return []
 
 
 def open_service(store: MemoryStore, clock: FixedClock, ttl_s: TimeToLive | None = None) -> EmbeddedService:
