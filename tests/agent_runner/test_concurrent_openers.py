@@ -1,15 +1,15 @@
 """Two writers of one conversation: a stale session is refreshed or gets a conflict, and nothing is overwritten."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from convo.chat.conversation import Chat
 from convo.errors import Conflict
-from convo.history.items import StreamEvent, user_message
+from convo.history.items import user_message
 from convo.history.records import Strategy
+from tests.chat.agent_runs import read_events
 from tests.chat.conftest import ChatHarness, answer_text, send
 from tests.request_items import message_lines
 
@@ -69,7 +69,7 @@ async def test_a_writer_that_becomes_stale_during_an_answer_does_not_overwrite_t
     before = contents(tmp_path)
 
     with pytest.raises(Conflict):
-        await collect(events)
+        await read_events(events)
 
     assert contents(tmp_path) == before
     assert await harness.store.session("mine") == fast.session
@@ -84,7 +84,7 @@ async def test_a_file_that_is_edited_during_an_answer_keeps_both_changes(harness
     await anext(events)
     file.write_text(file.read_text().replace('"one"', '"uno"'))
 
-    assert answer_text(await collect(events)) == "two"
+    assert answer_text(await read_events(events)) == "two"
 
     expected = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
     assert message_lines(chat.state.path.items) == expected
@@ -96,10 +96,6 @@ async def test_a_file_that_is_edited_during_an_answer_keeps_both_changes(harness
 
 async def test_sessions_that_start_concurrently_with_the_same_text_get_different_names(harness: ChatHarness) -> None:
     chats: list[Chat] = [await harness.open(Strategy.SESSION) for _ in range(3)]
-    results = await asyncio.gather(*(collect(chat.send([user_message("hello")])) for chat in chats))
+    results = await asyncio.gather(*(read_events(chat.send([user_message("hello")])) for chat in chats))
     assert [answer_text(events) for events in results] == ["hello"] * 3
     assert sorted(session.name for session in await harness.store.sessions()) == ["hello", "hello-2", "hello-3"]
-
-
-async def collect(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
-    return [event async for event in events]
