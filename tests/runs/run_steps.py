@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from convo.agents.agent import Agent
+from convo.agents.agent import Agent, Guardrail
 from convo.agents.graph import graph
 from convo.agents.handoffs import build_handoff_tools
 from convo.history.items import Item
@@ -23,6 +23,11 @@ def make_tool(name: str, **settings: Any) -> Tool:
 
 FREE, GUARDED = make_tool("free"), make_tool("guarded", needs_approval=True)
 CONDITIONAL = make_tool("asked", needs_approval=lambda context, arguments: True)
+
+
+def guard(name: str, *, parallel: bool = True) -> Guardrail:
+    """A guardrail that always passes."""
+    return Guardrail(name, lambda context, text: None, parallel)
 
 
 def make_run(*agents: Agent, **limits: Any) -> Run:

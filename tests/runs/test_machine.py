@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 from agents import Agent as SdkAgent
 
-from convo.agents.agent import Agent, Guardrail, output
+from convo.agents.agent import Agent, output
 from convo.errors import IllegalTransition
 from convo.history.items import assistant_message
 from convo.runs.machine import build_missing_outputs
@@ -49,6 +49,7 @@ from tests.runs.run_steps import (
     GUARDED,
     apply_events,
     call,
+    guard,
     make_run,
     make_tool,
     model_response,
@@ -373,10 +374,6 @@ def test_a_handoff_that_was_not_offered_fails_the_run() -> None:
 
 
 # -- guardrails -----------------------------------------------------------------------------------
-
-
-def guard(name: str, *, parallel: bool = True) -> Guardrail:
-    return Guardrail(name, lambda context, text: None, parallel)
 
 
 CAREFUL = Agent(

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convo.agents.agent import Agent, Guardrail
+from convo.agents.agent import Agent
 from convo.errors import IllegalTransition, InputFault
 from convo.history.items import Item, assistant_message
 from convo.runs.machine import TRANSITIONS, step_run
@@ -41,13 +41,9 @@ from convo.runs.state import (
     ToolOutputSupplied,
     ToolReturned,
 )
-from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, call, make_run, model_response
+from tests.runs.run_steps import CONDITIONAL, FREE, GUARDED, call, guard, make_run, model_response
 
 ENDS = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
-
-
-def guard(name: str, *, parallel: bool = True) -> Guardrail:
-    return Guardrail(name, lambda context, text: None, parallel)
 
 
 SECOND = Agent("second", tools=(FREE, GUARDED, CONDITIONAL), handoffs=("first",))

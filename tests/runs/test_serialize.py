@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from convo.runs.state import (
 )
 from convo.tools.tool import Namespace
 from tests.runs.run_steps import FREE, GUARDED, apply_events, call, make_run, make_tool, model_response
+from tests.runs.stored_runs import Receipt
 from tests.runs.test_random_events import (
     ENDING_EVENTS,
     FIRST,
@@ -74,11 +75,6 @@ def test_a_run_that_is_serialized_after_every_event_behaves_identically(response
         run = apply_and_log(log, run, event)
         other = result[0] if result else other
         assert other == run
-
-
-@dataclass(frozen=True)
-class Receipt:
-    cents: int
 
 
 def test_a_final_output_that_is_a_python_object_is_parsed_from_the_answer_again() -> None:
