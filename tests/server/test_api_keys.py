@@ -11,6 +11,7 @@ from websockets.sync.client import connect
 
 from convo.errors import InvalidSettings, KeyRefused, StoreFault
 from convo.server.auth import KeysFile, SingleTenant, create_api_key
+from tests.server.api_keys import bearer
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 
@@ -18,10 +19,6 @@ from tests.server.gateway import RunningGateway
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "keys"
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Keys files in edge cases, and the check for local callers of a server without keys."""
 
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -8,10 +7,7 @@ import pytest
 from convo.errors import InvalidSettings, KeyRefused, RequestRefused, StoreFault
 from convo.server import auth
 from convo.server.auth import KeysFile, SingleTenant, check_local_caller, create_api_key, strip_port
-
-
-def key_hash(key: str) -> str:
-    return sha256(key.encode()).hexdigest()
+from tests.server.api_keys import key_hash
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Metrics of requests, tokens, streams and the store. No id and no text of a request is a label."""
 
 import re
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
 from tests.clock import FixedClock
+from tests.server.api_keys import bearer, key_hash
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 from tests.server.test_streams import faulty_service, unreachable_store
@@ -57,13 +57,8 @@ def test_open_streams_are_counted_while_they_are_open(gateway: RunningGateway) -
     assert (open_now, read_metrics(gateway)["convo_streams_open"]) == (1, 0)
 
 
-def key_hash(key: str) -> str:
-    """Return the hash of a key as a keys file contains it."""
-    return sha256(key.encode()).hexdigest()
-
-
 def metrics_text(gateway: RunningGateway, key: str) -> str:
-    got = gateway.http.get("/metrics", headers={"authorization": f"Bearer {key}"})
+    got = gateway.http.get("/metrics", headers=bearer(key))
     assert got.status_code == 200
     return got.text
 
@@ -74,7 +69,7 @@ def test_a_key_sees_the_metrics_of_its_own_name_only(serve: Serve, tmp_path: Pat
     file.write_text(file.read_text().replace(key_hash(root), f"{key_hash(root)} admin  # monitoring"))
     gateway = serve(keys=KeysFile(file))
     for key, message in ((alice, "one two three"), (bob, "one")):
-        gateway.create_response({"model": "echo", "input": message}, headers={"authorization": f"Bearer {key}"})
+        gateway.create_response({"model": "echo", "input": message}, headers=bearer(key))
     requests_metric = 'convo_requests_total{method="POST",route="/v1/responses",status="200"}'
     tokens_metric = 'convo_tokens_total{kind="input",model="echo"}'
 
@@ -134,7 +129,7 @@ def test_a_key_does_not_see_the_size_of_a_shared_store(serve: Serve, tmp_path: P
     file = tmp_path / "keys"
     alice = create_api_key(file, "alice")
     gateway = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
-    gateway.create_response({"model": "echo", "input": "hi"}, headers={"authorization": f"Bearer {alice}"})
+    gateway.create_response({"model": "echo", "input": "hi"}, headers=bearer(alice))
     assert "convo_store_" not in metrics_text(gateway, alice).replace("convo_store_errors", "")
 
 

@@ -10,15 +10,12 @@ from openai import OpenAI, RateLimitError
 
 from convo.config.sections import KeyLimits, ServeLimits
 from convo.server.auth import KeysFile, create_api_key
+from tests.server.api_keys import bearer
 from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 from tests.server.websocket_client import ManualClock, connect_client
 
 ECHO = {"model": "echo", "input": "hi"}
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 @contextmanager
