@@ -4,11 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from openai import AsyncOpenAI
 
 from tests.clients.upstream import Upstream, run_upstream
 from tests.conftest import LEAKS
@@ -46,6 +47,12 @@ def upstream(running_gateway: tuple[str, Upstream]) -> Upstream:
     """The upstream, without recorded requests."""
     running_gateway[1].reset()
     return running_gateway[1]
+
+
+@pytest.fixture
+async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=base_url, api_key="any") as client:
+        yield client
 
 
 @contextmanager

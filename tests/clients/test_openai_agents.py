@@ -31,12 +31,6 @@ def capital(country: str) -> str:
     return f"the capital of {country}"
 
 
-@pytest.fixture
-async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=base_url, api_key="any") as opened:
-        yield opened
-
-
 @pytest.fixture(params=["http", "websocket"])
 async def run_config(request: pytest.FixtureRequest, client: AsyncOpenAI) -> AsyncIterator[RunConfig]:
     """The configuration of a run that uses the gateway over HTTP or WebSocket."""

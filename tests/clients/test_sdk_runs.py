@@ -34,12 +34,6 @@ from tests.clients.sdk_comparison import (
 from tests.clients.upstream import Upstream
 
 
-@pytest.fixture
-async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=base_url, api_key="any") as opened:
-        yield opened
-
-
 @pytest.fixture(params=OWNERS)
 async def comparison(
     request: pytest.FixtureRequest, client: AsyncOpenAI, base_url: str, upstream: Upstream, tmp_path: Path
