@@ -15,6 +15,9 @@ from convo.runstate.run_state import RunState
 
 HERE = Path(__file__).parent
 
+WITHOUT_NESTED_STATE = ("nested_agent_tool_approval", "nested_decided")
+"""Scenarios with pending calls in an agent used as a tool: 1.0 cannot store them and no reader can resume them."""
+
 
 @cache
 def _files(archive: str) -> dict[str, bytes]:

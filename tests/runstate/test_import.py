@@ -29,7 +29,7 @@ from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Tool
 from tests.runstate import snapshots
 from tests.runstate.scenario_runs import resume_scenario, scenario_graph
-from tests.runstate.snapshots import index, load_scenario, snapshot
+from tests.runstate.snapshots import WITHOUT_NESTED_STATE, index, load_scenario, snapshot
 
 PARTS = 3
 FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
@@ -41,9 +41,6 @@ UNSUPPORTED_CALLS = {
     "custom_tool_approval": "custom_tool_call",
 }
 """Scenarios with pending calls that convo cannot run: it decides on them, and the SDK resumes them."""
-
-WITHOUT_NESTED_STATE = ("nested_agent_tool_approval", "nested_decided")
-"""Scenarios whose nested state is missing under 1.0, which does not store the state of an agent used as a tool."""
 
 EXTERNAL_OUTPUT = ("local_mcp_approval", "agent_tool_itself_needs_approval")
 """Scenarios whose output comes from another server or another agent, so that the requests differ in it."""

@@ -15,14 +15,12 @@ from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import resume_in_sdk
-from tests.runstate.snapshots import entries_of_label, index, load_scenario, snapshot
+from tests.runstate.snapshots import WITHOUT_NESTED_STATE, entries_of_label, index, load_scenario, snapshot
 from tests.runstate.test_sdk_decisions import expected_outcome, no_logging, run_outcome
 
 __all__ = ["no_logging"]
 
 YES = ApprovalVerdict(approve=True)
-WITHOUT_NESTED_STATE = ("nested_agent_tool_approval", "nested_decided")
-"""Scenarios with pending calls in an agent used as a tool: 1.0 cannot store them and no reader can resume them."""
 
 
 def relabeled(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:

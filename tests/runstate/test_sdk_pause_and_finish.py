@@ -16,14 +16,12 @@ from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.combinations import rotated_combinations
-from tests.runstate.sdk import Script, graph
+from tests.runstate.sdk import MAX_ROUNDS, Script, graph
 from tests.runstate.test_sdk_decisions import no_logging
 
 __all__ = ["no_logging"]
 
 Spec = dict[str, Any]
-
-MAX_ROUNDS = 6
 
 
 def call(number: int, name: str, arguments: Any, **more: Any) -> dict[str, Any]:
