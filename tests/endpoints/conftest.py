@@ -68,12 +68,12 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path, scripts: Loopback
     if request.param == "remote":
         loopback: LoopbackServer = request.getfixturevalue("loopback")
         here, there = remote_at(loopback), remote_at(loopback, "test-other-key")
-        yield EndpointPair(here, there, loopback.scripts)
+        yield EndpointPair(here, there, loopback.scripts, loopback.store)
         await here.aclose()
         await there.aclose()
         return
     store = open_store("memory" if request.param.endswith("memory") else f"sqlite:{tmp_path / 'convo.db'}")
-    yield EndpointPair(embedded_over(store, scripts), embedded_over(store.for_tenant("other"), scripts), scripts)
+    yield EndpointPair(embedded_over(store, scripts), embedded_over(store.for_tenant("other"), scripts), scripts, store)
     await store.aclose()
 
 

@@ -11,6 +11,7 @@ import pytest
 from convo.endpoints.base import Endpoint, ItemPage
 from convo.errors import ConvoError
 from convo.history.items import Item, StreamEvent, item_text
+from convo.stores.base import Store
 from tests.loopback_server import LoopbackModels
 
 MODEL = "gpt-5-mini"
@@ -24,11 +25,13 @@ class EndpointPair:
 
     other_tenant:  the same endpoint for another tenant
     scripts:  the models of both
+    store:  the store behind both, of any tenant
     """
 
     endpoint: Endpoint
     other_tenant: Endpoint
     scripts: LoopbackModels
+    store: Store
 
 
 async def events(endpoint: Endpoint, request_input: Any = None, **body: Any) -> list[StreamEvent]:

@@ -6,7 +6,18 @@ import pytest
 
 from convo.endpoints.base import Endpoint
 from convo.errors import ConvoError, NotFound, RequestRefused
-from tests.endpoints.endpoint_calls import MODEL, TOOL, ask, error_fields, events, output_for, refusal, texts, user_item
+from tests.endpoints.endpoint_calls import (
+    MODEL,
+    TOOL,
+    EndpointPair,
+    ask,
+    error_fields,
+    events,
+    output_for,
+    refusal,
+    texts,
+    user_item,
+)
 from tests.loopback_server import LoopbackModels
 
 
@@ -306,14 +317,21 @@ async def test_a_response_truncated_at_its_token_limit_is_incomplete_and_can_be_
 
 
 async def test_an_error_before_the_first_event_is_raised_and_stores_nothing(
-    endpoint: Endpoint, script: LoopbackModels
+    endpoint: Endpoint, script: LoopbackModels, pair: EndpointPair
 ) -> None:
-    script.replies({"error": {"code": "overloaded", "message": "Too busy.", "status": 503, "retry_after_s": 4}})
+    busy = {"code": "overloaded", "message": "Too busy.", "status": 503, "retry_after_s": 4}
+    script.replies({"error": busy})
 
     error = await refusal(endpoint, "a")
 
     assert (error.message, error.code, error.status) == ("Too busy", "overloaded", 503)
     assert getattr(error, "retry_after_s", None) == 4
+    assert list(await pair.store.admin.tenant_stats()) == []
+
+    script.replies({"text": "fine"})
+    await ask(endpoint, "b")
+    (stats,) = await pair.store.admin.tenant_stats()
+    assert (stats.row_counts["responses"], stats.row_counts["items"]) == (1, 2)
 
 
 async def test_a_response_whose_stream_breaks_is_failed_and_cannot_be_continued(

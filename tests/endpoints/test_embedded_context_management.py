@@ -209,10 +209,18 @@ async def test_the_compaction_of_a_provider_is_used_within_a_request_too(store: 
     assert texts(model.compactions[-1].input) == [LONG, LONG]
 
 
-async def test_a_failed_summary_stores_nothing(endpoint: EmbeddedEndpoint, summarizer: SummarizingModel) -> None:
+async def test_a_failed_summary_stores_nothing(
+    endpoint: EmbeddedEndpoint, store: Store, summarizer: SummarizingModel
+) -> None:
     summarizer.window = 5
     error = await refusal(endpoint, [user_item(LONG), TRIGGER])
     assert error_fields(error)[0] == "context_length_exceeded"
+    assert await store.find_handles("") == []
+    assert list(await store.admin.tenant_stats()) == []
+
+    summarizer.window = None
+    answer = await ask(endpoint, [user_item(LONG), TRIGGER])
+    assert [match.id for match in await store.find_handles("")] == [answer["id"]]
 
 
 async def test_a_refused_request_after_a_compaction_stores_nothing(

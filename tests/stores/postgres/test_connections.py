@@ -144,15 +144,6 @@ async def test_an_unreachable_server_is_a_fault_without_the_password(call: Call)
     assert caught.value.status == 503
 
 
-async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_for_it(url: str) -> None:
-    """A Unix socket has no TLS, so the URL names a loopback address."""
-    store = PostgresStore(PostgresDatabase("postgresql://me@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=system"))
-    with pytest.raises(StoreUnavailable):
-        await store.sessions()
-    await store.aclose()
-    assert store.database.options["sslmode"] == "verify-full"
-
-
 # -- after a transaction or a close ---------------------------------------------------------------
 
 
