@@ -108,12 +108,12 @@ class _BrokenHistory(NamedTuple):
 
     last_intact_node:  the last node with an intact path to the root; None if there is none
     remaining_items:   readable items after it, oldest first
-    item_count:        length of the original path, as far as it is known
+    is_start_lost:     the path was cut off from the root, and begins there now
     """
 
     last_intact_node: int | None
     remaining_items: list[Item]
-    item_count: int
+    is_start_lost: bool = False
 
 
 class _RowRepair:
@@ -175,11 +175,12 @@ class _RowRepair:
         # Keys of the root's children are hashes over its key, so a matching child's parent is the lost root.
         sql = (
             "SELECT parent, key, body FROM nodes JOIN items ON items.n = item WHERE nodes.tenant = ? AND parent NOT IN"
+            " (SELECT n FROM nodes WHERE parent IS NOT NULL) ORDER BY nodes.n LIMIT 1000"
         )
-        for parent, child, body in self._fetch_all(f"{sql} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
+        for parent, child, body in self._fetch_all(sql, tenant):
             hashed = check.hash_item_text(body)
             if hashed and child_key(Key(key.hex()), hashed) == child.hex():
-                self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
+                self._execute("INSERT OR REPLACE INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
                 return int(parent)
         first_rowid = self._fetch_value("SELECT min(n) FROM nodes") or 2
         rowid = first_rowid - 1 if first_rowid > 1 else self._fetch_value("SELECT max(n) + 1 FROM nodes")
@@ -253,6 +254,7 @@ class _RowRepair:
                     self._record_broken_node(n, "lost", item if item in self._invalid_texts else None)
                 elif erased is None:
                     self._execute("UPDATE nodes SET erased = '' WHERE n = ?", n)
+                    self._record_broken_node(n, "lost")
                 continue
             self._rekey(n, tenant, parent, item, bytes.fromhex(_child_key(parent_key, body)), key, rekeyed)
 
@@ -345,7 +347,7 @@ class _RowRepair:
             new_head = new_saw if new_head is None else new_head
             new_parent = self._find_rowid("links", parent, tenant)
             new_previous = None if new_parent is None and previous == "" else previous
-            new_parameters = self._find_rowid("repeated", parameters, tenant)
+            new_parameters = parameters if self._is_parameters(parameters, tenant) else None
             self._execute(
                 "UPDATE links SET saw = ?, head = ?, parent = ?, previous = ?, parameters = ? WHERE n = ?",
                 *(new_saw, new_head, new_parent, new_previous, new_parameters, n),
@@ -371,6 +373,11 @@ class _RowRepair:
         body = self._fetch_value("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
         route = decode_json(body) if body else None
         return isinstance(route, list) and len(route) == len(UNKNOWN_ROUTE)
+
+    def _is_parameters(self, n: int | None, tenant: int) -> bool:
+        """Return whether the row has parameters: the rowid of lost ones may be that of a new route."""
+        body = self._fetch_value("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
+        return body is not None and isinstance(decode_json(body), dict)
 
     def _find_or_create_unknown_route(self, tenant: int) -> int:
         """Return the rowid of the route that replaces a lost one."""
@@ -446,7 +453,7 @@ class _RowRepair:
                     history,
                     record,
                     used_at,
-                    is_complete=new_head == head and not history.remaining_items,
+                    is_complete=new_head == head and not history.remaining_items and not history.is_start_lost,
                 )
 
     def _report_session(
@@ -484,7 +491,7 @@ class _RowRepair:
         """Return the readable part of a session's history."""
         paths = [self._select_path(head)] if self._find_rowid("nodes", head, tenant) is not None else []
         if paths and not any(reason for *_, reason, _ in paths[0]):
-            return _BrokenHistory(head, [], len(paths[0]))
+            return _BrokenHistory(head, [])
         select_heads = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
         rows = self._fetch_all(f"{select_heads} WHERE session = ? AND saw IS NOT NULL", session, session)
         paths += [self._select_path(node) for (node,) in rows]
@@ -497,11 +504,11 @@ class _RowRepair:
             for item in self._recover_item(item_n, reason, other_item)
         ]
         if len(intact_path) > 1:
-            return _BrokenHistory(intact_path[-1][0], items, len(intact_path) + len(remainder))
+            return _BrokenHistory(intact_path[-1][0], items)
         is_moved = paths and paths[0] and all(reason in (None, "moved") for *_, reason, _ in paths[0])
         if is_moved and head is not None:  # only the start is lost: the head is kept
-            return _BrokenHistory(head, [], len(paths[0]))
-        return _BrokenHistory(None, items, len(remainder))
+            return _BrokenHistory(head, [], is_start_lost=True)
+        return _BrokenHistory(None, items)
 
     def _select_path(self, head: int | None) -> list[Row]:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()

@@ -1,0 +1,689 @@
+"""`convo store recover` after the damage of single rows: which rows it repairs, deletes and creates.
+
+A changed row is listed twice: as it was (-) and as it is (+). Keys and hashes are compared by `check_database`.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path as File
+
+import pytest
+
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import (
+    AgentCall,
+    AgentRun,
+    AppendItems,
+    Conversation,
+    RecoveryReport,
+    Transaction,
+)
+from convo.stores.factory import open_store
+from convo.stores.sqlite.check import check_database
+from convo.stores.sqlite.recover import recover_database
+from tests.stores.chat_transactions import NOW, link, session
+
+TABLES = {
+    "tenants": "n, name",
+    "items": "tenant, n, body",
+    "nodes": "tenant, n, parent, item, erased",
+    "repeated": "tenant, n, body",
+    "sessions": "tenant, n, CASE WHEN id IN ('ses_2', 'ses_3') THEN id ELSE 'new' END,"
+    " name, head, mark, written, link, used_at, record",
+    "links": "tenant, n, id, parent, session, saw, head, sent, route, status,"
+    " created_at, previous, parameters, usage, error",
+    "conversations": "tenant, n, id, head, length, metadata",
+    "members": "tenant, conversation, node, id",
+    "runs": "tenant, link, ended_at",
+    "events": "tenant, link, body",
+    "agent_runs": "tenant, n, id, session",
+    "agent_documents": "run, body",
+    "agent_calls": "run, id, output",
+}
+
+
+def fill_database(file: File) -> None:
+    async def fill() -> None:
+        store = open_store(f"sqlite:{file}")
+        path = Path(root_key("local")).append([user_message("one"), user_message("two"), user_message("three")])
+        for number in (2, 3):
+            part = path.first(number)
+            name = {2: "early", 3: "late"}[number]
+            response = link(
+                f"resp_{number}",
+                path.keys[number - 2],
+                part.head,
+                session_id=f"ses_{number}",
+                parent_id="resp_2" if number == 3 else None,
+                conversation_id="conv_1",
+                created_at=NOW + number,
+                usage={"input_tokens": number},
+                parameters={"instructions": "Be brief."},
+                previous_response_id=None,
+            )
+            record = session(
+                id=f"ses_{number}", name=name, head=part.head, confirmed_head=part.head, link_id=response.id
+            )
+            conversation = Conversation("conv_1", part.head, NOW, ("a", "b", "c")[:number], {"topic": "x"})
+            await store.commit(
+                Transaction(
+                    (AppendItems(path.root, part.items),),
+                    (response,),
+                    record,
+                    conversation=conversation,
+                    started_run_id=response.id,
+                )
+            )
+            await store.append_events(response.id, [{"sequence_number": 0, "type": "x"}])
+        run = AgentRun("run_1", "ses_3", 1, "paused", {"version": 1, "agent": "a", "phase": "X"}, NOW, NOW)
+        await store.commit(
+            Transaction(agent_run=run, agent_calls=(AgentCall("run_1", "call_1", NOW, has_ended=True, output="done"),))
+        )
+        await store.aclose()
+
+    asyncio.run(fill())
+
+
+def dump(file: File) -> set[str]:
+    with closing(sqlite3.connect(file)) as db:
+        return {
+            f"{table} {' '.join(map(str, row))}"
+            for table, columns in TABLES.items()
+            for row in db.execute(f"SELECT {columns} FROM {table}")
+        }
+
+
+def lines_of(report: RecoveryReport) -> list[str]:
+    """Return a line for each session: its status, name, items, and the name and items of the rest."""
+    return [
+        *(f"complete {one.name}" for one in report.complete_sessions),
+        *(f"truncated {' '.join(map(str, one[1:]))}".rstrip() for one in report.truncated_sessions),
+        *(f"lost {one.name}" for one in report.lost_sessions),
+        *(f"recreated {one.name}" for one in report.recreated_sessions),
+    ]
+
+
+INTACT = ["complete early", "complete late"]
+RECORD = '["session","local/model",1700000000.0,"embedded",null,null,null,null]'
+UNKNOWN_RECORD = '["session","unknown/unknown",0.0,"embedded",null,null,null,null]'
+UNKNOWN_ROUTE = '["unknown/unknown","session","embedded",null,null,null,false,null]'
+ROUTE = '["local/model","session","embedded",null,null,"conv_1",true,{"input_tokens":0}]'
+LATER_RECORD = '["session","local/model",1700000003.0,"embedded",null,null,null,null]'
+QUOTED_TEXT = '"input_text","text":"[damaged item; its stored text follows]\\n{bad"}]}'
+EVENT = '{"sequence_number":0,"type":"x"}'
+
+CASES: dict[str, tuple[str, list[str], list[str]]] = {
+    "nothing": (
+        "",
+        INTACT,
+        [],
+    ),
+    "the name of the only tenant is lost": (
+        "DELETE FROM tenants",
+        INTACT,
+        [],
+    ),
+    "an item is lost": (
+        "DELETE FROM items WHERE n = 2",
+        ["truncated early 1  0", "truncated late 1 late-rest 1"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            '-items 1 2 {"type":"message","role":"user","content":[{"type":"input_text","text":"two"}]}',
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 3 2 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 2 1 {"topic":"x"}',
+            "+nodes 1 3 2 None ",
+            "+nodes 1 5 1 3 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 2 2 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new late-rest 5 5 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "an item is not JSON": (
+        "UPDATE items SET body = '{bad' WHERE n = 2",
+        ["truncated early 1 early-rest 1", "truncated late 1 late-rest 2"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            '-items 1 2 {"type":"message","role":"user","content":[{"type":"input_text","text":"two"}]}',
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 3 2 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 2 1 {"topic":"x"}',
+            f'+items 1 4 {{"type":"message","role":"user","content":[{{"type":{QUOTED_TEXT}',
+            "+nodes 1 3 2 None ",
+            "+nodes 1 5 1 4 None",
+            "+nodes 1 6 5 3 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 2 2 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new early-rest 5 5 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 4 new late-rest 6 6 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "an item has another text": (
+        "UPDATE items SET body = replace(body, 'two', 'TWO') WHERE n = 2",
+        ["truncated early 1 early-rest 1", "truncated late 1 late-rest 2"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            '-items 1 2 {"type":"message","role":"user","content":[{"type":"input_text","text":"two"}]}',
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 3 2 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 2 1 {"topic":"x"}',
+            '+items 1 2 {"type":"message","role":"user","content":[{"type":"input_text","text":"TWO"}]}',
+            "+nodes 1 3 2 None ",
+            "+nodes 1 5 1 2 None",
+            "+nodes 1 6 5 3 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 2 2 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new early-rest 5 5 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 4 new late-rest 6 6 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "two items have one text": (
+        "UPDATE items SET body = (SELECT body FROM items WHERE n = 2) WHERE n = 3",
+        INTACT,
+        [
+            '-items 1 3 {"type":"message","role":"user","content":[{"type":"input_text","text":"three"}]}',
+            "-nodes 1 4 3 3 None",
+            "+nodes 1 4 3 2 None",
+        ],
+    ),
+    "the root is lost": (
+        "DELETE FROM nodes WHERE parent IS NULL",
+        INTACT,
+        [],
+    ),
+    "the root has another key": (
+        "UPDATE nodes SET key = zeroblob(32) WHERE parent IS NULL",
+        INTACT,
+        [],
+    ),
+    "a node is lost": (
+        "DELETE FROM nodes WHERE n = 3",
+        ["truncated early 1  0", "truncated late 1  0", "recreated recovered-items"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 3 2 2 None",
+            "-nodes 1 4 3 3 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 2 1 {"topic":"x"}',
+            "+links 1 1 resp_2 None 1 2 2 1 2 completed 1700000002.0 None 1 2 None",
+            "+links 1 2 resp_3 1 2 1 4 1 2 completed 1700000003.0 None 1 3 None",
+            "+nodes 1 4 1 3 None",
+            "+nodes 1 5 1 2 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new recovered-items 5 5 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "the last node is lost": (
+        "DELETE FROM nodes WHERE n = 4",
+        ["complete early", "truncated late 2  0", "recreated recovered-items"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 4 c",
+            "-nodes 1 4 3 3 None",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 3 2 {"topic":"x"}',
+            "+links 1 2 resp_3 1 2 3 3 1 2 completed 1700000003.0 None 1 3 None",
+            "+nodes 1 4 1 3 None",
+            f"+sessions 1 2 ses_3 late 3 3 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new recovered-items 4 4 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "a node has another parent": (
+        "UPDATE nodes SET parent = 99 WHERE n = 3",
+        ["truncated early 1 early-rest 1", "truncated late 2  0"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-members 1 1 2 a",
+            "-nodes 1 3 2 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 4 2 {"topic":"x"}',
+            "+nodes 1 3 1 2 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new early-rest 3 3 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "a node has another parent and the hash of its item is lost": (
+        "DELETE FROM hashes; UPDATE nodes SET parent = 99 WHERE n = 3",
+        ["truncated early 1 early-rest 1", "truncated late 2  0"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-members 1 1 2 a",
+            "-nodes 1 3 2 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 4 2 {"topic":"x"}',
+            "+nodes 1 3 1 2 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new early-rest 3 3 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "the first node has another parent": (
+        "UPDATE nodes SET parent = 99 WHERE n = 2",
+        INTACT,
+        [],
+    ),
+    "a node has another key": (
+        "UPDATE nodes SET key = zeroblob(32) WHERE n = 3",
+        INTACT,
+        [],
+    ),
+    "a node has no item": (
+        "UPDATE nodes SET item = NULL WHERE n = 3",
+        ["truncated early 1  0", "truncated late 1 late-rest 1", "recreated recovered-items"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 3 2 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 2 1 {"topic":"x"}',
+            "+nodes 1 3 2 None ",
+            "+nodes 1 5 1 3 None",
+            "+nodes 1 6 1 2 None",
+            f"+sessions 1 1 ses_2 early 2 2 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 2 2 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new late-rest 5 5 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 4 new recovered-items 6 6 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "routes and parameters are lost": (
+        "DELETE FROM repeated",
+        INTACT,
+        [
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            '-repeated 1 1 {"instructions":"Be brief."}',
+            f"-repeated 1 2 {ROUTE}",
+            "+links 1 1 resp_2 None 1 2 3 1 1 completed 1700000002.0 None None None None",
+            "+links 1 2 resp_3 1 2 3 4 1 1 completed 1700000003.0 None None None None",
+            f"+repeated 1 1 {UNKNOWN_ROUTE}",
+        ],
+    ),
+    "routes and parameters are not JSON": (
+        "UPDATE repeated SET body = '{'",
+        INTACT,
+        [
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            '-repeated 1 1 {"instructions":"Be brief."}',
+            f"-repeated 1 2 {ROUTE}",
+            "+links 1 1 resp_2 None 1 2 3 1 1 completed 1700000002.0 None None None None",
+            "+links 1 2 resp_3 1 2 3 4 1 1 completed 1700000003.0 None None None None",
+            f"+repeated 1 1 {UNKNOWN_ROUTE}",
+        ],
+    ),
+    "a route has other fields": (
+        "UPDATE repeated SET body = '[1]' WHERE n = 2",
+        INTACT,
+        [
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            f"-repeated 1 2 {ROUTE}",
+            "+links 1 1 resp_2 None 1 2 3 1 3 completed 1700000002.0 None 1 None None",
+            "+links 1 2 resp_3 1 2 3 4 1 3 completed 1700000003.0 None 1 None None",
+            "+repeated 1 2 [1]",
+            f"+repeated 1 3 {UNKNOWN_ROUTE}",
+        ],
+    ),
+    "errors are not JSON": (
+        "UPDATE links SET error = '{'",
+        INTACT,
+        [],
+    ),
+    "metadata are not JSON": (
+        "UPDATE conversations SET metadata = '{'",
+        INTACT,
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "+conversations 1 1 conv_1 4 3 {}",
+        ],
+    ),
+    "the output of a call is not JSON": (
+        "UPDATE agent_calls SET output = '{'",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            "+agent_calls 1 call_1 null",
+        ],
+    ),
+    "an event is not JSON": (
+        "UPDATE events SET body = '{' WHERE link = 2",
+        INTACT,
+        [
+            f"-events 1 2 {EVENT}",
+        ],
+    ),
+    "the document of a run is not JSON": (
+        'UPDATE agent_documents SET body = \'{"version":"phase"\'',
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "a response of another tenant": (
+        "UPDATE links SET tenant = 9 WHERE n = 2",
+        INTACT,
+        [
+            f"-events 1 2 {EVENT}",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 2 None",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "a response lacks its input": (
+        "UPDATE links SET saw = 99 WHERE n = 2",
+        INTACT,
+        [],
+    ),
+    "a response lacks its head": (
+        "UPDATE links SET head = 99 WHERE n = 2",
+        INTACT,
+        [
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "+links 1 2 resp_3 1 2 3 3 1 2 completed 1700000003.0 None 1 3 None",
+        ],
+    ),
+    "a response lacks both nodes": (
+        "UPDATE links SET saw = 99, head = 99 WHERE n = 2",
+        INTACT,
+        [
+            f"-events 1 2 {EVENT}",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 2 None",
+            "+links 1 2 resp_3 1 2 None None 1 None None 1700000003.0 None None 3 None",
+        ],
+    ),
+    "a response lacks its parent": (
+        "UPDATE links SET parent = 99, previous = '' WHERE n = 2",
+        INTACT,
+        [
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "+links 1 2 resp_3 None 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+        ],
+    ),
+    "a response lacks its fields": (
+        "UPDATE links SET status = NULL, created_at = NULL, sent = NULL WHERE n = 2",
+        INTACT,
+        [
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "+links 1 2 resp_3 1 2 3 4 0 2 failed 0.0 None 1 3 None",
+        ],
+    ),
+    "a response is lost": (
+        "DELETE FROM links WHERE n = 1",
+        INTACT,
+        [
+            f"-events 1 1 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 1 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            "+links 1 2 resp_3 None 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            f"+sessions 1 1 ses_2 early 3 3 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "a session is lost": (
+        "DELETE FROM sessions WHERE n = 2",
+        ["complete early", "recreated recovered-2"],
+        [
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 new recovered-2 4 4 None None 1700000003.0 {LATER_RECORD}",
+        ],
+    ),
+    "a session and a response of the tenant are lost": (
+        "DELETE FROM sessions WHERE n = 2; DELETE FROM links WHERE n = 2",
+        ["complete early"],
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+            f"-events 1 2 {EVENT}",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 2 None",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+        ],
+    ),
+    "a session has another record": (
+        "UPDATE sessions SET record = '[1]' WHERE n = 2",
+        INTACT,
+        [
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "a session has no name": (
+        "UPDATE sessions SET name = NULL WHERE n = 2",
+        ["complete early", "complete recovered-2"],
+        [
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 recovered-2 4 4 None 2 1700000000.0 {RECORD}",
+        ],
+    ),
+    "a session lacks its head": (
+        "UPDATE sessions SET head = 99 WHERE n = 2",
+        ["complete early", "truncated late 3  0"],
+        [],
+    ),
+    "a session lacks its head and its responses": (
+        "UPDATE sessions SET head = 99 WHERE n = 2; DELETE FROM links",
+        ["complete early", "lost late"],
+        [
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 ses_2 early 3 3 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 1 1 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "a session lacks its marks": (
+        "UPDATE sessions SET mark = 99, written = 99 WHERE n = 2",
+        INTACT,
+        [],
+    ),
+    "a session lacks its response": (
+        "UPDATE sessions SET link = 99, used_at = NULL WHERE n = 2",
+        INTACT,
+        [
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None None 0.0 {RECORD}",
+        ],
+    ),
+    "a session of another tenant": (
+        "UPDATE sessions SET tenant = 9 WHERE n = 2",
+        ["complete early", "recreated recovered-2"],
+        [
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 new recovered-2 4 4 None None 1700000003.0 {LATER_RECORD}",
+        ],
+    ),
+    "a conversation lacks its head": (
+        "UPDATE conversations SET head = 99",
+        INTACT,
+        [],
+    ),
+    "a conversation has another length": (
+        "UPDATE conversations SET length = 7",
+        INTACT,
+        [],
+    ),
+    "a conversation of another tenant": (
+        "UPDATE conversations SET tenant = 9",
+        INTACT,
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+        ],
+    ),
+    "an id is lost": (
+        "DELETE FROM members WHERE node = 3",
+        INTACT,
+        [
+            "-members 1 1 3 b",
+            "+members 1 1 3 msg_a8603defad91f92866c0c1a34fbc91c5",
+        ],
+    ),
+    "an id of another tenant": (
+        "UPDATE members SET tenant = 9 WHERE node = 3",
+        INTACT,
+        [],
+    ),
+    "runs are lost": (
+        "DELETE FROM runs",
+        INTACT,
+        [
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            "+runs 1 1 0.0",
+            "+runs 1 2 0.0",
+        ],
+    ),
+    "an agent run is lost": (
+        "DELETE FROM agent_runs",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "an agent run lacks its session": (
+        "UPDATE agent_runs SET session = 99",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "the document of a run is lost": (
+        "DELETE FROM agent_documents",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "only items are left": (
+        "DELETE FROM nodes; DELETE FROM sessions; DELETE FROM links; DELETE FROM conversations",
+        ["recreated recovered-items"],
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 new recovered-items 4 4 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "only items and nodes are left": (
+        "DELETE FROM sessions; DELETE FROM links; DELETE FROM conversations",
+        ["recreated recovered-4"],
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 new recovered-4 4 4 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "only a fork is left": (
+        "DELETE FROM sessions WHERE n = 2; DELETE FROM links; DELETE FROM conversations; DELETE FROM items WHERE n = 1",
+        ["truncated early 0 early-rest 1", "recreated recovered-4"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            '-items 1 1 {"type":"message","role":"user","content":[{"type":"input_text","text":"one"}]}',
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 2 1 1 None",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            "+nodes 1 2 1 None ",
+            "+nodes 1 5 1 2 None",
+            "+nodes 1 6 5 3 None",
+            f"+sessions 1 1 ses_2 early 1 1 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 2 new early-rest 5 5 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new recovered-4 6 6 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def intact_file(tmp_path_factory: pytest.TempPathFactory) -> File:
+    """A database with two sessions, "early" with two items and "late" with the same two and a third."""
+    file = tmp_path_factory.mktemp("intact") / "convo.db"
+    fill_database(file)
+    return file
+
+
+@pytest.mark.parametrize(("damage", "report", "changes"), CASES.values(), ids=CASES)
+def test_damaged_rows_are_repaired_or_deleted_and_every_session_is_reported(
+    damage: str, report: list[str], changes: list[str], intact_file: File, tmp_path: File
+) -> None:
+    file, target = tmp_path / "convo.db", tmp_path / "new.db"
+    shutil.copy(intact_file, file)
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(damage)
+
+    result = recover_database(file, target, lambda *_: None)
+
+    assert lines_of(result) == report
+    before, after = dump(intact_file), dump(target)
+    assert [*(f"-{row}" for row in sorted(before - after)), *(f"+{row}" for row in sorted(after - before))] == changes
+    assert check_database(target, lambda *_: None).problems == []
