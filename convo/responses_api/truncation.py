@@ -46,8 +46,10 @@ def respond_within_window(
 
     Raises WindowExceeded, here or with the first event.
     """
-    max_tokens = max_token_count(request.input, request.instructions, _request_tools(request)) if window else 0
-    if window is None or max_tokens <= (_input_limit_tokens(request, window) if auto else window.context):
+    if window is None:
+        return _respond(model, request, auto=auto)
+    max_tokens = max_token_count(request.input, request.instructions, _request_tools(request))
+    if max_tokens <= (_input_limit_tokens(request, window) if auto else window.context):
         return _respond(model, request, auto=auto)
     if max_tokens > COUNT_IN_THREAD_TOKENS:
         return _respond_fitted_in_thread(model, request, model_name, window, auto=auto)

@@ -72,6 +72,20 @@ async def test_events_are_passed_on_unchanged(loopback: LoopbackServer, remote: 
     assert json.dumps(got[2]) == json.dumps(strange)
 
 
+TOO_BUSY = {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None}
+
+
+async def test_an_error_event_can_be_retried_only_before_the_response_has_begun(
+    loopback: LoopbackServer, remote: RemoteEndpoint
+) -> None:
+    loopback.arm(raw_stream(sse(TOO_BUSY)), raw_stream(sse(CREATED, TOO_BUSY)))
+
+    first = await refusal(remote, "a")
+    assert (type(first), first.message, first.code) == (TryLater, "Slow down", "rate_limit_exceeded")
+    second = await refusal(remote, "a")
+    assert (type(second), second.message, second.code) == (StreamBroken, "Slow down", "rate_limit_exceeded")
+
+
 async def test_the_body_is_sent_unchanged_with_unknown_fields(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
     body = {
         "model": "anything/at-all",

@@ -1,5 +1,6 @@
 """Maintenance of a service: the model list, old events, pruning and token counts."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -137,3 +138,22 @@ async def test_added_items_are_one_complete_page() -> None:
         "msg_1",
         "msg_2",
     ]
+
+
+@pytest.mark.parametrize("start", ["the first endpoint", "a readiness check"])
+async def test_the_sweeps_start_once_with_the_first_request(start: str) -> None:
+    store = MemoryStore()
+    admin = RecordingAdmin(store)
+    store.admin = admin
+    service = open_service(store, FixedClock())
+    await asyncio.sleep(0)
+    assert admin.event_ages_s == []
+    for _ in range(2):
+        if start == "the first endpoint":
+            assert service.endpoint_for("guest") is service.endpoint_for("guest")
+        else:
+            await service.check_ready()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert admin.event_ages_s == [3600.0]
+    await service.aclose()

@@ -108,7 +108,56 @@ def test_a_clean_history_has_no_results_and_all_rules() -> None:
             "input",
             (4, 4, 5),
         ),
+        ('{"model":"m","input":[{"a":1},{"b":2}]}', "input", (1, 1)),
+        ('{"a":\n1}', "input", ()),
+        ('[1,\n"a",\nnull]', "", (1, 2, 3)),
     ],
 )
 def test_the_line_of_each_item(text: str, field: str, found: tuple[int, ...]) -> None:
     assert find_item_lines(text, field) == found
+
+
+def test_a_report_as_json_has_the_place_and_the_item_of_each_finding() -> None:
+    broken = [user(), call(id="fc_1"), sealed_reasoning(), answer(), {"type": "message", "role": "user"}]
+    report = build_lint_report(
+        "a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2), node_keys=("k0", "k1")
+    )
+    found = report.to_json()
+    assert {name: value for name, value in found.items() if name not in ("findings", "unjudged")} == {
+        "handle": "a file.json",
+        "strategy": "replay",
+        "endpoint": None,
+        "items": 5,
+        "errors": 2,
+        "warnings": 0,
+    }
+    assert [code["code"] for code in found["unjudged"]] == ["sealed-elsewhere"]
+    places = [{**finding, "message": ""} for finding in found["findings"]]
+    assert places == [
+        {
+            "code": "call-without-output",
+            "severity": "error",
+            "message": "",
+            "path": "$[1].call_id",
+            "index": 1,
+            "line": 2,
+            "key": "k1",
+            "type": "function_call",
+            "id": "fc_1",
+            "response_id": None,
+            "related": [],
+        },
+        {
+            "code": "malformed-item",
+            "severity": "error",
+            "message": "",
+            "path": "$[4].content",
+            "index": 4,
+            "line": None,
+            "key": None,
+            "type": "message",
+            "id": None,
+            "response_id": None,
+            "related": [],
+        },
+    ]

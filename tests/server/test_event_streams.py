@@ -326,3 +326,22 @@ def test_the_texts_of_all_items_are_joined_by_lines() -> None:
         item = {"type": "message", "id": f"msg_{index}", "role": "assistant", "content": content}
         accumulator.add({"type": "response.output_item.done", "output_index": index, "item": item})
     assert sse.join_output_text(accumulator) == "one\ntwo"
+
+
+@pytest.mark.parametrize("interval_s", [None, 0.01])
+async def test_keepalives_are_sent_until_the_block_ends_and_never_after_it(interval_s: float | None) -> None:
+    count = 0
+
+    async def send_keepalive() -> None:
+        nonlocal count
+        count += 1
+
+    exchange = Recorder().exchange
+    for block_s in (0.0, 0.035):
+        async with sse.CancelOnDisconnect(exchange, send_keepalive, interval_s):
+            await asyncio.sleep(block_s)
+            during = count
+        await asyncio.sleep(0.03)
+        assert count == during
+        assert (during >= 2) == (block_s > 0 and interval_s is not None)
+    assert exchange.status == 0
