@@ -154,3 +154,74 @@ def test_an_error_keeps_the_values_that_a_program_asks_for() -> None:
     assert NotFound("run", "x" * 301).handle == "x" * 301
     error = RunFailed("no output", code="max_turns")
     assert (error.code, RunFailed("no output", code="x", hint="retry").hint) == ("max_turns", "retry")
+
+
+FIELDS: dict[str, tuple[str, int, int, str]] = {
+    "ConvoError": ("failed", 1, 500, ""),
+    "InvalidUsage": ("usage", 2, 400, "convo --help"),
+    "WrongOwner": ("wrong_owner", 2, 400, "convo inspect HANDLE shows its owner"),
+    "AmbiguousHandle": ("ambiguous_handle", 2, 400, "add more characters"),
+    "InvalidSettings": ("bad_settings", 2, 400, "correct the value where it is set"),
+    "UnknownModel": ("model_not_found", 2, 400, "use provider/model; convo models --ask lists the available models"),
+    "NotFound": ("not_found", 5, 404, "convo sessions"),
+    "InputFault": ("invalid_input", 2, 400, "check the file, or choose another one"),
+    "Unreadable": ("unreadable", 2, 400, "check the file, or choose another one"),
+    "NotCanonical": ("not_canonical", 2, 400, "check the file, or choose another one"),
+    "InvalidRunState": ("bad_state", 2, 400, "use the original file; this one may have been edited or truncated"),
+    "UnknownSchema": ("unknown_schema", 2, 400, "use the original file; this one may have been edited or truncated"),
+    "JavaScriptRunState": ("javascript_state", 2, 400, "resume it with @openai/agents, the SDK that wrote it"),
+    "StateFault": ("state_fault", 1, 400, "convo inspect HANDLE shows its state"),
+    "Conflict": ("conflict", 1, 400, "reload the conversation, then retry"),
+    "Busy": ("busy", 1, 400, "close it in that process, or wait until that process ends"),
+    "ItemDeleted": (
+        "item_deleted",
+        1,
+        400,
+        "continue from an earlier response, or from a conversation without this item",
+    ),
+    "IllegalTransition": ("illegal_move", 1, 400, "reload the run: it has advanced or ended"),
+    "Unrepairable": ("unmendable", 1, 400, "run convo lint --explain CODE for each code"),
+    "NotSigned": ("not_signed", 1, 400, "ask the sender for the original signed file"),
+    "StoreFault": ("store_fault", 1, 503, "check the folder of the store; CONVO_HOME sets it"),
+    "StoreUnavailable": ("store_unavailable", 1, 503, "check the folder of the store; CONVO_HOME sets it"),
+    "StoreReadOnly": ("store_read_only", 1, 503, "make its folder writable, or set CONVO_HOME to a writable folder"),
+    "StoreFull": ("store_full", 1, 503, "free some space, then retry; confirmed items are kept"),
+    "StoreTooNew": ("store_too_new", 1, 503, "upgrade convo-state, or set CONVO_HOME to another folder"),
+    "EndpointFault": ("endpoint_fault", 1, 502, ""),
+    "RequestRefused": ("invalid_request_error", 1, 400, "/next shows the next request"),
+    "KeyRefused": (
+        "invalid_api_key",
+        1,
+        401,
+        "set the key in the variable that convo models lists, or choose another model with -m",
+    ),
+    "TryLater": ("try_later", 1, 503, "wait a moment, then /retry"),
+    "Unreachable": ("unreachable", 1, 502, "check the network and the base URL; -m local needs neither"),
+    "StreamBroken": ("stream_broken", 1, 502, "try again with /retry"),
+    "LimitReached": ("limit_reached", 1, 502, "raise the limit with convo config set"),
+    "StateIgnored": ("state_ignored", 1, 502, "this endpoint stores no state: use --session or --replay"),
+    "ModelFault": ("model_fault", 1, 400, "choose another model with -m"),
+    "ModelMissing": ("model_missing", 1, 400, "choose another model with -m"),
+    "Unsupported": ("unsupported", 1, 400, "choose another model with -m"),
+    "WindowExceeded": (
+        "context_length_exceeded",
+        1,
+        400,
+        "convo compact HANDLE, shorten the message, or choose a model with a larger context window",
+    ),
+    "RunFailed": ("failed", 1, 500, "the conversation is kept; send another message, or change the agents"),
+    "Interrupted": ("interrupted", 130, 499, ""),
+}
+"""The code, exit code, HTTP status and hint of each class, which programs and users rely on."""
+
+
+def test_each_class_has_its_code_exit_code_status_and_hint() -> None:
+    classes = [kind for kind in vars(convo.errors).values() if isinstance(kind, type) and issubclass(kind, ConvoError)]
+    assert {kind.__name__: (kind.code, kind.exit, kind.status, kind.hint) for kind in classes} == FIELDS
+
+
+def test_the_tree_names_the_exit_codes_and_statuses_of_its_classes() -> None:
+    for name, exit_code, status in re.findall(r"(\w+) +exit (\d+)(?:, status (\d+))?", convo.errors.__doc__ or ""):
+        kind = getattr(convo.errors, name)
+        assert (name, kind.exit) == (name, int(exit_code))
+        assert not status or (name, kind.status) == (name, int(status))
