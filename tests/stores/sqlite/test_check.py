@@ -1,6 +1,7 @@
 """The check of a SQLite database reports on its file, rows and disk without changing them."""
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.stores.base import FileHealth, NamedSession, StoreProblem
 from convo.stores.factory import check_store, open_store, probe_store
-from convo.stores.sqlite.check import check_database, filesystem_type
+from convo.stores.sqlite.check import MOUNTINFO_FILE, check_database, filesystem_type, quick_check
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.permissions import without_root
 from tests.stores.test_tenants import everything
@@ -72,8 +73,25 @@ def set_schema_version(file: Path, number: int) -> bytes:
 def test_a_check_reports_the_schema_and_the_free_space(file: Path) -> None:
     health = probe(file)
 
-    assert (health.schema_version, health.latest_schema_version) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    free_bytes = shutil.disk_usage(file.parent).free
+    assert health._replace(free_bytes=0, filesystem="") == FileHealth(file, SCHEMA_VERSION, SCHEMA_VERSION, 0, "", "ok")
+    assert free_bytes / 2 < health.free_bytes < free_bytes * 2
+    assert health.filesystem == filesystem_type(file.parent.resolve(), MOUNTINFO_FILE.read_text())
     assert [path.name for path in file.parent.iterdir()] == ["convo.db"]
+
+
+def test_the_quick_check_returns_the_first_problem_or_nothing_after_its_time(file: Path) -> None:
+    assert quick_check(file, 60) == "ok"
+    with closing(sqlite3.connect(file)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'nodes_by_parent'").fetchone()
+        db.execute("CREATE TABLE long AS WITH RECURSIVE c (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM c LIMIT 20000)"
+                   " SELECT x FROM c")  # fmt: skip
+        db.commit()
+    assert quick_check(file, -1) is None
+    with file.open("r+b") as handle:
+        handle.seek((page - 1) * 4096)
+        handle.write(bytes(4096))
+    assert "btreeInitPage() returns error code 11" in (quick_check(file, 60) or "")
 
 
 def test_a_check_does_not_migrate_an_older_schema(file: Path) -> None:
