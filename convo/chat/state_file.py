@@ -20,7 +20,7 @@ from convo.runstate.writer import serialize_run_state
 STATE_MARKERS = (b"$schemaVersion", b"current_agent", b"current_turn", b'"currentAgent"')
 """Parts of every state, by which one that lacks a field is still recognized."""
 
-STATE_FILE_HINT = "pass a file with the output of RunState.to_string()"
+STATE_FILE_HINT = "pass a file with the output of RunState.to_string(); convo approvals decides the calls of a session"
 OTHER_FILE_HINT = "choose another file"
 
 ITEM_LIST_PATTERN = re.compile(rb"\s*\[\s*(?!\{\s*\"\$schemaVersion\")")

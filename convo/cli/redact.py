@@ -86,7 +86,8 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
             compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidUsage(
-            f"{pattern!r} is not a regular expression: {error}", hint="quote it for the shell"
+            f"{pattern!r} is not a regular expression: {error}",
+            hint="correct it; a backslash before a character makes it literal",
         ) from error
     if compiled.match(""):
         raise InvalidUsage(

@@ -187,7 +187,7 @@ def get_owner_handle(view: ConversationView) -> str:
     session = view.session
     handle = (session.handle if session else view.handle) if STRATEGIES[view.strategy].is_server_side else None
     if not handle or not view.scope or view.scope.url == "embedded":
-        raise InvalidUsage(f"{view.handle} has no remote owner", hint=f"convo inspect {view.handle}")
+        raise InvalidUsage(f"{view.handle} has no remote owner: its state is in this store", hint="omit --remote")
     return handle
 
 

@@ -69,7 +69,7 @@ class RunFlags:
         if agents is None and self.list_agent_options and not (is_continued and self.agent is None):
             raise InvalidUsage(
                 f"{self.list_agent_options[0]} applies to agent runs and needs --agent",
-                hint=f"--agent FILE.py:NAME {self.list_agent_options[0]}",
+                hint="add --agent FILE.py:NAME",
             )
         if self.state == STDOUT_ARGUMENT:
             raise InvalidUsage("--state needs a file, because stdout has the answer", hint="--state FILE")

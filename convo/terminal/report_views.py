@@ -202,7 +202,9 @@ def render_compaction_preview(prepared: "PreparedCompaction", display: DisplayOp
 
 def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
     """Format the tokens before and after: "12,340 → 1,820 tokens, 85 % less"."""
-    percent = round(100 * (before.tokens - after.tokens) / before.tokens) if before.tokens else 0
+    if after.tokens >= before.tokens:
+        return f"{before} → {after} tokens, not smaller"
+    percent = round(100 * (before.tokens - after.tokens) / before.tokens)
     return f"{before} → {after} tokens, {percent} % less"
 
 

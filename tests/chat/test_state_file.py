@@ -118,7 +118,10 @@ def test_a_missing_state_comes_with_the_form_of_one(name: str) -> None:
     with pytest.raises(NotFound) as caught:
         load_state_file(name)
     assert (caught.value.kind, caught.value.handle) == ("file", name)
-    assert caught.value.hint == "pass a file with the output of RunState.to_string()"
+    assert (
+        caught.value.hint
+        == "pass a file with the output of RunState.to_string(); convo approvals decides the calls of a session"
+    )
 
 
 def test_a_state_in_the_home_folder_can_be_named_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

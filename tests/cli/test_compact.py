@@ -1,6 +1,7 @@
 """`convo compact`: its output, the stored histories, and its errors."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_compact_reports_the_saved_tokens_and_the_handle_of_the_old_history(
 ) -> None:
     got = convo("compact", "mine")
     assert got.exit == 0
-    assert "less" in got.out
+    assert re.search(r"^  compacted +~?[\d,]+ → ~?\d+ tokens, \d\d % less$", got.out, re.MULTILINE), got.out
     assert "convo chat --from mine-before" in got.out
     assert [line.split(" ")[1] for line in stored_messages(home, "mine")] == ["one", "two", "Summary"]
     assert len(stored_messages(home, "mine-before")) == 4
@@ -89,6 +90,15 @@ def test_an_impossible_compaction_is_refused_and_nothing_changes(
     assert message in got.err
     assert stored_conversation(home, "mine") == before
     assert (home / DATABASE).exists()
+
+
+def test_a_compaction_that_saves_nothing_says_so(convo: Convo) -> None:
+    """The endpoint compacts a conversation in place, so it cannot be refused for its size."""
+    model = scripted_flags({"text": "hi"})
+    assert convo("chat", "-q", "--conversation", "-n", "mine", *model, "hello").exit == 0
+    got = convo("compact", "mine", "--yes")
+    assert got.exit == 0
+    assert re.search(r"^  compacted +~?\d+ → ~?\d+ tokens, not smaller$", got.out, re.MULTILINE), got.out
 
 
 def test_a_conversation_requires_confirmation_before_it_gets_a_new_handle(convo: Convo, home: Path) -> None:

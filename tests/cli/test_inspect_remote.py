@@ -224,7 +224,7 @@ def test_a_session_with_a_local_owner_has_no_remote_endpoint(convo: Convo, home:
     write_chats(home, script)
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.out) == (2, "")
-    assert got.err == "convo: monads has no remote owner\n  try: convo inspect monads\n"
+    assert got.err == "convo: monads has no remote owner: its state is in this store\n  try: omit --remote\n"
 
 
 def test_a_mirrored_response_is_not_requested_from_another_endpoint(
