@@ -24,6 +24,10 @@ NEW_ARGUMENTS = '{"text": "other"}'
 NOT_AN_OBJECT = "the arguments for g1 are not a JSON object"
 CHANGED_CODE = "resume with the code that the run was stored with, or start a new run"
 ONE_CALL = "arguments can be changed only for one approved function call"
+HINTS = {
+    NOT_AN_OBJECT: "pass a JSON object; nothing was changed",
+    ONE_CALL: "approve the call without --always",
+}
 
 
 def paused(*calls: Any) -> Run:
@@ -168,8 +172,9 @@ def test_an_invalid_decision_is_refused_and_changes_nothing(
     event: ApprovalDecided | ToolOutputSupplied, error: type[ConvoError], message: str
 ) -> None:
     before = document(paused())
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         apply_decisions(before, [ApprovalDecided("g2", approve=True), event])
+    assert caught.value.hint == HINTS.get(message, error.hint)
     assert before == document(paused())
 
 
