@@ -39,12 +39,6 @@ def can_use_memory(folder: Path) -> bool:
     return shutil.disk_usage(folder).free > MIN_FREE_BYTES
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Run one worker more than there are processors: many tests wait for a process that they started."""
-    return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else (os.cpu_count() or 1) + 1
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Run more examples in each property test if the long variants run, and let processes store compiled modules.
 

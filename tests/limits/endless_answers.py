@@ -1,6 +1,7 @@
 """Endless answers in the format of each provider API."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from tests.hostile_server import OK, PIECE, STREAM, HostileServer, endless_error, gzip_of_size, repeat_piece, sse_event
@@ -93,7 +94,9 @@ def close_connection() -> Iterator[bytes]:
     raise ConnectionAbortedError
 
 
-BOMB = gzip_of_size(256)
+@cache
+def gzip_bomb() -> bytes:
+    return gzip_of_size(256)
 
 
 def endless_answers(server: HostileServer, api: str) -> dict[str, Callable[[], Iterator[bytes]]]:
@@ -104,7 +107,7 @@ def endless_answers(server: HostileServer, api: str) -> dict[str, Callable[[], I
         "line": lambda: repeat_piece(b"x" * 1024, head=STREAM + b"data: "),
         "body": lambda: repeat_piece(b"<p>endless</p>\n", head=OK + b"content-type: text/html\r\n\r\n"),
         "error body": lambda: endless_error(400, b"endless "),
-        "gzip bomb": lambda: repeat_piece(BOMB, head=gzip),
+        "gzip bomb": lambda: repeat_piece(gzip_bomb(), head=gzip),
         "comments": lambda: started_then(api, repeat_piece(b": still here\n\n")),
         "deltas": lambda: endless_deltas(api),
         "arguments": lambda: endless_deltas(api, arguments=True),

@@ -58,8 +58,11 @@ def draw(root: Path, seed: int, count: int) -> list[Mutation]:
         if path not in sources:
             sources[path] = Source(path.relative_to(root).as_posix(), path.read_text("utf-8"))
         possible = list(sources[path].mutations(number, rng))
-        if possible:
-            mutations.append(rng.choice(possible))
+        while possible:
+            mutation = possible.pop(rng.randrange(len(possible)))
+            if sources[path].compiles(mutation):
+                mutations.append(mutation)
+                break
     return mutations
 
 
@@ -84,12 +87,14 @@ class Source:
         for node in self._lines.get(line, []):
             for kind, piece, new in changes(node, rng):
                 start, end = self._span(piece)
-                mutation = Mutation(self.file, line, kind, start, end, self.raw[start:end].decode(), new)
-                try:
-                    compile(mutation.applied(self.raw), self.file, "exec")
-                except SyntaxError:
-                    continue
-                yield mutation
+                yield Mutation(self.file, line, kind, start, end, self.raw[start:end].decode(), new)
+
+    def compiles(self, mutation: Mutation) -> bool:
+        try:
+            compile(mutation.applied(self.raw), self.file, "exec")
+        except SyntaxError:
+            return False
+        return True
 
     def _span(self, node: Any) -> tuple[int, int]:
         start = self._starts[node.lineno - 1] + node.col_offset

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -29,8 +30,8 @@ import pytest
 
 from tests.mutations.draw import Mutation
 
-STAGES = ((6.0, 40), (20.0, 150), (60.0, 800))
-"""For each batch of tests: its maximum duration in seconds and its maximum number of tests."""
+STAGES = ((6.0, 60, 5), (20.0, 200, 20), (60.0, 1000, 1000))
+"""For each batch of tests: its maximum duration in seconds, its maximum number of tests, and of cases of one test."""
 
 FEW = 3
 """If fewer tests cover a line, the tests of the mirrored folder run too."""
@@ -123,7 +124,7 @@ class Tests:
     """The tests that run each mutation, and the seconds of each test."""
 
     def __init__(self, folder: Path, mutations: Sequence[Mutation], *, all_tests: bool) -> None:
-        self._stages = (*STAGES, (math.inf, sys.maxsize)) if all_tests else STAGES
+        self._stages = (*STAGES, (math.inf, sys.maxsize, sys.maxsize)) if all_tests else STAGES
         self._seconds: dict[str, float] = {}
         self._new: set[str] = set()
         self._recorded: dict[Mutation, set[str]] = {mutation: set() for mutation in mutations}
@@ -161,31 +162,30 @@ class Tests:
         return mutation in self._on_import
 
     def covering(self, mutation: Mutation) -> list[str]:
-        """Return the tests that cover a mutation: first those near the module, then the others, the fastest first."""
-        found = self._recorded[mutation]
+        """Return the tests that cover a mutation: those near the module first, and then the fastest first.
+
+        The tests of the mirrored folder that are not known to cover it are the last.
+        """
+        recorded = found = self._recorded[mutation]
         near = "tests/" + mutation.file.removeprefix("convo/").rpartition("/")[0] + "/"
         if near != "tests//":
             mirrored = self._seconds if len(found) < FEW or mutation in self._not_covered else self._new
             found = found | {test for test in mirrored if test.startswith(near)}
         known = found & self._seconds.keys()
-        return sorted(known, key=lambda test: (not test.startswith(near), self._seconds[test]))
+        return sorted(known, key=lambda test: (test not in recorded, not test.startswith(near), self._seconds[test]))
 
     def batches(self, tests: Sequence[str]) -> Iterator[list[str]]:
-        """Yield batches of tests in the order in which they run, with one case of each function in a batch."""
+        """Yield batches of tests in the order in which they run."""
         remaining = list(tests)
-        for seconds, count in self._stages:
+        for seconds, count, cases in self._stages:
             batch: list[str] = []
-            functions: set[str] = set()
+            functions = Counter[str]()
             spent = 0.0
             for test in remaining:
                 function = test.split("[")[0]
-                if (
-                    (function not in functions or seconds == math.inf)
-                    and spent + self._seconds[test] < seconds
-                    and len(batch) < count
-                ):
+                if functions[function] < cases and spent + self._seconds[test] < seconds and len(batch) < count:
                     batch.append(test)
-                    functions.add(function)
+                    functions[function] += 1
                     spent += self._seconds[test]
             remaining = [test for test in remaining if test not in set(batch)]
             if batch:
