@@ -440,7 +440,7 @@ async def _summarize(
         return _parse_summary(await collect_response(endpoint, {**body, "store": False}))
     except (EndpointFault, WindowExceeded) as error:
         middle = middle_cut_point(items)
-        if not max_splits or middle is None or not _is_window_exceeded(error):
+        if not max_splits or middle is None or error.code != WindowExceeded.code:
             raise
     first = await _summarize(plan, items[:middle], options, endpoint, max_splits - 1)
     second = await _summarize(plan, (summary_message(first.text), *items[middle:]), options, endpoint, max_splits - 1)
@@ -469,12 +469,6 @@ def _parse_summary(response: Response) -> SummaryResult:
     incomplete = make_incomplete_error(response)
     notes = (f"the summary is incomplete ({incomplete['code']}): its end is missing",) if incomplete else ()
     return SummaryResult(summary, response.get("usage"), notes)
-
-
-def _is_window_exceeded(error: ConvoError) -> bool:
-    return isinstance(error, WindowExceeded) or (
-        isinstance(error, RequestRefused) and error.code == WindowExceeded.code
-    )
 
 
 def _add_usage(first: Mapping[str, Json] | None, second: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

@@ -73,8 +73,12 @@ PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
 
 @pytest.mark.parametrize(
     "refusal",
-    [WindowExceeded("m", 2, 1), RequestRefused("too long", code="context_length_exceeded")],
-    ids=["window", "refused"],
+    [
+        WindowExceeded("m", 2, 1),
+        RequestRefused("too long", code="context_length_exceeded"),
+        EndpointFault("too long", code="context_length_exceeded"),
+    ],
+    ids=["window", "refused", "failed"],
 )
 async def test_a_history_too_long_for_one_summary_is_summarized_in_several_steps(
     tmp_path: Path, refusal: ConvoError
