@@ -61,6 +61,11 @@ def test_an_endless_device_is_refused_and_a_pipe_is_read() -> None:
     os.close(read_fd)
 
 
+def test_a_device_that_ends_is_read() -> None:
+    with pytest.raises(Unreadable, match=r"^/dev/null is empty$"):
+        read_item_file("/dev/null")
+
+
 def test_a_single_line_is_a_history_of_one_item(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     path.write_text(json.dumps(HI) + "\n")

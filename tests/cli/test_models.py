@@ -390,3 +390,18 @@ def test_ask_without_a_configured_server_names_the_missing_keys(convo: Convo, mo
     last = got.err.splitlines()[-1]
     assert last.startswith("no server returned its models; set one of ")
     assert "OPENAI_API_KEY" in last
+
+
+def test_a_provider_without_a_base_url_says_where_to_set_it(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "key")
+    write_project_file('[providers.bare]\napi = "chat"\n')
+    for name, hint in (
+        ("azure", "set AZURE_OPENAI_ENDPOINT, or set base_url under [providers.azure]"),
+        ("bare", "set base_url under [providers.bare]"),
+    ):
+        entry = provider_entry(convo, name)
+        assert (entry["set_up"], entry["base_url"], entry["error"]) == (
+            False,
+            None,
+            {"code": "bad_settings", "message": f"the provider '{name}' has no base URL", "hint": hint},
+        )

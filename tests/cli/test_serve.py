@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.serve import StoreFaultPrinter
+from convo.cli.serve import StoreFaultPrinter, print_internal_error
 from convo.errors import StoreUnavailable
 from tests.cli.serve_process import ServeProcess, config_flags, run_serve
 from tests.cli.test_streamed_text import response_events
@@ -286,3 +286,13 @@ def test_strict_mode_refuses_requests_that_the_openai_api_refuses(aliases: tuple
         body = {"model": "echo", "input": [reasoning, {"role": "user", "content": "hi"}]}
         got = server.http.post("/v1/responses", json=body)
     assert (got.status_code, got.json()["error"]["param"]) == (400, "input[0].summary")
+
+
+def test_an_unexpected_error_is_printed_with_its_type_and_place(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise ZeroDivisionError("division by zero")
+    except ZeroDivisionError as error:
+        print_internal_error(error)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.match(r"convo serve: .*ZeroDivisionError", printed.err), printed.err

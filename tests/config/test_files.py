@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -296,3 +297,16 @@ def test_the_platform_folders_are_resolved_only_without_convo_home(
     monkeypatch.delenv("CONVO_HOME")
     assert "platformdirs" not in modules_after("import convo.config.loader")
     assert "platformdirs" in modules_after("from convo.config.loader import load_settings; load_settings()")
+
+
+@pytest.mark.parametrize("content", ['model = "openai/project"', "x" * 5_000_000, None], ids=["read", "long", "folder"])
+def test_no_file_stays_open(work_folder: Path, content: str | None) -> None:
+    path = work_folder / ".convo.toml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    descriptors = os.listdir("/dev/fd")
+    with suppress(InvalidSettings):
+        load_settings()
+    assert os.listdir("/dev/fd") == descriptors

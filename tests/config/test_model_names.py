@@ -226,3 +226,16 @@ def test_a_bare_name_may_mean_a_provider_with_a_url_and_the_key_that_it_needs(
 def test_the_default_model_is_that_of_the_first_provider_with_a_key(keys: tuple[str, ...], full: str) -> None:
     settings = make_settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
     assert str(choose_model(settings).name) == full
+
+
+def test_of_several_providers_that_list_a_bare_name_the_one_with_a_default_model_is_chosen() -> None:
+    names = ["openai", "anthropic", "deepseek", "azure", "groq"]
+    environ = {**ALL_KEYS, "AZURE_OPENAI_API_KEY": "key", **AZURE_URL}
+    found = settings_inputs(environ=environ, user=GROQ_KEYED)
+    urls = {name: provider.base_url for name, provider in resolve_settings(found).providers.items()}
+    chosen = []
+    for count in range(len(names)):
+        lists = {name: {"base_url": urls[name], "models": ["shared"]} for name in names[count:]}
+        settings = resolve_settings(found._replace(model_lists=lists))
+        chosen.append(choose_model(settings, "shared").name.provider)
+    assert chosen == names

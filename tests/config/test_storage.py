@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from convo.config.loader import SettingFlags
-from convo.config.storage import Storage
+from convo.config.storage import Storage, parse_storage_option
 from convo.config.values import Secret
 from convo.errors import InvalidSettings
 from tests.config.settings_inputs import HOME, PATHS, WORK, make_settings
@@ -232,3 +232,21 @@ def test_an_invalid_retention_is_refused(line: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as error:
         make_settings(project=table("memory") + line)
     assert error.value.message == f"/home/me/work/.convo.toml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("word", "displayed"),
+    [
+        ("none", "none"),
+        ("memory", "memory"),
+        ("sqlite", "sqlite"),
+        ("sqlite:chat.db", "sqlite:chat.db"),
+        ("sqlite:sqlite:chat.db", "sqlite:chat.db"),
+        ("sqlite:postgresql://me:pw@db/x", "sqlite"),
+        ("postgresql://me:pw@db/x", "postgresql://me:***@db/x"),
+        ("postgresql://me:p/w@db/x", "postgres"),
+    ],
+)
+def test_an_option_is_shown_without_a_password(word: str, displayed: str) -> None:
+    """A URL that cannot be parsed is not shown, since the position of its password is unknown."""
+    assert str(parse_storage_option(word)) == displayed

@@ -241,3 +241,11 @@ async def test_gateways_with_the_same_key_decrypt_each_others_compactions(
     finally:
         await service.aclose()
         await endpoint.aclose()
+
+
+async def test_a_closed_model_is_not_used_again(settings: Settings) -> None:
+    models = ModelsByName(settings, SystemClock(), random_id)
+    closed_model, _ = models("groq/model")
+    await models.aclose()
+    assert models("groq/model")[0] is not closed_model
+    await models.aclose()

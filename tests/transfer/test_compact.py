@@ -11,7 +11,7 @@ import pytest
 from convo.chat.view_loader import load_handle_view
 from convo.compaction.planning import CompactionMethod, CompactionMode, CompactionOptions
 from convo.endpoints.base import Endpoint
-from convo.errors import InvalidUsage, RequestRefused, StateFault
+from convo.errors import InvalidUsage, RequestRefused, StateFault, StoreFull
 from convo.history.items import item_text
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
@@ -308,3 +308,20 @@ async def test_inspect_shows_the_compaction_as_a_separate_request(case: Compacti
     step = next(link for link in view.links if "context_management" in link.parameters)
     assert view.links[-1].parent_id == step.id
     assert step.usage
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_compaction_without_room_on_the_disk_is_refused_before_any_request(
+    case: CompactionCase, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = await case.start_chat(strategy)
+
+    async def raise_store_full(self: object) -> None:
+        raise StoreFull("no disk space is left")
+
+    monkeypatch.setattr(type(case.store.admin), "check_disk_space", raise_store_full)
+    case.fault.armed = True
+    with pytest.raises(StoreFull):
+        await compact(chat)
+    assert "compact" not in case.fault.steps
+    assert (await prepare_compaction(chat, CompactionOptions(), preview=True)).replacement

@@ -7,13 +7,20 @@ import pytest
 
 from convo.chat.files import ReplayFile
 from convo.chat.open import fork_session
-from convo.errors import Conflict, InvalidUsage, NotFound, RequestRefused, WrongOwner
+from convo.chat.view_loader import load_handle_view
+from convo.errors import Conflict, InvalidUsage, ItemDeleted, NotFound, RequestRefused, WrongOwner
 from convo.history.canonical import Digest, digest
 from convo.history.items import Item, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
 from convo.strategies.conversion import LossEffect, TransferTarget, plan_transfer
 from convo.strategies.strategy import STRATEGIES
-from convo.transfer.convert import ConvertDestination, SessionWriter, check_convertible, convert_conversation
+from convo.transfer.convert import (
+    ConvertDestination,
+    SessionWriter,
+    check_convertible,
+    convert_conversation,
+    load_source,
+)
 from tests.chat.recording_endpoint import EndpointFault
 from tests.transfer.sample_conversations import ECHO, SEALED, ConversationHarness, send_items
 
@@ -251,3 +258,16 @@ async def test_a_conversation_can_be_converted_to_a_second_conversation(harness:
     session = await convert(harness, old.session.name, Strategy.CONVERSATION)
     assert session.handle != old.session.handle
     assert item_digests((await harness.store.path(session.head)).items) == item_digests(old.state.path.items)
+
+
+async def test_a_history_that_lost_an_item_has_no_source_without_its_owner(harness: ConversationHarness) -> None:
+    harness.name = ECHO
+    chat = await harness.open(None, Strategy.CONVERSATION)
+    await send_items(chat, user_message("Secret."))
+    handle = chat.session.handle or ""
+    item = (await harness.endpoint.list_conversation_items(handle, order="asc")).items[0]
+    await harness.endpoint.delete_conversation_item(handle, str(item["id"]))
+    view = await load_handle_view(harness.store, chat.session.name)
+    with pytest.raises(ItemDeleted) as caught:
+        await load_source(view, harness.store)
+    assert str(view.unreadable_head)[:8] in caught.value.message

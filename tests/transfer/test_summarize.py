@@ -147,3 +147,30 @@ async def test_the_focus_and_the_instructions_are_sent_to_the_model(tmp_path: Pa
     )
     assert "the numbers" in endpoint.bodies[0]["instructions"]
     assert "Be brief." in json.dumps(endpoint.bodies[0]["input"])
+
+
+@pytest.mark.parametrize(
+    "refusal", [RequestRefused("no", code="invalid_request_error"), EndpointFault("gone")], ids=["refused", "failed"]
+)
+async def test_after_another_error_the_history_is_not_split(tmp_path: Path, refusal: ConvoError) -> None:
+    endpoint = narrow(refusal)
+    with pytest.raises(type(refusal)) as caught:
+        await run_compaction(PLAN, make_options(tmp_path, {"text": "x"}), cast(Endpoint, endpoint), allow_fallback=True)
+    assert (caught.value, endpoint.bodies) == (refusal, [])
+
+
+class EndlessEndpoint(ShortEndpoint):
+    """An endpoint whose streams end before the response is complete."""
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        async for event in super().create(body):
+            if event["type"] != "response.incomplete":
+                yield event
+
+
+async def test_a_stream_that_ends_early_is_an_error(tmp_path: Path) -> None:
+    endpoint = EndlessEndpoint(make_embedded_endpoint(MemoryStore()))
+    with pytest.raises(StreamBroken, match=r"^the endpoint's stream ended before the response was complete$"):
+        await run_compaction(
+            PLAN, make_options(tmp_path, {"text": "two words"}), cast(Endpoint, endpoint), allow_fallback=True
+        )
