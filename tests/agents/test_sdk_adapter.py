@@ -233,7 +233,7 @@ async def extracted(result: Any) -> str:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"session": sdk.SQLiteSession("s")}, "its own session"),
+        ({"session": object()}, "its own session"),
         ({"conversation_id": "conv_1"}, "its own conversation"),
         ({"previous_response_id": "resp_1"}, "its own previous response"),
         ({"run_config": sdk.RunConfig()}, "its own run configuration"),

@@ -5,6 +5,7 @@ The agents are objects of the SDK, which convo imports with `from_object`.
 
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -300,9 +301,10 @@ async def sdk_alone(comparison: SdkComparison, name: str) -> tuple[str, ModelReq
 
 async def _run_sdk_alone(comparison: SdkComparison, scenario: Scenario) -> tuple[str, ModelRequests]:
     arguments = await owner_arguments(comparison.client, comparison.owner)
-    fresh = replace(comparison, arguments=arguments, session=comparison.session and SQLiteSession("t"))
-    start_scenario(fresh, scenario)
-    result = await fresh.start_with_sdk()
-    while result.interruptions:
-        result = await fresh.resume_with_sdk(result.to_state().to_string())
-    return result.final_output, model_requests(fresh)
+    with closing(SQLiteSession("t")) as session:
+        fresh = replace(comparison, arguments=arguments, session=comparison.session and session)
+        start_scenario(fresh, scenario)
+        result = await fresh.start_with_sdk()
+        while result.interruptions:
+            result = await fresh.resume_with_sdk(result.to_state().to_string())
+        return result.final_output, model_requests(fresh)

@@ -5,6 +5,7 @@ the history was sent; `texts` returns the content of these messages.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -111,16 +112,15 @@ async def test_a_conversations_session_stores_its_items_at_the_gateway(
 async def test_a_compaction_session_continues_from_the_compacted_history(
     run_config: RunConfig, agent: Agent[None], client: AsyncOpenAI, upstream: Upstream, mode: Any
 ) -> None:
-    session = OpenAIResponsesCompactionSession(
-        "s", SQLiteSession("s"), client=client, model=ALIAS, compaction_mode=mode
-    )
-    for text in ("one", "two", "three"):
-        await Runner.run(agent, text, session=session, run_config=run_config)
-    await session.run_compaction({"force": True})
-    items: list[Any] = await session.get_items()
-    assert [item["type"] for item in items if item.get("type") == "compaction"] == ["compaction"]
-    assert len(items) < 6
-    await Runner.run(agent, "four", session=session, run_config=run_config)
+    with closing(SQLiteSession("s")) as stored:
+        session = OpenAIResponsesCompactionSession("s", stored, client=client, model=ALIAS, compaction_mode=mode)
+        for text in ("one", "two", "three"):
+            await Runner.run(agent, text, session=session, run_config=run_config)
+        await session.run_compaction({"force": True})
+        items: list[Any] = await session.get_items()
+        assert [item["type"] for item in items if item.get("type") == "compaction"] == ["compaction"]
+        assert len(items) < 6
+        await Runner.run(agent, "four", session=session, run_config=run_config)
     assert texts(upstream)[-1] == "four"
     assert any("messages, the last one" in text for text in texts(upstream)[:-1])
 

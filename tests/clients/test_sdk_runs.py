@@ -50,6 +50,8 @@ async def comparison(
         await owner_arguments(client, request.param),
         session,
     )
+    if session:
+        session.close()
     await store.aclose()
 
 

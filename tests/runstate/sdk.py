@@ -7,7 +7,8 @@ last request. The requests are kept for comparison.
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -338,10 +339,16 @@ async def resume_in_sdk(scenario: Scenario, text: str, decide: Decide | None = N
     decide:  returns the text of a later pause with decisions; without it the SDK approves the
              pending calls in this process
     """
+    async with _filled_session(scenario) as session:
+        return await _resume_with_session(scenario, text, decide, session)
+
+
+async def _resume_with_session(
+    scenario: Scenario, text: str, decide: Decide | None, session: SQLiteSession | None
+) -> RunResult:
     spec = scenario["spec"]
     model = Script(spec["script"], scenario["expected"]["model_calls_made"], spec.get("usages", []))
     root = graph(scenario, model)
-    session = await _session(scenario)
     settings = RunConfig(tracing_disabled=True, nest_handoff_history=spec["run"].get("nest_handoff_history", False))
     rounds = [pending_count(text)]
     try:
@@ -382,11 +389,21 @@ async def _resume(root: Agent[Any], state: Any, settings: RunConfig, session: An
     return result
 
 
-async def _session(scenario: Scenario) -> SQLiteSession | None:
-    spec = scenario["spec"].get("session")
-    if spec is None:
-        return None
-    session = SQLiteSession(spec["id"])
-    before = scenario["expected"].get("session_before")
-    await session.add_items(before if before is not None else spec["history"])
-    return session
+@asynccontextmanager
+async def _filled_session(scenario: Scenario) -> AsyncIterator[SQLiteSession | None]:
+    spec = scenario["spec"]
+    with memory_session(spec) as session:
+        if session is not None:
+            before = scenario["expected"].get("session_before")
+            await session.add_items(before if before is not None else spec["session"]["history"])
+        yield session
+
+
+@contextmanager
+def memory_session(spec: dict[str, Any]) -> Iterator[SQLiteSession | None]:
+    """Open the session of a scenario in memory; None if it has none."""
+    if not spec.get("session"):
+        yield None
+        return
+    with closing(SQLiteSession(spec["session"]["id"])) as session:
+        yield session

@@ -8,7 +8,7 @@ from typing import Any
 
 import agents as sdk
 import pytest
-from agents import RunConfig, Runner, RunState, SQLiteSession
+from agents import RunConfig, Runner, RunState
 
 from convo.history.items import Item
 from convo.runs.machine import step_run
@@ -24,7 +24,7 @@ from convo.runstate.writer import serialize_run_state
 from tests.combinations import rotated_combinations
 from tests.runstate import scenario_runs
 from tests.runstate.scenario_runs import Model, ScenarioRun, scenario_owner
-from tests.runstate.sdk import Script, graph
+from tests.runstate.sdk import Script, graph, memory_session
 from tests.runstate.test_import import item_digests
 from tests.runstate.test_sdk_decisions import no_logging
 from tests.runstate.test_sdk_pause_and_finish import SCENARIOS as BASE_SCENARIOS
@@ -119,10 +119,10 @@ class Sdk:
             self.root.tools.append(sdk.ToolSearchTool())
 
     async def pause(self) -> str:
-        session = SQLiteSession("s") if self.spec.get("session") else None
-        result: Any = await Runner.run(
-            self.root, self.spec["input"], run_config=self.settings, session=session, **self.spec["run"]
-        )
+        with memory_session(self.spec) as session:
+            result: Any = await Runner.run(
+                self.root, self.spec["input"], run_config=self.settings, session=session, **self.spec["run"]
+            )
         assert result.interruptions
         return str(result.to_state().to_string())
 

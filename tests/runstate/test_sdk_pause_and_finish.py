@@ -16,7 +16,7 @@ from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.combinations import rotated_combinations
-from tests.runstate.sdk import MAX_ROUNDS, Script, graph
+from tests.runstate.sdk import MAX_ROUNDS, Script, graph, memory_session
 from tests.runstate.test_sdk_decisions import no_logging
 
 __all__ = ["no_logging"]
@@ -179,7 +179,10 @@ class Run:
         self.rounds = 0
 
     async def finish(self, verdict: ApprovalVerdict, *, convo: bool) -> tuple[Any, ...]:
-        session = SQLiteSession("s") if self.spec.get("session") else None
+        with memory_session(self.spec) as session:
+            return await self._finish(verdict, session, convo=convo)
+
+    async def _finish(self, verdict: ApprovalVerdict, session: SQLiteSession | None, *, convo: bool) -> tuple[Any, ...]:
         settings = RunConfig(tracing_disabled=True)
         result: Any = await Runner.run(
             self.root, self.spec["input"], run_config=settings, session=session, **self.spec["run"]
