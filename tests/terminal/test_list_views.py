@@ -1,0 +1,194 @@
+"""Tables of sessions, search results and stored data, as whole screens."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from convo.chat.lookup import SessionSummary
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Session, Strategy
+from convo.history.tree import Key, root_key
+from convo.inspect.view import OpenRun
+from convo.stores.base import PruneResult, TenantStats
+from convo.terminal.list_views import (
+    SearchResult,
+    format_bytes,
+    render_prune_results,
+    render_search_results,
+    render_session,
+    render_session_list,
+    render_tenant_stats,
+)
+from convo.terminal.terminal import DisplayOptions
+
+ROOT = root_key("local")
+PLAIN = Session("ses_1", "mine", Strategy.SESSION, "openai/gpt-5", ROOT, ROOT, 0.0, 90_000.0)
+CHAIN = Session(
+    "ses_2",
+    "a\x1bb",
+    Strategy.CHAIN,
+    "local/model",
+    Key("f" * 64),
+    Key("e" * 64),
+    60.0,
+    120.0,
+    handle="resp_1",
+    instructions="Be short.",
+)
+ITEMS = (user_message("one"), assistant_message("two"))
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_sessions_are_listed_one_on_a_line() -> None:
+    summaries = [SessionSummary(PLAIN, 1_204, 0, 602, "what is a monad"), SessionSummary(CHAIN, 2, 1, 1, "hello")]
+    assert render_session_list(summaries, DisplayOptions()).splitlines() == [
+        "session  owner    model         items  turns  used              first message",
+        "mine     session  openai/gpt-5  1,204    602  1970-01-02 01:00  what is a monad",
+        "a\\x1bb   chain    local/model       2      1  1970-01-01 00:02  hello",
+    ]
+    assert render_session_list(summaries, DisplayOptions(62)).splitlines() == [
+        "session  owner    items  turns  used              first messa…",
+        "mine     session  1,204    602  1970-01-02 01:00  what is a m…",
+        "a\\x1bb   chain        2      1  1970-01-01 00:02  hello",
+    ]
+    assert render_session_list(summaries, DisplayOptions(45)).splitlines() == [
+        "session  used              first message",
+        "mine     1970-01-02 01:00  what is a monad",
+        "a\\x1bb   1970-01-01 00:02  hello",
+    ]
+    assert render_session_list(summaries, DisplayOptions(38, has_color=True)).splitlines() == [
+        "\x1b[2msession  used              first mess…\x1b[0m",
+        "\x1b[33mmine   \x1b[0m  1970-01-02 01:00  what is a…",
+        "\x1b[33ma\\x1bb \x1b[0m  1970-01-01 00:02  hello",
+    ]
+
+
+def test_a_session_shows_its_whole_record() -> None:
+    assert render_session(SessionSummary(PLAIN, 4, 0, 2, "one"), (), DisplayOptions()).splitlines() == [
+        "mine",
+        "  id           ses_1",
+        "  owner        the local store (--session)",
+        "  handle       none: use the session name",
+        "  endpoint     embedded",
+        "  model        openai/gpt-5",
+        "  head         068d08196341, 4 items",
+        "  confirmed    068d08196341, 4 items",
+        "  unconfirmed  none",
+        "  turns        2",
+        "  created      1970-01-01 00:00",
+        "  used         1970-01-02 01:00",
+        "  continue     convo chat --from mine",
+    ]
+    assert render_session(
+        SessionSummary(CHAIN, 4, 2, 1, "one"), ITEMS, DisplayOptions(has_color=True)
+    ).splitlines() == [
+        "\x1b[1ma\\x1bb\x1b[0m",
+        "  \x1b[2mid         \x1b[0m  ses_2",
+        "  \x1b[2mowner      \x1b[0m  the endpoint's Responses API (--chain)",
+        "  \x1b[2mhandle     \x1b[0m  resp_1",
+        "  \x1b[2mendpoint   \x1b[0m  embedded",
+        "  \x1b[2mmodel      \x1b[0m  local/model",
+        "  \x1b[2msystem     \x1b[0m  Be short.",
+        "  \x1b[2mhead       \x1b[0m  ffffffffffff, 4 items",
+        "  \x1b[2mconfirmed  \x1b[0m  eeeeeeeeeeee, 2 items",
+        "  \x1b[2munconfirmed\x1b[0m  2 items",
+        "  \x1b[2m           \x1b[0m  user: one",
+        "  \x1b[2m           \x1b[0m  assistant: two",
+        "  \x1b[2mturns      \x1b[0m  1",
+        "  \x1b[2mcreated    \x1b[0m  1970-01-01 00:01",
+        "  \x1b[2mused       \x1b[0m  1970-01-01 00:02",
+        "  \x1b[2mcontinue   \x1b[0m  convo chat --from 'a\\x1bb'",
+    ]
+
+
+def test_an_open_run_of_a_session_is_shown_with_its_command() -> None:
+    run = OpenRun("run_1", ("call_1", "call_2"), is_paused=True)
+    assert render_session(SessionSummary(PLAIN, 4, 3, 2, "one"), ITEMS, DisplayOptions(), run).splitlines()[8:] == [
+        "  run          an agent run needs approval: call_1, call_2",
+        "  unconfirmed  3 items",
+        "  turns        2",
+        "  created      1970-01-01 00:00",
+        "  used         1970-01-02 01:00",
+        "  continue     convo resume mine --agent FILE.py:NAME",
+    ]
+    executing = OpenRun("run_1", process="process 7")
+    assert render_session(SessionSummary(PLAIN, 4, 2, 2, "one"), ITEMS, DisplayOptions(), executing).splitlines()[
+        8:
+    ] == [
+        "  run          an agent run is in progress in process 7",
+        "  unconfirmed  2 items",
+        "               user: one",
+        "               assistant: two",
+        "  turns        2",
+        "  created      1970-01-01 00:00",
+        "  used         1970-01-02 01:00",
+    ]
+
+
+def test_search_results_name_the_item_and_its_author() -> None:
+    results = [SearchResult(PLAIN, 3, 12, "user", "a [monad] is"), SearchResult(CHAIN, 2, None, "function_call", "x")]
+    assert render_search_results(results, DisplayOptions()).splitlines() == [
+        "session  item            role           text",
+        "mine     3/12            user           a [monad] is",
+        "a\\x1bb   2, on a branch  function_call  x",
+    ]
+    assert render_search_results(results, DisplayOptions(40)).splitlines()[0].split() == ["session", "item", "text"]
+
+
+def test_tenants_are_listed_with_their_rows_and_size() -> None:
+    counts = {"sessions": 2, "responses": 1_000, "conversations": 0, "items": 3, "places": 4, "events": 5, "runs": 6}
+    tenants = [
+        TenantStats("local", counts, 1_234_567, 0.0, 90_000.0),
+        TenantStats("team", dict.fromkeys(counts, 0), 12, None, None),
+    ]
+    assert render_tenant_stats(tenants, DisplayOptions()).splitlines() == [
+        "tenant  sessions  responses  conversations  items  nodes  events  runs    size  oldest            newest",
+        "local          2      1,000              0      3      4       5     6  1.2 MB  "
+        "1970-01-01 00:00  1970-01-02 01:00",
+        "team           0          0              0      0      0       0     0    12 B",
+    ]
+    headings = [
+        render_tenant_stats(tenants, DisplayOptions(width)).splitlines()[0].split() for width in (102, 95, 88, 80)
+    ]
+    assert headings == [
+        ["tenant", "sessions", "responses", "conversations", "items", "runs", "size", "oldest", "newest"],
+        ["tenant", "sessions", "responses", "conversations", "items", "runs", "size", "oldest", "newest"],
+        ["tenant", "sessions", "responses", "conversations", "runs", "size", "oldest", "newest"],
+        ["tenant", "sessions", "responses", "conversations", "runs", "size", "oldest", "new…"],
+    ]
+
+
+def test_deleted_records_are_counted_by_tenant() -> None:
+    results = [("local", PruneResult(1, 2_000, 3)), ("team", PruneResult(0, 4, 0))]
+    assert render_prune_results(results, DisplayOptions()).splitlines() == [
+        "tenant  sessions  responses  conversations",
+        "local          1      2,000  3",
+        "team           0          4  0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 KB"),
+        (1_550, "1.6 KB"),
+        (999_949, "999.9 KB"),
+        (999_950, "1.0 MB"),
+        (2_500_000_000, "2.5 GB"),
+        (1_000_000_000_000, "1.0 TB"),
+        (1_234_000_000_000_000, "1,234.0 TB"),
+    ],
+)
+def test_bytes_are_shown_in_the_largest_unit(size_bytes: int, text: str) -> None:
+    assert format_bytes(size_bytes) == text
