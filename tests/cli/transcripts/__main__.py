@@ -1,0 +1,22 @@
+"""Run the commands of recorded sessions, and write the files with the actual output."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli import transcripts
+from tests.command_runner import run_in_process
+from tests.conftest import home
+
+for name in sys.argv[1:] or transcripts.NAMES:
+    path = transcripts.FOLDER / f"{name}.txt"
+    text = path.read_text("utf-8")
+    description = text[: text.index("$ ")]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        home.__wrapped__(Path(os.path.realpath(folder)), patch)  # type: ignore[attr-defined]
+        shell = transcripts.Shell(run_in_process, patch.setenv)
+        steps = [shell.run(step) for step in transcripts.read_steps(path)]
+    path.write_text(description + "\n\n".join(map(str, steps)) + "\n", "utf-8")
