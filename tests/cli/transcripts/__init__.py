@@ -7,9 +7,10 @@ its output; "! " begins a line of standard error, and the last line is the exit 
     ! convo: no session 'nope'
     [5]
 
-Three kinds of commands are known: `convo ... [< FILE] [> FILE]`, `export NAME=VALUE`, and `cat > FILE <<EOF`, whose
-lines follow up to EOF. Ids, hashes, times, sizes and the folder differ in each run: the output has `resp_#1`,
-`HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in their place, and a command may name `resp_#1`.
+Four kinds of commands are known: `convo ... [< FILE] [> FILE]`, `convo chat ... <<EOF` with the lines that are typed at
+its prompt, `export NAME=VALUE`, and `cat > FILE <<EOF`; the lines follow up to EOF. Ids, hashes, times, sizes and the
+folder differ in each run: the output has `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in their place, and a
+command may name `resp_#1`.
 
 `python -m tests.cli.transcripts [NAME ...]` runs the commands and writes the files again: read the difference before
 you commit it.
@@ -19,13 +20,16 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.command_runner import Convo
+from tests.command_runner import CommandResult, Convo
+from tests.terminal.plain_repl import run_repl
 
 FOLDER = Path(__file__).parent
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
+
+COMMANDS = ("$ convo ", "$ cat > ", "$ export ")
 
 ID = re.compile(r"\b(resp|conv|ses|run|msg|rs|fc|fco|cmp|call)_[0-9a-f]{8,}\b")
 HASH = re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{52})?\b")
@@ -80,7 +84,7 @@ def _step_starts(lines: Sequence[str]) -> list[int]:
     for number, line in enumerate(lines):
         if in_file:
             in_file = line != "EOF"
-        elif line.startswith("$ "):
+        elif line.startswith(COMMANDS):
             starts.append(number)
             in_file = line.endswith("<<EOF")
     return starts
@@ -105,13 +109,20 @@ class Shell:
             Path(words[2]).write_text("\n".join([*step.written, ""]), "utf-8")
             return Step(step.command, step.written)
         assert words[0] == "convo", step.command
+        if words[-1] == "<<EOF":
+            got = run_repl(*words[2:-1], lines=[PLACEHOLDER.sub(self._actual, line) for line in step.written])
+            return self._result(step, got)
         stdin = Path(words.pop(words.index("<") + 1)).read_text("utf-8") if "<" in words else ""
         target = Path(words.pop(words.index(">") + 1)) if ">" in words else None
         got = self._convo(*(word for word in words[1:] if word not in ("<", ">")), stdin=stdin)
         if target:
             target.write_text(got.out, "utf-8")
-        output = [*(() if target else self._stable(got.out)), *(f"! {line}".rstrip() for line in self._stable(got.err))]
-        return Step(step.command, step.written, (*output, *([f"[{got.exit}]"] if got.exit else [])))
+            got = replace(got, out="")
+        return self._result(step, got)
+
+    def _result(self, step: Step, got: CommandResult) -> Step:
+        output = [*self._stable(got.out), *(f"! {line}".rstrip() for line in self._stable(got.err))]
+        return replace(step, output=(*output, *([f"[{got.exit}]"] if got.exit else [])))
 
     def _stable(self, text: str) -> list[str]:
         if self._folder in text:  # in a table, its length decides the position of the next column
