@@ -1,6 +1,7 @@
 """Sources of a provider's key, and the errors for a key that cannot be read."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +137,12 @@ def test_the_path_of_a_key_is_relative_to_its_settings_file() -> None:
 def test_a_stored_key_selects_openai(where: str) -> None:
     assert make_settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-5-mini"
     assert make_settings(user="[providers.openai]\nkeyring = false").model == BUILT_IN_MODEL
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("keyring", "keyring.errors", "keyring.backends.fail"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert not has_keyring()
+    with pytest.raises(InvalidSettings, match=r"^keyring is not installed$") as caught:
+        read_keyring("NAME")
+    assert caught.value.hint == "pip install 'convo-state[keyring]'"

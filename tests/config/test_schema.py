@@ -1,9 +1,12 @@
 """Validation of settings files, and its error messages."""
 
+import json
+from typing import Any
+
 import pytest
 
 from convo.config.schema import SETTINGS_SCHEMA
-from convo.config.values import toml_type_name
+from convo.config.values import Layer, format_setting_key, toml_type_name
 from convo.errors import InvalidSettings
 from convo.terminal.settings_views import settings_to_json
 from convo.usage.cost import Usage
@@ -337,3 +340,40 @@ def test_the_documented_defaults_apply_without_any_setting() -> None:
         "serve.seal_key_env": "CONVO_SEAL_KEY",
         "serve.write_s": hour / 60,
     }
+
+
+ACCEPTED: dict[str, tuple[Any, ...]] = {
+    "serve.port": (0, 65535), "serve.max_body_bytes": (1024,), "serve.max_header_bytes": (1024,),
+    "serve.max_depth": (10, 500), "serve.max_items": (1,), "serve.max_requests": (1,), "serve.read_s": (0.001, 86400),
+    "serve.write_s": (0.001, 86400), "serve.keepalive_s": (0.001, 86400), "serve.grace_s": (0.001, 86400),
+    "serve.host": ("0.0.0.0",), "serve.seal_key_env": ("SEAL",), "serve.reasoning_events": ("openai", "specification"),
+    "serve.limits.concurrent": (0, 100_000), "serve.limits.per_minute": (0, 100_000),
+    "serve.limits.process_per_minute": (0, 100_000), "limits.answer_bytes": (1024,), "limits.answer_events": (10,),
+    "limits.answer_s": (0.001, 86400), "limits.idle_s": (0.001, 86400), "limits.event_bytes": (1024,),
+    "limits.output_bytes": (1024,), "limits.body_bytes": (1024,), "compact_at": (0, 0.5, 1, 2),
+    "editing": ("emacs", "vi", "plain"), "answers": ("markdown", "plain"), "tenant": ("a" * 64,),
+    "providers.x.organisation": ("org",), "providers.x.project": ("p",), "providers.x.api_version": ("v1",),
+    "providers.x.deployment": ("d",), "providers.x.keyring": (True,), "providers.x.key_env": ("KEY",),
+    "providers.x.token_env": ("TOKEN",), "providers.x.owner": ("provider", "convo"),
+}  # fmt: skip
+"""Settings, each with the smallest and the largest values that are accepted."""
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in ACCEPTED.items() for value in values], ids=str
+)
+def test_the_smallest_and_the_largest_value_of_a_setting_are_accepted(key: str, value: object) -> None:
+    text = f"providers.x.api = 'chat'\nproviders.x.base_url = 'http://x/'\n{key} = {json.dumps(value)}"
+    entries = {format_setting_key(setting.key): setting for setting in make_settings(user=text).entries}
+    setting = entries[key]
+    assert (setting.value, setting.source.layer) == (value, Layer.USER)
+
+
+@pytest.mark.parametrize("key", [key for key, values in ACCEPTED.items() if not isinstance(values[0], str | bool)])
+def test_a_smaller_or_a_larger_value_is_refused(key: str) -> None:
+    smallest, largest = ACCEPTED[key][0], ACCEPTED[key][-1]
+    too_small = smallest - 1 if isinstance(smallest, int) else 0
+    too_large = [largest + 1] if isinstance(largest, int) and largest > smallest and key != "compact_at" else []
+    for value in (too_small, *too_large):
+        with pytest.raises(InvalidSettings, match=rf"^/home/me/\.config/convo/config\.toml: '{key}' must be "):
+            make_settings(user=f"{key} = {value}")

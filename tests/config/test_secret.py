@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.config.values import Secret, is_variable_name
+from convo.config.values import Secret, is_variable_name, redact_passwords
 
 
 @given(st.text(min_size=5))
@@ -17,6 +17,7 @@ def test_a_secret_is_not_printed_in_any_form(text: str) -> None:
     output = f"{secret} {secret!r} {secret!s} {[secret]} {[secret]!s:>9}"
     assert secret.reveal() not in output
     assert secret.reveal() == f"<{text}>"
+    assert (repr(secret), str(secret)) == ("Secret(***)", "***")
 
 
 def test_a_secret_equals_only_the_same_secret() -> None:
@@ -53,6 +54,7 @@ def test_a_variable_name_is_accepted(name: str) -> None:
         "$OPENAI_API_KEY",
         "sk-proj-abc",
         "gsk_abcdefghij0123456789",
+        "gsk_ABCDEFGHIJKLMNOPQRst",
         "hf_AbCdEfGhIjKlMnOpQrStUv",
         "AIzaSyA0000000000000000",
         "a3f91c0d5e6b7a8f9c0d",
@@ -68,3 +70,20 @@ def test_a_key_is_not_accepted_as_a_variable_name(key: str) -> None:
 @given(st.text(string.ascii_uppercase + "_", min_size=1, max_size=60))
 def test_every_name_in_capitals_is_accepted(name: str) -> None:
     assert is_variable_name(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("postgresql://me:pw@db.example/x", "postgresql://me:***@db.example/x"),
+        ("postgres:/me:p@w@db/x and more", "postgres:/me:***@db/x and more"),
+        ("https://me:pw@host/x", "https://me:***@host/x"),
+        ("http://host:8080/a@b", "http://host:8080/a@b"),
+        ("host=db password='a b' user=me", "host=db password=*** user=me"),
+        ("https://host/x?api_key=abc&b=1", "https://host/x?api_key=***&b=1"),
+        ("sslpassword = secret", "sslpassword = ***"),
+        ("nothing here", "nothing here"),
+    ],
+)
+def test_passwords_are_redacted_in_urls_and_connection_strings(text: str, redacted: str) -> None:
+    assert redact_passwords(text) == redacted

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from convo.config.loader import SettingFlags
-from convo.config.storage import Storage, parse_storage_option
+from convo.config.storage import Storage, parse_storage_option, redact_postgres_url, strip_postgres_passwords
 from convo.config.values import Secret
 from convo.errors import InvalidSettings
 from tests.config.settings_inputs import HOME, PATHS, WORK, make_settings
@@ -250,3 +250,16 @@ def test_an_invalid_retention_is_refused(line: str, message: str) -> None:
 def test_an_option_is_shown_without_a_password(word: str, displayed: str) -> None:
     """A URL that cannot be parsed is not shown, since the position of its password is unknown."""
     assert str(parse_storage_option(word)) == displayed
+
+
+@pytest.mark.parametrize(
+    ("url", "redacted", "stripped"),
+    [
+        ("postgresql://me:pw@db:1/x?a=1", "postgresql://me:***@db:1/x", "postgresql://me@db:1/x?a=1"),
+        ("postgresql://me@db", "postgresql://me@db", "postgresql://me@db"),
+        ("postgres:///x?password=a&sslpassword=b", "postgres:///x", "postgres:///x"),
+        ("postgres://db,db2:5/x?password=a&b=c&&d=e", "postgres://db,db2:5/x", "postgres://db,db2:5/x?b=c&d=e"),
+    ],
+)
+def test_a_url_is_shown_and_passed_on_without_its_passwords(url: str, redacted: str, stripped: str) -> None:
+    assert (redact_postgres_url(url), strip_postgres_passwords(url)) == (redacted, stripped)

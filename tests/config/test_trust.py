@@ -136,6 +136,7 @@ def test_every_other_setting_is_ignored_by_its_own_key() -> None:
         "profiles = 5",
         "[profiles]\nw = 5",
         '[profiles." "]\nediting = "vi"',
+        '[profiles." "]\n[profiles.ok]',
         'providers = ["x"]',
         "aliases = 1",
         "[[serve]]\nport = 1",
@@ -208,8 +209,11 @@ def test_a_notice_lists_eight_keys_and_sixty_characters_of_each(keys: Sequence[s
 
 
 def test_a_trusted_file_cannot_trust_folders() -> None:
-    with pytest.raises(InvalidSettings, match=r"\.convo\.toml: 'trusted' can only be set in your own settings"):
+    with pytest.raises(
+        InvalidSettings, match=r"\.convo\.toml: 'trusted' can only be set in your own settings"
+    ) as caught:
         make_settings(project=f'trusted = ["{WORK}"]')
+    assert caught.value.hint == "convo config path"
 
 
 def test_trusted_folders_must_be_absolute() -> None:
@@ -273,6 +277,9 @@ def test_no_other_host_is_loopback(host: str) -> None:
         ("postgres:///x?service=theirs", True),
         ("postgres:///x?servicefile=theirs", True),
         ("postgresql:///x?dbname=host%3Ddb.example", True),
+        ("postgresql:///x?dbname=postgresql://db.example", True),
+        ("postgresql:///x?dbname=chats", False),
+        ("postgresql://localhost/x?host=", False),
         ("postgresql:///x?require_auth=password&passfile=/home/me/.pgpass&sslkey=/home/me/key", False),
         ("postgresql://db.example/x?require_auth=none", True),
     ],
