@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli import doctor, doctor_checks
+from convo.cli import doctor
 from convo.cli.completion import list_completions
 from convo.cli.doctor import DOCTOR_CHECKS, OPT_IN_CHECKS
-from convo.cli.doctor_checks import TerminalFacts
-from convo.terminal.report_views import CheckLevel
-from convo.terminal.terminal import DisplayOptions
 from tests.cli.doctor_checks import check_levels, run_check
 from tests.command_runner import Convo, Launch, write_project_file
 from tests.config.permissions import without_root
@@ -206,37 +203,6 @@ def test_an_encoding_without_the_printed_characters_is_a_warning(launch: Launch)
 
     assert (got.exit, check["level"]) == (0, "warning")
     assert "PYTHONUTF8=1" in check["next"]
-
-
-@pytest.mark.parametrize(
-    ("facts", "level", "message"),
-    [
-        (
-            TerminalFacts(DisplayOptions(80, has_color=True), "xterm", "utf-8"),
-            CheckLevel.OK,
-            "xterm, 80 columns, colour, utf-8",
-        ),
-        (
-            TerminalFacts(DisplayOptions(80), "dumb", "utf-8"),
-            CheckLevel.OK,
-            "dumb, 80 columns, no colour (NO_COLOR, or TERM is dumb), utf-8",
-        ),
-        (
-            TerminalFacts(DisplayOptions(30), "xterm", "utf-8"),
-            CheckLevel.WARNING,
-            "the terminal has 30 columns; tables are truncated",
-        ),
-        (
-            TerminalFacts(DisplayOptions(80, has_box_chars=False), "vt100", "ascii"),
-            CheckLevel.WARNING,
-            "the encoding is ascii: other characters",
-        ),
-    ],
-)
-def test_the_capabilities_of_the_terminal_are_reported(facts: TerminalFacts, level: CheckLevel, message: str) -> None:
-    finding = doctor_checks.diagnose_terminal(facts)
-
-    assert (finding.level, finding.message.startswith(message)) == (level, True)
 
 
 @pytest.mark.needs("terminal")

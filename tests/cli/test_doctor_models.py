@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli import doctor_checks
 from convo.cli.doctor import PACKAGES_BY_EXTRA
-from convo.terminal.report_views import CheckLevel
 from tests.cli.doctor_checks import check_levels, run_check
 from tests.command_runner import ROOT, Convo, write_project_file
 from tests.loopback_server import LoopbackServer
@@ -86,12 +84,6 @@ def test_without_its_weights_a_built_in_default_model_is_a_fault(convo: Convo, m
     Path("words.gguf").write_text("words")
     monkeypatch.setenv("CONVO_MODEL", "local/words.gguf")
     assert run_check(convo, "model")["found"].endswith("words.gguf is not a GGUF file")
-
-
-def test_missing_weights_are_reported_with_the_download_command() -> None:
-    finding = doctor_checks.diagnose_local_model(doctor_checks.LocalModelFacts(has_engine=True, weights_file=None))
-
-    assert (finding.level, finding.hint) == (CheckLevel.WARNING, "convo models pull")
 
 
 def test_every_optional_dependency_is_checked() -> None:

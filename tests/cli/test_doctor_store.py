@@ -9,19 +9,12 @@ import psycopg
 import pytest
 
 from convo.cli.doctor import describe_supabase_pooler
-from convo.cli.doctor_checks import StoreFacts, diagnose_store
-from convo.config.storage import Storage
-from convo.config.values import Layer, Secret, SettingSource
-from convo.stores.base import FileHealth, ServerHealth
 from convo.stores.postgres import connection
 from convo.stores.sqlite.connection import SCHEMA_VERSION
-from convo.terminal.report_views import CheckLevel
 from tests import databases
 from tests.cli.doctor_checks import run_check
 from tests.cli.full_disk import small_disk
 from tests.command_runner import Convo, write_project_file
-
-SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
 
 # -- stores that do not persist, and SQLite ---------------------------------------------------------
 
@@ -68,25 +61,6 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for check in got.json()["checks"]:
         assert check["level"] == "fault"
         assert check["next"].startswith("free some space")
-
-
-FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10**12, "ext4")
-
-
-@pytest.mark.parametrize(
-    ("health", "level", "message"),
-    [
-        (FILE, CheckLevel.OK, "schema"),
-        (FILE._replace(filesystem="nfs4"), CheckLevel.WARNING, "a network file system (nfs4)"),
-        (FILE._replace(free_bytes=5_000_000), CheckLevel.WARNING, "its disk has 5.0 MB left"),
-    ],
-)
-def test_a_file_system_condition_that_affects_the_store_is_reported(
-    health: FileHealth, level: CheckLevel, message: str
-) -> None:
-    finding = diagnose_store(StoreFacts(Storage("sqlite", path=health.file), SETTINGS, health))
-
-    assert (finding.level, message in finding.message) == (level, True)
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------
@@ -161,45 +135,6 @@ def test_the_suggested_steps_turn_an_older_database_into_a_working_store(convo: 
         db.execute(f"DROP OWNED BY {role}")
         db.execute(f"DROP ROLE {role}")
     databases.drop(url)
-
-
-SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("health", "message", "hint"),
-    [
-        (SERVER._replace(server_version=110_022), "is PostgreSQL 11.22", "use PostgreSQL 12 or newer"),
-        (SERVER._replace(is_read_only=True), "is read-only", "use the primary in the connection string"),
-        (
-            SERVER._replace(missing_privileges=["DELETE"]),
-            "lacks DELETE",
-            'GRANT DELETE ON ALL TABLES IN SCHEMA convo TO "odd""name";',
-        ),
-        (SERVER._replace(schema_version=None), "lacks SELECT", "GRANT SELECT ON ALL TABLES IN SCHEMA convo"),
-        (
-            SERVER._replace(schema_version=1, latest_schema_version=2, can_create_schema=True),
-            "is at schema 1 of 2",
-            "convo store migrate",
-        ),
-    ],
-)
-def test_a_server_condition_that_prevents_use_is_a_fault_with_its_remedy(
-    health: ServerHealth, message: str, hint: str
-) -> None:
-    finding = diagnose_store(StoreFacts(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, health))
-
-    assert (finding.level, message in finding.message) == (CheckLevel.ERROR, True)
-    assert finding.hint.startswith(hint)
-
-
-def test_an_expiry_of_unused_data_is_reported() -> None:
-    finding = diagnose_store(
-        StoreFacts(Storage("postgres", url=Secret("postgresql://host/db"), default_ttl_s=60.0), SETTINGS, SERVER)
-    )
-
-    assert finding.level is CheckLevel.OK
-    assert finding.message.endswith("unused data expires (ttl)")
 
 
 @pytest.mark.parametrize(
