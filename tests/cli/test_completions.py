@@ -36,25 +36,51 @@ sys.exit(run(sys.argv[1:], SAMPLES))
 """An executable that a shell calls as `convo`: the real command line with the sample commands."""
 
 
+COMMANDS_OF_ROOT = [
+    ("greet", "Say good day to somebody."),
+    ("box", "Keep things in a box."),
+    ("stumble", "End in one of many ways."),
+]
+OPTIONS_OF_ROOT = [
+    ("--config", "Settings file to use instead of your own."),
+    ("--profile", "Use the settings in [profiles.NAME]."),
+    ("--completion", "Print the completion script for bash, zsh, fish or powershell."),
+    ("--man", "Print the man page; read it with man -l -."),
+    ("--version", "Print the version."),
+    ("--help", "Show this message and exit."),
+]
+
+
 @pytest.mark.parametrize(
     ("argv", "incomplete", "candidates"),
     [
-        ([], "", ["greet", "box", "stumble"]),
-        ([], "gr", ["greet"]),
-        ([], "--c", ["--config", "--completion"]),
-        (["--config", "my.toml"], "bo", ["box"]),
-        (["greet"], "--w", ["--warmly"]),
-        (["greet", "--tongue"], "g", ["german"]),
-        (["greet"], "--tongue=e", ["english"]),
-        (["box"], "", ["take", "put"]),
-        (["box", "take"], "p", ["pear", "plum"]),
+        ([], "", COMMANDS_OF_ROOT),
+        ([], "gr", COMMANDS_OF_ROOT[:1]),
+        ([], "-", [*OPTIONS_OF_ROOT[:-1], ("-h", OPTIONS_OF_ROOT[-1][1]), OPTIONS_OF_ROOT[-1]]),
+        ([], "--c", [OPTIONS_OF_ROOT[0], OPTIONS_OF_ROOT[2]]),
+        (["--config", "my.toml"], "bo", COMMANDS_OF_ROOT[1:2]),
+        (["greet"], "--w", [("--warmly", "Mean it.")]),
+        (["greet"], "", []),
+        (["greet", "Ada"], "", []),
+        (["greet", "--warmly"], "", []),
+        (["greet", "--tongue"], "g", [("german", "")]),
+        (["greet", "--tongue"], "=", [("english", ""), ("german", "")]),
+        (["greet"], "--tongue=e", [("english", "")]),
+        (["greet"], "--warmly=", []),
+        (["box"], "", [("take", "Take one thing out."), ("put", "Put a file in.")]),
+        (["box", "take"], "p", [("pear", "green: soft"), ("plum", "blue")]),
+        (["box", "take"], "@", [("@last", "the one used last")]),
+        (["box", "take", "pear"], "", []),
         (["box", "put"], "any", []),
-        (["nonsense"], "--", ["--config", "--profile", "--completion", "--man", "--version", "--help"]),
+        (["nonsense"], "--", OPTIONS_OF_ROOT),
+        (["greet", "--"], "--w", []),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
-def test_a_partial_word_has_matching_candidates(argv: list[str], incomplete: str, candidates: list[str]) -> None:
-    assert [value for value, _ in list_completions(argv, incomplete, SAMPLES)] == candidates
+def test_a_partial_word_has_matching_candidates(
+    argv: list[str], incomplete: str, candidates: list[tuple[str, str]]
+) -> None:
+    assert list_completions(argv, incomplete, SAMPLES) == candidates
 
 
 @pytest.fixture
@@ -66,42 +92,75 @@ def sessions_and_settings(home: Path) -> None:
         await writer.chat(Strategy.CHAIN, "chained", "hi")
 
     write_chats(home, script)
-    write_project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
+    write_project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work.aliases]\nworker = "openai/gpt-5"\n')
 
 
-HANDLES = ["@last", "chained", "monads"]
+MONADS = ("monads", "session, scripted/echo")
+CHAINED = ("chained", "chain, scripted/echo")
+HANDLES = [("@last", "chained"), CHAINED, MONADS]
 
 
 @pytest.mark.parametrize(
     ("argv", "incomplete", "candidates"),
     [
         (["inspect"], "", HANDLES),
+        (["inspect", "--"], "", HANDLES),
         (["diff", "monads"], "", HANDLES),
-        (["chat", "--from"], "mo", ["monads"]),
-        (["chat"], "--fork=ch", ["chained"]),
-        (["sessions", "rm", "monads"], "c", ["chained"]),
+        (["diff"], "c", [CHAINED]),
+        (["chat", "--from"], "mo", [MONADS]),
+        (["chat", "--from"], "=", HANDLES),
+        (["chat"], "--fork=ch", [CHAINED]),
+        (["sessions", "rm", "monads"], "c", [CHAINED]),
         (["resume"], "", HANDLES),
+        (["inspect"], "resp_", [("resp_2", "chained"), ("resp_1", "monads")]),
+        (["inspect"], "ses_", [("ses_2", "chained"), ("ses_1", "monads")]),
+        (["inspect"], "conv_", []),
         (["chat", "--state"], "", []),
         (["inspect"], "./m", []),
-        (["chat", "-m"], "", ["fast", "local/smollm2-135m-instruct", "scripted/echo", "local"]),
-        (["--profile", "work", "chat", "-m"], "fa", ["fast"]),
-        (["race", "-m"], "openai/gpt-5-m", ["openai/gpt-5-mini"]),
-        (["next", "monads", "--provider"], "op", ["openai"]),
-        (["--profile"], "", ["work"]),
-        (["config", "set"], "mod", ["model"]),
-        (["config", "key", "set"], "an", ["anthropic"]),
-        (["schema"], "sto", ["store"]),
+        (
+            ["chat", "-m"],
+            "",
+            [
+                ("fast", "alias of openai/gpt-5-mini"),
+                ("local/smollm2-135m-instruct", "used before"),
+                ("scripted/echo", "used before"),
+                ("local", "the built-in model"),
+            ],
+        ),
+        (["--profile", "work", "chat", "-m"], "wo", [("worker", "alias of openai/gpt-5")]),
+        (["chat", "-m"], "wo", []),
+        (["race", "-m"], "openai/gpt-5-m", [("openai/gpt-5-mini", "price known")]),
+        (["next", "monads", "--provider"], "o", [("ollama", "chat"), ("openai", "responses")]),
+        (["--profile"], "", [("work", "in .convo.toml")]),
+        (["config", "set"], "mod", [("model", "")]),
+        (
+            ["config", "set"],
+            "state_",
+            [(f"state_storage.{key}", "") for key in ("type", "connection_string", "ttl", "ttls")],
+        ),
+        (["config", "set"], "pr", [("providers", ""), ("prices", ""), ("profile", ""), ("profiles", "")]),
+        (["config", "key", "set"], "an", [("anthropic", "anthropic")]),
+        (["schema"], "sto", [("store", "")]),
+        ([], "in", [("inspect", "Inspect a conversation: its owner, requests, items, tokens and cost.")]),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_local_sessions_files_and_models_are_candidates(
-    argv: list[str], incomplete: str, candidates: list[str], sessions_and_settings: None
+    argv: list[str], incomplete: str, candidates: list[tuple[str, str]], sessions_and_settings: None
 ) -> None:
-    assert [value for value, _ in list_completions(argv, incomplete)] == candidates
+    assert list_completions(argv, incomplete) == candidates
 
 
-def test_handles_at_an_endpoint_are_candidates_once_their_prefix_is_typed(sessions_and_settings: None) -> None:
-    assert {session for _, session in list_completions(["inspect"], "resp_")} == {"chained", "monads"}
+def test_the_settings_file_on_the_command_line_is_used(home: Path) -> None:
+    Path("other.toml").write_text('[aliases]\nmine = "scripted/echo"\n[profiles.home]\nmodel = "mine"\n')
+    config = ["--config", "other.toml"]
+    assert list_completions([*config, "chat", "-m"], "m") == [("mine", "alias of scripted/echo")]
+    assert list_completions([*config, "--profile"], "") == [("home", "in other.toml")]
+
+
+def test_the_sessions_of_a_server_are_not_read(home: Path) -> None:
+    write_project_file('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://127.0.0.1:1/none"\n')
+    assert list_completions(["inspect"], "") == []
 
 
 def test_with_unreadable_settings_there_are_no_candidates(
@@ -128,6 +187,11 @@ def test_candidates_for_handles_and_models_import_no_large_packages(sessions_and
     assert done.stdout == "\n"
 
 
+def test_without_words_the_commands_are_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_completions([], SAMPLES) == 0
+    assert capsys.readouterr().out == "".join(f"{name}\t{summary}\n" for name, summary in COMMANDS_OF_ROOT)
+
+
 def test_each_candidate_is_a_line_with_its_help_after_a_tab(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_completions(["box", "=t"], SAMPLES) == 0
     assert capsys.readouterr().out == "take\tTake one thing out.\n"
@@ -139,11 +203,12 @@ def test_an_unparsable_command_line_has_no_candidates(capsys: pytest.CaptureFixt
 
 
 def test_the_completion_scripts_in_the_repository_equal_the_generated_ones(tmp_path: Path) -> None:
-    write_completion_scripts(tmp_path)
+    for _ in range(2):
+        write_completion_scripts(tmp_path / "new" / "folder")
     scripts = {
         path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / MAN_PAGE_PATH
     }
-    assert scripts == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert scripts == {path.name: path.read_bytes() for path in (tmp_path / "new" / "folder").iterdir()}
     assert set(scripts) == set(COMPLETION_FILE_NAMES.values())
 
 
