@@ -37,7 +37,7 @@ from convo.chat.files import read_text_file
 from convo.cli.output import print_notice
 from convo.cli.run_options import RunFlags
 from convo.config.paths import make_private_folder
-from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
+from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.items import Json
 from convo.runs.state import RunLimits
 from convo.runtime import open_temporary_file, random_id
@@ -534,5 +534,5 @@ def _load_user_key(folder: Path, *, create: bool = False) -> bytes | None:
             finally:
                 os.unlink(temporary)
         return path.read_bytes() or None
-    except OSError:
+    except (OSError, StoreFault):
         return None

@@ -2,14 +2,35 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from convo.agents.handoff_history import HistoryMarkers
-from convo.cli.agent_options import load_agent_graph, load_agent_setup, load_function, load_python_file
+from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
+from convo.agents.agent import Agent
+from convo.agents.graph import AgentTool, graph
+from convo.agents.handoff_history import HistoryMapper, HistoryMarkers
+from convo.agents.handoffs import HandoffDefaults
+from convo.cli.agent_options import (
+    AgentSetup,
+    RememberedAgents,
+    is_python_reference,
+    load_agent_graph,
+    load_agent_setup,
+    load_function,
+    load_python_file,
+    load_run_agents,
+    make_agents_record,
+    parse_file_reference,
+)
 from convo.cli.run_options import RunFlags
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
+from convo.history.items import Json
+from convo.runs.state import RunLimits
+from convo.stores.base import AgentRun
 from tests.command_runner import Convo
 
 SUPPORT = """
@@ -78,46 +99,143 @@ def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
         (
             "bot/support.py",
             InvalidUsage,
-            "names a file without a name in it: support.py",
+            "--agent names a file without a name in it: support.py",
             "--agent bot/support.py:triage",
         ),
-        ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:"),
-        ("bot/support.py:last_two", InputFault, "function is not an agent", "file.py:name"),
-        ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent"),
-        ("bot/agents.toml:nobody", InvalidSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
+        ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:triage"),
+        ("bot/desk.py:PRICE", NotFound, "no name in desk.py 'PRICE'", "--agent bot/desk.py:NAME"),
+        ("my bot/a.py:b", NotFound, "no name in a.py 'b'", "--agent 'my bot/a.py:desk'"),
+        ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent support.py:triage"),
+        ("bot:triage", InvalidUsage, "--agent 'bot:triage' names no .py or .toml file", "--agent support.py:triage"),
         ("triage", InvalidUsage, "--agent 'triage' names no .py or .toml file", "--agent support.py:triage"),
+        ("bot/none.toml:triage", Unreadable, "bot/none.toml does not exist", "--agent agents.toml"),
+        (
+            "bot/agents.toml:nobody",
+            InvalidSettings,
+            "bot/agents.toml: start is 'nobody', which is not an agent",
+            "choose one of triage, billing",
+        ),
     ],
 )
 def test_an_unknown_agent_name_is_refused_with_the_next_step(
-    reference: str, error: type[ConvoError], message: str, hint: str, folder: Path
+    reference: str, error: type[ConvoError], message: str, hint: str, folder: Path, tmp_path: Path
 ) -> None:
+    (tmp_path / "my bot").mkdir()
+    (tmp_path / "my bot" / "a.py").write_text("from convo.agents import Agent\ndesk = Agent('desk')\n")
     with pytest.raises(error) as excinfo:
         load_agent_graph(reference)
-    assert message in excinfo.value.message
-    assert hint in excinfo.value.hint
+    assert (excinfo.value.message, excinfo.value.hint) == (message, hint)
+
+
+def test_an_object_that_is_not_an_agent_is_refused(folder: Path) -> None:
+    with pytest.raises(InputFault, match="function is not an agent"):
+        load_agent_graph("bot/support.py:last_two")
+
+
+FIX_FILE = "fix the file; CONVO_DEBUG=1 shows the traceback"
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "message", "hint"),
     [
-        ("\n\nimport json\nprice = nothing\n", "bad.py:4: NameError: name 'nothing' is not defined"),
-        ("def f(:\n    pass\n", "bad.py:1: SyntaxError: "),
-        ("import nowhere_at_all\n", "bad.py:1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("import helper\n", "helper.py:2: ZeroDivisionError: division by zero"),
-        ("import sys\nsys.exit(3)\n", "bad.py:2: SystemExit: 3"),
-        ("import json\n\njson.loads('{')\n", "bad.py:3: JSONDecodeError: "),
-        ("class Own(BaseException): pass\nraise Own('x')\n", "bad.py:2: Own: x"),
-        ("class Own(Exception):\n def __str__(self): raise ValueError\nraise Own\n", "bad.py:3: Own"),
+        ("\n\nimport json\nprice = nothing\n", "bad.py:4: NameError: name 'nothing' is not defined", FIX_FILE),
+        ("\ndef f(:\n    pass\n", "bad.py:2: SyntaxError: invalid syntax", FIX_FILE),
+        ("a = '\0'\n", "bad.py:1: SyntaxError: source code string cannot contain null bytes", FIX_FILE),
+        (
+            "import nowhere_at_all\n",
+            "bad.py:1: ModuleNotFoundError: No module named 'nowhere_at_all'",
+            FIX_FILE,
+        ),
+        ("import helper\n", "helper.py:2: ZeroDivisionError: division by zero", FIX_FILE),
+        ("import sys\nsys.exit(3)\n", "bad.py:2: SystemExit: 3", FIX_FILE),
+        (
+            "import json\n\njson.loads('{')\n",
+            "bad.py:3: JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+            FIX_FILE,
+        ),
+        ("class Own(BaseException): pass\nraise Own('x')\n", "bad.py:2: Own: x", FIX_FILE),
+        ("class Own(Exception):\n def __str__(self): raise ValueError\nraise Own\n", "bad.py:3: Own", FIX_FILE),
+        ("raise ValueError('two\\n  lines')\n", "bad.py:1: ValueError: two lines", FIX_FILE),
+        ("from convo.errors import ConvoError\nraise ConvoError('no desk')\n", "bad.py:2: no desk", FIX_FILE),
+        (
+            "from convo.errors import ConvoError\nraise ConvoError('no desk', hint='open one')\n",
+            "bad.py:2: no desk",
+            "open one",
+        ),
     ],
 )
-def test_an_error_in_the_file_is_one_sentence_with_file_and_line(text: str, message: str, tmp_path: Path) -> None:
+def test_an_error_in_the_file_is_one_sentence_with_file_and_line(
+    text: str, message: str, hint: str, tmp_path: Path
+) -> None:
     (tmp_path / "helper.py").write_text("\n1 / 0\n")
     (tmp_path / "bad.py").write_text(text)
     sys.modules.pop("helper", None)
+    modules = set(sys.modules)
     with pytest.raises(InputFault) as excinfo:
         load_agent_graph("bad.py:triage")
-    assert excinfo.value.message.startswith(message)
-    assert "\n" not in excinfo.value.message
+    assert (excinfo.value.message, excinfo.value.hint) == (message, hint)
+    assert not {name for name in sys.modules.keys() - modules if name.startswith("convo_file_")}
+
+
+def test_an_interruption_of_the_file_is_not_an_error_in_it(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        load_agent_graph("slow.py:triage")
+
+
+def test_a_file_outside_of_the_current_folder_is_named_by_its_absolute_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.parent / "bad.py").write_text("raise RuntimeError('no')\n")
+    monkeypatch.chdir(folder)
+    with pytest.raises(InputFault) as excinfo:
+        load_agent_graph("../bad.py:triage")
+    assert excinfo.value.message == f"{folder.parent}/bad.py:1: RuntimeError: no"
+
+
+@pytest.mark.parametrize(
+    ("reference", "file", "name"),
+    [
+        ("a.py", "a.py", ""),
+        ("a.py:b", "a.py", "b"),
+        ("a.toml", "a.toml", ""),
+        ("a.toml:b", "a.toml", "b"),
+        ("x:y/a.py", "x:y/a.py", ""),
+        ("x:a.toml", "x:a.toml", ""),
+        ("x:y/a.py:b", "x:y/a.py", "b"),
+        ("~/a.py:b", "home/a.py", "b"),
+        ("x/../a.py:b", "a.py", "b"),
+    ],
+)
+def test_a_reference_is_an_absolute_path_and_a_name(
+    reference: str, file: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert parse_file_reference(reference, "--agent") == (tmp_path / file, name)
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_python"),
+    [("a.py", True), ("a.py:b", True), ("a.json", False), ("a.json:b", False), ("py", False), ("a.py.json", False)],
+)
+def test_a_python_file_and_a_name_in_it_are_recognized(reference: str, is_python: bool) -> None:
+    assert is_python_reference(reference) is is_python
+
+
+def test_the_folder_of_a_file_is_searched_first_for_its_modules_and_is_added_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    load_python_file(folder / "support.py")
+    load_python_file(folder / "desk.py")
+    assert (sys.path[0], sys.path.count(str(folder))) == (str(folder), 1)
+
+
+def test_two_files_of_the_same_name_are_two_modules(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text("PRICES = {'B1': 6}\n")
+    modules = [load_python_file(folder / "desk.py"), load_python_file(tmp_path / "desk.py")]
+    assert [module.PRICES for module in modules] == [{"A1": 5}, {"B1": 6}]
+    assert sys.modules[modules[1].__name__] is modules[1]
 
 
 def test_a_plain_function_as_a_tool_is_refused_with_a_way_to_wrap_it(tmp_path: Path) -> None:
@@ -153,12 +271,14 @@ def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
         ("support.py:nobody", "no name in support.py 'nobody'", "write support.py:NAME in bot/a.toml"),
         ("desk.py", "bot/a.toml names a file without a name in it: desk.py", "write desk.py:NAME in bot/a.toml"),
         ("none.py:pay", "bot/none.py is missing or not a file", "write FILE.py:NAME in bot/a.toml"),
+        ("../till.py:open", "no name in till.py 'open'", "write ../till.py:opened in bot/a.toml"),
         ("/etc/passwd:x", "bot/a.toml: '/etc/passwd:x' names no .py or .toml file", "write FILE.py:NAME in bot/a.toml"),
     ],
 )
 def test_an_unknown_reference_in_toml_is_refused_with_a_correction(
     reference: str, message: str, hint: str, folder: Path
 ) -> None:
+    (folder.parent / "till.py").write_text("opened, _open = 1, 2\n")
     (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{reference}']\n")
     with pytest.raises(ConvoError) as excinfo:
         load_agent_graph("bot/a.toml")
@@ -203,26 +323,229 @@ def test_flags_configure_a_run(folder: Path) -> None:
         max_turns=3,
         session_limit=4,
         context="bot/values.json",
+        input_filter="bot/support.py:last_two",
+        nest_history=True,
     )
     setup = load_agent_setup(flags)
-    run_config = setup.run_config
-    assert (run_config.limits.max_turns, run_config.session_limit, run_config.values) == (3, 4, {"customer": "A1"})
-    assert (run_config.handoff_defaults.nest, run_config.handoff_defaults.markers) == (
-        False,
-        HistoryMarkers("<<", ">>"),
+    last_two = load_function("bot/support.py:last_two", "--input-filter")
+    assert setup.run_config == RunConfig(
+        limits=RunLimits(max_turns=3),
+        handoff_defaults=HandoffDefaults(
+            nest=True, mapper=cast(HistoryMapper, last_two), markers=HistoryMarkers("<<", ">>")
+        ),
+        input_filter=last_two,
+        session_limit=4,
+        values={"customer": "A1"},
+        open_scratch_store=setup.run_config.open_scratch_store,
     )
-    assert setup.model == "scripted/echo"
+    assert (setup.model, setup.agents_reference, setup.ignores_agent_models) == (
+        "scripted/echo",
+        "bot/support.py:triage",
+        False,
+    )
+    assert setup.graph.start == "triage"
 
 
-def test_a_history_mapper_without_nested_history_has_no_effect_and_prints_a_note(folder: Path, convo: Convo) -> None:
-    mapper = ("--history-mapper", "bot/support.py:last_two")
-    flat = convo("chat", "--agent", "bot/support.py:triage", *mapper, "hi")
-    assert flat.exit == 0
-    assert "--history-mapper has no effect: no handoff nests its history; add --nest-history" in flat.err
-    nested = convo("chat", "--agent", "bot/support.py:triage", *mapper, "--nest-history", "hi")
-    assert "has no effect" not in nested.err
-    flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=True)
-    assert load_agent_setup(flags).run_config.handoff_defaults.nest is True
+def test_without_flags_a_run_has_the_defaults(folder: Path) -> None:
+    run_config = load_agent_setup(RunFlags(agent="bot/support.py:triage")).run_config
+    assert run_config == RunConfig(open_scratch_store=run_config.open_scratch_store)
+
+
+async def test_nested_runs_get_a_store_that_ends_with_the_process(folder: Path) -> None:
+    open_scratch_store = load_agent_setup(RunFlags(agent="bot/support.py:triage")).run_config.open_scratch_store
+    assert open_scratch_store
+    store = open_scratch_store()
+    assert await store.sessions() == []
+    await store.aclose()
+
+
+def test_context_values_are_returned_by_a_function_of_the_described_context(folder: Path) -> None:
+    (folder / "values.py").write_text("def load(described): return {'described': described}\n")
+    setup = load_agent_setup(RunFlags(agent="bot/support.py:triage", context="bot/values.py:load"), {"type": "Shop"})
+    assert setup.run_config.values == {"described": {"type": "Shop"}}
+
+
+@pytest.mark.parametrize(
+    ("reference", "error", "message", "hint"),
+    [
+        ("bot/values.py:two", InputFault, "--context bot/values.py:two returned list, not a dict", "return a dict"),
+        (
+            "bot/values.py:three",
+            InputFault,
+            "--context bot/values.py:three is not a function",
+            "--context FILE.py:NAME, where NAME is a function",
+        ),
+        ("bot/values.py:fail", InputFault, "bot/values.py:3: ZeroDivisionError: division by zero", FIX_FILE),
+        (
+            "bot/values.py",
+            InvalidUsage,
+            "--context names a file without a name in it: values.py",
+            "--context bot/values.py:NAME",
+        ),
+        (
+            "bot/bad.json",
+            Unreadable,
+            "bot/bad.json is not JSON: Expecting value: line 1 column 2 (char 1)",
+            "",
+        ),
+        ("bot/list.json", Unreadable, "bot/list.json is not a JSON object", 'use a file like {"customer": "A1"}'),
+        ("bot/deep.json", Unreadable, None, ""),
+    ],
+)
+def test_invalid_context_values_are_refused(
+    reference: str, error: type[ConvoError], message: str | None, hint: str, folder: Path
+) -> None:
+    (folder / "values.py").write_text("def two(context): return [1, 2]\nthree = 3\ndef fail(context): return 1 / 0\n")
+    (folder / "bad.json").write_text("[")
+    (folder / "list.json").write_text("[1]")
+    (folder / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(error) as excinfo:
+        load_agent_setup(RunFlags(agent="bot/support.py:triage", context=reference))
+    assert excinfo.value.hint == (hint or error.hint)
+    if message:
+        assert excinfo.value.message == message
+    else:
+        assert excinfo.value.message.startswith("bot/deep.json is not JSON: ")
+
+
+@pytest.mark.parametrize("markers", [("", ">>"), ("<<", ""), ("<<", "<<")])
+def test_history_markers_that_are_empty_or_equal_are_refused(markers: tuple[str, str], folder: Path) -> None:
+    with pytest.raises(InvalidUsage) as excinfo:
+        load_agent_setup(RunFlags(agent="bot/support.py:triage", history_markers=markers))
+    assert (excinfo.value.message, excinfo.value.hint) == (
+        "--history-markers requires two different values",
+        "--history-markers '<HISTORY>' '</HISTORY>'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "note"),
+    [
+        ({}, ""),
+        (
+            {"history_mapper": "bot/support.py:last_two", "history_markers": ("<", ">")},
+            "--history-mapper has no effect: no handoff nests its history; add --nest-history\n",
+        ),
+        (
+            {"history_markers": ("<", ">")},
+            "--history-markers has no effect: no handoff nests its history; add --nest-history\n",
+        ),
+        ({"history_markers": ("<", ">"), "nest_history": True}, ""),
+        ({"history_markers": ("<", ">"), "agent": "bot/nested.py:desk"}, ""),
+    ],
+)
+def test_history_flags_without_nested_history_have_no_effect_and_print_a_note(
+    flags: dict[str, Any], note: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "nested.py").write_text(
+        "from convo.agents import Agent, Handoff\n"
+        "desk = Agent('desk', handoffs=(Agent('a'), Handoff(Agent('b'), nest=True)))\n"
+    )
+    load_agent_setup(RunFlags(**{"agent": "bot/support.py:triage", **flags}))
+    assert capsys.readouterr() == ("", note)
+
+
+# -- the models of agents, and the record of the agents of a session -----------------------------------
+
+NESTED = """
+from convo.agents import Agent, agent_tool
+clerk = Agent("clerk", model="scripted/a")
+desk = Agent("desk", tools=(agent_tool(clerk, "ask_clerk", "Ask."),))
+boss = Agent("boss", model="scripted/b", handoffs=(desk,))
+plain = Agent("plain", tools=(agent_tool(Agent("quiet"), "ask_quiet", "Ask."),))
+"""
+
+
+@pytest.mark.parametrize(("name", "has_models"), [("clerk", True), ("desk", True), ("boss", True), ("plain", False)])
+def test_a_model_of_the_user_replaces_those_of_all_agents(name: str, has_models: bool, tmp_path: Path) -> None:
+    (tmp_path / "my bot.py").write_text(NESTED)
+    setup = load_agent_setup(RunFlags(agent=f"my bot.py:{name}"))
+    assert setup.format_options("a b") == f"--agent 'my bot.py:{name}'"
+    changed = setup.without_agent_models()
+    assert changed.model is None
+    graphs = [
+        changed.graph,
+        *(tool.graph for agent in changed.graph.agents.values() for tool in agent.tools if isinstance(tool, AgentTool)),
+    ]
+    assert {agent.model for graph in graphs for agent in graph.agents.values()} == {None}
+    assert list(changed.graph.agents) == list(setup.graph.agents)
+    model_option = " -m 'a b'" if has_models else ""
+    assert changed.format_options("a b") == f"--agent 'my bot.py:{name}'{model_option}"
+
+
+def test_a_setup_is_copied_with_a_route_and_values(folder: Path) -> None:
+    setup = load_agent_setup(RunFlags(agent="bot/support.py:triage", max_turns=3))
+
+    def route(model: str) -> ModelRoute:
+        raise NotImplementedError
+
+    changed = setup.with_route(route).with_values({"a": 1})
+    assert changed.run_config == replace(setup.run_config, resolve_model=route, values={"a": 1})
+    assert changed.graph is setup.graph
+    assert setup.run_config.resolve_model is None
+
+
+def stored_run(record: object) -> AgentRun:
+    return AgentRun("run_1", "ses_1", 1, "done", {AGENTS_SOURCE_KEY: cast(Json, record)}, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["", ":desk"])
+@pytest.mark.parametrize("model", [None, "scripted/echo"])
+def test_the_agents_of_a_run_are_loaded_from_its_record(name: str, model: str | None, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("")
+    setup = AgentSetup(graph(Agent("a")), RunConfig(), agents_reference=f"a.toml{name}")
+    changed = setup.with_agents_record("ses_1", model, tmp_path / "data")
+    record = changed.run_config.agents_source
+    assert record == make_agents_record(f"a.toml{name}", model, "ses_1", tmp_path / "data")
+    assert replace(changed.run_config, agents_source=None) == setup.run_config
+    assert load_run_agents(stored_run(record), tmp_path / "data") == RememberedAgents(f"{tmp_path}/a.toml{name}", model)
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["agents.key"]
+    assert (tmp_path / "data" / "agents.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("record", [None, "a.py", {}, {"agent": None}])
+def test_a_run_without_a_record_of_its_agents_has_none(record: object, tmp_path: Path) -> None:
+    assert load_run_agents(stored_run(record), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"proof": None}, {"proof": 3}, {"proof": "é"}, {"model": "other/model"}, {"agent": "/other.toml"}]
+)
+def test_a_record_that_was_changed_is_refused(change: dict[str, Json], tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("")
+    record = {**(make_agents_record("a.toml", None, "ses_1", tmp_path) or {}), **change}
+    with pytest.raises(InvalidUsage) as excinfo:
+        load_run_agents(stored_run(record), tmp_path)
+    assert (excinfo.value.message, excinfo.value.hint) == (
+        f"the agents of this session, {record['agent']}, were named by another user or on another machine",
+        "name them with --agent FILE.py:NAME",
+    )
+
+
+def test_a_record_of_another_session_or_another_key_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("")
+    record = make_agents_record("a.toml", None, "ses_2", tmp_path)
+    with pytest.raises(InvalidUsage, match="another user"):
+        load_run_agents(stored_run(record), tmp_path)
+    with pytest.raises(InvalidUsage, match="another user"):
+        load_run_agents(replace(stored_run(record), session_id="ses_2"), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "a dangling link", "an empty key"])
+def test_without_a_key_no_record_is_made(obstacle: str, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    if obstacle == "a file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        key = folder / "agents.key"
+        if obstacle == "an empty key":
+            key.touch()
+        else:
+            key.symlink_to("nowhere")
+    assert make_agents_record("a.toml", None, "ses_1", folder) is None
+    assert obstacle == "a file" or [path.name for path in folder.iterdir()] == ["agents.key"]
 
 
 @pytest.mark.parametrize(
