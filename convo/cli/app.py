@@ -86,7 +86,7 @@ COMMANDS: CommandTable = MappingProxyType(
 HelpRecord = tuple[str, str]
 """An option and its help."""
 
-NARROW_HELP_COLUMNS = 52
+NARROW_HELP_COLUMNS = 51
 """Columns below which the help of an option is printed below the option."""
 
 EXAMPLE_INDENT = " " * 6
@@ -189,7 +189,7 @@ def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[Hel
 def get_narrow_help_width() -> int | None:
     """Return the width of the help in a narrow terminal; None where Typer's own choice fits."""
     columns = shutil.get_terminal_size().columns
-    return columns - 1 if 0 < columns < NARROW_HELP_COLUMNS else None
+    return columns - 1 if columns < NARROW_HELP_COLUMNS else None
 
 
 def write_help_sections(formatter: Any, help_sections: dict[str, list[HelpRecord]]) -> None:
@@ -197,7 +197,7 @@ def write_help_sections(formatter: Any, help_sections: dict[str, list[HelpRecord
     for heading, records in help_sections.items():
         if records:
             with formatter.section(heading):
-                formatter.write_dl(records, col_max=2 if formatter.width < NARROW_HELP_COLUMNS - 2 else 30)
+                formatter.write_dl(records, col_max=2 if formatter.width < NARROW_HELP_COLUMNS - 1 else 30)
 
 
 def write_help_examples(formatter: Any, text: str | None) -> None:
@@ -206,7 +206,7 @@ def write_help_examples(formatter: Any, text: str | None) -> None:
         return
     formatter.write_paragraph()
     lines = inspect.cleandoc(text).splitlines()
-    if formatter.width < NARROW_HELP_COLUMNS - 2:
+    if formatter.width < NARROW_HELP_COLUMNS - 1:
         lines = [part for line in lines for part in wrap_example_line(line, formatter.width)]
     formatter.write("\n".join(lines) + "\n")
 

@@ -1,16 +1,20 @@
 """The command line itself: finding a command, its help, the options before its name, and its imports."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 import typer
 from typer.main import get_command
 
 from convo import __version__
-from convo.cli.app import COMMANDS
+from convo.cli.app import COMMANDS, run_command_line, wrap_example_line
+from convo.cli.completion import COMPLETION_SCRIPTS
+from convo.cli.manual import render_man_page
 from tests.cli.sample import SAMPLES
 from tests.command_runner import Convo, Launch
 
@@ -171,6 +175,10 @@ def test_every_row_of_the_command_table_is_a_command() -> None:
         assert isinstance(import_module(row.module).app, typer.Typer)
 
 
+LONG = "x" * 201
+"""A word that is longer than a hint or a message repeats."""
+
+
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
@@ -180,14 +188,99 @@ def test_every_row_of_the_command_table_is_a_command() -> None:
         (["it's", "-m", "openai/any"], 'convo chat "it\'s" -m openai/any'),
         (["what is $HOME?", "-n", "a b"], "convo chat 'what is $HOME?' -n 'a b'"),
         (['say "hi"'], "convo chat 'say \"hi\"'"),
-        (["x" * 500], 'convo chat "..."'),
+        (["hi\\"], "convo chat 'hi\\'"),
+        (["a `b`"], "convo chat 'a `b`'"),
+        (["wow!"], "convo chat 'wow!'"),
+        ([" "], 'convo chat "..."'),
+        ([""], 'convo chat "..."'),
+        (["", "hi"], 'convo chat " hi"'),
+        (["x" * 200], f'convo chat "{"x" * 200}"'),
+        ([LONG], 'convo chat "..."'),
+        (["x" * 195, "-q", "-"], f'convo chat "{"x" * 195}" -q -'),
+        (["x" * 197, "-q", "-"], 'convo chat "..."'),
         (["inspct", "@last"], "convo inspect"),
+        (["inspct", "the", "last"], "convo inspect"),
+        (["chta"], "convo chat"),
+        (["chta", "--plain", "--quiet"], "convo chat"),
+        (["chta", "now", "please"], 'convo chat "chta now please"'),
+        (["chat me"], 'convo chat "chat me"'),
         (["resp_123"], "convo inspect resp_123"),
+        (["conv_123"], "convo inspect conv_123"),
+        (["ses_123"], "convo inspect ses_123"),
+        (["@last"], "convo inspect @last"),
+        ([f"@{'x' * 199}"], f"convo inspect @{'x' * 199}"),
+        ([f"@{'x' * 200}"], "convo --help"),
         (["talk.json"], "convo inspect talk.json"),
+        (["my talk.json"], "convo inspect 'my talk.json'"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_an_unknown_command_is_refused_with_a_similar_one(argv: list[str], hint: str, convo: Convo) -> None:
     Path("talk.json").write_text("[]")
+    Path("my talk.json").write_text("[]")
     got = convo(*argv)
-    assert (got.exit, got.out, got.err.splitlines()[-1]) == (2, "", f"  try: {hint}")
-    assert len(got.err) < 500
+    name = argv[0] if len(argv[0]) <= 200 else f"{argv[0][:200]}…"
+    assert (got.exit, got.out, got.err) == (2, "", f"convo: no command {name!r}\n  try: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "out"),
+    [
+        (["--version"], f"convo {__version__}\n"),
+        (["--completion", "fish"], COMPLETION_SCRIPTS["fish"]),
+        (["--completion", "fish", "--man", "--version"], COMPLETION_SCRIPTS["fish"]),
+        (["--man"], render_man_page()),
+        (["--man", "--version"], render_man_page()),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_an_option_that_prints_ends_the_command_line(argv: list[str], out: str, convo: Convo) -> None:
+    got = convo(*argv, "greet", "Ada", table=SAMPLES)
+    assert (got.exit, got.out, got.err) == (0, out, "")
+
+
+def test_the_profile_applies_to_one_command_line(convo: Convo) -> None:
+    Path("my.toml").write_text('tenant = "me"\n[profiles.work]\ntenant = "office"\n')
+    for flags, tenant in (([], "me"), (["--profile", "work"], "office"), ([], "me")):
+        (setting,) = convo("--config", "my.toml", *flags, "config", "list", "tenant", "--json").json()
+        assert setting["value"] == tenant
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("", [""]),
+        ("Examples:", ["Examples:"]),
+        ("a sentence that is too long for it", ["a sentence that is", "  too long for it"]),
+        ("  convo chat  ask now", ["  convo chat", "      ask now"]),
+        ("       a description of the", ["      a description", "        of the"]),
+        ("      indented command", ["      indented command"]),
+    ],
+)
+def test_a_line_of_examples_is_split_for_a_narrow_terminal(line: str, parts: list[str]) -> None:
+    assert list(wrap_example_line(line, 20)) == parts
+
+
+@pytest.mark.parametrize(("columns", "is_narrow"), [("50", True), ("51", False), ("0", False)])
+def test_a_terminal_of_less_than_51_columns_is_narrow(
+    columns: str, is_narrow: bool, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    got = convo("greet", "-h", table=SAMPLES)
+    assert ("  --warmly\n      Mean it.\n" in got.out) == is_narrow
+    assert max(map(len, got.out.splitlines()[:-2])) <= (49 if is_narrow else 80)
+
+
+def test_errors_and_output_go_to_the_null_device_if_the_streams_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert run_command_line(["--version"], SAMPLES) == 0
+    assert run_command_line(["nonsense"], SAMPLES) == 2
+    streams: list[TextIO] = [sys.stdin, sys.stdout, sys.stderr]
+    assert [(stream.name, stream.mode) for stream in streams] == [
+        (os.devnull, "r"),
+        (os.devnull, "w"),
+        (os.devnull, "w"),
+    ]
+    for stream in streams:
+        stream.close()

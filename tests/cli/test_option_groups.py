@@ -18,11 +18,15 @@ class Manner:
     times: int | None = value_option("--times", "N", "More than once.", min=1)
 
 
+HiddenOption = Annotated[bool, typer.Option("--secret", hidden=True)]
+
 app = App()
 
 
 @app.command()
-def greet(handle: HandleArgument, *, manner: Annotated[Manner, "Manner"], loud: bool = False) -> None:
+def greet(
+    handle: HandleArgument, *, manner: Annotated[Manner, "Manner"], secret: HiddenOption = False, loud: bool = False
+) -> None:
     """Say good day to somebody."""
     print(handle, manner, loud)
 
@@ -45,10 +49,34 @@ def test_a_value_below_the_minimum_of_an_option_is_refused() -> None:
     assert CliRunner().invoke(app, ["Ada", "--times", "0"]).exit_code == 2
 
 
+HELP = """\
+Usage: greet [OPTIONS] HANDLE
+
+  Say good day to somebody.
+
+Arguments:
+  HANDLE  Session, resp_..., conv_..., @last or file.  [required]
+
+Manner:
+  -w, --warmly      Mean it.
+  --bow / --no-bow  Bow, too.
+  --tongue NAME     In which language.  [default: english]
+  --times N         More than once.  [x>=1]
+
+Options:
+  --loud / --no-loud  [default: no-loud]
+  -h, --help          Show this message and exit.
+"""
+
+
+def test_the_help_lists_arguments_groups_and_other_options_and_omits_hidden_ones() -> None:
+    assert CliRunner().invoke(app, ["--help"], prog_name="greet").output == HELP
+
+
 def test_options_of_a_group_are_listed_in_order_under_its_heading() -> None:
     panels = [(one.name, getattr(one, "rich_help_panel", None)) for one in typer.main.get_command(app).params]
     grouped = [(name, "Manner") for name in ("warmly", "bowing", "tongue", "times")]
-    assert panels == [("handle", None), *grouped, ("loud", None)]
+    assert panels == [("handle", None), *grouped, ("secret", None), ("loud", None)]
 
 
 def test_one_group_can_be_used_by_two_commands_under_two_headings() -> None:
