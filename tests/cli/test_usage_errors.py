@@ -1,0 +1,174 @@
+"""Options that cannot be used together, missing ones and values out of range: the whole message, and no changes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.agent_files import agent_flags
+from tests.command_runner import Convo
+
+AGENT = "--agent bot.py:desk"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        ("chat --json --jsonl hi", "--json and --jsonl cannot be used together", "use one of them"),
+        ("chat --temperature -0.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
+        ("chat --temperature 2.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
+        (
+            "chat --max-output-tokens 0 hi",
+            "--max-output-tokens must be at least 1",
+            "convo chat --max-output-tokens 1000",
+        ),
+        (
+            "chat --max-turns 3 --state s.json hi",
+            "--max-turns applies to agent runs and needs --agent",
+            "add --agent FILE.py:NAME",
+        ),
+        ("chat --state s.json hi", "--state applies to agent runs and needs --agent", "add --agent FILE.py:NAME"),
+        (
+            "chat --no-nest-history hi",
+            "--nest-history applies to agent runs and needs --agent",
+            "add --agent FILE.py:NAME",
+        ),
+        (
+            "chat -c --agent none --session-limit 0 hi",
+            "--session-limit applies to agent runs and needs --agent",
+            "add --agent FILE.py:NAME",
+        ),
+        (
+            f"chat {AGENT} --state - hi",
+            "--state needs a file, because stdout has the answer",
+            "--state FILE",
+        ),
+        (
+            f"chat {AGENT} -s short --schema s.json hi",
+            "-s and --agent cannot be used together: an agent has its own instructions",
+            "leave -s out",
+        ),
+        (
+            f"chat {AGENT} --schema s.json hi",
+            "--schema and --agent cannot be used together: an agent has its own output type",
+            "leave --schema out",
+        ),
+        ("next @last --curl --json", "--curl and --json cannot be used together", "use one of them"),
+        ("next @last --count all", "--count accepts auto, endpoint, offline, not 'all'", "convo next --help"),
+        (
+            f"next @last {AGENT} -s short",
+            "-s and --agent cannot be used together: an agent has its own instructions",
+            "leave -s out",
+        ),
+        ("diff a --wire --server", "--wire and --server cannot be used together", "use one of them"),
+        ("diff a", "convo diff takes two handles, or one with --server", "convo diff --help"),
+        ("diff a b --server", "convo diff takes one handle with --server", "convo diff --help"),
+        ("lint", "no handle was given", "convo lint @last"),
+        ("race --json --jsonl", "--json and --jsonl cannot be used together", "use one of them"),
+        (
+            "inspect a --items --raw --chart",
+            "--items and --raw and --chart cannot be used together",
+            "use one of them",
+        ),
+        ("inspect a --json --html page.html", "--json and --html cannot be used together", "use one of them"),
+        ("inspect a --until-idle", "--until-idle requires --watch", "add --watch"),
+        ("inspect a b --watch", "--watch accepts one handle", "convo inspect a --watch"),
+        ("inspect - --watch", "--watch accepts one handle", "convo inspect - --watch"),
+        (
+            "inspect a --watch --chart",
+            "--watch and --chart cannot be used together: --watch shows the tree of the local copy",
+            "omit --chart",
+        ),
+        (
+            "inspect a --watch --remote --provider x",
+            "--watch and --remote cannot be used together: --watch shows the tree of the local copy",
+            "omit --remote",
+        ),
+        (
+            "inspect a --watch --until-idle --provider x",
+            "--watch and --provider cannot be used together: --watch shows the tree of the local copy",
+            "omit --provider",
+        ),
+        (
+            "store migrate --partitions 4",
+            "--partitions requires --print-sql",
+            "convo store migrate --print-sql --partitions 16",
+        ),
+        ("store migrate --above 1", "--above requires --print-sql", "convo store migrate --print-sql --above 1"),
+        (
+            f"resume s.json {AGENT} --always",
+            "--always requires --approve, --reject or --edit",
+            "--approve CALL --always",
+        ),
+        (
+            f"resume s.json {AGENT} --rerun c1 --always",
+            "--always requires --approve, --reject or --edit",
+            "--approve CALL --always",
+        ),
+        *(
+            (
+                f"resume s.json {AGENT} {option}",
+                "-o -, --schema and --sign require --decide-only",
+                "add --decide-only, or use -o FILE",
+            )
+            for option in ("-o -", "--schema 1.13", "--sign")
+        ),
+        (
+            f"resume s.json --decide-only -o x.json {AGENT}",
+            "--decide-only and --agent cannot be used together: no agent runs",
+            "omit one of them",
+        ),
+        *(
+            (
+                f"resume s.json --decide-only -o x.json {option}",
+                "--rerun, --output and --abort cannot be used with --decide-only",
+                "convo resume RUN --agent FILE.py:NAME",
+            )
+            for option in ("--rerun c1", "--output c1=x", "--abort")
+        ),
+        ("resume s.json --decide-only", "--decide-only requires -o", "-o decided.json, or -o -"),
+        (
+            "resume s.json --decide-only -o x.json --sign --key-env NO_KEY",
+            "no signing key NO_KEY in the environment or the keyring",
+            "export NO_KEY=$(openssl rand -hex 32)",
+        ),
+    ],
+)
+def test_an_invalid_command_line_is_refused_with_its_remedy_and_creates_nothing(
+    argv: str, message: str, hint: str, convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    agent_flags()
+    before = set(tmp_path.iterdir())
+    got = convo(*argv.split())
+    if "--json" in argv:
+        error = {"code": "usage", "message": message, "hint": hint}
+        assert (got.exit, got.json(), got.err) == (2, {"error": error}, "")
+    else:
+        assert (got.exit, got.out, got.err) == (2, "", f"convo: {message}\n  try: {hint}\n")
+    assert not home.exists()
+    assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == before
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "chat --temperature 0 hi",
+        "chat --temperature 2 hi",
+        "chat --max-output-tokens 1 hi",
+        f"chat {AGENT} --session-limit 0 hi",
+        f"chat {AGENT} --max-turns 1 --no-nest-history hi",
+    ],
+)
+def test_the_smallest_and_the_largest_values_are_accepted(argv: str, convo: Convo) -> None:
+    agent_flags()
+    got = convo("chat", "-m", "scripted/echo", *argv.split()[1:])
+    assert (got.exit, got.out) == (0, "hi\n"), got.err
+
+
+@pytest.mark.parametrize(
+    "argv", [f"chat {AGENT} --max-turns 0 hi", f"chat {AGENT} --session-limit -1 hi", "next @last --session-limit -1"]
+)
+def test_a_number_below_the_smallest_value_is_refused(argv: str, convo: Convo, home: Path) -> None:
+    agent_flags()
+    got = convo(*argv.split())
+    assert (got.exit, "is not in the range x>=" in got.err) == (2, True), got.err
+    assert not home.exists()
