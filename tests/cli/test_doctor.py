@@ -2,18 +2,29 @@
 
 import json
 import os
+import platform
 import shlex
 import socket
 import sys
+import threading
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from convo import __version__
 from convo.cli import doctor
 from convo.cli.completion import list_completions
-from convo.cli.doctor import DOCTOR_CHECKS, OPT_IN_CHECKS
-from tests.cli.doctor_checks import check_levels, run_check
+from convo.cli.doctor import (
+    DOCTOR_CHECKS,
+    OPT_IN_CHECKS,
+    DoctorCheck,
+    DoctorContext,
+    run_doctor_checks,
+    select_doctor_checks,
+)
+from convo.terminal.report_views import CheckResult, make_error_result, make_ok_result
+from tests.cli.doctor_checks import run_check
 from tests.command_runner import Convo, Launch, write_project_file
 from tests.config.permissions import without_root
 
@@ -32,12 +43,87 @@ def test_a_new_installation_has_no_fault_and_doctor_creates_nothing(convo: Convo
     assert not home.exists()
 
 
-def test_json_lists_the_same_checks(convo: Convo) -> None:
+LOCAL_ONLY = "127.0.0.1, port 8788; this machine only, no key needed"
+STORE_KEY = "compaction items are encrypted with the store's key, which all users of the store share"
+NO_KEYS = (
+    "set: none; not set: ANTHROPIC_API_KEY (anthropic), AZURE_OPENAI_API_KEY (azure), AZURE_OPENAI_AD_TOKEN (azure),"
+    " DEEPSEEK_API_KEY (deepseek), OPENAI_API_KEY (openai)"
+)
+NO_OLLAMA = "not used: neither the default model nor an alias is an Ollama model"
+BUILT_IN_MODEL = "local/smollm2-135m-instruct (built in; no key found); convo stores chains and conversations"
+
+
+def report(name: str, found: str, *, level: str = "ok", hint: str = "") -> dict[str, str]:
+    return {"name": name, "level": level, "found": found, "next": hint}
+
+
+def test_json_has_the_finding_of_each_check(convo: Convo, home: Path) -> None:
     result = convo("doctor", "--json").json()
 
-    assert result["ok"]
+    assert (result.keys(), result["ok"]) == ({"ok", "checks"}, True)
     assert [check["name"] for check in result["checks"]] == DEFAULT_CHECKS
-    assert {name for check in result["checks"] for name in check} == {"name", "level", "found", "next"}
+    system = f"{platform.system()} {platform.machine()}"
+    folders = ", ".join(str(home / name) for name in ("data", "state", "config"))
+    assert [check for check in result["checks"] if check["name"] not in ("extras", "local")] == [
+        report("convo", f"{__version__}, Python {platform.python_version()}, {system}"),
+        report("settings", "all values are defaults; no file or variable sets one"),
+        report("folders", f"writable: {folders}"),
+        report("terminal", "stdout is not a terminal: plain text, no truncation, no colour"),
+        report("store", f"sqlite:{home}/data/convo.db (built in) is created by the first turn"),
+        report("keys", NO_KEYS),
+        report("model", BUILT_IN_MODEL),
+        report("ollama", NO_OLLAMA),
+        report("serve", LOCAL_ONLY),
+        report("seal", STORE_KEY),
+    ]
+
+
+def test_an_invalid_store_setting_only_prevents_the_checks_that_use_the_store(convo: Convo) -> None:
+    write_project_file('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$NO_PW@host/db"\n')
+    result = convo("doctor", "settings", "store", "keys", "model", "ollama", "serve", "seal", "--json").json()
+
+    problem = (
+        f"{Path('.convo.toml').absolute()}: 'state_storage.connection_string' refers to the variable NO_PW, which is"
+        " not set"
+    )
+    assert result == {
+        "ok": False,
+        "checks": [
+            report("settings", problem, level="fault", hint="export NO_PW=..."),
+            report("store", problem, level="fault", hint="export NO_PW=..."),
+            report("keys", NO_KEYS),
+            report("model", BUILT_IN_MODEL),
+            report("ollama", NO_OLLAMA),
+            report("serve", LOCAL_ONLY),
+            report("seal", "not checked: the store setting has an error", level="fault", hint="convo doctor store"),
+        ],
+    }
+
+
+def test_each_check_has_a_description() -> None:
+    assert {name: check.description for name, check in DOCTOR_CHECKS.items()} == {
+        "convo": "versions of convo and Python",
+        "settings": "settings files and variables",
+        "folders": "folders that convo writes",
+        "terminal": "capabilities of the terminal",
+        "extras": "optional packages",
+        "store": "database of conversations",
+        "keys": "keys of the providers",
+        "model": "default model",
+        "local": "built-in model",
+        "ollama": "Ollama server, if it is used",
+        "serve": "address and keys of convo serve",
+        "seal": "key that encrypts compaction items",
+        "network": "connection to the servers of the providers",
+    }
+
+
+def test_checks_run_in_the_order_of_the_table() -> None:
+    assert select_doctor_checks([], network=False) == DEFAULT_CHECKS
+    assert select_doctor_checks([], network=True) == [*DEFAULT_CHECKS, "network"]
+    assert select_doctor_checks(["seal", "convo", "seal"], network=False) == ["convo", "seal"]
+    assert select_doctor_checks(["seal", "network"], network=False) == ["seal", "network"]
+    assert select_doctor_checks(["seal"], network=True) == ["seal", "network"]
 
 
 def test_a_fault_is_followed_by_its_next_step_and_sets_the_exit_code(convo: Convo) -> None:
@@ -74,49 +160,61 @@ def test_names_of_checks_are_completion_candidates() -> None:
     ]
 
 
-def test_no_check_exceeds_its_time_limit(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_respond_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"postgresql://me:hush@127.0.0.1:{listener.getsockname()[1]}/convo?connect_timeout=600"
-        check = run_check(convo, "store", "--store", url)
+        host = f"127.0.0.1:{listener.getsockname()[1]}"
+        check = run_check(convo, "store", "--store", f"postgresql://me:hush@{host}/convo?connect_timeout=600")
 
-    assert (check["level"], "did not respond within 0.2 seconds" in check["found"]) == ("fault", True)
+    assert (check["level"], check["next"]) == ("fault", "check the host name, the network and the firewall")
+    assert check["found"].endswith("did not respond within 0.2 seconds")
+    assert host in check["found"]
     assert "hush" not in json.dumps(check)
+
+
+def test_a_check_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+
+    def wait(context: DoctorContext) -> CheckResult:
+        is_over.wait(10)
+        return make_ok_result("done")
+
+    monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(doctor, "TIMEOUT_MARGIN_S", 0.03)
+    monkeypatch.setattr(doctor, "DOCTOR_CHECKS", {**DOCTOR_CHECKS, "slow": DoctorCheck("slow", wait)})
+    reports = run_doctor_checks(["slow", "convo"], DoctorContext(None, {}))
+    assert not is_over.is_set()
+    is_over.set()
+
+    timed_out = make_error_result("timed out after 0.02 seconds", "check whether the disk and the server respond")
+    assert reports[0] == ("slow", timed_out)
+    assert [each.name for each in reports] == ["slow", "convo"]
 
 
 # -- settings -------------------------------------------------------------------------------------
 
 
 def test_the_sources_of_settings_are_listed(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_project_file('model = "scripted/echo"\n')
+    write_project_file('model = "scripted/echo"\ntenant = "a"\n')
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1")
+    monkeypatch.setenv("CONVO_MODEL", "scripted/echo")
 
-    assert run_check(convo, "settings")["found"] == f"OLLAMA_HOST, {tmp_path}/.convo.toml"
+    assert run_check(convo, "settings")["found"] == f"CONVO_MODEL, OLLAMA_HOST, {tmp_path}/.convo.toml"
 
 
 def test_an_invalid_settings_file_does_not_prevent_the_other_checks(convo: Convo, tmp_path: Path) -> None:
     assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
     Path(".convo.toml").write_text("model = \n")
-    check = run_check(convo, "settings")
+    checks = convo("doctor", "--json").json()["checks"]
 
-    assert check["found"] == f"{tmp_path}/.convo.toml, line 1: is not TOML: invalid value"
-    levels = check_levels(convo)
-    assert levels["settings"] == levels["store"] == levels["model"] == "fault"
-    assert levels["convo"] == levels["folders"] == levels["terminal"] == levels["extras"] == "ok"
-    assert run_check(convo, "keys")["next"] == "convo doctor settings"
-
-
-def test_an_undefined_variable_is_named_and_only_fails_the_store_check(convo: Convo) -> None:
-    write_project_file(
-        '[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n'
-    )
-    check = run_check(convo, "store")
-
-    assert "refers to the variable DB_PASSWORD, which is not set" in check["found"]
-    assert check["next"] == "export DB_PASSWORD=..."
-    levels = check_levels(convo)
-    assert levels["settings"] == "fault"
-    assert levels["keys"] == levels["model"] == levels["serve"] == "ok"
+    problem = f"{tmp_path}/.convo.toml, line 1: is not TOML: invalid value"
+    assert [check for check in checks if check["level"] != "ok"] == [
+        report("settings", problem, level="fault", hint="correct the value where it is set"),
+        *(
+            report(name, "not checked: the settings have errors", level="fault", hint="convo doctor settings")
+            for name in ("store", "keys", "model", "ollama", "serve", "seal")
+        ),
+    ]
 
 
 def test_a_password_with_special_characters_is_explained_and_not_repeated(
@@ -148,22 +246,27 @@ KEY_LINE = f"alice {sha256(b'key').hexdigest()}\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "level", "message"),
+    ("text", "level", "message", "hint"),
     [
-        (KEY_LINE, "ok", "0.0.0.0, port 8788; 1 key"),
-        ("", "fault", "has no keys: every request is rejected"),
-        (f"{KEY_LINE}bob secret-key\n", "fault", "keys, line 2: is not a name and the SHA-256 of a key"),
-        (None, "fault", "no keys file at "),
+        (f"{KEY_LINE}bob {'0' * 64}\n", "ok", "0.0.0.0, port 8788; 2 keys", ""),
+        ("", "fault", "{path} has no keys: every request is rejected", "convo serve --new-key NAME"),
+        (
+            f"{KEY_LINE}bob secret-key\n",
+            "fault",
+            "{path}, line 2: is not a name and the SHA-256 of a key",
+            None,
+        ),
+        (None, "fault", "no keys file at {path}", "convo serve --new-key NAME, to create it"),
     ],
 )
-def test_the_keys_file_is_checked(text: str | None, level: str, message: str, convo: Convo) -> None:
+def test_the_keys_file_is_checked(text: str | None, level: str, message: str, hint: str | None, convo: Convo) -> None:
     write_project_file('[serve]\nhost = "0.0.0.0"\nkeys_file = "keys"\n')
     if text is not None:
         Path("keys").write_text(text)
     check = run_check(convo, "serve")
 
-    assert check["level"] == level
-    assert message in check["found"]
+    assert (check["level"], check["found"]) == (level, message.format(path=Path("keys").absolute()))
+    assert hint is None or check["next"] == hint
     assert "secret-key" not in json.dumps(check)
 
 
@@ -172,7 +275,9 @@ def test_a_keys_file_that_is_a_pipe_is_reported_without_waiting(convo: Convo) ->
     os.mkfifo("keys")
     write_project_file('[serve]\nkeys_file = "keys"\n')
 
-    assert "is not a regular file" in run_check(convo, "serve")["found"]
+    check = run_check(convo, "serve")
+    assert check["found"] == f"{Path('keys').absolute()} is not a regular file"
+    assert check["next"] == "convo serve --new-key NAME, to create a keys file"
 
 
 def test_a_missing_serve_extra_is_reported_with_its_install_command(

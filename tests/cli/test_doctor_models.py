@@ -77,13 +77,71 @@ def test_without_its_engine_the_built_in_model_is_a_fault(convo: Convo, monkeypa
     assert (check["level"], check["next"]) == ("warning", "pip install xllamacpp")
 
 
-def test_without_its_weights_a_built_in_default_model_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVO_MODEL", "local/no-such.gguf")
-    assert run_check(convo, "model")["found"].endswith("no-such.gguf cannot be read: No such file or directory")
-
+@pytest.mark.parametrize(
+    ("model", "message", "hint"),
+    [
+        ("local/no-such.gguf", "{path}/no-such.gguf cannot be read: No such file or directory", None),
+        ("local/words.gguf", "{path}/words.gguf is not a GGUF file", None),
+        ("local/my.gguf", "the engine of local models, xllamacpp, is not installed", "pip install xllamacpp"),
+        ("openai/gpt-5", "openai needs a key", "set OPENAI_API_KEY, or choose a model with -m"),
+        (
+            "azure/x",
+            "the provider 'azure' has no base URL",
+            "set AZURE_OPENAI_ENDPOINT, or set base_url under [providers.azure]",
+        ),
+        (
+            "fast",
+            "CONVO_MODEL: no model 'fast': no provider is known for it",
+            "use provider/model; convo models --ask lists the available models",
+        ),
+    ],
+)
+def test_a_default_model_that_cannot_be_used_is_a_fault(
+    model: str, message: str, hint: str | None, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("words.gguf").write_text("words")
-    monkeypatch.setenv("CONVO_MODEL", "local/words.gguf")
-    assert run_check(convo, "model")["found"].endswith("words.gguf is not a GGUF file")
+    Path("my.gguf").write_bytes(b"GGUF" + bytes(100))
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    monkeypatch.setenv("CONVO_MODEL", model)
+    check = run_check(convo, "model")
+
+    assert (check["level"], check["found"]) == ("fault", message.format(path=Path.cwd()))
+    assert hint is None or check["next"] == hint
+
+
+def test_a_default_model_with_its_weights_and_its_engine_can_be_used(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("my.gguf").write_bytes(b"GGUF" + bytes(100))
+    monkeypatch.setenv("CONVO_MODEL", "local/my.gguf")
+    assert run_check(convo, "model")["found"] == (
+        "local/my.gguf (from CONVO_MODEL); convo stores chains and conversations"
+    )
+
+
+def test_a_token_is_reported_beside_the_key(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "token")
+    assert run_check(convo, "keys")["found"] == (
+        "set: AZURE_OPENAI_AD_TOKEN (azure); not set: ANTHROPIC_API_KEY (anthropic), AZURE_OPENAI_API_KEY (azure),"
+        " DEEPSEEK_API_KEY (deepseek), OPENAI_API_KEY (openai)"
+    )
+
+
+@pytest.mark.needs("posix")
+def test_a_file_whose_key_is_not_used_may_be_readable_by_others(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_project_file('[providers.openai]\nkey_file = "key"\n')
+    Path("key").write_text("sk-secret")
+    Path("key").chmod(0o644)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
+    assert run_check(convo, "keys")["found"].startswith("set: OPENAI_API_KEY (openai); not set: ")
+
+
+def test_an_alias_that_cannot_be_resolved_does_not_hide_the_next_one(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+    write_project_file('[aliases]\na = "nope/x"\nb = "ollama/llama3.2"\n')
+    assert run_check(convo, "ollama")["found"].startswith("cannot reach ollama at http://127.0.0.1:1/v1")
 
 
 def test_every_optional_dependency_is_checked() -> None:

@@ -142,8 +142,15 @@ def test_the_suggested_steps_turn_an_older_database_into_a_working_store(convo: 
     [
         ("aws-0-us-west-2.pooler.supabase.com:6543", ", through Supabase's transaction pooler"),
         ("aws-0-us-west-2.pooler.supabase.com:5432", ", at Supabase"),
+        ("db.ref.supabase.co:6543", ", through Supabase's transaction pooler"),
+        ("db.ref.supabase.co", ", at Supabase"),
         ("db.example.com:6543", ""),
     ],
 )
 def test_supabase_poolers_are_recognized_by_their_host_names(host: str, description: str) -> None:
     assert describe_supabase_pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == description
+
+
+def test_a_url_without_a_host_is_no_supabase_server() -> None:
+    assert describe_supabase_pooler("postgresql:///postgres") == ""
+    assert describe_supabase_pooler("") == ""
