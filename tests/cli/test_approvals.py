@@ -12,8 +12,10 @@ from convo.history.records import Strategy
 from convo.runs.serialize import run_from_json, run_to_json
 from convo.runs.state import Run
 from convo.runs.stored_approvals import list_pending_approvals
-from convo.stores.base import AgentRun, Transaction
+from convo.runtime import SystemClock
+from convo.stores.base import AgentRun, Store, Transaction
 from convo.stores.factory import open_store
+from tests.cli.agent_files import read_from_store
 from tests.cli.stored_chats import DATABASE, ChatScript, ChatWriter, write_chats
 from tests.command_runner import Convo, Launch
 from tests.runs.run_steps import call
@@ -59,30 +61,192 @@ def test_an_empty_inbox_is_reported_and_creates_no_store(convo: Convo, home: Pat
     assert not home.exists()
 
 
+async def two_paused_runs(writer: ChatWriter) -> None:
+    """Store a run that was paused 200 seconds ago, and one with an unknown outcome of 30 seconds ago."""
+    for number, (name, run, age_s) in enumerate((("shop", paused(), 200), ("my tea", unknown_outcome(), 30)), 1):
+        chat = await writer.chat(Strategy.SESSION, name, "pay it back")
+        since = SystemClock().now() - age_s
+        row = AgentRun(f"run_{number}", chat.session.id, 1, "paused", run_to_json(run), since, since)
+        await writer.store.commit(Transaction(agent_run=row))
+
+
 def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, home: Path) -> None:
-    write_chats(home, paused_session("shop", paused()))
-    head, first, *rest = convo("approvals").out.splitlines()
-    assert head.split() == ["call", "session", "agent", "paused", "run", "tool", "arguments"]
-    assert first.split()[:3] == ["g1", "shop", "shop"]
-    assert first.rstrip().endswith('run_1  guarded   {"text": "x"}')
-    assert [line.split()[0] for line in rest] == ["g2", "m1"]
-    assert "\x1b" not in first
+    write_chats(home, two_paused_runs)
+    listing = convo("approvals")
+    assert (listing.exit, listing.err) == (0, "")
+    assert [line.rstrip() for line in listing.out.splitlines()] == [
+        "call  session  agent  paused              run    tool                   arguments",
+        'u1    my tea   shop   less than a minute  run_2  free, outcome unknown  {"text": "x"}',
+        'g1    shop     shop   3 minutes           run_1  guarded                {"text": "x"}',
+        'g2    shop     shop   3 minutes           run_1  guarded                {"text": "x"}',
+        "m1    shop     shop   3 minutes           run_1  crm.drop               {}",
+    ]
+    assert convo("approvals", "list").out == listing.out
+
+
+def call_record(call_id: str, tool: str, arguments: str = '{"text": "x"}', **members: Any) -> dict[str, Any]:
+    record = {"run": "run_1", "session": "shop", "session_id": "ses_1", "call_id": call_id, "tool_name": tool}
+    return {**record, "arguments": arguments, "agent": "shop", "unknown": False, "left": False, **members}
+
+
+TEA: dict[str, Any] = {"run": "run_2", "session": "my tea", "session_id": "ses_2", "unknown": True}
+
+
+def untimed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records without their times, which are checked."""
+    for record in records:
+        age_s = SystemClock().now() - record.pop("since")
+        waits_s = record.pop("waits_s")
+        assert age_s - 10 < waits_s <= age_s + 0.1
+        assert waits_s == round(waits_s, 1)
+    return records
 
 
 def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
-    write_chats(home, paused_session("shop", paused()))
-    first, _, last = convo("approvals", "list", "--json").json()
-    assert first["waits_s"] > 0
-    assert {key: first[key] for key in ("run", "session", "call_id", "tool_name", "arguments", "agent", "unknown")} == {
-        "run": "run_1",
-        "session": "shop",
-        "call_id": "g1",
-        "tool_name": "guarded",
-        "arguments": '{"text": "x"}',
-        "agent": "shop",
-        "unknown": False,
-    }
-    assert (last["call_id"], last["tool_name"]) == ("m1", "crm.drop")
+    write_chats(home, two_paused_runs)
+    assert untimed(convo("approvals", "list", "--json").json()) == [
+        call_record("u1", "free", **TEA),
+        call_record("g1", "guarded"),
+        call_record("g2", "guarded"),
+        call_record("m1", "crm.drop", "{}"),
+    ]
+    assert untimed(convo("approvals", "show", "m1", "u1", "m1", "--json").json()) == [
+        call_record("m1", "crm.drop", "{}"),
+        call_record("u1", "free", **TEA),
+    ]
+
+
+def test_show_prints_several_calls_with_a_blank_line_between_them(convo: Convo, home: Path) -> None:
+    write_chats(home, two_paused_runs)
+    assert convo("approvals", "show", "m1", "u1").out == (
+        "crm.drop needs approval\n"
+        "  agent      shop\n"
+        "  call       m1\n"
+        "  runs       at the provider\n"
+        "  arguments  {}\n"
+        "  session    shop\n"
+        "  run        run_1\n"
+        "\n"
+        "free has an unknown outcome\n"
+        "  agent      shop\n"
+        "  call       u1\n"
+        "  arguments  {\n"
+        '               "text": "x"\n'
+        "             }\n"
+        "  note       the call was started but has no output: it may or may not have run\n"
+        "  session    my tea\n"
+        "  run        run_2\n"
+    )
+
+
+RESUME_SHOP = "all calls are decided; to resume: convo resume shop --agent FILE.py:NAME"
+RESUME_TEA = "all calls are decided; to resume: convo resume 'my tea' --agent FILE.py:NAME"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "argv", "lines"),
+    [
+        (
+            [],
+            ["approve", "g1", "g1", "--run", "run_1"],
+            ["approved guarded (g1)", "shop still has pending calls: g2, m1"],
+        ),
+        ([], ["approve", "m1", "--run", "ses_1"], ["approved crm.drop (m1)", "shop still has pending calls: g1, g2"]),
+        ([], ["reject", "m1=no", "--run", "shop"], ["rejected crm.drop (m1)", "shop still has pending calls: g1, g2"]),
+        (
+            [],
+            ["approve", "g1", "--always"],
+            ["approved guarded (g1), always", "shop still has pending calls: m1"],
+        ),
+        (
+            [],
+            ["approve", "u1", "m1"],
+            ["approved free (u1)", "approved crm.drop (m1)", "shop still has pending calls: g1, g2", RESUME_TEA],
+        ),
+        (
+            ["approve", "g1"],
+            ["reject", "g1=late"],
+            ["rejected guarded (g1), was approved", "shop still has pending calls: g2, m1"],
+        ),
+        (
+            ["approve", "g1"],
+            ["reject", "guarded=late", "m1"],
+            [
+                "rejected guarded (g2)",
+                "rejected crm.drop (m1)",
+                RESUME_SHOP,
+                "guarded (g1) remains approved; to change it: --reject g1",
+            ],
+        ),
+        (
+            ["reject", "all", "--run", "run_1"],
+            ["approve", "guarded"],
+            [
+                "guarded (g1) remains rejected; to change it: --approve g1",
+                "guarded (g2) remains rejected; to change it: --approve g2",
+            ],
+        ),
+        (["reject", "m1"], ["reject", "crm.drop"], []),
+        (
+            ["reject", "m1"],
+            ["approve", "all", "--run", "run_1"],
+            [
+                "approved guarded (g1)",
+                "approved guarded (g2)",
+                RESUME_SHOP,
+                "crm.drop (m1) remains rejected; to change it: --approve m1",
+            ],
+        ),
+    ],
+)
+def test_decisions_and_the_remaining_calls_of_their_runs_are_reported(
+    earlier: list[str], argv: list[str], lines: list[str], convo: Convo, home: Path
+) -> None:
+    write_chats(home, two_paused_runs)
+    assert not earlier or convo("approvals", *earlier).exit == 0
+    got = convo("approvals", *argv)
+    assert (got.exit, got.out, got.err.splitlines()) == (0, "", lines)
+
+
+def test_decisions_with_json_print_the_calls_that_are_left_of_their_runs(convo: Convo, home: Path) -> None:
+    write_chats(home, two_paused_runs)
+    got = convo("approvals", "approve", "guarded", "--json")
+    assert (untimed(got.json()), got.err) == ([call_record("m1", "crm.drop", "{}")], "")
+    got = convo("approvals", "reject", "all", "--run", "shop", "--json")
+    assert got.json() == []
+    assert got.err.splitlines() == [
+        "guarded (g1) remains approved; to change it: --reject g1",
+        "guarded (g2) remains approved; to change it: --reject g2",
+    ]
+
+
+def test_a_run_without_undecided_calls_is_listed_until_it_is_resumed(convo: Convo, home: Path) -> None:
+    write_chats(home, two_paused_runs)
+    assert convo("approvals", "approve", "all").exit == 0
+    assert [line.split()[:1] + line.split()[-2:] for line in convo("approvals").out.splitlines()] == [
+        ["call", "tool", "arguments"],
+        ["-", "run_1", "decided"],
+        ["-", "run_2", "decided"],
+    ]
+    assert convo("approvals", "--json").json() == []
+    got = convo("approvals", "approve", "nobody")
+    assert (got.exit, got.err) == (5, "convo: no pending call 'nobody'\n  try: convo approvals\n")
+
+
+def test_a_session_that_is_open_in_another_process_is_decided_there(convo: Convo, home: Path) -> None:
+    write_chats(home, two_paused_runs)
+
+    async def acquire_lease(store: Store) -> None:
+        await store.acquire_lease("session ses_1", "other@elsewhere:1:1", 60)
+
+    read_from_store(home, acquire_lease)
+    got = convo("approvals", "approve", "g1")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err == (
+        "convo: 'shop' is open in another process (process 1 on other)\n"
+        "  try: decide in that chat, or close it first\n"
+    )
+    assert convo("approvals", "approve", "u1").exit == 0
 
 
 def test_show_prints_a_call_completely(convo: Convo, home: Path) -> None:
