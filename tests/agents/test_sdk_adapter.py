@@ -176,29 +176,101 @@ def loose() -> SdkHandoff[Any, Any]:
     return SdkHandoff("go", "", {}, go, "b")
 
 
+REMOVE = "remove it, or run it with the Agents SDK"
+WRAP = "wrap it in a function tool"
+
+
+class Model(sdk.OpenAIResponsesModel):
+    """A model as an object."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class OwnTool:
+    """A class that is no tool."""
+
+    name = "own"
+
+
 @pytest.mark.parametrize(
-    ("settings", "error", "text"),
+    ("settings", "error", "text", "hint"),
     [
-        ({"hooks": sdk.AgentHooks()}, Unsupported, "lifecycle hooks"),
-        ({"mcp_servers": [object()]}, Unsupported, "MCP servers"),
-        ({"prompt": {"id": "p"}}, Unsupported, "a stored prompt"),
-        ({"tools": [sdk.ComputerTool(computer=object())]}, Unsupported, "ComputerTool"),  # type: ignore[arg-type]
-        ({"tool_use_behavior": lambda context, results: None}, Unsupported, "tool_use_behavior"),
-        ({"model_settings": sdk.ModelSettings(extra_headers={"x": "y"})}, Unsupported, "extra_headers"),
+        ({"hooks": sdk.AgentHooks()}, Unsupported, "lifecycle hooks (agent 'a')", REMOVE),
+        ({"mcp_servers": [object()]}, Unsupported, "MCP servers (agent 'a')", REMOVE),
+        ({"prompt": {"id": "p"}}, Unsupported, "a stored prompt (agent 'a')", REMOVE),
+        (
+            {"tools": [sdk.ComputerTool(computer=object())]},  # type: ignore[arg-type]
+            Unsupported,
+            "computer use (ComputerTool)",
+            WRAP,
+        ),
+        ({"tools": [OwnTool()]}, Unsupported, "a tool of class OwnTool", WRAP),
+        (
+            {"tools": [sdk.ToolSearchTool(execution="client")]},
+            Unsupported,
+            "a tool search that the client executes (tool 'tool_search')",
+            REMOVE,
+        ),
+        (
+            {"tool_use_behavior": lambda context, results: None},
+            Unsupported,
+            "the tool_use_behavior of agent 'a'",
+            "use 'run_llm_again', 'stop_on_first_tool' or stop_at_tool_names",
+        ),
+        (
+            {"output_type": Paid, "tool_use_behavior": "stop_on_first_tool"},
+            Unsupported,
+            "an output_type together with a tool's output as the final answer (agent 'a')",
+            REMOVE,
+        ),
+        ({"model": Model()}, Unsupported, "the model object of agent 'a'", "use a name: model='provider/model'"),
+        (
+            {"model_settings": sdk.ModelSettings(extra_headers={"x": "y"})},
+            Unsupported,
+            "the model setting extra_headers",
+            REMOVE,
+        ),
         (
             {"handoffs": [sdk.handoff(sdk.Agent(name="b"), input_filter=remove_all_tools)]},
             Unsupported,
-            "an input filter",
+            "an input filter (handoff 'transfer_to_b' of agent 'a')",
+            REMOVE,
         ),
-        ({"handoffs": [loose()]}, InputFault, "does not have its agent"),
+        (
+            {"handoffs": [loose()]},
+            InputFault,
+            "a handoff of agent 'a' does not have its agent",
+            "use the Agent object as the handoff",
+        ),
+        (
+            {"instructions": lambda context: "x"},
+            InputFault,
+            "the instructions of agent 'a' must accept two arguments",
+            "define them as def instructions(context, agent)",
+        ),
+        (
+            {"tools": [sdk.function_tool(lambda: 1, name_override="late", defer_loading=True)]},
+            InputFault,
+            "agent 'a': Deferred-loading Responses tools require ToolSearchTool()",
+            "correct the definition of the agent",
+        ),
+        (
+            {"output_type": dict[str, int]},
+            InputFault,
+            "the output_type of agent 'a': Strict JSON schema is enabled, but the output type is not valid.",
+            "output_type=AgentOutputSchema(TYPE, strict_json_schema=False)",
+        ),
     ],
 )
 def test_an_unsupported_setting_is_refused_by_name(
-    settings: dict[str, Any], error: type[ConvoError], text: str
+    settings: dict[str, Any], error: type[ConvoError], text: str, hint: str
 ) -> None:
     with pytest.raises(error) as raised:
         convert_agent(**settings)
-    assert text in raised.value.message
+    start = f"convo does not support {text}" if error is Unsupported else text
+    assert raised.value.message.startswith(start)  # the SDK adds its own reason to some
+    assert raised.value.hint == hint
 
 
 # -- agents as tools ------------------------------------------------------------------------------
