@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from convo.errors import InputFault
 from convo.history.items import Item, assistant_message, get_call_id, user_message
-from convo.inspect.redaction import RedactionResult, count_replacements, redact_document
+from convo.inspect.redaction import (
+    RedactionResult,
+    count_replacements,
+    is_iban_valid,
+    is_luhn_valid,
+    is_machine_address,
+    redact_document,
+)
 from convo.inspect.serialize import ConversationDocument
 from tests.history.json_strategies import ITEMS
 
@@ -195,6 +202,97 @@ def test_binary_data_without_a_media_type_is_reported_as_unchecked() -> None:
     assert redact({"type": "x", "data": "success"}).unchecked_locations == ()
 
 
+HEX = "0123456789abcdef"
+
+KEY_FORMS: list[tuple[str, str, int, str]] = [
+    ("sk-", "aB3_", 16, ""),
+    *(
+        (f"{prefix}-", "aB3_", 20, "")
+        for prefix in ("gsk", "hf", "r8", "xai", "pplx", "tvly", "nvapi", "fw", "csk", "co")
+    ),
+    ("AIza", "aB3_", 30, ""),
+    ("ya29.", "aB3.", 20, ""),
+    ("GOCSPX-", "aB3_", 20, ""),
+    *((prefix, "AB3D", 16, "") for prefix in ("A3TX", "AKIA", "ASIA", "ABIA", "ACCA", "LTAI")),
+    *((f"gh{letter}_", "aB3d", 20, "") for letter in "opsur"),
+    ("github_pat_", "aB3_", 20, ""),
+    *((f"gl{name}-", "aB3.", 16, "") for name in ("pat", "dt", "rt", "soat", "ptt", "cbt")),
+    *((f"xox{letter}-", "aB3-", 10, "") for letter in "abeoprs"),
+    ("xapp-", "aB3-", 10, ""),
+    *((prefix, "aB3d", 16, "") for prefix in ("sk_", "rk_live_", "pk_test_", "whsec_prod_")),
+    ("SG.abcdEFGH1234_678.", "aB3_", 16, ""),
+    ("key-", HEX, 32, ""),
+    ("", HEX, 32, "-us12"),
+    ("npm_", "aB3d", 30, ""),
+    ("pypi-", "aB3_", 30, ""),
+    ("dckr_pat_", "aB3_", 20, ""),
+    ("rubygems_", HEX, 40, ""),
+    *((f"do{letter}_v1_", HEX, 40, "") for letter in "opr"),
+    ("lin_api_", "aB3d", 30, ""),
+    *((f"shp{name}_", "aB3F", 32, "") for name in ("at", "ca", "pa", "ss")),
+    ("ATATT3", "aB3=", 40, ""),
+    ("ATCTT3", "aB3=", 40, ""),
+    ("hvs.", "aB3_", 20, ""),
+    ("glc_", "aB3+", 30, ""),
+    ("sntrys_", "aB3_", 30, ""),
+    ("dapi", HEX, 32, ""),
+    ("EAA", "aB3d", 60, ""),
+    ("secret_", "aB3d", 40, ""),
+    ("12345678:AA", "aB3_", 30, ""),
+    ("Mabcdefghij1234567890_-.aB3_x9.", "aB3_", 27, ""),
+    ("Oabcdefghij1234567890_-.aB3_x9.", "aB3_", 27, ""),
+]
+"""Keys by issuer: the prefix, the characters that follow, their minimum number, and the end."""
+
+
+@pytest.mark.parametrize(("prefix", "characters", "count", "end"), KEY_FORMS)
+def test_a_key_of_a_known_issuer_is_found_from_its_minimum_length_on(
+    prefix: str, characters: str, count: int, end: str
+) -> None:
+    key, short = (f"{prefix}{(characters * count)[:length]}{end}" for length in (count, count - 1))
+    found = redact(user_message(f"({key}) and ({short})"))
+    assert found.document.items == (user_message(f"([redacted-api-key-1]) and ({short})"),)
+
+
+@pytest.mark.parametrize(
+    ("is_valid", "text", "expected"),
+    [
+        (is_luhn_valid, "4222 2222 2222 2", True),
+        (is_luhn_valid, "30569309025904", True),
+        (is_luhn_valid, "378282246310005", True),
+        (is_luhn_valid, "4111-1111-1111-1111", True),
+        (is_luhn_valid, "4111111111111112", False),
+        (is_luhn_valid, "6304000000000000000", True),
+        (is_luhn_valid, "6304000000000000001", False),
+        (is_luhn_valid, "63040000000000003", False),
+        (is_luhn_valid, "424242424242", False),
+        (is_luhn_valid, "0000000000000000", False),
+        (is_iban_valid, "DE89 3704 0044 0532 0130 00", True),
+        (is_iban_valid, "NO9386011117947", True),
+        (is_iban_valid, "NO938601111794", False),
+        (is_iban_valid, "MT84MALT011000012345MTLCAST001S", True),
+        (is_iban_valid, "DE88 3704 0044 0532 0130 00", False),
+        (is_iban_valid, "XX90" + "0" * 10, False),
+        (is_iban_valid, "XX90" + "0" * 11, True),
+        (is_iban_valid, "XX90" + "0" * 30, True),
+        (is_iban_valid, "XX90" + "0" * 31, False),
+        (is_machine_address, "10.1.2.3", True),
+        (is_machine_address, "127.0.0.1", False),
+        (is_machine_address, "0.0.0.0", False),
+        (is_machine_address, "256.1.1.1", False),
+        (is_machine_address, "2001:db8::1", True),
+        (is_machine_address, "abcdef::", False),
+        (is_machine_address, "fe8::1", True),
+        (is_machine_address, "fe::1", False),
+        (is_machine_address, "abcd::", False),
+        (is_machine_address, "0000::1", False),
+        (is_machine_address, "12:30:45", False),
+    ],
+)
+def test_a_number_is_a_secret_only_if_it_is_valid(is_valid: Callable[[str], bool], text: str, expected: bool) -> None:
+    assert is_valid(text) is expected
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless_text_is_unchanged(text: str) -> None:
     found = redact(user_message(text))
@@ -247,6 +345,15 @@ def test_custom_patterns_come_first_and_leave_the_vocabulary_of_the_api() -> Non
     assert found.document.name == "[redacted-own-3]"
 
 
+def test_a_placeholder_is_not_replaced_by_a_custom_pattern_again() -> None:
+    document = ConversationDocument((user_message("[redacted-email-1] of Ada"),), 1)
+    found = redact_document(document, [re.compile(r"\[redacted-.*?\]|(?i:ada)")])
+    assert found.document.items == (user_message("[redacted-email-1] of [redacted-own-1]"),)
+    named = ConversationDocument((user_message("ticket 77 of [redacted-own-3]"),), 1)
+    (item,) = redact_document(named, [re.compile(r"ticket (?P<secret>\d+)")]).document.items
+    assert item == user_message("ticket [redacted-own-1] of [redacted-own-3]")
+
+
 def test_content_that_cannot_be_checked_is_named() -> None:
     image = user_message("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
     found = redact(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
@@ -255,7 +362,7 @@ def test_content_that_cannot_be_checked_is_named() -> None:
 
 
 def test_content_that_is_nested_too_deeply_is_refused() -> None:
-    with pytest.raises(InputFault, match="nested too deeply"):
+    with pytest.raises(InputFault, match=r"^a value is nested too deeply to be searched for secrets$"):
         redact(user_message("[" * 5000 + '"ada@example.com"' + "]" * 5000))
 
 

@@ -98,5 +98,18 @@ def test_of_several_outputs_of_one_call_the_last_stays() -> None:
     assert [one["type"] for one in repaired.items] == ["message", "function_call", "function_call_output", "message"]
 
 
+def test_every_search_result_without_a_search_is_found() -> None:
+    assert codes(user(), NAMELESS_FOUND, NAMELESS_FOUND, NAMELESS, NAMELESS_FOUND, answer()) == [
+        ("output-without-call", 1),
+        ("output-without-call", 2),
+    ]
+
+
+def test_an_interrupted_output_comes_after_the_outputs_at_the_end_of_the_history() -> None:
+    items = [user(), call("a"), call("b"), output("b")]
+    closed = {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
+    assert repair_for_file(lint_view_of_file(items)).view.items == (*items, closed)
+
+
 def test_a_call_id_may_be_reused_once_its_call_has_an_output() -> None:
     assert codes(user(), call("a"), output("a"), answer(), user(), call("a"), output("a"), answer()) == []

@@ -103,7 +103,15 @@ def test_an_anchor_without_items_has_no_index() -> None:
         assert (found.issue.item_index, text in found.issue.message) == (None, True)
 
 
+SEALED_WITHOUT_ID = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAAB"}
+
 ITEMS: list[tuple[Sequence[Item], list[tuple[str, int, str]]]] = [
+    ([SEALED_WITHOUT_ID, user()], [("a reasoning item is not followed by an item of the model", 1, "")]),
+    ([{**SEALED_WITHOUT_ID, "summary": "none"}, answer()], [("a reasoning item has no summary list", 1, ".summary")]),
+    (
+        [{"type": "item_reference", "id": "rs_1"}, answer()],
+        [("item reference rs_1 is only an id, and its server may not have stored it", 1, ".id")],
+    ),
     ([{"text": "hi"}], [("the item has neither a type nor a role", 1, "")]),
     ([{"id": "x", "text": "hi"}], [("the item has neither a type nor a role", 1, "")]),
     ([{"type": "message", "content": "a"}], [("message has no role", 1, ".role")]),

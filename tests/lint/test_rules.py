@@ -195,6 +195,81 @@ def test_foreign_encrypted_content_names_its_maker_and_the_current_model(scope: 
     assert one.issue.message == f"the reasoning was encrypted by {text}"
 
 
+def test_the_rules_have_a_fixed_order_severity_and_summary() -> None:
+    error, warning = Severity.ERROR, Severity.WARNING
+    assert [(rule.code, rule.severity, rule.summary) for rule in LINT_RULES] == [
+        ("store-false-in-chain", error, "a chain continues from a response that was not stored (store=false)"),
+        ("anchor-expired", error, "a chain continues from a response older than 30 days"),
+        ("anchor-expires-soon", warning, "a chain continues from a response that may expire within 3 days"),
+        ("instructions-absent", warning, "a turn without the instructions of an earlier turn"),
+        ("malformed-item", error, "an item with a required field missing or invalid"),
+        ("duplicate-item-id", error, "an item with the id of an earlier item"),
+        ("misplaced-compaction", error, "a compaction item or trigger in an invalid position"),
+        ("sealed-elsewhere", error, "encrypted content of another model, organisation or base URL"),
+        ("reasoning-id-replayed", error, "reasoning that is only an id, sent to a server that did not store it"),
+        ("invalid-arguments", error, "a function call whose arguments are not a JSON object"),
+        ("output-without-call", error, "an output without an earlier call"),
+        ("call-without-output", error, "a call without an output"),
+        ("reasoning-without-follower", error, "reasoning without its required following item"),
+        ("missing-summary", error, "reasoning without its required summary list"),
+        ("missing-phase", warning, "an assistant message without a phase, although others have one"),
+        ("secret-in-state", warning, "a RunState that seems to contain a key, a token or a password"),
+    ]
+    assert [rule.code for rule in LINT_RULES if rule.keeps_server_items] == [
+        *("store-false-in-chain", "anchor-expired", "anchor-expires-soon", "instructions-absent"),
+        *("call-without-output", "secret-in-state"),
+    ]
+
+
+BARE_REASONING = unsealed_reasoning()
+PARTIAL_ANSWER, PARTIAL_CALL = answer("half", status="incomplete"), call(status="incomplete")
+UNCONFIRMED = [BARE_REASONING, sealed_reasoning(2), PARTIAL_ANSWER, PARTIAL_CALL, output()]
+
+
+@pytest.mark.parametrize(
+    ("view", "flags"),
+    [
+        (lint_view_of_file(UNCONFIRMED), (True,) * 5),
+        (lint_view_of_file(UNCONFIRMED, {"conversation": "conv_1"}), (True,) * 5),
+        (lint_view_of_file(UNCONFIRMED, {"model": "m", "conversation": None}), (True,) * 5),
+        (make_lint_view(REPLAY, unconfirmed=UNCONFIRMED), (True,) * 5),
+        (make_lint_view(SESSION, unconfirmed=UNCONFIRMED), (False, True, True, False, True)),
+        (
+            make_lint_view(CHAIN, turn([user()], [answer()]), unconfirmed=UNCONFIRMED),
+            (False, False, True, True, True, False, True),
+        ),
+        (
+            make_lint_view(CONVERSATION, turn([user()], [answer()]), unconfirmed=UNCONFIRMED),
+            (False, False, True, True, True, False, True),
+        ),
+        (
+            make_lint_view(SESSION, turn([user()], [answer()]), unconfirmed=UNCONFIRMED),
+            (True, True, False, True, True, False, True),
+        ),
+    ],
+)
+def test_the_owner_of_the_state_decides_which_items_are_sent(view: LintView, flags: tuple[bool, ...]) -> None:
+    assert view.sent_flags == flags
+
+
+@pytest.mark.parametrize(
+    ("view", "properties"),
+    [
+        (lint_view_of_file([]), (False, False, True)),
+        (lint_view_of_file([], {"previous_response_id": "resp_1"}), (True, True, True)),
+        (lint_view_of_file([], {"conversation": {"id": "conv_1"}}), (True, False, True)),
+        (make_lint_view(REPLAY), (False, False, True)),
+        (make_lint_view(SESSION), (False, False, False)),
+        (make_lint_view(CHAIN), (True, True, False)),
+        (make_lint_view(CONVERSATION), (True, False, False)),
+    ],
+)
+def test_the_owner_of_the_state_is_a_server_a_chain_or_a_file(
+    view: LintView, properties: tuple[bool, bool, bool]
+) -> None:
+    assert (view.is_server_side, view.is_chain, view.is_sent_verbatim) == properties
+
+
 @pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)
 def test_each_rule_has_a_page_with_its_code_its_cause_and_its_fix(rule: Any) -> None:
     page = files("convo.lint").joinpath("pages", f"{rule.code}.md").read_text(encoding="utf-8")

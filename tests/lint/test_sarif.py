@@ -1,5 +1,6 @@
 """SARIF output is checked against a copy of the constraints in its standard."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from convo.lint.model import lint_view_of_file
 from convo.lint.report import build_lint_report, build_sarif, find_item_lines
 from convo.lint.rules import LINT_RULES
-from tests.lint.lint_views import answer, call, output, sealed_reasoning, user
+from tests.lint.lint_views import CHAIN, OPENAI, answer, call, make_lint_view, output, sealed_reasoning, turn, user
 
 PAGES = {rule.code: f"# {rule.code}" for rule in LINT_RULES}
 
@@ -81,6 +82,73 @@ def test_findings_of_a_file_have_its_name_line_and_json_path() -> None:
     assert note["associatedRule"]["id"] == "sealed-elsewhere"
 
 
+def test_a_log_has_the_version_the_rules_and_what_was_not_checked() -> None:
+    report = build_lint_report(
+        "/x/a b.json", lint_view_of_file([user(), call(), sealed_reasoning()]), file="/x/a b.json"
+    )
+    log = build_sarif([report, build_lint_report("monads", lint_view_of_file([user()]))], PAGES, "1.2.3")
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"].pop("rules")
+    assert rules[0] == {
+        "id": "store-false-in-chain",
+        "shortDescription": {"text": "a chain continues from a response that was not stored (store=false)"},
+        "help": {"text": "# store-false-in-chain", "markdown": "# store-false-in-chain"},
+        "defaultConfiguration": {"level": "error"},
+    }
+    assert [rule["id"] for rule in rules] == [rule.code for rule in LINT_RULES]
+    assert log == {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "convo", "version": "1.2.3"}},
+                "columnKind": "unicodeCodePoints",
+                "invocations": [
+                    {
+                        "executionSuccessful": True,
+                        "toolExecutionNotifications": [
+                            {
+                                "level": "note",
+                                "message": {
+                                    "text": "/x/a b.json: 1 encrypted item not checked: its origin or the next model "
+                                    "is unknown"
+                                },
+                                "associatedRule": {"id": "sealed-elsewhere", "index": 7},
+                            }
+                        ],
+                    }
+                ],
+                "results": [
+                    {
+                        "ruleId": "call-without-output",
+                        "ruleIndex": 11,
+                        "level": "error",
+                        "message": {"text": "function call c1 has no output"},
+                        "locations": [
+                            {
+                                "physicalLocation": {"artifactLocation": {"uri": "file:///x/a%20b.json"}},
+                                "logicalLocations": [{"fullyQualifiedName": "/x/a b.json[1].call_id"}],
+                            }
+                        ],
+                    },
+                    {
+                        "ruleId": "reasoning-without-follower",
+                        "ruleIndex": 12,
+                        "level": "error",
+                        "message": {"text": "reasoning rs_1 is not followed by an item of the model"},
+                        "locations": [
+                            {
+                                "physicalLocation": {"artifactLocation": {"uri": "file:///x/a%20b.json"}},
+                                "logicalLocations": [{"fullyQualifiedName": "/x/a b.json[2]"}],
+                            }
+                        ],
+                    },
+                ],
+            }
+        ],
+    }
+
+
 def test_a_result_refers_to_its_rule() -> None:
     log = build_sarif([build_lint_report("monads", lint_view_of_file([user(), output()]))], PAGES, "1.0")
     fits(log, LOG)
@@ -131,13 +199,17 @@ def test_a_report_as_json_has_the_place_and_the_item_of_each_finding() -> None:
         "errors": 2,
         "warnings": 0,
     }
-    assert [code["code"] for code in found["unjudged"]] == ["sealed-elsewhere"]
-    places = [{**finding, "message": ""} for finding in found["findings"]]
-    assert places == [
+    assert found["unjudged"] == [
+        {
+            "code": "sealed-elsewhere",
+            "message": "1 encrypted item not checked: its origin or the next model is unknown",
+        }
+    ]
+    assert found["findings"] == [
         {
             "code": "call-without-output",
             "severity": "error",
-            "message": "",
+            "message": "function call c1 has no output",
             "path": "$[1].call_id",
             "index": 1,
             "line": 2,
@@ -150,7 +222,7 @@ def test_a_report_as_json_has_the_place_and_the_item_of_each_finding() -> None:
         {
             "code": "malformed-item",
             "severity": "error",
-            "message": "",
+            "message": "message has no content",
             "path": "$[4].content",
             "index": 4,
             "line": None,
@@ -160,4 +232,29 @@ def test_a_report_as_json_has_the_place_and_the_item_of_each_finding() -> None:
             "response_id": None,
             "related": [],
         },
+    ]
+
+
+def test_a_finding_about_a_response_and_one_about_several_items_name_them() -> None:
+    turns = turn([user()], [answer(id="m")]), turn([user()], [answer(id="m")], is_stored=False)
+    view = make_lint_view(CHAIN, *turns, unconfirmed=[user(), answer(id="m")], scope=OPENAI)
+    view = replace(view, exposed_secrets=((".context.key", "an API key"),))
+    paths = [f"$.input[{index}]" for index in range(6)]
+    report = build_lint_report("monads", view, item_paths=paths, node_keys=[f"k{index}" for index in range(6)])
+    found = report.to_json()
+    assert (found["strategy"], found["endpoint"], found["errors"], found["warnings"]) == (
+        *("chain", "https://api.openai.com/v1"),
+        *(2, 1),
+    )
+    assert [
+        (one["code"], one["severity"], one["path"], one["index"], one["line"], one["key"]) for one in found["findings"]
+    ] == [
+        ("store-false-in-chain", "error", "$.input[3]", 3, None, "k3"),
+        ("duplicate-item-id", "error", "$.input[5].id", 5, None, "k5"),
+        ("secret-in-state", "warning", "$.context.key", None, None, None),
+    ]
+    assert [(one["type"], one["id"], one["response_id"], one["related"]) for one in found["findings"]] == [
+        ("message", "m", "resp_2", []),
+        ("message", "m", None, ["$.input[1]"]),
+        (None, None, None, []),
     ]
