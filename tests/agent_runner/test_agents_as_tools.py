@@ -8,7 +8,7 @@ from convo.agent_runner.config import ModelRoute, RunConfig
 from convo.agents.agent import Agent
 from convo.agents.graph import agent_tool
 from convo.chat.turn import RequestOptions
-from convo.errors import InvalidUsage, RunFailed
+from convo.errors import ConvoError, InvalidUsage, RunFailed
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import list_pending_approvals
@@ -101,6 +101,25 @@ async def test_a_failed_nested_run_is_reported_to_the_model_or_without_a_message
         await send_message(
             await open_runner(harness, Agent("boss", tools=(strict,)), make_run_config(harness), name="b"), "hello"
         )
+
+
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
+@pytest.mark.parametrize("clerk_model", ["absent.json", "clerk.json"])
+async def test_before_an_approved_agent_runs_its_model_is_checked(harness: ChatHarness, clerk_model: str) -> None:
+    harness.model = scripted_model(harness.folder, CALL_CLERK, {"text": "It is 4."})
+    scripted_model(harness.folder, {"text": "Four."}, name="clerk.json")
+    helper = Agent("clerk", model=f"scripted/{harness.folder / clerk_model}")
+    agent = Agent("boss", tools=(agent_tool(helper, "ask_clerk", needs_approval=True),))
+    one = await open_runner(harness, agent, make_run_config(harness))
+    await send_message(one, "hello")
+    await one.apply_decisions(ApprovalDecided("c1", approve=True))
+    if clerk_model == "absent.json":
+        with pytest.raises(ConvoError, match=r"absent\.json.*; no tool was run$"):
+            await read_events(one.resume())
+        assert len(harness.bodies) == 1
+    else:
+        await read_events(one.resume())
+        assert (one.output, len(harness.bodies)) == ("It is 4.", 3)
 
 
 async def test_a_nested_run_without_a_store_is_refused(harness: ChatHarness, tool_log: ToolLog) -> None:

@@ -1,17 +1,19 @@
 """Paused runs: decisions, and resuming in the same process, in another one, or from an imported state."""
 
+import json
 from typing import Any
 
 import pytest
 
+from convo.agent_runner.config import RunConfig
 from convo.agent_runner.persistence import load_run_row
 from convo.agent_runner.runner import AgentRunner
 from convo.agents.agent import Agent
 from convo.agents.graph import graph
-from convo.errors import Conflict, ConvoError, InvalidUsage, StateFault
+from convo.errors import Conflict, ConvoError, InvalidUsage, RunFailed, StateFault
 from convo.history.items import user_message
 from convo.history.records import Strategy
-from convo.runs.state import ApprovalDecided, InputAdded
+from convo.runs.state import ApprovalDecided, InputAdded, RunLimits
 from convo.tools.tool import Context, tool
 from tests.chat.agent_runs import (
     item_lines,
@@ -95,6 +97,47 @@ async def test_the_model_gets_a_rejection_and_then_the_added_input(harness: Chat
     await read_events(one.resume())
     assert request_inputs(harness)[-1][-2:] == ["call_1: too dear", "user: leave it"]
     assert tool_log.ran == []
+
+
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
+async def test_a_call_needs_a_decision_only_once_the_other_tools_have_run(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    pending_ids: list[list[str]] = []
+
+    @tool
+    def look() -> str:
+        pending_ids.append([call.id for call in one.pending_calls])
+        return "seen"
+
+    harness.model = scripted_model(harness.folder, tool_calls(("c1", "pay"), ("c2", "look")))
+    one = await open_runner(harness, Agent("desk", tools=(tool_log.tool("pay", needs_approval=True), look)))
+    await send_message(one, "hello")
+    assert (pending_ids, [call.id for call in one.pending_calls]) == ([[]], ["c1"])
+
+
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
+async def test_the_replay_file_has_the_history_after_a_pause_a_stop_and_a_failure(
+    harness: ChatHarness, tool_log: ToolLog
+) -> None:
+    def file_lines() -> list[str]:
+        return item_lines(json.loads((harness.folder / "talk.json").read_text()))
+
+    harness.model = scripted_model(harness.folder, tool_calls(("c1", "look"), ("c2", "pay")))
+    agent = Agent("desk", tools=(tool_log.tool("look"), tool_log.tool("pay", needs_approval=True)))
+    one = await open_runner(harness, agent, strategy=Strategy.REPLAY)
+    await send_message(one, "hello")
+    paused = ["user: hello", "call look", "call pay"]
+    assert file_lines() == paused
+    await one.stop()
+    outputs = ["c1: look done", "c2: The run ended before this tool was called."]
+    assert file_lines() == [*paused, *outputs]
+
+    harness.model = scripted_model(harness.folder, tool_calls(("c3", "look")), name="once.json")
+    limited = RunConfig(limits=RunLimits(max_turns=1))
+    with pytest.raises(RunFailed):
+        await send_message(await open_runner(harness, agent, limited), "again")
+    assert file_lines() == [*paused, *outputs, "user: again", "call look", "c3: look done"]
 
 
 async def test_decisions_are_applied_all_or_none(harness: ChatHarness, tool_log: ToolLog) -> None:
