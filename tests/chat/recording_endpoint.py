@@ -5,13 +5,13 @@ that is cut off, or a complete response that is lost on its way to the client.
 """
 
 import copy
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from convo.endpoints.base import Endpoint
-from convo.history.items import Json, StreamEvent
+from convo.history.items import Item, Json, StreamEvent
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,29 @@ class EndpointFault:
 
 
 class RecordingEndpoint:
-    """Delegates to `endpoint`; `bodies` are the requests for responses, oldest first."""
+    """Delegates to `endpoint`.
+
+    bodies:                 the requests for responses, oldest first
+    created_conversations:  the ids of new conversations, oldest first
+    other_calls:            the names of the other methods that were used, in order
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.bodies: list[dict[str, Json]] = []
+        self.created_conversations: list[str] = []
+        self.other_calls: list[str] = []
         self.faults: list[EndpointFault] = []
 
+    async def create_conversation(
+        self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
+    ) -> Mapping[str, Json]:
+        created = await self.endpoint.create_conversation(items, metadata)
+        self.created_conversations.append(created["id"])
+        return created
+
     def __getattr__(self, name: str) -> Any:
+        self.other_calls.append(name)
         return getattr(self.endpoint, name)
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:

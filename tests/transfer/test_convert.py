@@ -200,6 +200,7 @@ async def test_a_conversation_that_lost_an_item_is_converted_without_it(harness:
     await send_items(chat, user_message("Plain."))
     endpoint_items = (await harness.endpoint.list_conversation_items(chat.session.handle or "", order="asc")).items
     await harness.endpoint.delete_conversation_item(chat.session.handle or "", str(endpoint_items[0]["id"]))
+    assert (await harness.source(chat.session.name)).notes == ()
     session = await convert(harness, chat.session.name, Strategy.CHAIN)
     texts = [item_text(item) for item in (await harness.store.path(session.head)).items if item.get("role") == "user"]
     assert texts == ["Plain."]
@@ -271,3 +272,69 @@ async def test_a_history_that_lost_an_item_has_no_source_without_its_owner(harne
     with pytest.raises(ItemDeleted) as caught:
         await load_source(view, harness.store)
     assert str(view.unreadable_head)[:8] in caught.value.message
+
+
+@pytest.mark.parametrize("target", [Strategy.CONVERSATION, Strategy.REPLAY])
+async def test_a_conversion_whose_name_is_taken_leaves_nothing_behind(
+    harness: ConversationHarness, target: Strategy
+) -> None:
+    old = await harness.sample_chat(Strategy.SESSION)
+    conversations = [one.handle for one in await harness.store.sessions()]
+    file = harness.folder / "mine.json"
+    with pytest.raises(Conflict, match=f"another session has the name '{old.session.name}'"):
+        await convert(harness, old.session.name, target, ConvertDestination(old.session.name, str(file)))
+    assert not file.exists()
+    assert [one.handle for one in await harness.store.sessions()] == conversations
+    if target is Strategy.CONVERSATION:
+        [created] = harness.endpoint.created_conversations
+        with pytest.raises(NotFound):
+            await harness.endpoint.retrieve_conversation(created)
+
+
+async def test_an_unclaimed_copy_is_used_and_stays_after_a_conflict(harness: ConversationHarness) -> None:
+    """A conversion that was killed before its session was stored leaves the file."""
+    old = await harness.sample_chat(Strategy.SESSION)
+    file = harness.folder / "mine.json"
+    ReplayFile(file).write(old.state.path.items)
+    with pytest.raises(Conflict):
+        await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(old.session.name, str(file)))
+    assert ReplayFile(file).read_valid() == list(old.state.path.items)
+    session = await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(None, str(file)))
+    assert session.handle == str(file)
+    with pytest.raises(Conflict, match="already exists"):
+        await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(None, str(file)))
+
+
+async def test_a_folder_is_no_copy(harness: ConversationHarness) -> None:
+    old = await harness.sample_chat(Strategy.SESSION)
+    (harness.folder / "mine.json").mkdir()
+    with pytest.raises(Conflict, match="already exists"):
+        await convert(
+            harness, old.session.name, Strategy.REPLAY, ConvertDestination(None, str(harness.folder / "mine.json"))
+        )
+
+
+async def test_a_response_of_another_client_is_converted_with_its_instructions(harness: ConversationHarness) -> None:
+    harness.name = ECHO
+    async for event in harness.endpoint.create({"model": ECHO, "input": "Hello.", "instructions": "Be kind."}):
+        last = event
+    source = await harness.source(last["response"]["id"])
+    assert (source.name, source.instructions, source.created_at, source.model) == (None, "Be kind.", None, ECHO)
+    session = await convert(harness, last["response"]["id"], Strategy.SESSION)
+    assert (session.name, session.instructions, session.model) == ("hello", "Be kind.", ECHO)
+
+
+async def test_a_conversation_without_items_is_converted(harness: ConversationHarness) -> None:
+    harness.name = ECHO
+    created = await harness.endpoint.create_conversation([])
+    session = await convert(harness, str(created["id"]), Strategy.SESSION)
+    assert (session.name, session.head, session.confirmed_head) == ("chat", session.head, session.head)
+    assert not (await harness.store.path(session.head)).items
+
+
+async def test_a_confirmed_chain_is_converted_without_a_request(harness: ConversationHarness) -> None:
+    old = await harness.sample_chat(Strategy.CHAIN)
+    harness.endpoint.bodies.clear()
+    harness.endpoint.other_calls.clear()
+    await convert(harness, old.session.name, Strategy.SESSION)
+    assert (harness.endpoint.bodies, harness.endpoint.other_calls) == ([], [])
