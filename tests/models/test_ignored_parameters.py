@@ -8,7 +8,13 @@ import pytest
 from convo.errors import Unsupported
 from convo.history.items import Json, assistant_message, user_message
 from convo.models import anthropic, chat_completions, responses
-from convo.models.base import NO_ISSUER, ModelRequest, make_issuer_tag, tag_encrypted_content
+from convo.models.base import (
+    NO_ISSUER,
+    ModelRequest,
+    list_ignored_item_fields,
+    make_issuer_tag,
+    tag_encrypted_content,
+)
 from convo.models.chat_completions import detect_chat_dialect
 from convo.responses_api.validation import MODEL_FIELDS
 
@@ -141,6 +147,12 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("chat at openai", {"top_k": 1, "chat_template_kwargs": {"a": 1}}, ("top_k", "chat_template_kwargs")),
     ("claude", {"service_tier": "default", "prompt_cache_retention": "24h", "safety_identifier": "s"}, ()),
     ("claude", {"reasoning": {"effort": "low", "summary": "auto"}}, ()),
+    ("claude", {"reasoning": {"effort": "low", "generate_summary": "auto", "mode": "pro"}}, ("reasoning.mode",)),
+    ("claude", {"reasoning": {"effort": "low", "mode": None}, "user": None, "max_tool_calls": 1}, ("max_tool_calls",)),
+    ("claude", {"prompt_cache_options": {"mode": "auto", "ttl": "1h", "x": None}}, ("prompt_cache_options.ttl",)),
+    ("claude", {"service_tier": "auto"}, ()),
+    ("claude", {"service_tier": "flex"}, ("service_tier",)),
+    ("chat", {"user": None, "max_tool_calls": 3}, ("max_tool_calls",)),
     ("native", {"service_tier": "flex", "user": "u", "seed": 1}, ("seed",)),
     ("native, allowed", {"top_k": 1, "seed": 1}, ()),
 ]
@@ -173,6 +185,26 @@ def test_unsupported_fields_of_items_are_named(adapter: str) -> None:
         "input.function_call.namespace",
     )
     assert ADAPTERS["native"].ignored_fields(ModelRequest("m", items)) == ()
+
+
+@pytest.mark.parametrize("adapter", ["chat", "claude"])
+def test_unsupported_fields_of_parts_are_named(adapter: str) -> None:
+    """Reasoning is reported as a whole; parts that are no objects have no fields."""
+    parts = [
+        {"type": "input_text", "text": "x", "annotations": ["a"]},
+        {"type": "input_image", "image_url": "y", "z": 1},
+    ]
+    items = (
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t", "z": 1}], "z": 1},
+        {"role": "user", "content": ["bare text", *parts]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "1", "late": 1}]},
+    )
+    assert list(list_ignored_item_fields(items)) == [
+        "input.input_text.annotations",
+        "input.input_image.z",
+        "input.input_text.late",
+    ]
 
 
 @pytest.mark.parametrize(

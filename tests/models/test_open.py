@@ -12,7 +12,7 @@ from convo.config.values import Secret
 from convo.errors import InvalidSettings, KeyRefused, ModelMissing
 from convo.models.base import Model
 from convo.models.factory import make_openai_options, open_model
-from convo.models.http import build_url_and_headers
+from convo.models.http import OpenAIClientOptions, build_url_and_headers
 from convo.runtime import SystemClock
 from tests.clock import counting_ids
 
@@ -74,6 +74,40 @@ def test_a_responses_server_without_a_key_gets_requests_without_authorization() 
     _, headers = build_url_and_headers(options, "/responses")
 
     assert (options.key, options.is_keyless, headers) == (None, True, {})
+
+
+ACCOUNT = {"organisation": "org_1", "project": "proj_1"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "url", "headers"),
+    [
+        ({}, "https://host/v1/responses", {"Authorization": "Bearer {key}"}),
+        (
+            ACCOUNT,
+            "https://host/v1/responses",
+            {"Authorization": "Bearer {key}", "OpenAI-Organization": "org_1", "OpenAI-Project": "proj_1"},
+        ),
+        ({"is_keyless": True, "project": "proj_1"}, "https://host/v1/responses", {"OpenAI-Project": "proj_1"}),
+        ({"is_azure": True}, "https://host/v1/openai/v1/responses", {"Authorization": "Bearer {key}"}),
+        (
+            {"is_azure": True, "api_version": "2025-01-01"},
+            "https://host/v1/openai/responses?api-version=2025-01-01",
+            {"api-key": "{key}"},
+        ),
+        (
+            {"is_azure": True, "api_version": "2025-01-01", "token": Secret("t")},
+            "https://host/v1/openai/responses?api-version=2025-01-01",
+            {"Authorization": "Bearer {key}"},
+        ),
+        ({"api_version": "2025-01-01"}, "https://host/v1/responses", {"Authorization": "Bearer {key}"}),
+    ],
+)
+def test_a_request_has_the_url_and_the_headers_of_its_kind_of_server(
+    fields: dict[str, Any], url: str, headers: dict[str, str]
+) -> None:
+    options = OpenAIClientOptions("mine", "https://host/v1/", **fields)
+    assert build_url_and_headers(options, "/responses") == (url, headers)
 
 
 def test_a_provider_that_requires_a_key_is_not_opened_without_one() -> None:

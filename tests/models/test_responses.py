@@ -388,3 +388,20 @@ async def test_a_history_with_a_call_round_trips_at_a_server_that_validates_it(l
 
     assert "".join(deltas(events)) == "It is four."
     assert [body["store"] for body in loopback.bodies] == [False, False]
+
+
+@pytest.mark.parametrize("body", [{}, {"output": {}}, {"output": ["text"]}, []])
+async def test_an_answer_that_is_no_compacted_history_is_refused(
+    body: Any, server: ChatServer, model: ResponsesModel
+) -> None:
+    server.refuse(200, body)
+    with pytest.raises(StreamBroken, match=r"^openai sent a response that is not a compacted input$"):
+        await model.compact(HI)
+
+
+@pytest.mark.parametrize(("body", "count"), [({"input_tokens": 7}, 7), ({"input_tokens": "7"}, None), ([], None)])
+async def test_a_count_is_a_number_or_unknown(
+    body: Any, count: int | None, server: ChatServer, model: ResponsesModel
+) -> None:
+    server.refuse(200, body)
+    assert await model.count(HI) == count

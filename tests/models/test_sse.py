@@ -65,6 +65,19 @@ def test_an_event_is_yielded_with_the_chunk_that_ends_it() -> None:
     assert decoder.feed(b"\ndata: 3\n\n") == ["3"]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "events"),
+    [
+        ([b"data: 1\r", b"\ndata: 2\r", b"\n\r", b"\n"], ["1\n2"]),
+        ([b"data: 1\r", b"data: 2\r", b"\r"], ["1\n2"]),
+        ([b"data: 1\n", b"\n", b"data: 2\n\n"], ["1", "2"]),
+    ],
+)
+def test_a_line_break_that_is_split_between_chunks_is_one(chunks: list[bytes], events: list[str]) -> None:
+    decoder = SSEDecoder()
+    assert [event for chunk in chunks for event in decoder.feed(chunk)] == events
+
+
 def test_bytes_that_are_no_text_are_reported() -> None:
     with pytest.raises(UnicodeDecodeError):
         SSEDecoder().feed(b"data: \xff\n\n")

@@ -77,6 +77,9 @@ def test_a_description_ends_before_the_field_list_and_the_first_heading(docstrin
         ("Look.\n\nq:  where\n    it is\ndays:  how many\n", {"q": "where it is", "days": "how many"}),
         ("Look.\n\nq:  where\n\n    not a part of it\n", {"q": "where"}),
         ("Look.\n\nq:  where\nand: more\n    not a part of it\n", {"q": "where"}),
+        ("Look.\n\nArgs:\n    q: where\n        and: more\n        days: how many\n",
+         {"q": "where and: more", "days": "how many"}),
+        ("Look.\n\nArgs:\n    q: where\n\nq: again\n", {"q": "where"}),
     ],
 )  # fmt: skip
 def test_each_field_has_its_description_on_one_line(docstring: str, fields: dict[str, str]) -> None:
