@@ -16,38 +16,19 @@ command may name `resp_#1`.
 you commit it.
 """
 
-import os
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.command_runner import CommandResult, Convo
+from tests.placeholders import Placeholders
 from tests.terminal.plain_repl import run_repl
 
 FOLDER = Path(__file__).parent
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 COMMANDS = ("$ convo ", "$ cat > ", "$ export ")
-
-ID = re.compile(r"\b(resp|conv|ses|run|msg|rs|fc|fco|cmp|call)_[0-9a-f]{8,}\b")
-HASH = re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{52})?\b")
-CHANGING = (
-    (
-        re.compile(r"\b\d{4}-\d\d-\d\d[ T]+\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?|(?<=_at\": )\d{9,}(?:\.\d+)?"),
-        "TIME",
-    ),
-    (
-        re.compile(r"\b\d+\.\d+(?= s\b)|\b\d+\.\d{6,}(?:e-\d+)?|(?<=\"seconds\": )[\d.e-]+|(?<=\"waits_s\": )[\d.]+"),
-        "N",
-    ),
-    (re.compile(r"(?<=completed      )\d+\.\d(?=  )"), "N.N"),
-    (re.compile(r"\b\d+\.\d [KM]B\b|(?<=bytes\": )\d{5,}"), "SIZE"),
-)
-"""Patterns of times, durations in seconds, and sizes of files, with their replacement."""
-
-PLACEHOLDER = re.compile(r"(?:[a-z]+_|HASH)#\d+")
 
 
 @dataclass(frozen=True)
@@ -95,12 +76,11 @@ class Shell:
 
     def __init__(self, convo: Convo, set_variable: Callable[[str, str], None]) -> None:
         self._convo, self._set_variable = convo, set_variable
-        self._placeholders: dict[str, str] = {}
-        self._folder = os.fspath(Path.cwd())
+        self._placeholders = Placeholders()
 
     def run(self, step: Step) -> Step:
         """Run a step; returns it with its actual output."""
-        words = shlex.split(PLACEHOLDER.sub(self._actual, step.command))
+        words = shlex.split(self._placeholders.actual(step.command))
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             self._set_variable(name, value)
@@ -110,7 +90,7 @@ class Shell:
             return Step(step.command, step.written)
         assert words[0] == "convo", step.command
         if words[-1] == "<<EOF":
-            got = run_repl(*words[2:-1], lines=[PLACEHOLDER.sub(self._actual, line) for line in step.written])
+            got = run_repl(*words[2:-1], lines=[self._placeholders.actual(line) for line in step.written])
             return self._result(step, got)
         stdin = Path(words.pop(words.index("<") + 1)).read_text("utf-8") if "<" in words else ""
         target = Path(words.pop(words.index(">") + 1)) if ">" in words else None
@@ -121,25 +101,6 @@ class Shell:
         return self._result(step, got)
 
     def _result(self, step: Step, got: CommandResult) -> Step:
-        output = [*self._stable(got.out), *(f"! {line}".rstrip() for line in self._stable(got.err))]
+        out, err = (self._placeholders.stable(text).splitlines() for text in (got.out, got.err))
+        output = [*out, *(f"! {line}".rstrip() for line in err)]
         return replace(step, output=(*output, *([f"[{got.exit}]"] if got.exit else [])))
-
-    def _stable(self, text: str) -> list[str]:
-        if self._folder in text:  # in a table, its length decides the position of the next column
-            text = re.sub(r"(?<=\S)  +", "  ", text.replace(self._folder, "FOLDER"))
-        text = ID.sub(lambda match: self._placeholder(match[0], f"{match[1]}_"), text)
-        text = HASH.sub(lambda match: self._placeholder(match[0], "HASH"), text)
-        for pattern, replacement in CHANGING:
-            text = pattern.sub(replacement, text)
-        return text.splitlines()
-
-    def _placeholder(self, actual: str, kind: str) -> str:
-        """Return the placeholder of an id or a hash, which may be shortened."""
-        for known, name in self._placeholders.items():
-            if known.startswith(actual) or actual.startswith(known):
-                return name
-        number = 1 + sum(name.startswith(f"{kind}#") for name in self._placeholders.values())
-        return self._placeholders.setdefault(actual, f"{kind}#{number}")
-
-    def _actual(self, match: re.Match[str]) -> str:
-        return next((actual for actual, name in self._placeholders.items() if name == match[0]), match[0])

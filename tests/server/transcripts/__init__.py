@@ -1,0 +1,86 @@
+"""Recorded exchanges with a gateway: requests with the whole of their responses.
+
+Each `.txt` file is one session with an empty gateway. "> METHOD PATH" begins a request; the other lines with ">" are
+its headers and its body. The lines after it are the response: the status, its headers, and its body, JSON with one
+field on a line. Ids and times have placeholders (see `tests.placeholders`), and a request may name them.
+
+`python -m tests.server.transcripts [NAME ...]` sends the requests and writes the files again: read the difference
+before you commit it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from tests.placeholders import Placeholders
+
+FOLDER = Path(__file__).parent
+NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
+
+REQUEST = re.compile(r"> (GET|POST|PUT|DELETE|PATCH|OPTIONS|HEAD) \S+$")
+CHANGING_HEADERS = ("date", "content-length", "server", "x-request-id", "openai-processing-ms")
+"""Headers whose value differs in each run."""
+
+MEASURED = re.compile(r"^(process_\w+|\w+_(?:seconds|bytes)\w*(?:{.*})?) \S+$", re.MULTILINE)
+"""A line of /metrics whose value differs in each run."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The lines of a request, without "> ", and those of its response."""
+
+    request: tuple[str, ...]
+    response: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([*(f"> {line}" for line in self.request), *self.response])
+
+
+def read_exchanges(path: Path) -> Iterator[Exchange]:
+    """Read the exchanges of a recorded session. The lines before the first one are its description."""
+    lines = path.read_text("utf-8").splitlines()
+    starts = [number for number, line in enumerate(lines) if REQUEST.match(line)]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        part = lines[start:end]
+        while not part[-1]:
+            part.pop()
+        request = [line.removeprefix("> ") for line in part if line.startswith("> ")]
+        yield Exchange(tuple(request), tuple(line for line in part if not line.startswith("> ")))
+
+
+class Client:
+    """Sends the requests of one session to a gateway."""
+
+    def __init__(self, http: httpx2.Client) -> None:
+        self._http = http
+        self._placeholders = Placeholders()
+
+    def send(self, exchange: Exchange) -> Exchange:
+        """Send a request; returns it with its actual response."""
+        lines = [self._placeholders.actual(line) for line in exchange.request]
+        method, path = lines[0].split(" ")
+        headers = [line.split(": ", 1) for line in lines[1:] if re.match(r"[A-Za-z-]+: ", line)]
+        body = "\n".join(lines[1 + len(headers) :])
+        if body:
+            headers.append(["Content-Type", "application/json"])
+        got = self._http.request(method, path, headers=[(name, value) for name, value in headers], content=body)
+        return Exchange(exchange.request, tuple(self._placeholders.stable(_format(got)).splitlines()))
+
+
+def _format(response: httpx2.Response) -> str:
+    shown = sorted((name, value) for name, value in response.headers.items() if name not in CHANGING_HEADERS)
+    changing = sorted(name for name in response.headers if name in CHANGING_HEADERS)
+    try:
+        text = json.dumps(response.json(), indent=1, ensure_ascii=False)
+    except ValueError:
+        text = MEASURED.sub(r"\1 N", response.text)
+    head = [str(response.status_code), *(f"{name}: {value}" for name, value in shown), ", ".join(changing)]
+    return "\n".join([*head, *_body_lines(text)])
+
+
+def _body_lines(text: str) -> Sequence[str]:
+    return [line.rstrip() for line in text.splitlines()]
