@@ -243,8 +243,7 @@ def test_a_session_that_is_open_in_another_process_is_decided_there(convo: Convo
     got = convo("approvals", "approve", "g1")
     assert (got.exit, got.out) == (1, "")
     assert got.err == (
-        "convo: 'shop' is open in another process (process 1 on other)\n"
-        "  try: decide in that chat, or close it first\n"
+        "convo: 'shop' is open in another process (process 1 on other)\n  try: decide in that chat, or close it first\n"
     )
     assert convo("approvals", "approve", "u1").exit == 0
 
