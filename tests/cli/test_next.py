@@ -138,6 +138,19 @@ def test_an_invalid_replay_file_does_not_prevent_a_preview_for_agents(convo: Con
     assert "one" in convo("next", "mine", "two", *agent_flags(), *ECHO).out
 
 
+def test_an_agent_with_an_unknown_model_is_refused(convo: Convo, home: Path) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
+    flags = agent_flags("lost", MARKER_AGENTS + 'lost = Agent("lost", model="nope/x", handoffs=(other,))\n')
+    got = convo("next", "mine", "two", *flags, "--json")
+    error = got.json()["error"]
+    assert (got.exit, error["code"], error["hint"]) == (
+        2,
+        "bad_settings",
+        "choose one of them, or add [providers.nope] to config.toml",
+    )
+    assert error["message"].startswith("an agent's model: no provider 'nope' for 'nope/x' (known: ")
+
+
 def test_an_agent_option_without_agents_is_refused(convo: Convo, home: Path) -> None:
     write_chats(home, chat_of("mine", Strategy.CHAIN, "one"))
     got = convo("next", "mine", "--session-limit", "3")

@@ -104,6 +104,106 @@ def test_a_schema_version_whose_sticky_decisions_newer_releases_ignore_causes_a_
     assert "ignore --always" not in got.err
 
 
+NOT_STICKY = (
+    "openai-agents 0.23.1 and later ignore --always in a state of schema version 1.17 and ask again, for these calls"
+    " too; --schema 1.18 keeps it"
+)
+LOST_AGENT = "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
+
+
+@pytest.mark.parametrize(
+    ("flags", "exit_code", "lines"),
+    [
+        ([], 3, [f"2 calls still undecided: {FIRST}, {SECOND}"]),
+        (
+            ["--reject", "restart_order", "--reject", f"{FIRST}=no"],
+            0,
+            [f"rejected charge_order5 ({FIRST})", f"rejected restart_order ({SECOND})"],
+        ),
+        (
+            ["--edit", FIRST, "--always"],
+            3,
+            [
+                f"approved charge_order5 ({FIRST}), with other arguments, always",
+                f"1 call still undecided: {SECOND}",
+            ],
+        ),
+        (
+            ["--approve", "all", "--always", "--schema", "1.17"],
+            0,
+            [
+                f"approved charge_order5 ({FIRST}), always",
+                f"approved restart_order ({SECOND}), always",
+                NOT_STICKY,
+                *(
+                    f"lost: $.context.function_tool_approvals[{index}].decision (that {tool} belongs to Writer):"
+                    f" {LOST_AGENT}"
+                    for index, tool in enumerate(("charge_order5", "restart_order"))
+                ),
+            ],
+        ),
+    ],
+)
+def test_the_decisions_the_losses_and_the_undecided_calls_are_printed(
+    flags: list[str], exit_code: int, lines: list[str], convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "true")
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *flags)
+    assert (got.exit, got.out, got.err.splitlines()) == (exit_code, "", lines)
+
+
+REMAINS_APPROVED = f"charge_order5 ({FIRST}) remains approved; to change it: --reject {FIRST}"
+REMAINS_REJECTED = f"restart_order ({SECOND}) remains rejected; to change it: --approve {SECOND}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "lines"),
+    [
+        ([], []),
+        (["--edit", "all"], [REMAINS_REJECTED]),
+        (["--reject", "charge_order5"], [REMAINS_APPROVED]),
+        (["--reject", "restart_order"], []),
+        (["--approve", "all", "--reject", "all"], [REMAINS_APPROVED, REMAINS_REJECTED]),
+        (["--approve", SECOND, "--approve", "all"], [f"approved restart_order ({SECOND}), was rejected"]),
+        (
+            ["--edit", FIRST, "--reject", SECOND],
+            [f"approved charge_order5 ({FIRST}), with other arguments", f"rejected restart_order ({SECOND})"],
+        ),
+    ],
+)
+def test_decisions_on_decided_calls_are_printed(
+    flags: list[str], lines: list[str], convo: Convo, decided_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "true")
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *flags)
+    assert (got.exit, got.out, got.err.splitlines()) == (0, "", lines)
+
+
+def test_json_has_the_decisions_the_undecided_calls_and_the_losses(convo: Convo, state: Path) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "charge_order5", "--json")
+    first = {"call_id": FIRST, "tool_name": "charge_order5", "agent": "Writer"}
+    second = {"call_id": SECOND, "tool_name": "restart_order", "agent": "Writer"}
+    assert (got.exit, got.err) == (3, f"approved charge_order5 ({FIRST})\n")
+    assert got.json() == {
+        "state_file": "out.json",
+        "schema_version": "1.21",
+        "decisions": [{**first, "decision": "approve", "always": False, "message": None, "authenticated": True}],
+        "pending": [{**second, "arguments": '{"id": 2650, "city": "Lviv", "dry": false}'}],
+        "losses": [],
+    }
+    got = convo("resume", "out.json", "--decide-only", "-o", "-", "--approve", "all", "--always", "--schema", "1.17")
+    assert [loss.partition(":")[0] for loss in got.err.splitlines()][-1:] == ["lost"]
+    got = convo(
+        *("resume", "out.json", "--decide-only", "-o", "old.json", "--approve", "all", "--always"),
+        *("--schema", "1.17", "--json"),
+    )
+    assert got.json()["losses"][-1] == {
+        "path": "$.context.function_tool_approvals[1].decision",
+        "what": "that restart_order belongs to Writer",
+        "why": LOST_AGENT,
+    }
+
+
 def test_an_id_takes_precedence_over_a_tool_name_and_a_tool_name_over_all(convo: Convo, state: Path) -> None:
     assert resume(convo, "--reject", "all", "--approve", FIRST)[FIRST][0] == "approve"
     assert resume(convo, "--approve", "all", "--reject", "restart_order")[SECOND][0] == "reject"
