@@ -109,6 +109,10 @@ def test_an_unfinished_run_between_two_turns_shows_the_request_that_continues_it
     assert json.dumps(server.bodies[-1]) == json.dumps(preview["body"])
     assert (preview["body"]["instructions"], len(preview["body"]["input"])) == ("Be other.", 3)
     assert next_request(convo, "mine", "else?", *desk)["body"]["instructions"] == "You serve Ada."
+    Path("lost.py").write_text(MARKER_AGENTS.replace('"other"', '"other", model="nope/x"'))
+    got = convo("next", "mine", "--agent", "lost.py:desk", *desk[2:])
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith("convo: an agent's model: no provider 'nope' for 'nope/x' (known: ")
 
 
 @pytest.mark.parametrize("argv", [[], ["hello"], ["--agent", "bot.py:desk"]])
@@ -136,19 +140,6 @@ def test_an_invalid_replay_file_does_not_prevent_a_preview_for_agents(convo: Con
     convo("chat", "--replay", "-n", "mine", *ECHO, "one")
     (tmp_path / "conversation.json").write_text("{")
     assert "one" in convo("next", "mine", "two", *agent_flags(), *ECHO).out
-
-
-def test_an_agent_with_an_unknown_model_is_refused(convo: Convo, home: Path) -> None:
-    write_chats(home, chat_of("mine", Strategy.SESSION, "one"))
-    flags = agent_flags("lost", MARKER_AGENTS + 'lost = Agent("lost", model="nope/x", handoffs=(other,))\n')
-    got = convo("next", "mine", "two", *flags, "--json")
-    error = got.json()["error"]
-    assert (got.exit, error["code"], error["hint"]) == (
-        2,
-        "bad_settings",
-        "choose one of them, or add [providers.nope] to config.toml",
-    )
-    assert error["message"].startswith("an agent's model: no provider 'nope' for 'nope/x' (known: ")
 
 
 def test_an_agent_option_without_agents_is_refused(convo: Convo, home: Path) -> None:
