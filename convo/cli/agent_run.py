@@ -281,12 +281,18 @@ class RunPresenter:
         """Return the exit code for the run's current status; for a paused run print how to resume it."""
         if self._saved_row != self.runner.run_row:
             await self._save_state()
-        if not self.runner.pending_calls:
-            return 1 if self.all_links and self.all_links[-1].status == "incomplete" else 0
-        if self.state_file:
-            self._output.note(f"paused; state saved to {self.state_file}")
-        self._output.note(f"to decide and resume: {self.resume_command}")
-        return PAUSED_EXIT_CODE
+        if self.runner.pending_calls:
+            if self.state_file:
+                self._output.note(f"paused; state saved to {self.state_file}")
+            self._output.note(f"to decide and resume: {self.resume_command}")
+        return self.exit_code
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code for the run's current status, which is 1 if its last response is incomplete."""
+        if self.runner.pending_calls:
+            return PAUSED_EXIT_CODE
+        return 1 if self.all_links and self.all_links[-1].status == "incomplete" else 0
 
     @property
     def resume_command(self) -> str:
@@ -401,7 +407,7 @@ async def present_run(
         raise
     if output.as_json:
         presenter.print_outcome(start_count)
-        return PAUSED_EXIT_CODE if presenter.runner.pending_calls else 0
+        return presenter.exit_code
     return await presenter.report_exit()
 
 

@@ -158,6 +158,32 @@ def test_json_contains_the_output_the_items_and_the_usage_of_the_whole_run(convo
     assert (result["pending"], result["state_file"]) == ([], None)
 
 
+def test_the_text_before_a_paused_call_is_the_output_text(convo: Convo, home: Path) -> None:
+    texts = [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+        for text in ("Hello.", "Let me see.")
+    ]
+    call = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": '{"order": "A1", "cents": 5}'}
+    result = convo("chat", *agent_flags(), *scripted_flags({"output": [*texts, call]}), "--json", "pay").json()
+    assert (result["output_text"], result["final_output"]) == ("Let me see.", None)
+    assert [item["type"] for item in result["output"]] == ["message", "message", "function_call"]
+
+
+@pytest.mark.parametrize("output_flags", [[], ["--json"], ["--jsonl"]])
+def test_an_incomplete_response_of_an_agent_exits_with_1(output_flags: list[str], convo: Convo, home: Path) -> None:
+    model = scripted_flags(LOOK_UP, {"text": "one two three", "cut": 4})
+    got = convo("chat", *agent_flags(), *model, *output_flags, "A1?")
+    assert got.exit == 1, got.err
+    assert [run.status for run in stored_runs(home)] == ["done"]
+
+
+def test_a_failed_request_with_json_has_the_command_that_continues_the_run(convo: Convo, home: Path) -> None:
+    error = {"error": {"code": "overloaded", "message": "Busy", "status": 500, "retry_after_s": 0}}
+    got = convo("chat", *agent_flags(), *scripted_flags(error), "--json", "-n", "my tea", "A1?")
+    hint = "convo resume 'my tea' --agent bot.py:desk"
+    assert (got.exit, got.json()) == (1, {"error": {"code": "overloaded", "message": "Busy", "hint": hint}})
+
+
 def test_a_tools_output_can_be_the_answer(convo: Convo, home: Path) -> None:
     got = convo("chat", *agent_flags("final"), *scripted_flags(LOOK_UP), "A1?")
     assert (got.exit, got.out) == (0, "A1 cost 500 cents\n")

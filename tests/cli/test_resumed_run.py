@@ -17,6 +17,7 @@ from tests.cli.agent_files import (
     PAID_BACK,
     REFUND,
     agent_flags,
+    paused_files,
     read_from_store,
     stored_runs,
     tool_runs,
@@ -125,6 +126,13 @@ def test_an_aborted_run_is_reported(convo: Convo, home: Path) -> None:
         "convo: the run of mine has already ended (stopped)",
         "  try: convo inspect mine",
     ]
+
+
+def test_the_state_file_of_an_aborted_run_is_removed(convo: Convo, home: Path) -> None:
+    assert convo("chat", *agent_flags(), *two_refund_calls(), "-n", "mine", "pay back").exit == 3
+    assert len(paused_files(home)) == 1
+    assert convo("resume", "mine", "--abort").exit == 0
+    assert paused_files(home) == []
 
 
 def test_the_json_of_an_aborted_run_has_its_status_and_no_pending_calls(convo: Convo, home: Path) -> None:
