@@ -449,7 +449,13 @@ def test_history_flags_without_nested_history_have_no_effect_and_print_a_note(
 
 NESTED = """
 from convo.agents import Agent, agent_tool
-clerk = Agent("clerk", model="scripted/a")
+from convo.tools import tool
+
+@tool
+def look_up(order: str) -> str:
+    return order
+
+clerk = Agent("clerk", model="scripted/a", tools=(look_up,))
 desk = Agent("desk", tools=(agent_tool(clerk, "ask_clerk", "Ask."),))
 boss = Agent("boss", model="scripted/b", handoffs=(desk,))
 plain = Agent("plain", tools=(agent_tool(Agent("quiet"), "ask_quiet", "Ask."),))
@@ -501,6 +507,19 @@ def test_the_agents_of_a_run_are_loaded_from_its_record(name: str, model: str | 
     assert load_run_agents(stored_run(record), tmp_path / "data") == RememberedAgents(f"{tmp_path}/a.toml{name}", model)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["agents.key"]
     assert (tmp_path / "data" / "agents.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_agents_whose_file_is_missing_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("")
+    record = make_agents_record("a.toml:desk", None, "ses_1", tmp_path)
+    (tmp_path / "a.toml").unlink()
+    (tmp_path / "a.toml").mkdir()
+    with pytest.raises(Unreadable) as excinfo:
+        load_run_agents(stored_run(record), tmp_path, "name them")
+    assert (excinfo.value.message, excinfo.value.hint) == (
+        f"the agents of this session were in {tmp_path}/a.toml, which is missing or not a file",
+        "name them",
+    )
 
 
 @pytest.mark.parametrize("record", [None, "a.py", {}, {"agent": None}])

@@ -140,7 +140,7 @@ HANDLES = [("@last", "chained"), CHAINED, MONADS]
         ),
         (["config", "set"], "pr", [("providers", ""), ("prices", ""), ("profile", ""), ("profiles", "")]),
         (["config", "key", "set"], "an", [("anthropic", "anthropic")]),
-        (["schema"], "sto", [("store", "")]),
+        (["schema"], "s", [("sessions", ""), ("store", "")]),
         ([], "in", [("inspect", "Inspect a conversation: its owner, requests, items, tokens and cost.")]),
     ],
     ids=lambda value: str(value)[:60],

@@ -302,6 +302,51 @@ def test_the_printed_curl_command_works_with_convo_serve(strategy: Strategy, con
     assert got.err == "this request goes to convo's own endpoint; start it with convo serve\n"
 
 
+CURL_OF_AZURE = """\
+curl -sS -N https://me.openai.azure.com/openai/v1/responses \\
+  -H 'Content-Type: application/json' \\
+  -H "Authorization: Bearer ${VARIABLE}" \\
+  --data-binary @- <<'END_OF_REQUEST'
+{
+  "model": "gpt",
+  "input": [
+    {
+      "role": "user",
+      "content": "hi"
+    },
+    {
+      "type": "message",
+      "role": "user",
+      "content": [
+        {
+          "type": "input_text",
+          "text": "two"
+        }
+      ]
+    }
+  ],
+  "store": false,
+  "stream": true
+}
+END_OF_REQUEST
+"""
+
+
+@pytest.mark.parametrize("variable", ["AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"])
+def test_the_printed_curl_command_names_the_variable_of_the_token_or_else_of_the_key(
+    variable: str, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("talk.json").write_text('[{"role": "user", "content": "hi"}]')
+    for name, value in (
+        ("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com"),
+        ("AZURE_OPENAI_API_KEY", KEY),
+        (variable, KEY),
+    ):
+        monkeypatch.setenv(name, value)
+    got = convo("next", "./talk.json", "two", "-m", "azure/gpt", "--curl")
+    assert (got.exit, got.out, got.err) == (0, CURL_OF_AZURE.replace("VARIABLE", variable), "")
+
+
 @pytest.mark.needs("curl")
 def test_the_printed_curl_command_reads_the_key_from_a_variable(server: LoopbackServer, convo: Convo) -> None:
     assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
