@@ -56,8 +56,8 @@ class AgentSetup:
 
     graph: Graph
     run_config: RunConfig
-    model: str | None = None
-    agents_reference: str = "FILE.py:NAME"
+    model: str | None
+    agents_reference: str
     ignores_agent_models: bool = False
 
     def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":

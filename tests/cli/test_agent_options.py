@@ -499,7 +499,7 @@ def stored_run(record: object) -> AgentRun:
 @pytest.mark.parametrize("model", [None, "scripted/echo"])
 def test_the_agents_of_a_run_are_loaded_from_its_record(name: str, model: str | None, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
-    setup = AgentSetup(graph(Agent("a")), RunConfig(), agents_reference=f"a.toml{name}")
+    setup = AgentSetup(graph(Agent("a")), RunConfig(), None, f"a.toml{name}")
     changed = setup.with_agents_record("ses_1", model, tmp_path / "data")
     record = changed.run_config.agents_source
     assert record == make_agents_record(f"a.toml{name}", model, "ses_1", tmp_path / "data")

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from convo.cli.commands.next import NextAgentFlags
+from convo.cli.commands.resume import ResumeRunFlags
+from convo.cli.run_options import RunFlags
 from convo.runs.serialize import PHASE_WORDS, STAGE_WORDS
 from convo.runs.state import Phase, Stage
 from convo.stores.base import AgentRun, Store, Transaction
@@ -24,7 +27,7 @@ from tests.cli.agent_files import (
     two_refund_calls,
 )
 from tests.cli.chat_commands import scripted_flags
-from tests.command_runner import Convo, Launch
+from tests.command_runner import CommandResult, Convo, Launch
 
 OTHER_HOME = {"CONVO_HOME": "elsewhere"}
 
@@ -305,6 +308,64 @@ def test_a_state_file_that_cannot_be_written_after_a_tool_ran_is_an_error(convo:
             f"convo: {problem}; the run is {status}",
             "  try: convo approvals",
         ]
+
+
+def test_the_options_of_a_resumed_run_and_of_the_next_request_are_those_of_a_run() -> None:
+    resumed = ResumeRunFlags(
+        agent="a.py:b",
+        model="scripted/echo",
+        context="c.json",
+        max_turns=3,
+        input_filter="a.py:f",
+        nest_history=True,
+        history_mapper="a.py:m",
+        history_markers=("<", ">"),
+    )
+    assert resumed.to_run_flags("s.json") == RunFlags(
+        agent="a.py:b",
+        context="c.json",
+        max_turns=3,
+        input_filter="a.py:f",
+        nest_history=True,
+        history_mapper="a.py:m",
+        history_markers=("<", ">"),
+        state="s.json",
+    )
+    assert NextAgentFlags("a.py:b", "c.json", 0, "a.py:f").to_run_flags(None) == RunFlags(
+        agent="a.py:b", context="c.json", session_limit=0, input_filter="a.py:f"
+    )
+
+
+@pytest.mark.parametrize("source", ["file", "pipe"])
+def test_a_state_is_verified_before_its_run_is_resumed(
+    source: str, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVO_SIGNING_KEY", "a key that is long enough")
+    pause_run(convo, two_refund_calls())
+
+    def resume(file: str, *flags: str) -> CommandResult:
+        handle, text = ("-", Path(file).read_text()) if source == "pipe" else (file, "")
+        return convo("resume", handle, *flags, stdin=text)
+
+    sign = ("--decide-only", "-o", "signed.json", "--sign", "--approve", "all")
+    assert convo("resume", "state.json", *sign).exit == 0
+    got = resume("state.json", "--verify", "--json")
+    assert (got.exit, got.json()["error"]["code"], tool_runs()) == (1, "not_signed", [])
+    monkeypatch.setenv("OTHER_KEY", "another key that is long enough")
+    got = resume("signed.json", "--verify", "--key-env", "OTHER_KEY", "--json")
+    assert (got.exit, got.json()["error"]["code"], tool_runs()) == (1, "not_signed", [])
+    got = resume("signed.json", "--verify")
+    assert (got.exit, got.out, len(tool_runs())) == (0, "Paid back.\n", 2), got.err
+
+
+def test_a_signature_is_only_verified_on_request(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_SIGNING_KEY", "a key that is long enough")
+    pause_run(convo, two_refund_calls())
+    sign = ("--decide-only", "-o", "signed.json", "--sign", "--approve", "all")
+    assert convo("resume", "state.json", *sign).exit == 0
+    monkeypatch.delenv("CONVO_SIGNING_KEY")
+    got = convo("resume", "signed.json")
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
 
 
 # -- decisions in the file -----------------------------------------------------------------------------
