@@ -17,6 +17,7 @@ from agents.sandbox import SandboxAgent
 from agents.tool import Tool as SdkTool
 
 from convo.agents import sdk as foreign_fields
+from convo.agents.agent import Agent
 from convo.agents.sdk import IGNORED_SETTINGS, REQUEST_FIELDS, SETTING_CONVERTERS, UNSUPPORTED_SETTINGS, from_object
 from convo.errors import Unsupported
 from convo.tools.tool import Tool
@@ -80,6 +81,135 @@ def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None
         assert public(kinds[name]) == set(fields)
 
 
+def test_the_text_about_each_unsupported_field_and_tool() -> None:
+    tools = foreign_fields.SDK_TOOL_FIELDS
+    assert unsupported_fields(foreign_fields.SDK_AGENT_FIELDS) == [
+        ("mcp_servers", "MCP servers"),
+        ("prompt", "a stored prompt"),
+        ("hooks", "lifecycle hooks"),
+    ]
+    assert unsupported_fields(foreign_fields.SDK_HANDOFF_FIELDS) == [("input_filter", "an input filter")]
+    assert {kind: unsupported_fields(fields) for kind, fields in tools.items() if unsupported_fields(fields)} == {
+        "FunctionTool": [
+            ("tool_input_guardrails", "tool guardrails"),
+            ("tool_output_guardrails", "tool guardrails"),
+            ("timeout_error_function", "a custom timeout message"),
+            ("custom_data_extractor", "custom data"),
+            ("allowed_callers", "callers other than the model"),
+            ("output_json_schema", "an output schema"),
+        ],
+        "HostedMCPTool": [("on_approval_request", "an approval function")],
+        "ShellTool": [
+            ("executor", "a local shell"),
+            ("needs_approval", "an approval rule"),
+            ("on_approval", "an approval function"),
+            ("allowed_callers", "callers other than the model"),
+        ],
+    }
+    assert foreign_fields.UNSUPPORTED_TOOLS == {
+        "ComputerTool": "computer use",
+        "LocalShellTool": "a local shell",
+        "ApplyPatchTool": "file patches",
+        "CustomTool": "a custom tool with plain text input",
+        "ProgrammaticToolCallingTool": "programmatic tool calls",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "include", "tool_choice", "fields"),
+    [
+        (sdk.ModelSettings(), (), None, {}),
+        (
+            sdk.ModelSettings(
+                temperature=0.0,
+                top_p=0.1,
+                frequency_penalty=0.2,
+                presence_penalty=0.3,
+                parallel_tool_calls=False,
+                truncation="auto",
+                metadata={"a": "b"},
+                store=False,
+                prompt_cache_retention="24h",
+                prompt_cache_options=cast(Any, {"mode": "explicit"}),
+                context_management=cast(Any, [{"type": "compaction"}]),
+                max_tokens=7,
+                include_usage=True,
+                preserve_raw_usage=True,
+                tool_choice="auto",
+            ),
+            (),
+            "auto",
+            {
+                "temperature": 0.0,
+                "top_p": 0.1,
+                "frequency_penalty": 0.2,
+                "presence_penalty": 0.3,
+                "parallel_tool_calls": False,
+                "truncation": "auto",
+                "metadata": {"a": "b"},
+                "store": False,
+                "prompt_cache_retention": "24h",
+                "prompt_cache_options": {"mode": "explicit"},
+                "context_management": [{"type": "compaction"}],
+                "max_output_tokens": 7,
+                "tool_choice": "auto",
+            },
+        ),
+        (
+            sdk.ModelSettings(top_logprobs=2, response_include=["reasoning.encrypted_content"]),
+            ("web_search_call.results",),
+            None,
+            {
+                "top_logprobs": 2,
+                "include": [
+                    "message.output_text.logprobs",
+                    "reasoning.encrypted_content",
+                    "web_search_call.results",
+                ],
+            },
+        ),
+        (sdk.ModelSettings(), ("web_search_call.results",), None, {"include": ["web_search_call.results"]}),
+        (
+            sdk.ModelSettings(
+                reasoning=cast(Any, {"effort": "low"}),
+                extra_args={"text": {"x": 1}, "user": "kim"},
+                verbosity="low",
+                extra_body={"user": {"id": 1}},
+            ),
+            (),
+            None,
+            {"reasoning": {"effort": "low"}, "text": {"x": 1, "verbosity": "low"}, "user": "kim"},
+        ),
+    ],
+)
+def test_model_settings_become_fields_of_a_request(
+    settings: sdk.ModelSettings, include: tuple[str, ...], tool_choice: Any, fields: dict[str, Any]
+) -> None:
+    assert foreign_fields.convert_model_settings(settings, include, tool_choice) == fields
+
+
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_SETTINGS))
+def test_a_setting_of_the_http_request_is_refused_by_name(name: str) -> None:
+    settings = sdk.ModelSettings()
+    object.__setattr__(settings, name, {"a": "b"})
+    with pytest.raises(Unsupported) as raised:
+        foreign_fields.convert_model_settings(settings)
+    assert raised.value.message == f"convo does not support the model setting {name}"
+    assert (raised.value.param, raised.value.hint) == (name, "remove it, or run it with the Agents SDK")
+
+
+def test_an_agent_without_settings_has_those_of_the_requested_model() -> None:
+    agent = from_object(sdk.Agent(name="a", tools=[sdk.FileSearchTool(["v"], include_search_results=True)]))["a"]
+    include = ["file_search_call.results"]
+    assert agent.model_defaults is not None
+    assert agent.model_defaults("gpt-4.1") == {"include": include}
+    assert agent.model_defaults("gpt-5-mini") == {"text": {"verbosity": "low"}, "include": include}
+    named = from_object(sdk.Agent(name="a", model="gpt-4.1"))["a"]
+    assert (named.model, named.settings, dict(named.settings_for("gpt-5"))) == ("gpt-4.1", {}, {})
+    own = from_object(sdk.Agent(name="a", model_settings=sdk.ModelSettings(top_p=0.5)))["a"]
+    assert (own.model_defaults, own.settings) == (None, {"top_p": 0.5})
+
+
 AS_TOOL = {
     *("self", "tool_name", "tool_description", "is_enabled", "max_turns", "needs_approval"),
     *("failure_error_function", "parameters", "input_builder", "include_input_schema"),
@@ -97,6 +227,34 @@ def test_the_parameters_of_as_tool_are_known() -> None:
 def add(a: int, b: int) -> int:
     """Add them."""
     return a + b
+
+
+def test_every_field_of_an_agent_is_converted() -> None:
+    agent = sdk.Agent(
+        name="a",
+        instructions="Answer.",
+        handoff_description="Pays.",
+        model="openai/gpt-4.1",
+        model_settings=sdk.ModelSettings(top_p=0.5),
+        tool_use_behavior="stop_on_first_tool",
+        reset_tool_choice=False,
+    )
+    expected = Agent("a", "Answer.", "Pays.", "openai/gpt-4.1", {"top_p": 0.5}, cache_key=True)
+    assert from_object(agent)["a"] == dataclasses.replace(expected, after_tools="first output", reset_tool_choice=False)
+    bare = from_object(sdk.Agent(name="b"))["b"]
+    assert bare == dataclasses.replace(
+        Agent("b", cache_key=True), settings=bare.settings, model_defaults=bare.model_defaults
+    )
+    assert (bare.after_tools, bare.reset_tool_choice, bare.output) == ("ask again", True, None)
+
+
+def test_the_agents_of_the_sdk_are_known_by_their_identity() -> None:
+    second = sdk.Agent(name="desk")
+    first = sdk.Agent(name="desk", handoffs=[second])
+    second.handoffs.append(first)
+    assert foreign_fields.foreign_agents(first) == {"desk": first, "desk#2": second}
+    assert foreign_fields.foreign_agents(Agent("desk")) == {}
+    assert foreign_fields.foreign_agents(add) == {}
 
 
 class Odd:

@@ -13,17 +13,20 @@ from convo.agents.agent import Agent, output
 from convo.agents.graph import Graph, graph
 from convo.errors import ConvoError, InvalidRunState, NotCanonical, NotFound, UnknownSchema
 from convo.history.items import Json, assistant_message
-from convo.runs.serialize import run_from_json, run_to_json
+from convo.runs.serialize import PHASE_WORDS, STAGE_WORDS, run_from_json, run_to_json
 from convo.runs.state import (
     ApprovalDecided,
     CancelRequested,
+    EffectFailed,
     GuardrailPassed,
     ModelResponded,
     Phase,
     Run,
     RunEvent,
+    RunLimits,
     RunResumed,
     RunStarted,
+    Stage,
     ToolReturned,
 )
 from convo.tools.tool import Namespace
@@ -240,3 +243,151 @@ def test_an_answer_that_waits_for_a_guardrail_is_stored_with_its_calls() -> None
     assert run.has_response
     assert round_trip(run) == run
     assert apply_events(round_trip(run), GuardrailPassed(0))[0].phase is Phase.RUNNING_TOOLS
+
+
+# -- stored words ---------------------------------------------------------------------------------
+
+
+def test_the_stored_words_of_phases_and_stages_never_change() -> None:
+    assert {str(phase): word for phase, word in PHASE_WORDS.items()} == {
+        "new": "NEW",
+        "checking the input": "GUARDING",
+        "calling the model": "ASKING",
+        "checking approvals": "CLEARING",
+        "running tools": "WORKING",
+        "paused": "PAUSED",
+        "handing off": "HANDING",
+        "checking the output": "CHECKING",
+        "done": "DONE",
+        "failed": "FAILED",
+        "cancelled": "STOPPED",
+    }
+    assert {str(stage): word for stage, word in STAGE_WORDS.items()} == {
+        "checking whether it needs approval": "JUDGING",
+        "pending approval": "WAITING",
+        "ready to run": "READY",
+        "running": "STARTED",
+        "started, outcome unknown": "UNKNOWN",
+        "nested run paused for approval": "INSIDE",
+        "done": "DONE",
+        "handoff after the other calls": "HANDOFF",
+    }
+    assert (set(PHASE_WORDS), set(STAGE_WORDS)) == (set(Phase), set(Stage))
+
+
+STORED_CALL = {"type": "function_call", "name": "guarded", "arguments": '{"text": "x"}'}
+STORED_DOCUMENT: dict[str, Json] = {
+    "version": 1,
+    "agent": "desk",
+    "limits": {"max_turns": 10, "parallel": 8},
+    "phase": "PAUSED",
+    "turn": 1,
+    "batch": [
+        {
+            "item": {**STORED_CALL, "call_id": "c1"},
+            "id": "c1",
+            "stage": "WAITING",
+            "lookup": ["bare", "guarded"],
+            "tool": "h1:f4e06936c0ce5c29f5e13395a537e856f169f4c9e2620d28b4b5429d0d90dc86",
+            "to": None,
+            "arguments": '{"text": "x"}',
+            "output": None,
+            "ran": False,
+            "inner": None,
+        },
+        {
+            "item": {**STORED_CALL, "name": "free", "call_id": "c2"},
+            "id": "c2",
+            "stage": "DONE",
+            "lookup": ["bare", "free"],
+            "tool": "h1:8920bc517103c2293d2352757d7422e7f3fbefc51132ccbfbd4eb3daf27ac11e",
+            "to": None,
+            "arguments": '{"text": "x"}',
+            "output": {"type": "function_call_output", "call_id": "c2", "output": "two"},
+            "ran": True,
+            "inner": None,
+        },
+    ],
+    "guards": [],
+    "answered": True,
+    "text": None,
+    "used": {"desk": ["guarded", "free"]},
+    "always": [],
+    "staged": [],
+    "output": {"value": None},
+    "failure": None,
+}
+"""A run as earlier releases stored it."""
+
+
+def test_a_stored_run_has_the_same_document_in_every_release() -> None:
+    assert run_to_json(paused_run()) == STORED_DOCUMENT
+    assert run_from_json(STORED_DOCUMENT, paused_run().graph) == paused_run()
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"limits": {"max_turns": 1, "tokens": 2}}, "TypeError(\"unknown member 'tokens'\")"),
+        ({"failure": {"code": "a", "message": "b", "why": "c"}}, "TypeError(\"unknown member 'why'\")"),
+        ({"failure": {"code": "a"}}, "KeyError('message')"),
+        ({"used": []}, "AttributeError(\"'list' object has no attribute 'items'\")"),
+    ],
+)
+def test_a_document_with_other_members_is_refused(changed: dict[str, Json], reason: str) -> None:
+    with pytest.raises(InvalidRunState) as raised:
+        run_from_json({**STORED_DOCUMENT, **changed}, paused_run().graph)
+    assert raised.value.message == f"$ is not a complete run ({reason})"
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, RunLimits(10, 8)),
+        ({"max_turns": None}, RunLimits(None, 8)),
+        ({"parallel": 3}, RunLimits(10, 3)),
+        ({"max_turns": 2, "parallel": 1}, RunLimits(2, 1)),
+    ],
+)
+def test_a_missing_limit_has_its_default(limits: dict[str, Json], expected: RunLimits) -> None:
+    assert run_from_json({**STORED_DOCUMENT, "limits": limits}, paused_run().graph).limits == expected
+
+
+def test_a_failed_run_and_a_sticky_rejection_are_stored() -> None:
+    rejected = ApprovalDecided("c1", approve=False, message="too dear", always=True)
+    run, _ = apply_events(paused_run(), rejected, RunResumed(), EffectFailed("x", "lost"))
+    document = run_to_json(run)
+    assert document["failure"] == {"code": "x", "message": "lost"}
+    (decision,) = document["always"]
+    assert decision == {
+        "agent": "desk",
+        "lookup": ["bare", "guarded"],
+        "tool": "h1:f4e06936c0ce5c29f5e13395a537e856f169f4c9e2620d28b4b5429d0d90dc86",
+        "approve": False,
+        "message": "too dear",
+    }
+    assert round_trip(run) == run
+
+
+@pytest.mark.parametrize(
+    ("stage", "approved", "has_run", "expected"),
+    [
+        (Stage.READY, True, False, True),
+        (Stage.DONE, False, False, True),
+        (Stage.READY, None, False, False),
+        (Stage.DONE, True, True, False),
+        (Stage.RUNNING, True, False, False),
+        (Stage.PENDING, True, False, False),
+        (Stage.OUTCOME_UNKNOWN, True, False, False),
+    ],
+)
+def test_a_decision_can_be_changed_until_the_call_runs(
+    stage: Stage, approved: bool | None, has_run: bool, expected: bool
+) -> None:
+    first, second = paused_run().calls
+    decided = replace(first, stage=stage, approved=approved, has_run=has_run)
+    assert decided.is_decided is expected
+    run = replace(paused_run(), calls=(decided, second))
+    is_pending = stage in (Stage.PENDING, Stage.OUTCOME_UNKNOWN)
+    assert run.decidable_with_agents == ((("desk", decided),) if expected or is_pending else ())
+    assert run.pending_with_agents == ((("desk", decided),) if is_pending else ())
