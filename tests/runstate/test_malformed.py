@@ -295,9 +295,11 @@ def test_a_decision_without_its_ledger_entry_is_refused_from_1_15_on() -> None:
 FUNCTION = ("last_processed_response", "functions", 0)
 INTERRUPTION = ("current_step", "data", "interruptions", 0)
 NAMED = "an object with the agent's name"
-RECORD = {"approved": [], "rejected": []}
+RECORD: dict[str, Any] = {"approved": [], "rejected": []}
 ENTRY = {"type": "function_call", "approval_scope": "0" * 64, "fingerprint": "f" * 64, "executed": True}
-WRITE = {"session_id": "s", "items": [{}], "before": None, "persisted_count": 0}
+UNOWNED: tuple[dict[str, Any], ...] = ({"tool_key": 1}, {"agent": {}}, {"decision": None})
+UNWRITABLE: tuple[dict[str, Any], ...] = ({"session_id": 1}, {"items": []}, {"persisted_count": -1}, {"other": 1})
+WRITE: dict[str, Any] = {"session_id": "s", "items": [{}], "before": None, "persisted_count": 0}
 
 
 @pytest.mark.parametrize(
@@ -391,7 +393,7 @@ WRITE = {"session_id": "s", "items": [{}], "before": None, "persisted_count": 0}
                 {"tool_key": "t", "agent": {"name": "a"}, "decision": RECORD} | fault,
                 "a record of decisions with its agent and tool, not an object",
             )
-            for fault in ({"tool_key": 1}, {"agent": {}}, {"decision": None})
+            for fault in UNOWNED
         ),
         (("context", "usage"), [], "an object, not a list"),
         (("context", "usage", "requests"), 1.5, "a number of tokens or requests, not 1.5"),
@@ -407,7 +409,7 @@ WRITE = {"session_id": "s", "items": [{}], "before": None, "persisted_count": 0}
                 WRITE | fault,
                 "a session write with items and no unknown keys, not an object",
             )
-            for fault in ({"session_id": 1}, {"items": []}, {"persisted_count": -1}, {"other": 1})
+            for fault in UNWRITABLE
         ),
         (
             ("pending_session_write",),
