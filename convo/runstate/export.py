@@ -413,10 +413,13 @@ def _count_usage(usages: list[UsageJson | None], *, entries: bool) -> dict[str, 
 
 
 def _sum_details(usages: Iterable[UsageJson], name: str) -> dict[str, int]:
+    """Sum the details of usages; an endpoint reports an object, and a state contains a list of objects."""
     totals = dict(TOKEN_DETAILS[name])
     for usage in usages:
-        for key, value in (usage.get(name) or {}).items():
-            totals[key] = totals.get(key, 0) + (value if isinstance(value, int) else 0)
+        details = usage.get(name)
+        for part in details if isinstance(details, list) else [details]:
+            for key, value in part.items() if isinstance(part, Mapping) else ():
+                totals[key] = totals.get(key, 0) + (value if isinstance(value, int) else 0)
     return totals
 
 
@@ -430,6 +433,6 @@ def _build_usage_entry(usage: UsageJson) -> dict[str, Json]:
 def _add_usage(base_usage: UsageJson, addition: dict[str, Json]) -> dict[str, Json]:
     """Add two usages; other members of the first one stay."""
     counts = {key: (base_usage.get(key) or 0) + addition[key] for key in ("requests", *TOKEN_FIELDS)}
-    details = {name: [_sum_details([*(base_usage.get(name) or ()), *addition[name]], name)] for name in TOKEN_DETAILS}
+    details = {name: [_sum_details([base_usage, addition], name)] for name in TOKEN_DETAILS}
     entries = [*(base_usage.get("request_usage_entries") or ()), *addition["request_usage_entries"]]
     return {**base_usage, **counts, **details, "request_usage_entries": entries}
