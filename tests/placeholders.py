@@ -18,7 +18,7 @@ CHANGING = (
         re.compile(r"\b\d+\.\d+(?= s\b)|\b\d+\.\d{6,}(?:e-\d+)?|(?<=\"seconds\": )[\d.e-]+|(?<=\"waits_s\": )[\d.]+"),
         "N",
     ),
-    (re.compile(r"(?<=completed      )\d+\.\d(?=  )"), "N.N"),
+    (re.compile(r"\b(completed|failed|cancelled|incomplete)( {2,})\d+\.\d(?=  )"), r"\1\2N.N"),
     (re.compile(r"\b\d+\.\d [KM]B\b|(?<=bytes\": )\d{5,}"), "SIZE"),
 )
 """Patterns of times, durations in seconds, and sizes of files, with their replacement."""

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -131,7 +131,7 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
             print_notice(
                 f"not checked: {report.skipped_reason}" + ("; convo store migrate, then check again" if is_ok else "")
             )
-        rows = ", ".join(f"{count:,} {table}" for table, count in report.row_counts.items() if count)
+        rows = _format_row_counts(report.row_counts)
         count = sum(problem.count for problem in report.problems)
         summary = "no problems found" if is_ok else f"{count:,} problem{'' if count == 1 else 's'}"
         print_notice(f"{location}: {summary} ({rows or 'no rows'})")
@@ -139,6 +139,13 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
             store_option = f" --store {quote(location)}" if flags.store else ""
             print_notice(f"  try: convo store recover NEW.db{store_option}, to copy every readable row into a new file")
     return is_ok
+
+
+def _format_row_counts(row_counts: Mapping[str, int]) -> str:
+    """Format the tables that have rows: "3 items, 1 agent run"."""
+    return ", ".join(
+        format_count(count, table.removesuffix("s").replace("_", " ")) for table, count in row_counts.items() if count
+    )
 
 
 def _format_more(count: int) -> str:
@@ -261,7 +268,7 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
         print_line(
             escape_control_chars(f"recreated  {session.name}{_format_tenant(session)}: its session record is lost")
         )
-    rows = ", ".join(f"{count:,} {table}" for table, count in result.row_counts.items() if count)
+    rows = _format_row_counts(result.row_counts)
     print_notice(f"{settings.storage}: copied to {file} ({rows or 'no rows'}); the old file is unchanged")
     print_notice(f"check it with convo store check --store {quote(f'sqlite:{file}')}")
     print_notice("to use it, move away the damaged file with its -wal and -shm, and move this file to its place")

@@ -45,7 +45,7 @@ def test_a_valid_database_passes_and_is_not_changed(convo: Convo, home: Path) ->
     got = convo("store", "check")
 
     assert (got.exit, got.out) == (0, "")
-    assert "no problems found (10 items, 11 nodes, 3 sessions, 5 links, 1 conversations" in got.err
+    assert "no problems found (10 items, 11 nodes, 3 sessions, 5 links, 1 conversation)" in got.err
     assert file_contents(home / "data") == before
 
 
