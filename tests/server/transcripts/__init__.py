@@ -10,13 +10,15 @@ before you commit it.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
 from tests.placeholders import Placeholders
+from tests.server.gateway import RunningGateway
 
 FOLDER = Path(__file__).parent
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -27,6 +29,25 @@ CHANGING_HEADERS = ("date", "content-length", "server", "x-request-id", "openai-
 
 MEASURED = re.compile(r"^(process_\w+|\w+_(?:seconds|bytes)\w*(?:{.*})?) \S+$", re.MULTILINE)
 """A line of /metrics whose value differs in each run."""
+
+
+REPLIES: Mapping[str, Sequence[dict[str, Any]]] = {
+    "one": (
+        {
+            "reasoning": "Oslo, then.",
+            "call": {"name": "weather", "arguments": {"city": "Oslo"}, "call_id": "call_oslo"},
+        },
+        {"text": "It rains.", "usage": {"cached": 3, "written": 2, "reasoning": 1}},
+    ),
+    "two": ({"refusal": "I will not."}, {"reasoning": "Four, then.", "text": "4"}),
+    "broken": ({"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}},),
+    "refused": (
+        {"error": {"code": "invalid_prompt", "message": "No.", "status": 400}},
+        {"error": {"code": "rate_limit_exceeded", "message": "Slow down.", "status": 429}},
+        {"error": {"code": "server_error", "message": "Broken.", "status": 500}},
+    ),
+}
+"""The replies of the scripted models, by model."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +74,12 @@ def read_exchanges(path: Path) -> Iterator[Exchange]:
 
 
 class Client:
-    """Sends the requests of one session to a gateway."""
+    """Sends the requests of one session to a new gateway."""
 
-    def __init__(self, http: httpx2.Client) -> None:
-        self._http = http
+    def __init__(self, gateway: RunningGateway) -> None:
+        for model, replies in REPLIES.items():
+            gateway.script(model, *replies)
+        self._http = gateway.http
         self._placeholders = Placeholders()
 
     def send(self, exchange: Exchange) -> Exchange:

@@ -12,6 +12,6 @@ for name in sys.argv[1:] or transcripts.NAMES:
     text = path.read_text("utf-8")
     description = text[: text.index("> ")]
     with tempfile.TemporaryDirectory() as folder, run_gateway(Path(folder) / "served") as gateway:
-        client = transcripts.Client(gateway.http)
+        client = transcripts.Client(gateway)
         exchanges = [client.send(exchange) for exchange in transcripts.read_exchanges(path)]
     path.write_text(description + "\n\n".join(map(str, exchanges)) + "\n", "utf-8")
