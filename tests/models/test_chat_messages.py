@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.errors import Unsupported
+from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, assistant_message, user_message
 from convo.models.base import make_issuer_tag
 from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
@@ -225,5 +225,25 @@ def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(om
     ],
 )
 def test_an_item_that_chat_completions_does_not_support_is_refused_with_its_type(item: Item, expected: str) -> None:
-    with pytest.raises(Unsupported, match=expected):
+    with pytest.raises(Unsupported, match=expected) as caught:
         build_chat_messages([user_message("hi"), item], "deepseek/m")
+    assert caught.value.message.startswith("deepseek/m does not support ")
+    assert caught.value.param == "input"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (5, "a message's content is neither text nor a list of parts"),
+        ({"type": "input_text", "text": "a"}, "a message's content is neither text nor a list of parts"),
+        (["bare"], "a message's content contains a part that is not an object"),
+    ],
+)
+def test_content_that_is_no_list_of_parts_is_refused(content: Json, message: str) -> None:
+    with pytest.raises(InputFault) as caught:
+        build_chat_messages([{"role": "user", "content": content}], "deepseek/m")
+    assert caught.value.message == message
+
+
+def test_a_message_without_content_is_empty() -> None:
+    assert build_chat_messages([{"role": "user", "content": None}], "m") == [{"role": "user", "content": ""}]
