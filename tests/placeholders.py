@@ -1,7 +1,8 @@
 """Text that differs in each run, such as ids and times, and stable placeholders for it.
 
 Recorded outputs contain `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in the place of ids, hashes, times,
-durations, sizes of files and the working folder, and `ENCRYPTED` for encrypted content.
+durations, sizes of files and the working folder, `ENCRYPTED` for encrypted content and `WEIGHTS`
+for the file of the built-in model.
 """
 
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 ID = re.compile(r"\b(resp|conv|ses|run|msg|rs|fc|fco|cmp|call|req)_[0-9a-f]{8,}\b")
 HASH = re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{52})?\b")
 CHANGING = (
+    (re.compile(r"/\S+\.gguf\b"), "WEIGHTS"),
     (re.compile(r"\bgAAAA[\w-]{40,}=*"), "ENCRYPTED"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]+\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?"), "TIME"),
     (re.compile(r"(?:(?<=_at\": )|(?<=_at\":)|(?<=created\": ))\d{9,}(?:\.\d+)?"), "TIME"),

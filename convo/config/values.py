@@ -296,6 +296,14 @@ def parse_duration(value: object) -> float:
     return float(seconds)
 
 
+def format_duration(seconds: float) -> str:
+    """Format a duration in the largest unit up to days that divides it: "30d", "90m"."""
+    for unit in ("d", "h", "m"):
+        if seconds % _UNIT_S[unit] == 0:
+            return f"{seconds / _UNIT_S[unit]:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
 def parse_durations(value: object) -> dict[str, float | None]:
     """Parse a table of durations by name to seconds; "never" is None. Raises InvalidValue."""
     if not isinstance(value, dict):

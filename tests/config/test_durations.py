@@ -1,8 +1,8 @@
-"""Parsing of durations, as in `30d`."""
+"""Durations such as `30d`, parsed and formatted."""
 
 import pytest
 
-from convo.config.values import InvalidValue, parse_duration, parse_durations
+from convo.config.values import InvalidValue, format_duration, parse_duration, parse_durations
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,9 @@ def test_zero_and_infinite_durations_are_refused(text: str) -> None:
 
 def test_some_settings_accept_never() -> None:
     assert parse_durations({"a": "1m", "b": "never"}) == {"a": 60.0, "b": None}
+
+
+@pytest.mark.parametrize("text", ["1s", "61s", "90m", "2h", "30d", "25h", "14d"])
+def test_a_duration_is_formatted_in_its_largest_unit_up_to_days(text: str) -> None:
+    assert format_duration(parse_duration(text)) == text
+    assert format_duration(parse_duration("2w")) == "14d"
