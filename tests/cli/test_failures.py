@@ -1,5 +1,6 @@
 """Failures: error lines on stderr, error objects in JSON, and exit codes."""
 
+import os
 import subprocess
 import sys
 
@@ -14,6 +15,9 @@ from convo.cli.app import run_command_line
 from tests.cli.sample import SAMPLES
 sys.exit(run_command_line(sys.argv[1:], SAMPLES))
 """
+
+BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
+"""The environment of a process whose stdout is flushed at its end, when an output error may occur again."""
 
 
 @pytest.mark.parametrize(
@@ -133,6 +137,7 @@ def test_a_closed_stdout_ends_the_command_quietly(case: str) -> None:
         stderr=subprocess.PIPE,
         encoding="utf-8",
         cwd=ROOT,
+        env=BUFFERED,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -154,6 +159,7 @@ def test_an_output_error_is_reported_on_stderr(case: str, flags: list[str]) -> N
             timeout=60,
             check=False,
             cwd=ROOT,
+            env=BUFFERED,
         )
     assert done.returncode == 1
     assert done.stderr == "convo: cannot write: No space left on device\n  try: free some space, then repeat\n"
