@@ -55,10 +55,23 @@ def test_a_session_continues_with_its_stored_agents_and_model(
 def test_the_next_request_is_shown_as_the_stored_agents_would_send_it(
     model_flags: tuple[str, str], convo: Convo
 ) -> None:
-    body = convo("next", "mine", "pay back", "--json").json()["body"]
-    assert (body["instructions"], [tool["name"] for tool in body["tools"]]) == ("Help.", ["refund", "look_up", "who"])
-    plain = convo("next", "mine", "pay back", "--json", "--agent", "none").json()["body"]
-    assert "tools" not in plain
+    note = f"using this session's agents: {Path('bot.py').absolute()}:desk\n"
+    got = convo("next", "mine", "pay back", "--json")
+    body = got.json()["body"]
+    assert (got.exit, got.err) == (0, note)
+    assert (body["model"], body["instructions"]) == (model_flags[1], "Help.")
+    assert [tool["name"] for tool in body["tools"]] == ["refund", "look_up", "who"]
+    other = convo("next", "mine", "pay back", "--json", "-m", "scripted/echo")
+    assert (other.json()["body"]["model"], other.err) == ("scripted/echo", note)
+    plain = convo("next", "mine", "pay back", "--json", "--agent", "none")
+    assert ("tools" in plain.json()["body"], plain.err) == (False, "")
+    refused = convo("next", "mine", "pay back", "-s", "Be brief.")
+    assert (refused.exit, refused.out, refused.err) == (
+        2,
+        "",
+        f"{note}convo: -s and --agent cannot be used together: an agent has its own instructions\n"
+        "  try: leave -s out\n",
+    )
 
 
 def test_a_fork_keeps_the_stored_agents(model_flags: tuple[str, str], convo: Convo) -> None:
