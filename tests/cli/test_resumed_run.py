@@ -17,9 +17,11 @@ from convo.runs.state import Phase, Stage
 from convo.stores.base import AgentRun, Store, Transaction
 from tests.cli.agent_files import (
     AGENTS,
+    ASK_DESK,
     PAID_BACK,
     REFUND,
     agent_flags,
+    nested_agent_flags,
     paused_files,
     read_from_store,
     stored_runs,
@@ -308,6 +310,18 @@ def test_a_state_file_that_cannot_be_written_after_a_tool_ran_is_an_error(convo:
             f"convo: {problem}; the run is {status}",
             "  try: convo approvals",
         ]
+
+
+def test_agents_with_models_of_their_own_resume_in_another_store(
+    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = nested_agent_flags(
+        outer=scripted_flags(ASK_DESK, PAID_BACK), inner=scripted_flags(REFUND, {"text": "The desk has paid."})
+    )
+    assert convo("chat", *flags, "--state", "state.json", "-n", "mine", "pay back").exit == 3
+    monkeypatch.setenv("CONVO_HOME", str(Path("elsewhere").absolute()))
+    got = convo("resume", "state.json", *flags, "--approve", "c1")
+    assert (got.exit, got.out, tool_runs()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
 
 
 def test_the_options_of_a_resumed_run_and_of_the_next_request_are_those_of_a_run() -> None:
