@@ -7,8 +7,11 @@ import shlex
 import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,23 +175,36 @@ def test_a_server_that_does_not_respond_is_a_fault(convo: Convo, monkeypatch: py
     assert "hush" not in json.dumps(check)
 
 
-def test_a_check_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_over = threading.Event()
+def run_slow_check(monkeypatch: pytest.MonkeyPatch, timeout_s: float, margin_s: float, wait: Callable[[], None]) -> Any:
+    """Run a check that waits beside one that does not; return their results."""
 
-    def wait(context: DoctorContext) -> CheckResult:
-        is_over.wait(10)
+    def run(context: DoctorContext) -> CheckResult:
+        wait()
         return make_ok_result("done")
 
-    monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.02)
-    monkeypatch.setattr(doctor, "TIMEOUT_MARGIN_S", 0.03)
-    monkeypatch.setattr(doctor, "DOCTOR_CHECKS", {**DOCTOR_CHECKS, "slow": DoctorCheck("slow", wait)})
-    reports = run_doctor_checks(["slow", "convo"], DoctorContext(None, {}))
-    assert not is_over.is_set()
-    is_over.set()
+    monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", timeout_s)
+    monkeypatch.setattr(doctor, "TIMEOUT_MARGIN_S", margin_s)
+    monkeypatch.setattr(doctor, "DOCTOR_CHECKS", {**DOCTOR_CHECKS, "slow": DoctorCheck("slow", run)})
+    slow, versions = run_doctor_checks(["slow", "convo"], DoctorContext(None, {}))
+    assert (slow.name, versions.name) == ("slow", "convo")
+    return slow.result
 
-    timed_out = make_error_result("timed out after 0.02 seconds", "check whether the disk and the server respond")
-    assert reports[0] == ("slow", timed_out)
-    assert [each.name for each in reports] == ["slow", "convo"]
+
+def test_a_check_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over, has_ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_over.wait(10)
+        has_ended.set()
+
+    result = run_slow_check(monkeypatch, 0.02, 0.03, wait)
+    assert not has_ended.is_set()
+    is_over.set()
+    assert result == make_error_result("timed out after 0.02 seconds", "check whether the disk and the server respond")
+
+
+def test_a_check_has_additional_time_for_the_error_of_its_own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_slow_check(monkeypatch, 0.0, 10.0, lambda: time.sleep(0.01)) == make_ok_result("done")
 
 
 # -- settings -------------------------------------------------------------------------------------
