@@ -42,8 +42,15 @@ def test_an_exception_of_the_read_function_is_raised(home: Path) -> None:
 
 
 def test_a_read_function_that_suspends_is_refused_without_an_event_loop(home: Path) -> None:
-    async def wait(store: Store) -> None:
-        await asyncio.sleep(0)
+    ended: list[str] = []
 
-    with pytest.raises(RuntimeError, match="has to wait"):
+    async def wait(store: Store) -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            ended.append("closed")
+
+    with pytest.raises(RuntimeError) as caught:
         read_from_store(load_settings(), wait)
+    assert str(caught.value) == "the coroutine has to wait, and no event loop is running"
+    assert ended == ["closed"]

@@ -1,9 +1,9 @@
 """A conversation that is long enough to be compacted, for each strategy."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from convo.chat.conversation import Chat
 from convo.chat.open import find_selected_session, open_chat
@@ -83,3 +83,17 @@ def first_words(items: tuple[Item, ...]) -> list[str]:
 def read_items(file: Path) -> list[Item]:
     found: list[Item] = json.loads(file.read_text())
     return found
+
+
+class ChangedEndpoint:
+    """The same endpoint, except for the given methods."""
+
+    def __init__(self, endpoint: Endpoint, **methods: Any) -> None:
+        self._endpoint, self._methods = endpoint, methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._endpoint, name)
+
+
+def change_endpoint(chat: Chat, **methods: Any) -> None:
+    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, ChangedEndpoint(chat.deps.endpoint, **methods)))

@@ -75,6 +75,10 @@ async def test_after_a_failure_it_is_due_again_when_the_history_has_grown_by_a_t
     assert compaction.check_due(with_usage(chat, 109)) is None
     assert compaction.check_due(with_usage(chat, 111)) == CompactionDue(111, 2, None)
 
+    await compaction.compact_chat(chat, CompactionDue(10, 2, None), notices.append)
+
+    assert compaction.check_due(with_usage(chat, 11)) == CompactionDue(11, 2, None)
+
 
 class OtherScopeEndpoint:
     """The same endpoint with another scope."""

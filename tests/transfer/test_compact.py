@@ -1,6 +1,7 @@
 """Compaction for each strategy: the compacted history, the previous history, refusals and undo."""
 
 import json
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,17 +12,19 @@ import pytest
 from convo.chat.view_loader import load_handle_view
 from convo.compaction.planning import CompactionMethod, CompactionMode, CompactionOptions
 from convo.endpoints.base import Endpoint
-from convo.errors import InvalidUsage, RequestRefused, StateFault, StoreFull
-from convo.history.items import item_text
+from convo.errors import EndpointFault, InvalidUsage, RequestRefused, StateFault, StoreFull
+from convo.history.items import Json, StreamEvent, item_text
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
-from convo.transfer.compact import prepare_compaction
+from convo.transfer.compact import apply_compaction, prepare_compaction
+from convo.usage.counting import count_tokens
 from tests.transfer.compaction_cases import (
     CLIENT_STRATEGIES,
     LONG,
     NAME,
     SUMMARY,
     CompactionCase,
+    change_endpoint,
     compact,
     first_words,
     read_items,
@@ -70,6 +73,9 @@ async def test_a_conversation_is_compacted_in_its_own_items(case: CompactionCase
     step = (await load_handle_view(case.store, NAME)).links[-1]
     assert (step.head, step.input_head) == (chat.state.path.head, chat.state.path.first(len(chat.state.path) - 1).head)
     assert (step.conversation_id, step.is_stored) == (handle, True)
+    assert (step.id[:5], step.status, step.sent_count) == ("resp_", "completed", 0)
+    assert (step.usage or {})["output_tokens"]
+    assert (step.usage or {})["input_tokens"] > len(LONG.split())
     await case.send(chat, "4")
     assert not chat.state.unconfirmed_nodes
 
@@ -77,8 +83,12 @@ async def test_a_conversation_is_compacted_in_its_own_items(case: CompactionCase
 async def test_a_conversation_that_keeps_turns_continues_as_a_new_conversation(case: CompactionCase) -> None:
     chat = await case.start_chat(Strategy.CONVERSATION)
     old = chat.session.handle
-    with pytest.raises(InvalidUsage, match="would continue as a new conversation"):
+    with pytest.raises(InvalidUsage) as refused:
         await prepare_compaction(chat, CompactionOptions(keep_turns=1))
+    assert (refused.value.message, refused.value.hint) == (
+        f"{old} would continue as a new conversation with the compacted history; the old one does not change",
+        "pass --yes to confirm",
+    )
     result = await compact(chat, CompactionOptions(keep_turns=1))
     assert result.old_handle == old != chat.session.handle
     endpoint_items = (await case.deps.endpoint.list_conversation_items(str(chat.session.handle), order="asc")).items
@@ -107,6 +117,8 @@ async def test_the_history_before_the_compaction_stays_as_a_separate_session(cas
     assert result.old_handle == f"{NAME}-before"
     previous = await case.open(handle=f"{NAME}-before")
     assert previous.state.path == before
+    assert previous.session.id.startswith("ses_")
+    assert previous.session.created_at == case.deps.clock.now()
     await case.send(previous, "4")
     assert first_words((await case.open()).state.path.items)[-1] == "Summary"
 
@@ -181,8 +193,11 @@ async def test_a_compacted_history_that_is_not_smaller_is_refused(case: Compacti
     chat = await case.start_chat(Strategy.SESSION)
     other = await (wordy := CompactionCase(case.store, case.folder)).open()
     wordy.script.write_text(json.dumps({"replies": [{"text": LONG * 50}]}))
-    with pytest.raises(StateFault, match="would not be smaller"):
+    with pytest.raises(StateFault) as refused:
         await compact(other)
+    assert refused.value.message.startswith("the compacted history would not be smaller: ")
+    assert refused.value.message.endswith(" after; nothing was changed")
+    assert refused.value.hint == "compact a longer history, or use a model that writes shorter summaries"
     assert (await case.open()).state.path == chat.state.path
 
 
@@ -255,6 +270,101 @@ class OtherScopeEndpoint:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.endpoint, name)
+
+
+async def refuse_request(*_: Any) -> Any:
+    raise RequestRefused("no such method")
+
+
+async def test_without_a_token_counter_of_the_endpoint_both_histories_are_counted_locally(case: CompactionCase) -> None:
+    chat = await case.start_chat(Strategy.SESSION)
+    change_endpoint(chat, count_input_tokens=refuse_request)
+    prepared = await prepare_compaction(chat, CompactionOptions())
+    assert (prepared.count_before, prepared.count_after) == (
+        count_tokens(chat.state.path.items),
+        count_tokens(prepared.replacement),
+    )
+
+
+async def test_a_conversation_that_the_endpoint_cannot_compact_continues_as_a_new_one_after_consent(
+    case: CompactionCase,
+) -> None:
+    chat = await case.start_chat(Strategy.CONVERSATION)
+    old = chat.session.handle
+    prepared, create = await prepare_compaction(chat, CompactionOptions()), chat.deps.endpoint.create
+
+    def refuse_trigger(body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        if "conversation" in body:
+            raise RequestRefused("no compaction here")
+        return create(body)
+
+    change_endpoint(chat, create=refuse_trigger)
+    with pytest.raises(InvalidUsage) as refused:
+        await apply_compaction(chat, prepared)
+    assert (refused.value.message, refused.value.hint) == (
+        f"{old} would continue as a new conversation with the compacted history; the old one does not change",
+        "pass --yes to confirm",
+    )
+    assert chat.session.handle == old
+    result = await apply_compaction(chat, prepared, confirmed=True)
+    assert (result.old_handle, result.prepared.plan.method, result.later_count) == (old, CompactionMethod.SUMMARY, 0)
+    assert chat.session.handle != old
+
+
+async def answer_without_compaction(_: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+    output = [{"id": "msg_1", "type": "message"}, {"id": "msg_2", "type": "message"}]
+    yield {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": output}}
+
+
+@pytest.mark.parametrize(
+    ("is_deletable", "outcome"),
+    [(True, "nothing was changed"), (False, "2 items of its response could not be deleted from {handle}")],
+)
+async def test_an_answer_without_a_compaction_is_deleted_from_the_conversation(
+    case: CompactionCase, is_deletable: bool, outcome: str
+) -> None:
+    chat = await case.start_chat(Strategy.CONVERSATION)
+    handle, deleted = chat.session.handle, list[tuple[str, str]]()
+
+    async def delete(conversation_id: str, item_id: str) -> None:
+        deleted.append((conversation_id, item_id))
+        if not is_deletable:
+            raise RequestRefused("no")
+
+    prepared = await prepare_compaction(chat, CompactionOptions())
+    change_endpoint(chat, create=answer_without_compaction, delete_conversation_item=delete)
+    with pytest.raises(EndpointFault) as caught:
+        await apply_compaction(chat, prepared)
+    assert (caught.value.message, caught.value.code, caught.value.hint) == (
+        f"the response has no compaction item; {outcome.format(handle=handle)}",
+        "not_compacted",
+        f"convo compact {handle} --mode input --yes, for a new conversation",
+    )
+    assert deleted == [(handle, "msg_1"), (handle, "msg_2")]
+
+
+async def test_the_request_that_compacts_a_conversation_has_the_instructions_if_there_are_any(
+    case: CompactionCase,
+) -> None:
+    chat = await case.start_chat(Strategy.CONVERSATION)
+    prepared, bodies = await prepare_compaction(chat, CompactionOptions()), list[Mapping[str, Json]]()
+
+    async def record_request(body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        bodies.append(body)
+        raise RequestRefused("only recorded")
+        yield {}
+
+    change_endpoint(chat, create=record_request)
+    for instructions in ("Be brief.", None):
+        chat.options = replace(chat.options, instructions=instructions)
+        with pytest.raises(InvalidUsage):
+            await apply_compaction(chat, prepared)
+    trigger = {
+        "model": case.model,
+        "input": [{"type": "compaction_trigger"}],
+        "conversation": chat.session.handle,
+    }
+    assert bodies == [{**trigger, "instructions": "Be brief."}, trigger]
 
 
 async def test_responses_stored_at_another_endpoint_cannot_be_compacted_by_id(case: CompactionCase) -> None:

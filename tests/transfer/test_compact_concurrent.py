@@ -4,16 +4,25 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from convo.compaction.planning import CompactionOptions
-from convo.errors import Conflict, Unreachable
+from convo.errors import Conflict, NotFound, StoreFault, Unreachable
 from convo.history.items import assistant_message, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.factory import open_store
 from convo.transfer.compact import apply_compaction, prepare_compaction
-from tests.transfer.compaction_cases import ANSWER, NAME, CompactionCase, compact, first_words, read_items
+from tests.transfer.compaction_cases import (
+    ANSWER,
+    NAME,
+    CompactionCase,
+    change_endpoint,
+    compact,
+    first_words,
+    read_items,
+)
 from tests.transfer.faults import StepFault
 
 
@@ -149,3 +158,25 @@ async def test_a_failure_at_any_step_leaves_the_history_before_or_after_the_comp
         if first_words(again.state.path.items)[:-1] == after and strategy is Strategy.SESSION:
             assert [one.name for one in others] == [f"{NAME}-before"]
         await store.aclose()
+
+
+async def test_a_new_conversation_is_deleted_if_the_session_is_not_changed(
+    case: CompactionCase, tmp_path: Path
+) -> None:
+    options, created = CompactionOptions(keep_turns=1), list[str]()
+    steps, _, _ = await record_steps(tmp_path / "undisturbed", Strategy.CONVERSATION, options)
+    chat = await case.start_chat(Strategy.CONVERSATION)
+    old, create_conversation = chat.session.handle, chat.deps.endpoint.create_conversation
+
+    async def record_conversation(*arguments: Any) -> Any:
+        conversation = await create_conversation(*arguments)
+        created.append(str(conversation["id"]))
+        return conversation
+
+    change_endpoint(chat, create_conversation=record_conversation)
+    case.fault.at, case.fault.armed = steps.index("commit"), True
+    with pytest.raises(StoreFault, match="struck"):
+        await compact(chat, options)
+    with pytest.raises(NotFound):
+        await case.deps.endpoint.retrieve_conversation(created[0])
+    assert (await case.open()).session.handle == old

@@ -1,23 +1,37 @@
 """Conversion between all strategies: the next turn continues from the complete history."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
 from convo.chat.files import ReplayFile
 from convo.chat.open import fork_session
 from convo.chat.view_loader import load_handle_view
-from convo.errors import Conflict, InvalidUsage, ItemDeleted, NotFound, RequestRefused, WrongOwner
+from convo.errors import (
+    Conflict,
+    InvalidUsage,
+    ItemDeleted,
+    NotFound,
+    RequestRefused,
+    StateFault,
+    Unreachable,
+    WrongOwner,
+)
 from convo.history.canonical import Digest, digest
 from convo.history.items import Item, item_text, item_type, user_message
-from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
+from convo.stores.base import Transaction
 from convo.strategies.conversion import LossEffect, TransferTarget, plan_transfer
 from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import (
     ConvertDestination,
     SessionWriter,
     check_convertible,
+    convert_chat,
     convert_conversation,
     load_source,
 )
@@ -120,9 +134,104 @@ async def test_an_existing_file_is_not_overwritten(harness: ConversationHarness)
     old = await harness.sample_chat(Strategy.SESSION)
     path = harness.folder / "mine.json"
     path.write_text("[]")
+    with pytest.raises(Conflict) as refused:
+        await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(path)))
+    assert (refused.value.message, refused.value.hint) == (f"{path} already exists", "choose a new file with --as")
+    assert path.read_text() == "[]"
+
+
+async def test_a_named_pipe_is_not_read_as_a_file(harness: ConversationHarness) -> None:
+    old = await harness.sample_chat(Strategy.SESSION)
+    path = harness.folder / "pipe.json"
+    os.mkfifo(path)
     with pytest.raises(Conflict, match="already exists"):
         await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(path)))
-    assert path.read_text() == "[]"
+
+
+@pytest.mark.parametrize("target", [Strategy.CONVERSATION, Strategy.REPLAY])
+async def test_a_conversion_to_a_name_that_is_taken_leaves_no_conversation_and_no_file(
+    harness: ConversationHarness, target: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, created = await harness.sample_chat(Strategy.SESSION), list[str]()
+    create_conversation = harness.endpoint.create_conversation
+
+    async def record_conversation(*arguments: Any) -> Any:
+        conversation = await create_conversation(*arguments)
+        created.append(str(conversation["id"]))
+        return conversation
+
+    monkeypatch.setattr(harness.endpoint, "create_conversation", record_conversation, raising=False)
+    path = harness.folder / "mine.json"
+    destination = ConvertDestination(old.session.name, str(path) if target is Strategy.REPLAY else None)
+    with pytest.raises(Conflict):
+        await convert(harness, old.session.name, target, destination)
+    assert not path.exists()
+    assert len(created) == (target is Strategy.CONVERSATION)
+    for conversation in created:
+        with pytest.raises(NotFound):
+            await harness.endpoint.retrieve_conversation(conversation)
+    assert [one.id for one in await harness.store.sessions()] == [old.session.id]
+
+
+async def test_a_converted_session_has_a_name_like_that_of_its_source(harness: ConversationHarness) -> None:
+    harness.name = ECHO
+    chat = await harness.open(None, Strategy.SESSION)
+    await send_items(chat, user_message("Hello there."))
+    await harness.store.commit(
+        Transaction(session=replace(chat.session, name="mine"), expected_session_head=chat.session.head)
+    )
+    session = await convert(harness, "mine", Strategy.CHAIN)
+    assert (session.name, session.id[:3]) == ("mine-2", "ses")
+    assert session.created_at == session.used_at == harness.clock.now()
+
+
+async def test_a_response_without_a_session_is_a_source_with_its_instructions(harness: ConversationHarness) -> None:
+    harness.name = ECHO
+    events = [
+        event
+        async for event in harness.endpoint.create(
+            {"model": harness.name, "input": "Weather in Oslo?", "instructions": "Be brief."}
+        )
+    ]
+    source = await harness.source(events[-1]["response"]["id"])
+    assert (source.name, source.created_at, source.instructions) == (None, None, "Be brief.")
+    session = await convert(harness, source.handle, Strategy.SESSION)
+    assert (session.name, session.instructions) == ("weather-in-oslo", "Be brief.")
+
+
+async def test_an_endpoint_that_is_not_reachable_is_replaced_by_the_local_copy(
+    harness: ConversationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await harness.sample_chat(Strategy.CONVERSATION)
+
+    async def fail(_: str) -> None:
+        raise Unreachable("the endpoint is down")
+
+    monkeypatch.setattr(harness.endpoint, "retrieve_conversation", fail, raising=False)
+    source = await harness.source(old.session.name)
+    assert source.notes == ("the endpoint is down; using the local copy",)
+    assert [one.item for one in source.transfer_items] == list(old.state.path.items)
+
+
+async def test_the_items_of_another_endpoint_are_not_read_from_the_own_store(
+    harness: ConversationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other endpoint has a conversation with the same id and other items."""
+    harness.name = ECHO
+    chat = await harness.open(None, Strategy.CONVERSATION)
+    await send_items(chat, user_message("Mine."))
+    other = await harness.endpoint.create_conversation([user_message("Theirs.")], None)
+    list_items = harness.endpoint.list_conversation_items
+    monkeypatch.setattr(harness.endpoint, "scope", Scope("https://elsewhere.example"), raising=False)
+    monkeypatch.setattr(
+        harness.endpoint,
+        "list_conversation_items",
+        lambda _, **options: list_items(str(other["id"]), **options),
+        raising=False,
+    )
+    source = await harness.source(chat.session.name)
+    assert [item_text(one.item) for one in source.transfer_items] == ["Theirs."]
+    assert source.notes == ("the local record differs from the conversation; using the conversation",)
 
 
 async def test_a_conversation_is_created_from_twenty_items_at_a_time(harness: ConversationHarness) -> None:
@@ -150,6 +259,13 @@ async def test_a_conversation_whose_items_are_refused_is_removed(
         created.append(conversation_id)
         raise RequestRefused("no more")
 
+    async def lose_items(conversation_id: str, items: Sequence[Item]) -> None:
+        created.append(conversation_id)
+
+    monkeypatch.setattr(harness.endpoint, "add_conversation_items", lose_items, raising=False)
+    with pytest.raises(StateFault) as caught:
+        await convert(harness, chat.session.name, Strategy.CONVERSATION)
+    assert caught.value.message == f"{created.pop()} has 20 items, but 22 were sent"
     monkeypatch.setattr(harness.endpoint, "add_conversation_items", refuse_items, raising=False)
     with pytest.raises(RequestRefused):
         await convert(harness, chat.session.name, Strategy.CONVERSATION)
@@ -204,6 +320,7 @@ async def test_a_conversation_that_lost_an_item_is_converted_without_it(harness:
     session = await convert(harness, chat.session.name, Strategy.CHAIN)
     texts = [item_text(item) for item in (await harness.store.path(session.head)).items if item.get("role") == "user"]
     assert texts == ["Plain."]
+    assert (await harness.source(chat.session.name)).notes == ()
 
 
 async def test_a_converted_chain_does_not_continue_a_response_of_another_client(harness: ConversationHarness) -> None:
@@ -250,8 +367,23 @@ async def test_a_turn_of_a_conversation_can_be_undone_in_a_converted_copy_only(h
 @pytest.mark.parametrize("owner", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
 async def test_a_conversion_to_the_same_owner_is_refused(harness: ConversationHarness, owner: Strategy) -> None:
     old = await harness.sample_chat(owner)
-    with pytest.raises(InvalidUsage, match="already"):
+    with pytest.raises(InvalidUsage) as refused:
         await convert(harness, old.session.name, owner)
+    handle = (await harness.source(old.session.name)).handle
+    assert (refused.value.message, refused.value.hint) == (
+        f"{handle} already has the strategy {owner}",
+        "use convo chat --fork for a second one",
+    )
+
+
+async def test_a_chat_without_a_message_is_not_converted(harness: ConversationHarness) -> None:
+    chat = await harness.open(None, Strategy.SESSION)
+    with pytest.raises(InvalidUsage) as refused:
+        await convert_chat(chat, Strategy.CHAIN)
+    assert (refused.value.message, refused.value.hint) == (
+        "the conversation has no message yet",
+        "exit, and start with convo chat --chain",
+    )
 
 
 async def test_a_conversation_can_be_converted_to_a_second_conversation(harness: ConversationHarness) -> None:

@@ -244,6 +244,37 @@ async def test_a_link_that_is_already_stored_is_unchanged() -> None:
     await store.aclose()
 
 
+async def test_a_document_with_an_invalid_link_is_not_imported() -> None:
+    store = open_store("memory")
+    writer = SessionWriter(store, FixedClock(), counting_ids())
+    document = ConversationDocument(DOCUMENT.items, 2, links=({**LINK, "strategy": "luck"},))
+    with pytest.raises(Unreadable, match=r"^a link has missing or wrong fields$"):
+        await import_document(document, ImportDefaults("scripted/echo", EMBEDDED_SCOPE), writer)
+    assert await store.sessions() == []
+    await store.aclose()
+
+
+def test_a_file_that_is_neither_text_nor_a_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Unreadable) as refused:
+        read_documents(str(file))
+    assert (refused.value.message, refused.value.hint) == (
+        f"{file}: the file is not UTF-8 text or a database",
+        "import a replay file, JSONL, Markdown, HTML or RunState of convo export, llm's logs.db, or an Agents SDK "
+        "session",
+    )
+
+
+def test_an_incomplete_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"role": "user", "content": "hi"}\n{"role":')
+    with pytest.raises(Unreadable) as refused:
+        read_documents(str(file))
+    assert refused.value.message.startswith(f"{file}: line 2 is not JSON: ")
+    assert refused.value.hint == "check whether the file is complete"
+
+
 def test_an_endless_device_is_refused() -> None:
     with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
         read_documents("/dev/zero")

@@ -94,6 +94,26 @@ async def test_a_history_too_long_for_one_summary_is_summarized_in_several_steps
     assert (result.usage or {})["output_tokens"] == 2 * len(endpoint.bodies)
 
 
+class UnmeasuredEndpoint(Narrow):
+    """A narrow endpoint that reports the usage of its first response only."""
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        async for event in super().create(body):
+            if event["type"] == "response.completed" and len(self.bodies) > 1:
+                yield {**event, "response": {**event["response"], "usage": None}}
+            else:
+                yield event
+
+
+async def test_a_summary_in_several_steps_has_the_usage_that_was_reported(tmp_path: Path) -> None:
+    endpoint = UnmeasuredEndpoint(make_embedded_endpoint(MemoryStore()), WindowExceeded("m", 2, 1))
+    result = await run_compaction(
+        PLAN, make_options(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), allow_fallback=True
+    )
+    assert len(endpoint.bodies) > 2
+    assert (result.usage or {})["output_tokens"] == 2
+
+
 async def test_a_turn_that_is_too_long_for_the_model_is_refused(tmp_path: Path) -> None:
     plan = replace(PLAN, compacted_items=(user_message("word " * 1_000), assistant_message("so")))
     with pytest.raises(WindowExceeded):
