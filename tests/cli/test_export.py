@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chat_commands import ECHO, stored_sessions
-from tests.command_runner import Convo, Launch
+from tests.command_runner import CommandResult, Convo, Launch
 
 
 @pytest.fixture(autouse=True)
@@ -61,19 +61,45 @@ def test_a_dash_is_stdout_and_not_a_file(convo: Convo, tmp_path: Path) -> None:
     assert (tmp_path / "-").read_text() == convo("export", "mine").out
 
 
+def read_error(got: CommandResult) -> tuple[str, str]:
+    """Return the message and the hint of a command with --json or without."""
+    if got.out:
+        error = got.json()["error"]
+        return error["message"], error["hint"]
+    message, hint = got.err.splitlines()
+    return message.removeprefix("convo: "), hint.removeprefix("  try: ")
+
+
 @pytest.mark.parametrize(
-    "argv",
+    ("argv", "message", "hint"),
     [
-        ("--links",),
-        ("--format", "jsonl", "--no-data"),
-        ("--json",),
-        ("--json", "-o", "-"),
-        ("--format", "pdf"),
+        ("--links", "--links applies to jsonl, not to replay", "--format jsonl --links"),
+        ("--format jsonl --no-data", "--no-data applies to markdown and html, not to jsonl", "leave out --no-data"),
+        ("--json", "--json needs an output file", "add -o FILE; to print JSON, use --format jsonl"),
+        ("--json -o -", "--json needs an output file", "add -o FILE; to print JSON, use --format jsonl"),
+        (
+            "-o x.pdf",
+            "unknown file format .pdf; -o accepts .json, .jsonl, .md, .markdown, .html, .htm",
+            "use another suffix, or --format FORMAT",
+        ),
+        ("-o a.md", "a.md already exists", "pass --force to overwrite it, or name another file with -o"),
+        ("--format runstate", "exporting a run needs its agents", "--agent FILE.py:NAME"),
+        (
+            "--format runstate --agent a.py:b --redact",
+            "--redact does not apply to runstate: a redacted run cannot be resumed",
+            "export its conversation: --format replay --redact",
+        ),
+        ("--agent a.py:b", "--agent applies to runstate, not to replay", "--format runstate --agent FILE:NAME"),
     ],
 )
-def test_conflicting_options_are_refused(convo: Convo, argv: tuple[str, ...]) -> None:
-    got = convo("export", "mine", *argv)
-    assert (got.exit, got.out == "" or "error" in got.json()) == (2, True)
+def test_conflicting_options_are_refused(convo: Convo, tmp_path: Path, argv: str, message: str, hint: str) -> None:
+    (tmp_path / "a.md").write_text("mine")
+    got = convo("export", "mine", *argv.split())
+    assert (got.exit, *read_error(got)) == (2, message, hint)
+
+
+def test_an_unknown_format_is_refused(convo: Convo) -> None:
+    assert convo("export", "mine", "--format", "pdf").exit == 2
 
 
 def test_an_export_does_not_overwrite_its_own_replay_file(convo: Convo, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages, stored_sessions
-from tests.command_runner import Convo, Start
+from tests.command_runner import CommandResult, Convo, Start
 
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
 
@@ -59,8 +59,12 @@ def test_of_several_conversations_those_already_imported_are_skipped(convo: Conv
 
 def test_one_of_several_conversations_is_selected_by_its_name(convo: Convo, home: Path, tmp_path: Path) -> None:
     (tmp_path / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
-    assert convo("import", "logs.db", "--as", "oslo").exit == 2
-    assert convo("import", "logs.db", "--only", "nope").exit == 5
+    several = convo("import", "logs.db", "--as", "oslo")
+    assert (several.exit, several.err.splitlines()[1]) == (2, "  try: add --only NAME")
+    assert several.err.startswith("convo: --as names one session, and the file contains ")
+    assert convo("import", "logs.db", "--only", "nope") == CommandResult(
+        5, "", "convo: no conversation in the file 'nope'\n  try: convo import logs.db --dry-run\n"
+    )
     assert convo("import", "logs.db", "--only", "Weather in Oslo?", "--as", "oslo").out == "oslo  6 items\n"
     assert [one.name for one in stored_sessions(home)] == ["oslo"]
 
