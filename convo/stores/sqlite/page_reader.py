@@ -18,7 +18,8 @@ ColumnValue: TypeAlias = int | float | str | bytes | None
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 PAGE_SIZES = (4096, 1024, 2048, 512, 8192, 16384, 32768, 65536)
-DEFAULT_PAGE_SIZE = PAGE_SIZES[0]
+"""The usual size first: it is taken if no page can be recognised."""
+
 FILE_HEADER_BYTES = 100
 """Bytes of the file header, at the start of the first page."""
 
@@ -202,8 +203,7 @@ class PageReader:
         if header[:16] == SQLITE_MAGIC and size in PAGE_SIZES:
             return size
         scores = {size: self._score_page_size(size) for size in PAGE_SIZES}
-        best = max(PAGE_SIZES, key=scores.__getitem__)
-        return best if scores[best] else DEFAULT_PAGE_SIZE
+        return max(PAGE_SIZES, key=scores.__getitem__)
 
     def _score_page_size(self, size: int) -> int:
         """Return how many of the sampled pages look like pages of a tree if pages have this size."""
@@ -212,10 +212,8 @@ class PageReader:
             self._file.seek(number * size)
             page = self._file.read(size)
             count = struct.unpack_from(">H", page, 3)[0]
-            if page[0] not in TREE_PAGES or not 0 < count <= (size - 12) // 2:
-                continue
             array_start = 12 if page[0] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8
-            if array_start + 2 * count <= size:
+            if page[0] in TREE_PAGES and 0 < count <= (size - array_start) // 2:
                 score += all(
                     array_start <= offset < size for offset in struct.unpack_from(f">{count}H", page, array_start)
                 )

@@ -1,8 +1,11 @@
 """The pages of a database file are read without SQLite."""
 
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from convo.stores.sqlite.page_reader import PageReader
 
@@ -69,3 +72,127 @@ def test_a_free_first_page_alone_is_free(tmp_path: Path) -> None:
 
     with PageReader(file) as pages:
         assert (pages.tree_roots(), pages.free_pages()) == ({"b": 3}, {2})
+
+
+def test_every_row_of_a_tree_with_several_levels_is_read(tmp_path: Path) -> None:
+    """Rows of an index are also on its interior pages."""
+    file, count = tmp_path / "levels.db", 2000
+    text = "substr('y' || i || hex(zeroblob(60)), 1, 100)"
+    build_file(
+        file,
+        "CREATE TABLE a (x)",
+        "CREATE INDEX b ON a (x)",
+        f"WITH RECURSIVE c (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {count})"
+        f" INSERT INTO a SELECT {text} FROM c",
+    )
+    texts = [f"y{i}{'0' * 120}"[:100] for i in range(1, count + 1)]
+
+    with PageReader(file) as pages:
+        roots = pages.tree_roots()
+        trees = {name: list(pages.tree_pages(root)) for name, root in roots.items()}
+        rows = {name: [cell for number in numbers for cell in pages.cells(number)] for name, numbers in trees.items()}
+        assert not pages.has_rowids(roots["a"])
+        assert pages.has_rowids(trees["a"][1])
+        assert sorted([1, *trees["a"], *trees["b"]]) == list(range(1, pages.page_count + 1))
+    assert {cell.rowid: cell.values for cell in rows["a"]} == {i: (text,) for i, text in enumerate(texts, 1)}
+    assert sorted(cell.values for cell in rows["b"]) == sorted((text, i) for i, text in enumerate(texts, 1))
+    assert {cell.rowid for cell in rows["b"]} == {None}
+
+
+def test_a_list_of_tables_that_needs_several_pages_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "tables.db"
+    build_file(file, *(f"CREATE TABLE t{number} ({LONG[:200]})" for number in range(40)))
+    with closing(sqlite3.connect(file)) as db:
+        roots = dict(db.execute("SELECT name, rootpage FROM sqlite_schema").fetchall())
+
+    with PageReader(file) as pages:
+        assert pages.tree_roots() == roots
+        assert len(roots) == 40
+        assert not pages.has_rowids(1)
+
+
+def test_a_list_of_free_pages_that_needs_several_pages_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "free.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        for statement in (
+            "PRAGMA page_size = 512",
+            "CREATE TABLE a (x)",
+            "INSERT INTO a VALUES (zeroblob(200000))",
+            "DROP TABLE a",
+        ):
+            db.execute(statement)
+        (count,) = db.execute("PRAGMA freelist_count").fetchone()
+
+    with PageReader(file) as pages:
+        assert pages.page_size == 512
+        assert pages.free_pages() == set(range(2, pages.page_count + 1))
+        assert len(pages.free_pages()) == count > 256
+
+
+@pytest.mark.parametrize("size", [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536])
+def test_the_page_size_is_found_with_the_header_and_without_it(size: int, tmp_path: Path) -> None:
+    """Without it, the pages that look like pages of a tree are counted. The first one does not."""
+    file = tmp_path / "size.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(f"PRAGMA page_size = {size}")
+        db.execute("CREATE TABLE a (x)")
+        db.executemany("INSERT INTO a VALUES (?)", [("z" * (size // 8),)] * 40)
+    with PageReader(file) as pages:
+        assert pages.page_size == size
+        assert pages.tree_roots() == {"a": 2}
+
+    with file.open("r+b") as damaged:
+        damaged.write(bytes(100))
+    with PageReader(file) as pages:
+        assert pages.page_size == size
+        assert (pages.application_id, pages.free_pages()) == (0, set())
+        assert [cell.rowid for number in pages.tree_pages(2) for cell in pages.cells(number)]
+
+
+@pytest.mark.parametrize("content", [b"", bytes(5000), b"SQLite format 3\0"])
+def test_a_file_without_a_tree_has_pages_of_the_usual_size(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "none.db"
+    file.write_bytes(content)
+
+    with PageReader(file) as pages:
+        assert (pages.page_size, pages.tree_roots(), pages.free_pages()) == (4096, {}, set())
+        assert pages.page_count == -(-len(content) // 4096)
+
+
+def log_checksum(data: bytes, order: str, first: int = 0, second: int = 0) -> tuple[int, int]:
+    """Return the checksum of a log, as SQLite's documentation of the file format defines it."""
+    numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(numbers[::2], numbers[1::2], strict=True):
+        first = (first + even + second) % 2**32
+        second = (second + odd + first) % 2**32
+    return first, second
+
+
+@pytest.mark.parametrize(("magic", "order"), [(0x377F0682, "<"), (0x377F0683, ">")])
+def test_a_log_of_a_machine_with_either_byte_order_is_read(magic: int, order: str, tmp_path: Path) -> None:
+    """Pages of transactions that are complete are taken from it, later ones are not."""
+    file, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE a (x)")
+        db.execute("INSERT INTO a VALUES ('in the log')")
+        copy.write_bytes(file.read_bytes())
+        log = Path(f"{file}-wal").read_bytes()
+
+    header = struct.pack(">I", magic) + log[4:24]
+    checksum = log_checksum(header, order)
+    parts = [header, struct.pack(">2I", *checksum)]
+    for start in range(32, len(log), 24 + PAGE_SIZE):
+        frame = log[start : start + 24 + PAGE_SIZE]
+        checksum = log_checksum(frame[:8] + frame[24:], order, *checksum)
+        parts += [frame[:16], struct.pack(">2I", *checksum), frame[24:]]
+    Path(f"{copy}-wal").write_bytes(b"".join(parts))
+    with PageReader(copy) as pages:
+        assert (pages.page_count, pages.tree_roots()) == (2, {"a": 2})
+        assert [cell.values for cell in pages.cells(2)] == [("in the log",)]
+
+    parts[-1] = b"?" + parts[-1][1:]
+    Path(f"{copy}-wal").write_bytes(b"".join(parts))
+    with PageReader(copy) as pages:
+        assert (pages.page_count, pages.tree_roots()) == (2, {"a": 2})
+        assert list(pages.cells(2)) == []
