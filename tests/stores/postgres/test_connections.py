@@ -244,6 +244,7 @@ def test_without_the_driver_the_error_names_the_package_to_install(monkeypatch: 
 
     with pytest.raises(InvalidUsage, match=r"^the driver for PostgreSQL is not installed$") as caught:
         open_store("postgresql://host/db")
+    assert caught.value.message == "the driver for PostgreSQL is not installed"
     assert caught.value.hint == "pip install 'convo-state[postgres]'"
 
 
