@@ -154,8 +154,10 @@ def test_a_reason_is_stored_by_call_and_removed_with_a_new_decision() -> None:
 
 @pytest.mark.parametrize("label", ["1.0", "1.5"])
 def test_a_label_without_a_field_for_a_reason_is_reported(label: str) -> None:
-    with pytest.raises(InvalidUsage, match="cannot contain the reason"):
+    with pytest.raises(InvalidUsage) as error:
         apply_verdict(state(label=label), state(label=label).pending, ApprovalVerdict(approve=False, message="no"))
+    assert error.value.message == f"a state with label {label} cannot contain the reason of a rejection"
+    assert error.value.hint == "remove the reason, or write a newer label with --schema 1.6"
 
 
 @pytest.mark.parametrize(("label", "has_scope"), [("1.0", False), ("1.13", False), ("1.15", True), ("1.21", True)])
@@ -181,8 +183,16 @@ def test_a_sticky_rejection_that_releases_before_0_21_1_would_ignore_is_reported
         before = state(label=label)
         against = apply_verdict(before, before.pending, verdict)
         if is_refused:
-            with pytest.raises(InvalidUsage, match="is rejected always"):
+            with pytest.raises(InvalidUsage) as error:
                 apply_verdict(against, before.pending, YES)
+            tool, call_id = one(before).call.tool_name, one(before).id
+            assert error.value.message == (
+                f"{tool} is rejected always, and for readers of {label} that overrides {call_id}"
+            )
+            assert error.value.hint == "approve it with --always, or write a newer label with --schema 1.16"
+            assert (
+                apply_verdict(against, before.pending, ApprovalVerdict(approve=True, always=True)).decisions[0].approve
+            )
         else:
             assert apply_verdict(against, before.pending, YES).decisions[0].approve
 
@@ -238,6 +248,9 @@ def test_an_unknown_call_is_not_found() -> None:
     with pytest.raises(NotFound, match="no pending call 'nope'") as error:
         select_pending_calls(state(), "nope")
     assert error.value.hint == f"choose one of {one(state()).id}"
+    with pytest.raises(NotFound, match="no pending call 'nope'") as error:
+        select_pending_calls(state("completed_terminal"), "nope")
+    assert error.value.hint == "the state has no pending calls"
 
 
 def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
@@ -250,9 +263,23 @@ def test_a_call_that_cannot_be_bound_is_not_decided() -> None:
     ):
         place["arguments"] = b'{"a": "\\ud800"}'.decode("unicode_escape")
     found = run_state_from_json(broken)
-    with pytest.raises(InvalidRunState, match="lone surrogate") as error:
+    with pytest.raises(InvalidRunState) as error:
         apply_verdict(found, found.pending, YES)
-    assert error.value.path == "$.current_step.data.interruptions[0].raw_item"
+    assert error.value.message == (
+        "$.current_step.data.interruptions[0].raw_item cannot be approved or rejected: "
+        "its arguments contain a lone surrogate (half a character)"
+    )
+
+
+def test_a_hosted_call_without_its_server_is_approved_once_and_not_always() -> None:
+    broken = document("hosted_mcp_approval", "1.13")
+    del broken["current_step"]["data"]["interruptions"][0]["raw_item"]["server_label"]
+    found = run_state_from_json(broken)
+    assert apply_verdict(found, found.pending, YES).list_undecided() == ()
+    with pytest.raises(InvalidUsage) as error:
+        apply_verdict(found, found.pending, ApprovalVerdict(approve=True, always=True))
+    message = f"{one(found).id} does not name its tool and server, so a decision cannot be permanent"
+    assert error.value.message == message
 
 
 def test_a_handwritten_state_of_ten_keys_is_read_and_decided() -> None:

@@ -44,6 +44,16 @@ async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
             assert outputs[1]["output"].endswith('=>{"city":"Ghent","id":1}'), entry["file"]
 
 
+def test_arguments_without_a_digest_are_refused() -> None:
+    state = snapshots.newest_state("single_approval", "1.21")
+    with pytest.raises(InvalidRunState) as error:
+        edit_arguments(state, state.pending[0], '{"a": "\\ud800"}')
+    assert error.value.message == (
+        "$.current_step.data.interruptions[0].raw_item has no ledger entry: "
+        "its arguments contain a lone surrogate (half a character)"
+    )
+
+
 async def test_a_call_in_an_agent_tool_is_edited_in_every_state_that_contains_it() -> None:
     for label in ("1.13", "1.21"):
         entry = next(one for one in entries_of_label(label) if one["scenario"] == "nested_agent_tool_approval")
@@ -77,8 +87,10 @@ def test_arguments_of_a_function_must_be_a_json_object() -> None:
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
 def test_a_call_that_a_server_stores_cannot_be_edited(scenario: str) -> None:
     state = snapshots.newest_state(scenario, "1.13")
-    with pytest.raises(InvalidUsage, match="a server stores the original call") as error:
-        edit_arguments(state, state.pending[0], CHANGED)
+    call = state.pending[0]
+    message = f"^the arguments of {call.id} cannot be edited: a server stores the original call$"
+    with pytest.raises(InvalidUsage, match=message) as error:
+        edit_arguments(state, call, CHANGED)
     assert error.value.hint == "reject the call, and give the arguments to use in the reason"
 
 

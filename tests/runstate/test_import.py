@@ -195,8 +195,9 @@ def test_an_unknown_agent_is_refused() -> None:
 
 def test_an_unknown_tool_is_refused() -> None:
     state, agents = import_newest("single_approval")
-    with pytest.raises(NotFound, match="no tool"):
+    with pytest.raises(NotFound, match=f"no tool '{state.pending[0].call.tool_name}'") as error:
         import_run_state(state, graph(Agent(state.agent)))
+    assert error.value.hint == f"add it: agent '{state.agent}' called it before the run was paused"
     with pytest.raises(NotFound, match="no tool"):
         import_run_state(state, changed(agents, name="else"))
 
@@ -204,8 +205,13 @@ def test_an_unknown_tool_is_refused() -> None:
 def test_a_tool_with_changed_parameters_is_refused_and_a_changed_description_is_not() -> None:
     state, graph = import_newest("single_approval")
     other = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
-    with pytest.raises(InvalidRunState, match=r"functions\[0\].tool.paramsJsonSchema differs from the schema of tool"):
+    with pytest.raises(InvalidRunState) as error:
         import_run_state(state, changed(graph, parameters=other))
+    assert error.value.message == (
+        "$.last_processed_response.functions[0].tool.paramsJsonSchema differs from the schema of tool "
+        f"'{state.pending[0].call.tool_name}', so the approved call is not the call that would run"
+    )
+    assert error.value.hint == "resume with the tools that the run was paused with"
     same = {"type": "object", "title": "Args", "properties": {}, "required": [], "additionalProperties": True}
     assert import_run_state(state, changed(graph, parameters=same, description="Other words.")).run.pending
 
@@ -285,15 +291,16 @@ def test_a_finished_run_stays_finished() -> None:
     run = import_run_state(state, graph).run
     assert (run.phase, str(run.output)[:6]) == (Phase.DONE, "FINAL<")
     document = {**snapshots.document("completed_terminal", "1.21"), "terminal_unrecoverable": True}
-    with pytest.raises(StateFault, match="cannot be resumed"):
+    with pytest.raises(StateFault, match=r"^this run cannot be resumed: its last response was blocked$"):
         import_run_state(run_state_from_json(document), graph)
 
 
 def test_context_values_that_were_no_mapping_must_be_given_again() -> None:
     assert import_run_state(*import_newest("context_dict")).context_values["user_id"] == 224
     for scenario in ("context_dataclass", "context_object_omitted"):
-        with pytest.raises(InputFault, match="which cannot be restored from a state"):
+        with pytest.raises(InputFault, match=r"which cannot be restored from a state$") as error:
             import_run_state(*import_newest(scenario))
+        assert error.value.hint == "pass it with --context FILE.json, or FILE.py:NAME for an object or function"
         assert import_run_state(*import_newest(scenario), {"user": "kim"}).context_values == {"user": "kim"}
 
 
@@ -314,9 +321,16 @@ def test_an_ambiguous_agent_is_refused() -> None:
     state, _ = import_newest("single_approval")
     (one,) = (agent for agent in agents.values() if agent.name == state.agent)
     duplicates = Graph(one.name, {one.name: one, f"{one.name}#2": replace(one, instructions="Otherwise.")})
-    with pytest.raises(InputFault, match="does not identify the one that continues"):
+    with pytest.raises(InputFault) as error:
         import_run_state(state, duplicates)
+    assert error.value.message == (
+        f"2 agents are named '{one.name}', and the state does not identify the one that continues"
+    )
+    assert error.value.hint == "give each agent a unique name"
     other = replace(one, tools=())
+    with pytest.raises(NotFound, match=f"no agent '{one.name}'") as missing:
+        import_run_state(state, Graph(one.name, {one.name: other, f"{one.name}#2": other}))
+    assert missing.value.hint == "add the tools that the state calls to an agent with this name"
     assert (
         import_run_state(state, Graph(one.name, {one.name: other, f"{one.name}#2": one})).run.agent == f"{one.name}#2"
     )
