@@ -270,10 +270,14 @@ def test_a_conversation_or_a_history_of_the_client_has_no_response_to_continue()
 EARLIER = {"type": "message_output_item", "raw_item": {"type": "message", "content": []}, **AT_DESK}
 
 
+CONTEXT = {**DOCUMENT["context"], "context_meta": {**DOCUMENT["context"]["context_meta"], "x": 1}}
+
+
 def base_document() -> dict[str, Any]:
     """The document above with a longer session than the generated items, and members of the last response."""
     return {
         **DOCUMENT,
+        "context": CONTEXT,
         "auto_previous_response_id": False,
         "generated_prompt_cache_key": "key",
         "reasoning_item_id_policy": "omit",
@@ -325,7 +329,14 @@ ADDED_ITEMS = [
 ]
 
 
-def test_a_run_that_continued_is_written_after_the_state_that_it_came_from() -> None:
+@pytest.mark.parametrize(
+    ("earlier_calls", "output"),
+    [([], MODEL_CALLS[1].output), (MODEL_CALLS[:1], MODEL_CALLS[1].output), ([], ())],
+    ids=["from the last response on", "with an earlier call", "without the last response"],
+)
+def test_a_run_that_continued_is_written_after_the_state_that_it_came_from(
+    earlier_calls: list[ModelCall], output: Sequence[Item]
+) -> None:
     base = run_state_from_json(base_document())
     found = import_run_state(base, paused_run().graph)
     decisions = (ApprovalDecided("c1", approve=True), ApprovalDecided("m1", approve=False, message="no"))
@@ -333,7 +344,8 @@ def test_a_run_that_continued_is_written_after_the_state_that_it_came_from() -> 
     run, _ = apply_events(run, ToolReturned("c1", "closed"))
     run, _ = apply_events(run, model_response(run, NEXT_CALL))
     model_calls = [
-        replace(MODEL_CALLS[1], added_items=[CLOSE_OUTPUT, FREE_OUTPUT, REFUSAL]),
+        *earlier_calls,
+        replace(MODEL_CALLS[1], output=output, added_items=[CLOSE_OUTPUT, FREE_OUTPUT, REFUSAL]),
         ModelCall("closer", [NEXT_CALL], (), "resp_3", USAGE),
     ]
     later = export_run_state(run, continued_transcript(found, model_calls, base)).document
@@ -343,7 +355,7 @@ def test_a_run_that_continued_is_written_after_the_state_that_it_came_from() -> 
         "current_turn": 3,
         "model_responses": [*RESPONSES, NEXT_RESPONSE],
         "context": {
-            **DOCUMENT["context"],
+            **CONTEXT,
             "usage": {
                 "requests": 3,
                 "input_tokens": 20,
