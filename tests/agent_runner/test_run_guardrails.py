@@ -117,6 +117,44 @@ async def test_a_parallel_guardrail_stops_an_answer_that_has_started(harness: Ch
     assert item_lines(await stored_items(harness)) == ["user: hello"]
 
 
+class Stuck(RecordingEndpoint):
+    """An endpoint that never continues after the third part of a text."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.waiting, self.closed = asyncio.Event(), asyncio.Event()
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        part_count = 0
+        async with aclosing(super().create(body)) as events:
+            async for event in events:
+                yield event
+                part_count += event["type"].endswith(".delta")
+                if part_count == 3:
+                    self.waiting.set()
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        self.closed.set()
+
+
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
+async def test_a_parallel_guardrail_stops_an_answer_that_does_not_continue(store: Store, tmp_path: Path) -> None:
+    endpoint = Stuck(make_embedded_endpoint(store))
+    bench = ChatHarness(store, endpoint, tmp_path)
+
+    async def after_third_part(context: Context, value: Any) -> str:
+        await endpoint.waiting.wait()
+        return "stop"
+
+    bench.model = scripted_model(bench.folder, {"text": "A long answer that comes in many pieces, " * 40})
+    one = await open_runner(bench, Agent("desk", input_guardrails=(Guardrail("strict", after_third_part),)))
+    with pytest.raises(RunFailed, match="Guardrail strict tripped: stop"):
+        await send_message(one, "hello")
+    assert endpoint.closed.is_set()
+    assert item_lines(await stored_items(bench)) == ["user: hello"]
+
+
 async def test_no_tool_runs_before_every_input_guardrail_has_finished(
     store: Store, tmp_path: Path, tool_log: ToolLog
 ) -> None:
