@@ -28,6 +28,7 @@ from tests.chat.tool_log import ToolLog
 ITEMS = [user_message("one"), assistant_message("two"), user_message("three")]
 PATH = Path(root_key("local")).append(ITEMS)
 FIRST, SECOND, THIRD = PATH.keys
+UNKNOWN = Key("unknown")
 SHORT = Path(PATH.root).append([user_message("short")])
 
 IN_MEMORY = pytest.mark.parametrize("store", ["memory"], indirect=True)
