@@ -109,6 +109,8 @@ def test_an_interrupted_output_comes_after_the_outputs_at_the_end_of_the_history
     items = [user(), call("a"), call("b"), output("b")]
     closed = {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
     assert repair_for_file(lint_view_of_file(items)).view.items == (*items, closed)
+    items = [call("c"), output("c"), answer(), call("a")]
+    assert repair_for_file(lint_view_of_file(items)).view.items == (*items, closed)
 
 
 def test_a_call_id_may_be_reused_once_its_call_has_an_output() -> None:
