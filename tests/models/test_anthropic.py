@@ -9,7 +9,7 @@ from convo.models.anthropic import AnthropicModel
 from convo.models.stream import make_usage
 from tests.models.anthropic_model import HI, KEY, OPUS, model, text_block
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import message_events, redacted, start, stop, text, thinking, tool
+from tests.models.messages_events import block, message_events, redacted, start, stop, text, thinking, tool
 from tests.models.model_calls import deltas, final_response, make_request, output_text, read_events
 
 __all__ = ["model"]
@@ -268,3 +268,21 @@ async def test_models_are_listed_by_name(server: ChatServer, model: AnthropicMod
     server.refuse(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
 
     assert await model.list_models() == [OPUS, "claude-haiku-4-5"]
+
+
+@pytest.mark.parametrize("body", [[], 7, {}, {"input_tokens": "7"}])
+async def test_a_count_that_is_no_number_is_unknown(server: ChatServer, model: AnthropicModel, body: Any) -> None:
+    server.refuse(200, body)
+
+    assert await model.count(HI) is None
+
+
+async def test_arguments_at_the_start_of_a_call_are_used_if_no_others_follow(
+    server: ChatServer, model: AnthropicModel
+) -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
+    server.stream(*message_events(block(0, call), reason="tool_use"), end=b"")
+
+    response = await final_response(model, HI)
+
+    assert [(item["call_id"], item["arguments"]) for item in response["output"]] == [("c1", '{"city": "Oslo"}')]

@@ -1,5 +1,7 @@
 """Errors of the Messages API become errors of this package."""
 
+from typing import Any
+
 import pytest
 
 from convo.config.values import Secret
@@ -9,7 +11,7 @@ from convo.models.anthropic import AnthropicModel
 from tests.clock import counting_ids
 from tests.models.anthropic_model import HI, KEY, OPUS, model
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import error, message_events, start, text
+from tests.models.messages_events import error, message_events, sse, start, text
 from tests.models.model_calls import collect_events, deltas, make_request, read_events
 
 __all__ = ["model"]
@@ -118,6 +120,25 @@ async def test_a_body_that_is_no_message_stream_breaks_the_answer(
 
     with pytest.raises(StreamBroken):
         await read_events(model, HI)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"type": "server_tool_use"}, "the response contains server_tool_use, which was not requested"),
+        ({"type": "text", "text": 7}, "the response has an event that the Messages API does not define"),
+        ({"type": "tool_use"}, "the response has an event that the Messages API does not define"),
+    ],
+)
+async def test_a_block_that_was_not_requested_breaks_the_answer(
+    server: ChatServer, model: AnthropicModel, block: dict[str, Any], message: str
+) -> None:
+    server.stream(start(), sse({"type": "content_block_start", "index": 0, "content_block": block}), end=b"")
+
+    with pytest.raises(StreamBroken) as fault:
+        await read_events(model, HI)
+
+    assert fault.value.message == message
 
 
 async def test_a_server_that_cannot_be_reached_is_named() -> None:

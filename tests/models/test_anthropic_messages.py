@@ -157,20 +157,26 @@ def test_encrypted_content_without_an_anthropic_thinking_block_is_omitted(seal: 
 
 
 @pytest.mark.parametrize(
-    ("item", "fault"),
+    ("item", "fault", "text"),
     [
-        ({"type": "computer_call", "call_id": "c"}, Unsupported),
-        ({"type": "computer_call_output", "call_id": "c"}, Unsupported),
-        ({"type": "web_search_call", "id": "ws"}, Unsupported),
-        ({"type": "message", "role": "critic", "content": "no"}, Unsupported),
-        ({"type": "function_call", "call_id": "c"}, InputFault),
-        ({"type": "message", "role": "user", "content": 7}, InputFault),
-        ({"type": "message", "role": "user", "content": ["hi"]}, InputFault),
+        ({"type": "computer_call", "call_id": "c"}, Unsupported, "computer_call items"),
+        ({"type": "computer_call_output", "call_id": "c"}, Unsupported, "computer_call_output items"),
+        ({"type": "web_search_call", "id": "ws"}, Unsupported, "web_search_call items"),
+        ({"type": "message", "role": "critic", "content": "no"}, Unsupported, "messages with the role 'critic'"),
+        ({"type": "function_call", "call_id": "c"}, InputFault, "an item of type function_call has no 'name'"),
+        ({"type": "message", "role": "user", "content": 7}, InputFault,
+         "a message's content is neither text nor a list of parts"),
+        ({"type": "message", "role": "user", "content": ["hi"]}, InputFault,
+         "a message's content contains a part that is not an object"),
     ],
-)
-def test_an_item_that_claude_does_not_support_is_refused(item: dict[str, Any], fault: type[ConvoError]) -> None:
-    with pytest.raises(fault):
+)  # fmt: skip
+def test_an_item_that_claude_does_not_support_is_refused(
+    item: dict[str, Any], fault: type[ConvoError], text: str
+) -> None:
+    with pytest.raises(fault) as error:
         anthropic_messages(item)
+
+    assert text in error.value.message
 
 
 def test_an_image_in_a_system_message_is_refused() -> None:

@@ -115,17 +115,35 @@ def test_an_unknown_finish_reason_is_a_failure_that_names_it() -> None:
     end = read(delta(content="Ye"), finish("insufficient_system_resource"))[-1]
 
     assert end["type"] == "response.failed"
-    assert "insufficient_system_resource" in end["response"]["error"]["message"]
+    assert end["response"]["error"] == {
+        "code": "server_error",
+        "message": "the provider ended the response with 'insufficient_system_resource'",
+    }
 
 
 @pytest.mark.parametrize(
-    "chunks",
-    [(), (delta(content="Ye"),), (["no", "chunk"],), (delta(content=[{"text": "Ye"}]),)],
-    ids=["nothing", "no reason", "a list", "text in a list"],
+    ("chunks", "text"),
+    [
+        ((), "the response has no chat completions event"),
+        ((delta(content="Ye"),), "the response ended before it was complete"),
+        ((["no", "chunk"],), "the response has a field that chat completions does not define"),
+        ((delta(content=[{"text": "Ye"}]),), "the response has a field that chat completions does not define"),
+        ((tool(0, arguments="{}"),), "the response mixes the parts of its tool calls"),
+    ],
+    ids=["nothing", "no reason", "a list", "text in a list", "arguments without a call"],
 )
-def test_an_incomplete_answer_is_a_broken_stream(chunks: tuple[Any, ...]) -> None:
-    with pytest.raises(StreamBroken):
+def test_an_incomplete_answer_is_a_broken_stream(chunks: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(StreamBroken) as error:
         read(*chunks)
+
+    assert error.value.message == text
+
+
+def test_an_answer_without_chunks_refers_to_the_base_url() -> None:
+    with pytest.raises(StreamBroken) as error:
+        read()
+
+    assert error.value.hint == "check the provider's base_url; it often ends in /v1"
 
 
 def test_the_response_has_the_model_name_of_the_server() -> None:

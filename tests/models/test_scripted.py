@@ -130,6 +130,11 @@ async def test_a_scripted_error_after_text_breaks_the_stream(model: ScriptedMode
     assert deltas(events) == ["half an ans"]
 
 
+async def test_a_scripted_error_without_a_message_has_one(model: ScriptedModel) -> None:
+    with pytest.raises(StreamBroken, match=r"^the script ended the response$"):
+        await read_events(model, ModelRequest(script({"text": "half", "error": {"status": 500}}), [user_message("a")]))
+
+
 async def test_each_word_is_one_token_and_the_token_limit_is_honoured(model: ScriptedModel) -> None:
     request = make_request(
         user_message("a b c"),
@@ -146,24 +151,41 @@ async def test_each_word_is_one_token_and_the_token_limit_is_honoured(model: Scr
 
 
 BAD_SCRIPTS = {
-    "no JSON": ("{", "is not JSON"),
-    "nested too deeply": ("[" * 100_000, "is not JSON"),
-    "a list": ("[]", "no list of replies"),
-    "no replies": ('{"replies": []}', "no list of replies"),
+    "a list": ("[]", "it has no list of replies"),
+    "no replies": ('{"replies": []}', "it has no list of replies"),
     "a string as a reply": ('{"replies": ["hi"]}', "reply 1 is not an object"),
+    "an empty reply": ('{"replies": [{}]}', "reply 1 is not an object"),
     "an unknown form": ('{"replies": [{"text": "a"}, {"txt": "b"}]}', "reply 2 has a wrong 'txt'"),
     "text that is no string": ('{"replies": [{"text": 1}]}', "reply 1 has a wrong 'text'"),
     "a call without a name": ('{"replies": [{"call": {}}]}', "reply 1 has a call without a name"),
     "output without items": ('{"replies": [{"output": ["x"]}]}', "reply 1 has output that is not a list of items"),
-    "an empty chunk": ('{"replies": [{"text": "a"}], "chunk": 0}', "chunk is not"),
-    "a delay as text": ('{"replies": [{"text": "a"}], "delay_s": "long"}', "delay_s is not"),
-    "an unknown field": ('{"replies": [{"text": "a"}], "chunks": 1}', "unknown field 'chunks'"),
+    "an empty chunk": ('{"replies": [{"text": "a"}], "chunk": 0}', "chunk is not a number of characters"),
+    "a delay as text": ('{"replies": [{"text": "a"}], "delay_s": "long"}', "delay_s is not a number of seconds"),
+    "a negative delay": ('{"replies": [{"text": "a"}], "delay_s": -1}', "delay_s is not a number of seconds"),
+    "usage as text": (
+        '{"replies": [{"text": "a", "usage": {"cached": "1"}}]}',
+        "reply 1 has a usage with other values than numbers of cached, written, reasoning",
+    ),
+    "usage of another name": (
+        '{"replies": [{"text": "a", "usage": {"input": 1}}]}',
+        "reply 1 has a usage with other values than numbers of cached, written, reasoning",
+    ),
+    "an unknown field": ('{"replies": [{"text": "a"}], "chunks": 1}', "it has the unknown field 'chunks'"),
 }
 
 
 @pytest.mark.parametrize(("raw", "text"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
 async def test_an_invalid_script_is_refused_with_its_mistake(model: ScriptedModel, raw: str, text: str) -> None:
-    with pytest.raises(Unreadable, match=text):
+    with pytest.raises(Unreadable) as error:
+        await read_events(model, make_request(user_message("a"), model=script_name(raw)))
+
+    assert error.value.message == f"script.json is not a script: {text}"
+    assert error.value.hint == 'a script begins with {"replies": [{"text": "..."}]}'
+
+
+@pytest.mark.parametrize("raw", ["{", "[" * 100_000], ids=["cut", "nested too deeply"])
+async def test_a_script_that_is_no_json_is_refused(model: ScriptedModel, raw: str) -> None:
+    with pytest.raises(Unreadable, match=r"^script.json is not JSON: "):
         await read_events(model, make_request(user_message("a"), model=script_name(raw)))
 
 
