@@ -10,16 +10,14 @@ import re
 from pathlib import Path
 
 ID = re.compile(r"\b(resp|conv|ses|run|msg|rs|fc|fco|cmp|call|req)_[0-9a-f]{8,}\b")
-HASH = re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{52})?\b")
+HASH = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{12}(?=, [\d,]+ items?\b)")
 CHANGING = (
     (re.compile(r"/\S+\.gguf\b"), "WEIGHTS"),
     (re.compile(r"\bgAAAA[\w-]{40,}=*"), "ENCRYPTED"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]+\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?"), "TIME"),
     (re.compile(r"(?:(?<=_at\": )|(?<=_at\":)|(?<=created\": ))\d{9,}(?:\.\d+)?"), "TIME"),
-    (
-        re.compile(r"\b\d+\.\d+(?= s\b)|\b\d+\.\d{6,}(?:e-\d+)?|(?<=\"seconds\": )[\d.e-]+|(?<=\"waits_s\": )[\d.]+"),
-        "N",
-    ),
+    (re.compile(r"\b\d+\.\d+(?= s\b)"), "N"),
+    (re.compile(r"(?:(?<=seconds\": )|(?<=_s\": )|(?<=since\": )|(?<=before\": ))\d[\d.e-]*"), "N"),
     (re.compile(r"\b(completed|failed|cancelled|incomplete)( {2,})\d+\.\d(?=  )"), r"\1\2N.N"),
     (re.compile(r"\b\d+\.\d [KM]B\b|(?<=bytes\": )\d{5,}"), "SIZE"),
 )
