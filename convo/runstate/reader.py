@@ -445,6 +445,7 @@ SHAPE_RULES = (
         "context.function_tool_approvals[]", "a record of decisions with its agent and tool", _is_function_record
     ),
     ShapeRule("context.usage", "an object", _is_type(dict)),
+    ShapeRule("context.usage.request_usage_entries", "a list or null", _is_type(list, type(None))),
     ShapeRule("model_responses[].usage", "an object", _is_type(dict)),
     ShapeRule("pending_session_write", "a session write with items and no unknown keys", _or_null(_is_session_write)),
     ShapeRule("terminal_unrecoverable", "true or missing", lambda value: value is True),

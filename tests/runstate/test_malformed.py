@@ -396,6 +396,8 @@ WRITE: dict[str, Any] = {"session_id": "s", "items": [{}], "before": None, "pers
             for fault in UNOWNED
         ),
         (("context", "usage"), [], "an object, not a list"),
+        (("context", "usage", "request_usage_entries"), 5, "a list or null, not 5"),
+        (("context", "usage", "request_usage_entries"), None, None),
         (("context", "usage", "requests"), 1.5, "a number of tokens or requests, not 1.5"),
         (("context", "usage", "output_tokens"), None, "a number of tokens or requests, not null"),
         (("model_responses", 0, "usage"), None, "an object, not null"),
