@@ -43,8 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Run more examples in each property test if the long variants run, and let processes store compiled modules.
 
     With PYTHONDONTWRITEBYTECODE every process of the run would compile all modules that it imports. The mutations
-    need that, and exclude pytest's plugin for caches.
+    need that, and exclude pytest's plugin for caches. The keyring of the machine is never used.
     """
+    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # before the workers start
         sys.dont_write_bytecode = False

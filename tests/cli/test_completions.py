@@ -80,7 +80,10 @@ OPTIONS_OF_ROOT = [
 def test_a_partial_word_has_matching_candidates(
     argv: list[str], incomplete: str, candidates: list[tuple[str, str]]
 ) -> None:
-    assert list_completions(argv, incomplete, SAMPLES) == candidates
+    found = list_completions(argv, incomplete, SAMPLES)
+    assert sorted(found) == sorted(candidates)
+    in_order, expected = ([each for each in names if each[0] != "-h"] for names in (found, candidates))
+    assert in_order == expected  # Typer has the names of its own option in a set
 
 
 @pytest.fixture

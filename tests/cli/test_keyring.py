@@ -21,6 +21,7 @@ def keyring_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
     settings.parent.mkdir(parents=True)
     settings.write_text("[backend]\ndefault-keyring=keyrings.alt.file.PlaintextKeyring\n")
+    monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "python_keyring" / "keyring_pass.cfg"
