@@ -1,10 +1,13 @@
 """`convo import`: each conversation of a file becomes a session; other files are refused."""
 
+import asyncio
 import json
 import lzma
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from agents import SQLiteSession
 
 from tests.cli.chat_commands import ECHO, stored_conversation, stored_messages, stored_sessions
 from tests.command_runner import CommandResult, Convo, Start
@@ -55,6 +58,22 @@ def test_of_several_conversations_those_already_imported_are_skipped(convo: Conv
         == sorted(one.name for one in stored_sessions(home))
         == ["Second one, and more", "Weather in Oslo?"]
     )
+
+
+def test_a_conversation_that_became_shorter_in_its_file_is_already_imported(convo: Convo, home: Path) -> None:
+    async def write(count: int) -> None:
+        for name in ("one", "two"):
+            with closing(SQLiteSession(name, "agents.db")) as session:
+                await session.add_items([{"role": "user", "content": f"{name} {number}"} for number in range(count)])
+
+    async def pop() -> None:
+        with closing(SQLiteSession("two", "agents.db")) as session:
+            await session.pop_item()
+
+    asyncio.run(write(2))
+    assert convo("import", "agents.db").out == "one  2 items\ntwo  2 items\n"
+    asyncio.run(pop())
+    assert convo("import", "agents.db").out == "one  2 items  already imported\ntwo  1 item  already imported\n"
 
 
 def test_one_of_several_conversations_is_selected_by_its_name(convo: Convo, home: Path, tmp_path: Path) -> None:

@@ -43,6 +43,17 @@ async def test_a_compacted_history_has_the_user_messages_and_one_compaction(endp
     assert window["usage"]["total_tokens"] == 13
 
 
+async def test_parameters_of_billing_and_identity_apply_to_the_summary_too(
+    endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
+) -> None:
+    identity = {"prompt_cache_key": "k", "safety_identifier": "s", "service_tier": "flex", "user": "u"}
+    management = [{"type": "compaction", "compact_threshold": 1000}]
+    items = [user_item("One. " + LONG * 20), ANSWER, user_item("Two.")]
+    await ask(endpoint, items, context_management=management, temperature=0.5, max_output_tokens=500, **identity)
+    [summary] = summarizer.summaries
+    assert summary.parameters == identity
+
+
 async def test_the_compacted_history_is_the_next_input_and_repeats_nothing(
     endpoint: EmbeddedEndpoint, summarizer: SummarizingModel
 ) -> None:

@@ -169,3 +169,21 @@ def test_every_request_is_logged_once_with_its_status_and_id(gateway: RunningGat
         (answer.headers["x-request-id"], answer.status_code) for answer in got
     ]
     assert [exchange.tenant for exchange in exchanges] == ["", "", "local"]
+
+
+def test_the_size_and_the_latency_of_the_store_are_described() -> None:
+    metrics = Metrics(process=False)
+    assert b"convo_store_bytes" not in metrics.render()
+    metrics.set_store_size(1_234)
+    metrics.record_store_duration(0.3)
+    lines = metrics.render().decode().splitlines()
+    assert lines[lines.index("# HELP convo_store_bytes Bytes of the store on disk, at most a minute old.") :][:3] == [
+        "# HELP convo_store_bytes Bytes of the store on disk, at most a minute old.",
+        "# TYPE convo_store_bytes gauge",
+        "convo_store_bytes 1234.0",
+    ]
+    assert "# HELP convo_store_seconds Seconds of a store transaction, including the wait before its start." in lines
+    assert [line for line in lines if line.startswith("convo_store_seconds_") and "bucket" not in line] == [
+        "convo_store_seconds_count 1.0",
+        "convo_store_seconds_sum 0.3",
+    ]

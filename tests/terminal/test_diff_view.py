@@ -35,6 +35,12 @@ def test_everything_after_the_first_difference_is_shown_side_by_side() -> None:
     ]
 
 
+def test_differences_are_coloured_and_equal_groups_are_dim() -> None:
+    lines = side_by_side(A, B, DisplayOptions(61, has_color=True))[4:9]
+    assert [line.partition("m")[0] for line in lines] == ["\x1b[2", "\x1b[1", "\x1b[2", "\x1b[1", "\x1b[32"]
+    assert lines[2] == "\x1b[2m  5 items identical\x1b[0m"
+
+
 def test_a_short_group_of_equal_items_is_listed_and_sides_are_cut_to_the_terminal() -> None:
     a = [user_message("a" * 40), *NUMBERS[:3], assistant_message("end")]
     b = [user_message("b" * 40), *NUMBERS[:3]]
