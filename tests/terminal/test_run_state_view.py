@@ -51,3 +51,27 @@ def test_owners_and_limits_are_named() -> None:
 
 def test_a_loss_is_one_line() -> None:
     assert list(loss_lines([RelabelLoss("$.a", "b", "c")])) == ["lost: $.a (b): c"]
+
+
+def test_decisions_on_other_calls_are_rows_of_their_own() -> None:
+    document = snapshots.document("single_approval", "1.6")
+    document["context"]["approvals"] = {
+        "look_up": {"approved": ["call_old"], "rejected": []},
+        "refund": {"approved": True, "rejected": []},
+    }
+    del document["context"]["usage"]
+    assert render_paused_state(run_state_from_json(document), "state.json", DisplayOptions()).splitlines() == [
+        "state.json",
+        "  state    RunState 1.6, written by 0.12.1 or later: a rejection has a message for the model",
+        "  agent    Research Desk",
+        "  owner    this file",
+        "  turns    1 of 10",
+        "  usage    0 requests, 0 input, 0 output, 0 total tokens",
+        "  pending  1 call",
+        "  decided  look_up (call_old): approved",
+        "  decided  refund: approved always",
+        "  note     a decision is not bound to its call: before 1.15 it names only the call id, not the tool or arguments",
+        "",
+        "call            agent          decision  tool          arguments",
+        'fc-call-M29k5q  Research Desk  -         restart_user  {"id": 7099, "city": "Cusco", "dry": false}',
+    ]
