@@ -76,3 +76,195 @@ def test_an_invalid_query_value_is_refused_by_name(raw: bytes, param: str) -> No
 def test_a_parameter_of_another_route_is_unknown() -> None:
     with pytest.raises(RequestRefused, match="Unknown parameter: 'limit'"):
         http.parse_query(b"limit=1", (STREAM_PARAMETER, INCLUDE_PARAMETER))
+
+
+ROUTES = [
+    (
+        "POST /v1/responses",
+        "responses_create",
+        "Create a response.",
+        "",
+        "CreateResponseBody",
+        "ResponseResource",
+        "streams",
+    ),
+    (
+        "POST /v1/responses/compact",
+        "responses_compact",
+        "Compact a history.",
+        "",
+        "CompactResponseBody",
+        "CompactResource",
+        "calls a model",
+    ),
+    (
+        "POST /v1/responses/input_tokens",
+        "responses_count",
+        "Count the input tokens of a request.",
+        "",
+        "CountTokensBody",
+        "InputTokens",
+        "calls a model",
+    ),
+    (
+        "GET /v1/responses/{response_id}",
+        "responses_retrieve",
+        "Retrieve a response, or follow its events.",
+        "stream starting_after include include_obfuscation",
+        None,
+        "ResponseResource",
+        "streams",
+    ),
+    (
+        "DELETE /v1/responses/{response_id}",
+        "responses_delete",
+        "Delete a response; its children keep their history.",
+        "",
+        None,
+        "Deleted",
+        "",
+    ),
+    (
+        "POST /v1/responses/{response_id}/cancel",
+        "responses_cancel",
+        "Cancel a background response.",
+        "",
+        "Empty",
+        "ResponseResource",
+        "optional body",
+    ),
+    (
+        "GET /v1/responses/{response_id}/input_items",
+        "responses_input_items",
+        "List the whole context of a response.",
+        "limit order after before include",
+        None,
+        "ItemList",
+        "",
+    ),
+    (
+        "POST /v1/conversations",
+        "conversations_create",
+        "Create a conversation.",
+        "",
+        "CreateConversationBody",
+        "Conversation",
+        "optional body",
+    ),
+    (
+        "GET /v1/conversations/{conversation_id}",
+        "conversations_retrieve",
+        "Retrieve a conversation.",
+        "",
+        None,
+        "Conversation",
+        "",
+    ),
+    (
+        "POST /v1/conversations/{conversation_id}",
+        "conversations_update",
+        "Replace a conversation's metadata.",
+        "",
+        "UpdateConversationBody",
+        "Conversation",
+        "",
+    ),
+    (
+        "DELETE /v1/conversations/{conversation_id}",
+        "conversations_delete",
+        "Delete a conversation.",
+        "",
+        None,
+        "Deleted",
+        "",
+    ),
+    (
+        "POST /v1/conversations/{conversation_id}/items",
+        "conversations_add_items",
+        "Append up to 20 items.",
+        "include",
+        "AddItemsBody",
+        "ItemList",
+        "",
+    ),
+    (
+        "GET /v1/conversations/{conversation_id}/items",
+        "conversations_items",
+        "List items.",
+        "limit order after before include",
+        None,
+        "ItemList",
+        "",
+    ),
+    (
+        "GET /v1/conversations/{conversation_id}/items/{item_id}",
+        "conversations_item",
+        "Retrieve an item.",
+        "include",
+        None,
+        "Item",
+        "",
+    ),
+    (
+        "DELETE /v1/conversations/{conversation_id}/items/{item_id}",
+        "conversations_delete_item",
+        "Delete an item; returns the conversation.",
+        "",
+        None,
+        "Conversation",
+        "",
+    ),
+    ("GET /v1/models", "standing_models", "List the models.", "", None, "ModelList", ""),
+    ("GET /v1/models/{model:path}", "standing_model", "Retrieve a model.", "", None, "Model", ""),
+    ("GET /healthz", "standing_healthz", "Whether the server runs.", "", None, "Status", "public"),
+    ("GET /readyz", "standing_readyz", "Whether the server can handle requests.", "", None, "Status", "public"),
+    ("GET /openapi.json", "routes_document", "This document.", "", None, "Document", "public"),
+    (
+        "GET /metrics",
+        "standing_metrics",
+        "Prometheus metrics of the key's tenant, or of the whole server for an admin key.",
+        "",
+        None,
+        "Text",
+        "",
+    ),
+]
+"""Method and path, operation id, summary, query parameters, schemas of the request and of the response, properties."""
+
+
+def test_the_routes_of_the_api() -> None:
+    properties = {
+        "can_stream": "streams",
+        "is_public": "public",
+        "is_body_optional": "optional body",
+        "calls_model": "calls a model",
+    }
+    assert [
+        (
+            f"{route.method} {route.path}",
+            route.operation_id,
+            route.summary,
+            " ".join(query.name for query in route.query),
+            route.request_schema,
+            route.response_schema,
+            " ".join(text for name, text in properties.items() if getattr(route, name)),
+        )
+        for route in API_ROUTES
+    ] == ROUTES
+
+
+DESCRIPTIONS = {
+    "stream": "Respond with server-sent events.",
+    "starting_after": "Return the events after this sequence number.",
+    "include": "Additional fields to return. All stored fields are always returned.",
+    "include_obfuscation": "Accepted without effect: events have no padding.",
+    "limit": "Maximum number of items on a page.",
+    "order": "Order by age.",
+    "after": "Return the items after the item with this id.",
+    "before": "Return the items before the item with this id.",
+}
+
+
+def test_every_query_parameter_is_described() -> None:
+    described = {query.name: query.description for route in API_ROUTES for query in route.query}
+    assert described == DESCRIPTIONS

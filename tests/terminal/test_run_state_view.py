@@ -70,7 +70,8 @@ def test_decisions_on_other_calls_are_rows_of_their_own() -> None:
         "  pending  1 call",
         "  decided  look_up (call_old): approved",
         "  decided  refund: approved always",
-        "  note     a decision is not bound to its call: before 1.15 it names only the call id, not the tool or arguments",
+        "  note     a decision is not bound to its call: before 1.15 it names only the call id, not the tool or"
+        " arguments",
         "",
         "call            agent          decision  tool          arguments",
         'fc-call-M29k5q  Research Desk  -         restart_user  {"id": 7099, "city": "Cusco", "dry": false}',
