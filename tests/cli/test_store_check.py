@@ -160,6 +160,29 @@ def test_the_suggested_recovery_command_names_the_checked_store(convo: Convo, ho
     )
 
 
+def test_a_recovery_prints_the_result_for_each_session(convo: Convo, home: Path) -> None:
+    write_chats(home, write_three_chats)
+    change_database(
+        home,
+        "DELETE FROM sessions WHERE name = 'tea'",
+        "DELETE FROM items WHERE n = (SELECT nodes.item FROM nodes, sessions WHERE nodes.n = head AND name = 'café')",
+    )
+    got = convo("store", "recover", "new.db")
+
+    assert got.exit == 1
+    assert got.out.splitlines() == [
+        "complete   monads",
+        "truncated  café: 1 item recovered",
+        "recreated  recovered-2: its session record is lost",
+    ]
+    assert got.err.splitlines() == [
+        f"sqlite:{home / DATABASE}: copied to new.db (9 items, 11 nodes, 3 sessions, 5 links, 1 conversation); "
+        "the old file is unchanged",
+        "check it with convo store check --store sqlite:new.db",
+        "to use it, move away the damaged file with its -wal and -shm, and move this file to its place",
+    ]
+
+
 def test_no_migration_is_suggested_for_a_file_that_is_not_a_database(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_bytes(bytes(4096))
     got = convo("store", "check", "--store", "sqlite:bad.db")

@@ -29,7 +29,7 @@ from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Tool
 from tests.runstate import snapshots
 from tests.runstate.scenario_runs import resume_scenario, scenario_graph
-from tests.runstate.snapshots import WITHOUT_NESTED_STATE, index, load_scenario, snapshot
+from tests.runstate.snapshots import WITHOUT_NESTED_STATE, entries_of_label, index, load_scenario, snapshot
 
 PARTS = 3
 FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
@@ -243,6 +243,17 @@ def test_a_sticky_decision_applies_to_the_agent_and_its_tool() -> None:
     assert (call.stage, dict(found.run.sticky_decisions)) == (Stage.READY, {(found.run.agent, call.lookup): True})
 
 
+def test_a_sticky_decision_after_a_decision_on_one_call_applies_too() -> None:
+    entry = next(one for one in entries_of_label("1.6") if one["scenario"] == "sticky_approve")
+    document = json.loads(snapshot(entry["file"]))
+    document["context"]["approvals"] = {
+        "another": {"approved": ["call_ended"], "rejected": []},
+        **document["context"]["approvals"],
+    }
+    found = import_entry(entry, run_state_from_json(document))
+    assert list(found.run.sticky_decisions.values()) == [True]
+
+
 def test_a_sticky_decision_bound_to_another_tool_is_refused() -> None:
     _, graph = import_newest("sticky_approve")
     document = snapshots.document("sticky_approve", "1.21")
@@ -314,6 +325,19 @@ def test_of_agents_of_one_name_the_handoff_decides_which_one_resumes() -> None:
             expected = load_scenario(entry["file"])
             found = import_run_state(parse_run_state(snapshot(entry["file"])), scenario_graph(expected))
             assert found.run.current_agent.instructions == f"You are {expected['spec']['picked']}.", entry["file"]
+
+
+@pytest.mark.parametrize("key", ["session_items", "generated_items"])
+def test_the_handoff_is_found_in_the_session_or_in_the_generated_items(key: str) -> None:
+    """A filter of a handoff removes items of the generated ones; older labels have no session items."""
+    (entry,) = (one for one in entries_of_label("1.21") if one["scenario"] == "duplicate_agent_names")
+    expected, document = load_scenario(entry["file"]), json.loads(snapshot(entry["file"]))
+    other = "session_items" if key == "generated_items" else "generated_items"
+    document[other] = [item for item in document[other] if not item["type"].startswith("handoff_")]
+    document[other] = document[other] if other == "generated_items" else []
+    document["generated_session_item_indexes"] = [None for _ in document["generated_items"]]
+    found = import_run_state(run_state_from_json(document), scenario_graph(expected))
+    assert found.run.current_agent.instructions == f"You are {expected['spec']['picked']}."
 
 
 def test_an_ambiguous_agent_is_refused() -> None:
