@@ -79,7 +79,9 @@ async def test_edited_arguments_are_those_that_the_sdk_runs() -> None:
     _, requests = await Sdk(spec, scenario_run.model.request_count).finish(text, VERDICTS["approved"])
     outputs = [item["output"] for item in requests[0]["input"] if "output" in item]
     assert outputs == ['drop=>{"id":9}', 'drop=>{"id":2}']
-    with pytest.raises(InvalidUsage, match="a server stores the original call"):
+    with pytest.raises(
+        InvalidUsage, match=r"^the arguments of .+ cannot be edited: a server stores the original call$"
+    ):
         export_run_state(run, replace(run_transcript(spec, scenario_run), strategy=Strategy.CHAIN, handle="resp_000"))
 
 
@@ -115,7 +117,7 @@ def test_context_values_round_trip_or_are_refused() -> None:
         ).encode()
     )
     assert import_run_state(state, scenario_run.run.graph).context_values == values
-    with pytest.raises(InputFault, match="the context's 'who' is not JSON"):
+    with pytest.raises(InputFault, match=r"^the context's 'who' is not JSON, so it cannot be restored$"):
         export_run_state(
             scenario_run.run, run_transcript(SCENARIOS[SCENARIO], scenario_run, context_values={"who": object()})
         )
@@ -127,7 +129,9 @@ def test_context_values_round_trip_or_are_refused() -> None:
 def test_a_graph_with_duplicate_agent_names_is_not_exported() -> None:
     twin = Agent("b", "Otherwise.")
     run = create_run(graph(Agent("a", handoffs=(twin, Agent("b")))))
-    with pytest.raises(InputFault, match="several agents are named 'b'") as error:
+    with pytest.raises(
+        InputFault, match=r"^several agents are named 'b', and only the Agents SDK can number them$"
+    ) as error:
         export_run_state(run, RunTranscript(()))
     assert error.value.hint == "give each agent a unique name"
 
@@ -135,11 +139,15 @@ def test_a_graph_with_duplicate_agent_names_is_not_exported() -> None:
 def test_a_call_with_an_unknown_outcome_is_not_exported() -> None:
     run, _ = apply_events(make_run(Agent("desk", tools=(tool_made("free"),))), RunStarted())
     run, _ = apply_events(run, model_response(run, call("c1")))
-    with pytest.raises(StateFault, match="a run that is running tools cannot be written"):
+    with pytest.raises(StateFault, match=r"^a run that is running tools cannot be written as a RunState$") as error:
         export_run_state(run, RunTranscript(()))
+    assert error.value.hint == "wait until the run pauses or ends"
     run, _ = recover_run(run, {})
-    with pytest.raises(StateFault, match="call c1 was started and its outcome is unknown"):
+    with pytest.raises(
+        StateFault, match=r"^call c1 was started and its outcome is unknown; the Agents SDK would run it again$"
+    ) as error:
         export_run_state(run, RunTranscript(()))
+    assert error.value.hint == "supply the output of the call, or approve running it again, then resume"
 
 
 def test_runs_between_two_turns_and_finished_runs_are_exported_as_such() -> None:

@@ -1,6 +1,7 @@
 """The identity of a call: its type, id, name and lookup, the keys of its decisions and its digests."""
 
 import json
+import re
 from hashlib import sha256
 from typing import Any
 
@@ -169,7 +170,14 @@ def test_a_call_that_lacks_data_has_no_digests(raw: dict[str, Any]) -> None:
     assert parsed(raw).binding() is None
 
 
-@pytest.mark.parametrize("arguments", ['"\\ud800"', "[" * 100_000])
-def test_arguments_that_cannot_be_hashed_are_a_value_error(arguments: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ('"\\ud800"', "its arguments contain a lone surrogate (half a character)"),
+        ("[" * 100_000, "its arguments are nested too deep"),
+    ],
+    ids=["surrogate", "deep"],
+)
+def test_arguments_that_cannot_be_hashed_are_a_value_error(arguments: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
         parsed(CALL | {"arguments": arguments}).binding()

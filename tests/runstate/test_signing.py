@@ -20,11 +20,14 @@ __all__ = ["no_logging"]
 KEY = b"sixteen bytes or more"
 STATE = snapshots.newest_state("single_approval", "1.21")
 
+NO_SIGNATURE = "^the state has no convo signature$"
+OTHER_SIGNATURE = "^the signature is from another key, or the state was changed since it was signed$"
+
 
 def test_a_signed_state_is_verified_with_its_key_and_no_other() -> None:
     again = parse_run_state(serialize_run_state(sign_state(STATE, KEY)).encode())
     verify_signature(again, KEY)
-    with pytest.raises(NotSigned, match="is from another key"):
+    with pytest.raises(NotSigned, match=OTHER_SIGNATURE):
         verify_signature(again, b"another key of 16 bytes")
 
 
@@ -41,19 +44,18 @@ def test_any_change_after_signing_is_detected() -> None:
         apply_verdict(signed, signed.pending, ApprovalVerdict(approve=True)).document,
     ]
     for document in changed:
-        with pytest.raises(NotSigned, match="changed since it was signed"):
+        with pytest.raises(NotSigned, match=OTHER_SIGNATURE):
             verify_signature(run_state_from_json(document), KEY)
 
 
 @pytest.mark.parametrize("mark", [None, "x", {}, {"algorithm": "none", "value": ""}, {"algorithm": "hmac-sha256"}])
 def test_an_invalid_signature_is_refused(mark: object) -> None:
-    reason = "is from another key, or the state was changed" if isinstance(mark, dict) else "the state has no convo sig"
-    with pytest.raises(NotSigned, match=reason):
+    with pytest.raises(NotSigned, match=OTHER_SIGNATURE if isinstance(mark, dict) else NO_SIGNATURE):
         verify_signature(run_state_from_json({**STATE.document, SIGNATURE_KEY: mark}), KEY)
 
 
 def test_an_unsigned_state_is_reported() -> None:
-    with pytest.raises(NotSigned, match="has no convo signature"):
+    with pytest.raises(NotSigned, match=NO_SIGNATURE):
         verify_signature(STATE, KEY)
     assert remove_signature(sign_state(STATE, KEY)).document == STATE.document
 
@@ -63,7 +65,7 @@ def test_signing_again_replaces_the_signature() -> None:
     again = sign_state(sign_state(STATE, KEY), other)
     verify_signature(again, other)
     assert again == sign_state(STATE, other)
-    with pytest.raises(NotSigned, match="is from another key"):
+    with pytest.raises(NotSigned, match=OTHER_SIGNATURE):
         verify_signature(again, KEY)
 
 

@@ -76,8 +76,40 @@ def test_a_decision_on_a_finished_call_is_a_past_one() -> None:
 
 
 def test_every_label_has_one_line_of_description() -> None:
-    assert len({version.summary for version in VERSIONS}) == len(VERSIONS)
-    assert all(version.summary and "\n" not in version.summary for version in VERSIONS)
+    assert [(version.label, version.release, version.summary) for version in VERSIONS] == [
+        ("1.0", "0.8.0", "a run, its items, and its decisions by tool and call"),
+        ("1.1", "0.9.1", "an agent used as a tool has its own paused run; readers accept older labels from here on"),
+        ("1.2", "0.9.2", "whether reasoning items are sent again with their ids"),
+        ("1.4", "0.10.2", "a model response has the id of its request"),
+        ("1.5", "0.11.0", "tools are identified by namespace, and deferred tools are marked"),
+        ("1.6", "0.12.1", "a rejection has a message for the model"),
+        (
+            *("1.9", "0.14.0"),
+            "agents with the same name have identities; calls have the origin of their tool; "
+            "custom tools and sandboxes",
+        ),
+        ("1.10", "0.16.0", "a run can have no limit of turns"),
+        ("1.11", "0.17.6", "a tool's output can have data that the model does not receive"),
+        ("1.12", "0.18.1", "usage has the tokens written to the prompt cache"),
+        ("1.13", "0.19.0", "items that a nested history repeats have digests; programs can call tools"),
+        (
+            *("1.15", "0.20.0"),
+            "a decision is bound to its call by a fingerprint; input can be pending; "
+            "hosted tools have their own decisions",
+        ),
+        ("1.16", "0.21.1", "approving one call overrides the permanent rejection of its tool; no new key"),
+        ("1.17", "0.22.1", "pending session writes; the items of the current response; runs that cannot be resumed"),
+        (
+            "1.18",
+            "0.23.1",
+            "decisions on functions belong to an agent; calls to local MCP servers are bound to the server",
+        ),
+        (
+            *("1.21", "0.24.0"),
+            "session writes can be delayed until guardrails passed; "
+            "output guardrails have their response (1.19 to 1.21)",
+        ),
+    ]
 
 
 def test_no_snapshot_has_a_key_that_is_newer_than_its_label() -> None:
