@@ -1,0 +1,582 @@
+"""The link and the notices of a turn, for every end of its response."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from convo.chat.conversation import Chat
+from convo.chat.open import open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import ChatTurn, InputOverride, RequestOptions, load_owner_tail
+from convo.endpoints.base import Endpoint, ItemPage
+from convo.errors import (
+    ConvoError,
+    EndpointFault,
+    LimitReached,
+    StateFault,
+    StateIgnored,
+    StreamBroken,
+    TryLater,
+    Unreachable,
+)
+from convo.history.items import Item, Json, StreamEvent, assistant_message, item_text, user_message
+from convo.history.records import Link, Scope, Strategy
+from convo.history.tree import Path, root_key
+from convo.stores.base import Store
+from convo.stores.memory import MemoryStore
+from convo.strategies.selection import OwnerSelection
+from convo.strategies.strategy import ConversationState, RequestInput
+from tests.chat.conftest import ChatHarness, send
+from tests.chat.recording_endpoint import EndpointFault as RecordedFault
+from tests.clock import FixedClock, counting_ids
+from tests.request_items import message_lines
+
+ROOT = root_key("local")
+REMOTE = Scope("https://far.test/v1", "org_1")
+USAGE = {"input_tokens": 3, "output_tokens": 1}
+
+
+def created(response_id: str | None = "resp_1") -> StreamEvent:
+    return {"type": "response.created", "response": {"id": response_id}}
+
+
+def delta(text: str) -> StreamEvent:
+    return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+
+
+def answer(text: str) -> Item:
+    return {**assistant_message(text), "id": "msg_1", "status": "completed"}
+
+
+def ended(text: str | None = "hello", kind: str = "completed", **fields: Json) -> StreamEvent:
+    """The last event of a response, of which `fields` are further members."""
+    output = [] if text is None else [answer(text)]
+    response = {"id": "resp_1", "status": kind, "output": output, "usage": USAGE, **fields}
+    return {"type": f"response.{kind}", "response": response}
+
+
+@dataclass
+class EventEndpoint:
+    """A server that sends `streams`, one for each request; each event takes a second."""
+
+    streams: list[Sequence[StreamEvent | BaseException]]
+    clock: FixedClock = field(default_factory=FixedClock)
+    scope: Scope = REMOTE
+    bodies: list[Mapping[str, Json]] = field(default_factory=list)
+    closed_count: int = 0
+
+    async def create_conversation(self) -> Mapping[str, Json]:
+        self.clock.advance(100)
+        return {"id": "conv_1"}
+
+    async def list_conversation_items(self, conversation_id: str, **page: Any) -> ItemPage:
+        return ItemPage([], has_more=False)
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        self.bodies.append(body)
+        try:
+            for event in self.streams.pop(0):
+                self.clock.advance(1)
+                if isinstance(event, BaseException):
+                    raise event
+                yield event
+        finally:
+            self.closed_count += 1
+
+
+@dataclass
+class RemoteChat:
+    """A chat with such a server."""
+
+    chat: Chat
+    endpoint: EventEndpoint
+    store: Store
+    notices: list[str]
+
+    async def send(self, text: str = "hi") -> list[StreamEvent]:
+        return [event async for event in self.chat.send([user_message(text)])]
+
+    @property
+    def link(self) -> Link:
+        assert self.chat.turn
+        assert self.chat.turn.link
+        return self.chat.turn.link
+
+    @property
+    def unconfirmed_items(self) -> list[Item]:
+        return [node.item for node in self.chat.state.unconfirmed_nodes]
+
+
+async def open_remote_chat(
+    strategy: Strategy,
+    *streams: Sequence[StreamEvent | BaseException],
+    options: RequestOptions | None = None,
+    scope: Scope = REMOTE,
+) -> RemoteChat:
+    store, endpoint = MemoryStore(), EventEndpoint(list(streams), scope=scope)
+    deps = ChatDeps(store, cast(Endpoint, endpoint), endpoint.clock, counting_ids())
+    options = options or RequestOptions("far/m", "m")
+    chat = await open_chat(OwnerSelection(strategy), None, options, deps, name="mine")
+    remote_chat = RemoteChat(chat, endpoint, store, [])
+    chat.notify = remote_chat.notices.append
+    return remote_chat
+
+
+# -- complete responses ----------------------------------------------------------------------------
+
+SECRET_TOOL = {"type": "mcp", "server_label": "x", "headers": {"a": "b"}}
+OPTIONS = RequestOptions(
+    "far/m", "m", "Be brief.", {"tools": [SECRET_TOOL], "include": ["a"], "temperature": 0.5}, encrypt_reasoning=True
+)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "is_stored", "conversation_id"),
+    [
+        (Strategy.SESSION, False, None),
+        (Strategy.CHAIN, True, None),
+        (Strategy.CONVERSATION, True, "conv_1"),
+    ],
+)
+async def test_the_link_of_a_response_has_its_request_and_its_times(
+    strategy: Strategy, is_stored: bool, conversation_id: str | None
+) -> None:
+    last_event = {**ended(), "ignored": ["temperature"]}
+    remote = await open_remote_chat(
+        strategy,
+        [TryLater("busy", status=429, retry_after_s=10.0)],
+        [created(), delta("hel"), delta("lo"), last_event],
+        options=OPTIONS,
+    )
+    start = remote.endpoint.clock.now()
+
+    events = await remote.send()
+
+    assert events == [created(), delta("hel"), delta("lo"), last_event]
+    path = Path(ROOT).append([user_message("hi"), answer("hello")])
+    assert remote.link == Link(
+        id="resp_1",
+        input_head=path.first(1).head,
+        head=path.head,
+        sent_count=1,
+        model="far/m",
+        strategy=strategy,
+        status="completed",
+        created_at=start + (100 if conversation_id else 0) + 11,
+        session_id="ses_1",
+        scope=REMOTE,
+        conversation_id=conversation_id,
+        duration_s=4.0,
+        first_token_s=2.0,
+        parameters={
+            "instructions": "Be brief.",
+            "tools": [{"type": "mcp", "server_label": "x"}],
+            "temperature": 0.5,
+            "ignored": ["temperature"],
+        },
+        usage=USAGE,
+        is_stored=is_stored,
+    )
+    assert await remote.store.link("resp_1") == remote.link
+    assert remote.chat.turn
+    assert (remote.chat.turn.request_count, remote.chat.turn.response) == (2, last_event["response"])
+    assert remote.notices == [
+        "busy; retrying: rejected before processing",
+    ]
+    assert remote.chat.state == ConversationState(
+        strategy, path, path.head, {Strategy.CHAIN: "resp_1"}.get(strategy, conversation_id)
+    )
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
+async def test_the_next_link_names_the_one_before_it(strategy: Strategy) -> None:
+    second_end = ended("yes")
+    second_end = {**second_end, "response": {**second_end["response"], "id": "resp_2"}}
+    remote = await open_remote_chat(strategy, [ended()], [created("resp_2"), second_end])
+    await remote.send()
+    assert (remote.link.first_token_s, remote.link.duration_s) == (None, 1.0)
+    await remote.send("more")
+    chain = strategy is Strategy.CHAIN
+    assert (remote.link.id, remote.link.parent_id, remote.link.previous_response_id, remote.link.sent_count) == (
+        "resp_2",
+        "resp_1",
+        "resp_1" if chain else None,
+        1 if chain else 3,
+    )
+    assert (remote.link.parameters, remote.link.error) == ({}, None)
+
+
+async def test_an_output_that_the_last_event_lacks_is_the_streamed_one() -> None:
+    remote = await open_remote_chat(Strategy.SESSION, [created(), delta("hel"), delta("lo"), ended(None)])
+    await remote.send()
+    assert message_lines(remote.chat.state.path.items) == ["user: hi", "assistant: hello"]
+    assert remote.chat.turn
+    assert remote.chat.turn.response
+    assert remote.chat.turn.response["output"] == [assistant_message("hello")]
+
+
+async def test_a_chain_needs_a_response_with_an_id() -> None:
+    for strategy, is_valid in ((Strategy.CHAIN, False), (Strategy.SESSION, True)):
+        remote = await open_remote_chat(strategy, [created(None), delta("hello"), ended(id=None)])
+        if is_valid:
+            await remote.send()
+            assert (remote.link.id, remote.link.status) == ("try_1", "completed")
+            continue
+        with pytest.raises(StateIgnored) as caught:
+            await remote.send()
+        message = "the response has no id, and a chain needs one to continue"
+        assert caught.value.message == message
+        assert (remote.link.status, remote.link.error) == ("failed", {"code": "state_ignored", "message": message})
+
+
+TEXT_WARNING = "the text that was streamed differs from the final text, which was kept"
+
+
+@pytest.mark.parametrize(
+    ("last_event", "error"),
+    [
+        (ended("bye"), {"code": "text_differs", "message": TEXT_WARNING, "streamed_text_differs": True}),
+        (
+            {**ended(), "streamed_text_differs": 1},
+            {"code": "text_differs", "message": TEXT_WARNING, "streamed_text_differs": True},
+        ),
+        (
+            ended("bye", "incomplete", incomplete_details={"reason": "content_filter"}),
+            {
+                "code": "content_filter",
+                "message": "the response is incomplete",
+                "streamed_text_differs": True,
+            },
+        ),
+    ],
+)
+async def test_a_text_that_differs_from_the_streamed_one_is_a_warning(
+    last_event: StreamEvent, error: Mapping[str, Json]
+) -> None:
+    remote = await open_remote_chat(Strategy.SESSION, [created(), delta("hello"), last_event])
+    await remote.send()
+    assert (remote.link.error, remote.notices) == (error, [f"warning: {TEXT_WARNING}"])
+    assert item_text(remote.chat.state.path.items[1]) == item_text(last_event["response"]["output"][0])
+
+
+async def test_an_incomplete_response_has_its_reason_and_is_confirmed() -> None:
+    end = ended("hel", "incomplete", incomplete_details={"reason": "max_output_tokens"})
+    remote = await open_remote_chat(Strategy.SESSION, [created(), delta("hel"), end])
+    await remote.send()
+    error = {"code": "max_output_tokens", "message": "the response is incomplete"}
+    assert (remote.link.status, remote.link.error, remote.notices) == ("incomplete", error, [])
+    assert not remote.unconfirmed_items
+
+
+@pytest.mark.parametrize("scope", [REMOTE, Scope()])
+async def test_a_response_id_that_the_endpoint_used_before_is_replaced(scope: Scope) -> None:
+    remote = await open_remote_chat(Strategy.SESSION, [created(), ended()], [created(), ended("yes")], scope=scope)
+    await remote.send()
+    if scope == Scope():  # the embedded endpoint itself stores the response before the turn does
+        assert remote.link.id == "resp_1"
+        return
+    await remote.send("more")
+    assert (remote.link.id, remote.link.parent_id) == ("try_1", "resp_1")
+    assert remote.notices == ["warning: the endpoint reused the response id resp_1; this response is stored as try_1"]
+    assert [link.id for link in await remote.store.links("ses_1")] == ["resp_1", "try_1"]
+
+
+# -- responses without an end ----------------------------------------------------------------------
+
+PARTIAL = {**assistant_message("hel"), "status": "incomplete"}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
+async def test_a_stream_without_its_end_fails_the_turn_and_its_text_is_kept(strategy: Strategy) -> None:
+    remote = await open_remote_chat(strategy, [created(), delta("hel")])
+    with pytest.raises(StreamBroken) as caught:
+        await remote.send()
+    message = "the endpoint's stream ended before the response was complete"
+    assert (caught.value.message, caught.value.hint) == (message, "try again with /retry")
+    assert (remote.link.id, remote.link.status, remote.link.usage) == ("resp_1", "failed", None)
+    assert remote.link.error == {"code": "stream_broken", "message": message}
+    assert remote.unconfirmed_items == [user_message("hi"), PARTIAL]
+    assert remote.chat.session.link_id is None
+
+
+async def test_a_stream_that_ends_before_a_response_is_an_error() -> None:
+    remote = await open_remote_chat(Strategy.SESSION, [created()])
+    with pytest.raises(StreamBroken) as caught:
+        await remote.send()
+    assert caught.value.message == "the endpoint's stream ended before a response began"
+    assert (remote.link.id, remote.link.status) == ("try_1", "failed")
+    assert remote.unconfirmed_items == [user_message("hi")]
+
+
+async def test_a_failed_response_has_the_error_of_the_endpoint() -> None:
+    error = {"code": "server_error", "message": "Oh."}
+    remote = await open_remote_chat(Strategy.SESSION, [created(), delta("hel"), ended("hel", "failed", error=error)])
+    with pytest.raises(EndpointFault, match=r"^Oh\.$"):
+        await remote.send()
+    assert (remote.link.status, remote.link.error, remote.notices) == ("failed", error, [])
+    assert remote.unconfirmed_items == [user_message("hi"), PARTIAL]
+    assert remote.chat.turn
+    assert remote.chat.turn.response == ended("hel", "failed", error=error)["response"]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
+async def test_an_interrupted_response_is_cancelled_and_its_stream_closed(strategy: Strategy) -> None:
+    remote = await open_remote_chat(strategy, [created(), delta("hel"), delta("lo"), ended()])
+    async with aclosing(remote.chat.send([user_message("hi")])) as events:
+        async for event in events:
+            if event["type"].endswith(".delta"):
+                break
+    assert (remote.link.id, remote.link.status, remote.endpoint.closed_count) == ("resp_1", "cancelled", 1)
+    assert remote.link.error == {"code": "interrupted", "message": "interrupted before the response was complete"}
+    assert (remote.link.duration_s, remote.link.first_token_s) == (2.0, 2.0)
+    assert remote.unconfirmed_items == [user_message("hi"), PARTIAL]
+    path = remote.chat.state.path
+    assert (remote.link.input_head, remote.link.head) == (path.first(1).head, path.head)
+
+
+LIMIT = LimitReached("response_bytes", 4)
+LIMIT_MESSAGE = "the response exceeded limits.response_bytes = 4"
+
+
+async def test_a_client_keeps_a_response_that_exceeds_a_size_limit() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    remote = await open_remote_chat(
+        Strategy.SESSION,
+        [created(), delta("hel"), {"type": "response.output_item.added", "output_index": 1, "item": call}, LIMIT],
+    )
+    events = await remote.send()
+    assert events[-1] == {
+        "type": "response.incomplete",
+        "response": {
+            "id": "resp_1",
+            "status": "incomplete",
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "output": [PARTIAL],
+        },
+        "limit": {"name": "limits.response_bytes", "message": LIMIT_MESSAGE},
+    }
+    assert (remote.link.id, remote.link.status) == ("resp_1", "incomplete")
+    assert remote.link.error == {
+        "code": "max_output_tokens",
+        "message": LIMIT_MESSAGE,
+        "limit": "limits.response_bytes",
+    }
+    assert remote.notices == [f"{LIMIT_MESSAGE}; raise it: convo config set limits.response_bytes VALUE"]
+    assert (remote.unconfirmed_items, remote.chat.state.path.items[1]) == ([], PARTIAL)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stream", "limit"),
+    [
+        (Strategy.CHAIN, [created(), delta("hel")], LIMIT),
+        (Strategy.SESSION, [created(), delta("hel")], LimitReached("response_s", 4)),
+        (Strategy.SESSION, [created()], LIMIT),
+    ],
+)
+async def test_other_responses_that_exceed_a_limit_fail(
+    strategy: Strategy, stream: list[StreamEvent], limit: LimitReached
+) -> None:
+    remote = await open_remote_chat(strategy, [*stream, limit])
+    with pytest.raises(LimitReached):
+        await remote.send()
+    assert (remote.link.status, remote.notices) == ("failed", [])
+    assert remote.link.error
+    assert remote.link.error["message"] == limit.message
+    assert len(remote.unconfirmed_items) == len(stream)
+
+
+@pytest.mark.parametrize("kind", ["incomplete", "failed"])
+async def test_a_limit_of_the_endpoint_is_a_notice_unless_the_response_failed(kind: str) -> None:
+    limit = {"name": "limits.response_bytes", "message": LIMIT_MESSAGE}
+    remote = await open_remote_chat(
+        Strategy.SESSION, [created(), delta("hello"), {**ended("hel", kind, error=None), "limit": limit}]
+    )
+    if kind == "failed":
+        with pytest.raises(EndpointFault, match=r"^the model failed$"):
+            await remote.send()
+        assert remote.notices == []
+    else:
+        await remote.send()
+        assert remote.notices == [f"{LIMIT_MESSAGE}; raise it: convo config set limits.response_bytes VALUE"]
+        assert remote.link.error == {
+            "code": "max_output_tokens",
+            "message": LIMIT_MESSAGE,
+            "limit": "limits.response_bytes",
+        }
+
+
+# -- another input than the history ----------------------------------------------------------------
+
+
+def make_turn(remote: RemoteChat, override: InputOverride | None = None) -> ChatTurn:
+    return ChatTurn(
+        remote.chat.record,
+        remote.chat.options,
+        remote.chat.deps,
+        check_tail=False,
+        notify=remote.notices.append,
+        input_override=override,
+    )
+
+
+SHORT = InputOverride(
+    Path(ROOT).append([user_message("summary"), user_message("hi")]),
+    RequestInput([user_message("summary"), user_message("hi")], 2, {"store": False}),
+)
+
+
+async def test_an_override_is_sent_and_stored_beside_the_history() -> None:
+    remote = await open_remote_chat(Strategy.SESSION, [created(), ended()])
+    state = remote.chat.state
+    await remote.chat.save(ConversationState(state.strategy, state.path.append([user_message("hi")]), ROOT), [])
+    turn = make_turn(remote, SHORT)
+    async with aclosing(turn.events()) as events:
+        assert len([event async for event in events]) == 2
+
+    assert remote.endpoint.bodies[0]["input"] == [user_message("summary"), user_message("hi")]
+    assert message_lines(remote.chat.state.path.items) == ["user: hi", "assistant: hello"]
+    link = turn.link
+    assert link
+    assert (link.input_head, link.sent_count) == (SHORT.path.head, 2)
+    assert link.head == SHORT.path.append([answer("hello")]).head
+    assert message_lines((await remote.store.path(link.head)).items) == [
+        "user: summary",
+        "user: hi",
+        "assistant: hello",
+    ]
+
+
+@pytest.mark.parametrize("is_rejected", [False, True])
+async def test_a_rejected_response_leaves_no_partial_output(is_rejected: bool) -> None:
+    for override in (None, SHORT):
+        remote = await open_remote_chat(Strategy.SESSION, [created(), delta("hel"), ended()])
+        state = remote.chat.state
+        await remote.chat.save(ConversationState(state.strategy, state.path.append([user_message("hi")]), ROOT), [])
+        turn = make_turn(remote, override)
+        turn.is_rejected = is_rejected
+        async with aclosing(turn.events()) as events:
+            async for event in events:
+                if event["type"].endswith(".delta"):
+                    break
+        partial = [] if is_rejected else [PARTIAL]
+        assert remote.unconfirmed_items == [user_message("hi"), *partial]
+        link = turn.link
+        assert link
+        input_path = override.path if override else Path(ROOT).append([user_message("hi")])
+        assert (link.status, link.input_head, link.head) == (
+            "cancelled",
+            input_path.head,
+            input_path.append(partial).head,
+        )
+        assert (await remote.store.path(link.head)).items == (*input_path.items, *partial)
+
+
+# -- the owner's items that this process missed ----------------------------------------------------
+
+
+async def fetch_tail(state: ConversationState, *newest_first: Item, page_size: int = 2) -> list[Item]:
+    """The tail of a conversation at a server that has these items and lists them in pages."""
+
+    class PagedEndpoint(EventEndpoint):
+        async def list_conversation_items(self, conversation_id: str, **page: Any) -> ItemPage:
+            assert (conversation_id, page["order"], page["limit"]) == ("conv_1", "desc", 100)
+            ids = [item["id"] for item in newest_first]
+            start = ids.index(page["after"]) + 1 if page["after"] else 0
+            items = newest_first[start : start + page_size]
+            return ItemPage(items, has_more=start + page_size < len(newest_first))
+
+    endpoint = cast(Endpoint, PagedEndpoint([]))
+    tail = await load_owner_tail(state, endpoint, MemoryStore())
+    assert tail.links == ()
+    return list(tail.items)
+
+
+def numbered(text: str, number: int) -> Item:
+    return {**user_message(text), "id": f"msg_{number}"}
+
+
+ITEMS = [numbered(f"item {number}", number) for number in range(5)]
+
+
+def conversation_state(confirmed: Sequence[Item]) -> ConversationState:
+    path = Path(ROOT).append(confirmed)
+    return ConversationState(Strategy.CONVERSATION, path, path.head, "conv_1")
+
+
+@pytest.mark.parametrize("confirmed_count", range(6))
+async def test_the_tail_of_a_remote_conversation_is_read_back_to_the_confirmed_head(confirmed_count: int) -> None:
+    state = conversation_state(ITEMS[:confirmed_count])
+    assert await fetch_tail(state, *reversed(ITEMS)) == ITEMS[confirmed_count:]
+
+
+async def test_a_conversation_without_the_confirmed_item_is_an_error_with_two_ways_on(harness: ChatHarness) -> None:
+    with pytest.raises(StateFault) as caught:
+        await fetch_tail(conversation_state([numbered("lost", 9)]), *reversed(ITEMS))
+    assert caught.value.message == "conv_1 no longer has the last item that it confirmed"
+    assert caught.value.hint == ("convo inspect conv_1, or open it again: convo chat --conversation --from conv_1")
+
+    chat = await harness.open(Strategy.CONVERSATION)
+    await send(chat, "one")
+    handle = chat.session.handle or ""
+    last = (await harness.endpoint.list_conversation_items(handle, order="desc")).items[0]
+    await harness.endpoint.delete_conversation_item(handle, last["id"])
+    with pytest.raises(StateFault) as local:
+        await load_owner_tail(chat.state, cast(Endpoint, harness.endpoint), harness.store)
+    assert local.value.message == f"{handle} no longer has the last item that it confirmed"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
+async def test_only_a_server_that_this_process_can_ask_has_a_tail(strategy: Strategy) -> None:
+    path = Path(ROOT).append(ITEMS)
+    for handle, scope in ((None, REMOTE), (None, Scope()), ("conv_deleted", Scope())):
+        state = ConversationState(strategy, path, ROOT, handle)
+        endpoint = cast(Endpoint, EventEndpoint([], scope=scope))
+        tail = await load_owner_tail(state, endpoint, MemoryStore())
+        assert (tail.items, tail.links) == ((), ())
+
+
+class Killed(BaseException):
+    """The process was killed: no later code of it runs."""
+
+
+async def test_a_recovered_response_is_announced_and_belongs_to_the_session(harness: ChatHarness) -> None:
+    for strategy in (Strategy.CONVERSATION, Strategy.CHAIN):
+        chat = await harness.open(strategy, name=f"by-{strategy}")
+        await send(chat, "one")
+        first = chat.record.last_link
+        harness.endpoint.faults = [RecordedFault(Killed(), after=None)]
+        with pytest.raises(Killed):
+            await send(chat, "two")
+        reopened = await harness.open(None, f"by-{strategy}")
+        notices: list[str] = []
+        reopened.notify = notices.append
+
+        events = [event async for event in reopened.retry()]
+
+        assert notices == ["the endpoint already had 2 unconfirmed items; they are kept"]
+        assert [event["type"] for event in events] == ["response.output_item.done", "response.completed"]
+        link = reopened.record.last_link
+        assert first
+        assert link
+        assert reopened.turn
+        assert (link.session_id, link.parent_id, reopened.turn.link) == (reopened.session.id, first.id, link)
+        assert events[-1]["response"]["id"] == link.id
+        assert (reopened.session.handle == link.id) == (strategy is Strategy.CHAIN)
+        assert (reopened.turn.request_count, reopened.state.unconfirmed_nodes) == (0, ())
+
+
+async def test_a_connection_that_broke_is_named_in_the_link() -> None:
+    remote = await open_remote_chat(Strategy.SESSION, *[[Unreachable("the connection broke")]] * 4)
+    with pytest.raises(ConvoError):
+        await remote.send()
+    assert remote.notices == ["the connection broke; retrying: the endpoint stores nothing"] * 3
+    assert (remote.link.id, remote.link.status, remote.link.error) == (
+        "try_1",
+        "failed",
+        {"code": "unreachable", "message": "the connection broke"},
+    )
+    assert remote.chat.turn
+    assert remote.chat.turn.request_count == 4
