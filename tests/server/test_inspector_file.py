@@ -16,7 +16,7 @@ from convo.inspect.view import ConversationView
 from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import PAGE_FILE, SCRIPT_FILES, STYLE_FILE, render_inspector_page
 from tests.command_runner import ROOT
-from tests.inspect.conversation_builder import ConversationBuilder, build_chain
+from tests.inspect.conversation_builder import START_TIME, ConversationBuilder, build_chain
 
 STATIC = ROOT / "convo" / "server" / "static"
 EXPORTED = re.compile(r"^export (?:async )?(?:function\*?|class|const) (\w+)", re.MULTILINE)
@@ -34,6 +34,24 @@ def source_hash(source: str) -> str:
 
 def inspector_data(view: ConversationView) -> Any:
     return build_inspector_data({"mine": view})["conversations"]["mine"]
+
+
+def test_the_page_lists_its_conversations() -> None:
+    assert build_inspector_data({"mine": build_chain(2).view("resp_2")})["list"] == {
+        "sessions": [
+            {
+                "id": "mine",
+                "name": "resp_2",
+                "strategy": "chain",
+                "items": 4,
+                "unacknowledged": 0,
+                "used_at": START_TIME + 60,
+                "first_words": "question 1",
+            }
+        ],
+        "others": [],
+        "more": False,
+    }
 
 
 class InlineSources(HTMLParser):
