@@ -1,7 +1,8 @@
 """The order of a response's events, checked with the openai package."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -155,3 +156,83 @@ def test_half_a_surrogate_pair_at_the_end_of_an_answer_is_preserved() -> None:
     *_, end = [*answer.write_text("a\ud83d"), *answer.write_completed(make_usage(1, 1))]
 
     assert end["response"]["output"][0]["content"][0]["text"] == "a\ud83d"
+
+
+def write_every_kind(answer: ResponseEventWriter) -> Iterator[StreamEvent]:
+    """Write each kind of item; a second call has the id of the first one."""
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "hi", "annotations": []}, {"type": "x"}],
+    }
+    yield from answer.write_reasoning("Oslo")
+    yield from answer.write_reasoning(", then.")
+    yield from answer.write_encrypted_content("gAAA")
+    yield from answer.write_text("It ", [{"token": "It"}])
+    yield from answer.write_text("")
+    yield from answer.write_text("rains.")
+    yield from answer.write_refusal("No.")
+    yield from answer.start_function_call("call_1", "f")
+    yield from answer.write_arguments('{"a')
+    yield from answer.write_arguments('":1}')
+    yield from answer.start_function_call("call_1", "g")
+    yield from answer.write_encrypted_content("x")
+    yield from answer.write_item(message)
+    yield from answer.write_item({"type": "web_search_call", "id": "ws_1", "status": "completed"})
+    yield from answer.write_reasoning("Again")
+
+
+@pytest.mark.parametrize("summarized", [True, False])
+def test_each_kind_of_item_has_the_recorded_events(summarized: bool) -> None:
+    """`answer_events.jsonl` has the events with a summary of the reasoning, then those with its text."""
+    answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
+    events = [json.dumps(event) for event in write_every_kind(answer)]
+    events += [json.dumps(event) for event in answer.write_incomplete("max_output_tokens", {"input_tokens": 1})]
+    recorded = (Path(__file__).parent / "answer_events.jsonl").read_text("utf-8").splitlines()
+    half = len(recorded) // 2
+    assert events == (recorded[:half] if summarized else recorded[half:])
+
+
+def test_an_answer_ends_completed_incomplete_or_failed() -> None:
+    def end(write_end: Callable[[ResponseEventWriter], Iterator[StreamEvent]]) -> StreamEvent:
+        answer = ResponseEventWriter(counting_ids())
+        *_, last = [*answer.start_function_call("c", "f"), *write_end(answer)]
+        return last
+
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": ""}
+    completed = [{**call, "status": "completed"}]
+    unfinished = [{**call, "status": "incomplete"}]
+    usage = {"input_tokens": 1}
+    assert end(lambda answer: answer.write_completed(usage)) == {
+        "type": "response.completed",
+        "response": {"status": "completed", "model": None, "output": completed, "usage": usage},
+    }
+    assert end(lambda answer: answer.write_incomplete("content_filter", usage)) == {
+        "type": "response.incomplete",
+        "response": {
+            "status": "incomplete",
+            "model": None,
+            "output": unfinished,
+            "usage": usage,
+            "incomplete_details": {"reason": "content_filter"},
+        },
+    }
+    assert end(lambda answer: answer.write_failed("server_error", "Broken.")) == {
+        "type": "response.failed",
+        "response": {
+            "status": "failed",
+            "model": None,
+            "output": unfinished,
+            "usage": None,
+            "error": {"code": "server_error", "message": "Broken."},
+        },
+    }
+
+
+def test_arguments_need_an_open_call() -> None:
+    answer = ResponseEventWriter(counting_ids())
+    with pytest.raises(ValueError, match=r"^arguments came without a call$"):
+        list(answer.write_arguments("{}"))
+    list(answer.write_text("hi"))
+    with pytest.raises(ValueError, match=r"^arguments came without a call$"):
+        list(answer.write_arguments("{}"))
