@@ -178,9 +178,7 @@ class ModelsForClients(ModelsByName):
         choice = super()._resolve_name(name)
         if name in self._settings.aliases or name == self._settings.model or _is_public_model(choice):
             return choice
-        raise InvalidSettings(
-            f"{choice.provider.name} has no model with this name on this server", hint="GET /v1/models lists the models"
-        )
+        raise InvalidSettings(f"{choice.provider.name} has no model with this name on this server")
 
 
 def _is_public_model(choice: ModelChoice) -> bool:
