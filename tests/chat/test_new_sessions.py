@@ -282,7 +282,9 @@ async def test_a_fork_of_a_chain_continues_from_the_same_response(harness: ChatH
     ("path", "existing", "free"),
     [
         ("a-2.json", ["a-2.json", "a.json"], "a-3.json"),
-        ("a-2.json", ["a-2.json"], "a.json"),
+        ("a-2.json", ["a-2.json"], "a-3.json"),
+        ("a-3.json", ["a-3.json"], "a-2.json"),
+        ("a-2.json", [], "a-2.json"),
         ("a", ["a"], "a-2"),
         ("a.b.json", ["a.b.json"], "a.b-2.json"),
         ("a-x.json", ["a-x.json"], "a-x-2.json"),
