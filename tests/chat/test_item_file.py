@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from convo.chat.item_file import read_item_file, write_item_file
+from convo.chat.item_file import (
+    UNNAMED_FILE,
+    ItemFile,
+    check_new_item_file,
+    parse_item_file,
+    read_item_file,
+    write_item_file,
+)
 from convo.errors import InvalidUsage, NotFound, Unreadable
 from convo.inspect.serialize import ConversationDocument, document_to_json, document_to_lines
 
@@ -198,3 +205,54 @@ def test_a_request_is_written_with_its_fields_an_indented_object_and_an_export_a
 
     write_item_file(str(tmp_path / "new.json"), [HI], source)
     assert (tmp_path / "new.json").read_text() == json.dumps({"model": "m", "input": [HI]}, indent=1) + "\n"
+
+
+def test_a_file_that_is_not_text_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "items").write_bytes(b'["caf\xe9"]')
+    with pytest.raises(Unreadable) as caught:
+        read_item_file(str(tmp_path / "items"))
+    assert caught.value.message == f"{tmp_path}/items cannot be read: it is not UTF-8"
+
+
+@pytest.mark.parametrize("separator", ["", "\n{}"], ids=["object", "lines"])
+def test_an_export_that_is_invalid_is_refused_with_its_name(separator: str, tmp_path: Path) -> None:
+    path = tmp_path / "export"
+    document = document_to_json(ConversationDocument((HI,), 1, "monads"))
+    path.write_text(json.dumps({**document, "version": 99}))
+    with pytest.raises(Unreadable) as newer:
+        read_item_file(str(path))
+    assert newer.value.message == f"{path}: unsupported document version 99"
+    assert newer.value.hint == "upgrade convo-state"
+    path.write_text("\n".join([*map(json.dumps, document_to_lines(ConversationDocument((HI,), 1, "monads"))), "{}"]))
+    with pytest.raises(Unreadable) as lines:
+        read_item_file(str(path))
+    assert lines.value.message == f"{path}: line 3 is neither an item nor a link"
+
+
+def test_an_export_is_marked_and_its_text_kept(tmp_path: Path) -> None:
+    document = ConversationDocument((HI, HELLO), 2, "monads")
+    text = json.dumps(document_to_json(document))
+    lines = "\n".join(map(json.dumps, document_to_lines(document)))
+    assert parse_item_file("a", text) == ItemFile((HI, HELLO), text, "items", is_export=True)
+    assert parse_item_file("a", lines) == ItemFile((HI, HELLO), lines, "", is_export=True)
+    rows = json.dumps(HI) + "\n" + json.dumps(HELLO)
+    assert parse_item_file("a", rows) == ItemFile((HI, HELLO), rows)
+    assert parse_item_file("a", json.dumps(HI)) == ItemFile((HI,), json.dumps(HI))
+
+
+def test_a_text_whose_caller_names_it_has_no_name_in_its_errors() -> None:
+    with pytest.raises(Unreadable) as caught:
+        parse_item_file(UNNAMED_FILE, '[{"a": 1}]')
+    assert caught.value.message == "item 1 has neither a type nor a role"
+    with pytest.raises(Unreadable, match=r"^the file is empty$"):
+        parse_item_file(UNNAMED_FILE, "")
+
+
+def test_a_home_folder_and_an_unwritable_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_item_file("~/items.json", [HI])
+    assert read_item_file("~/items.json").items == (HI,)
+    with pytest.raises(Unreadable, match="is a folder, not a replay file"):
+        read_item_file("~")
+    with pytest.raises(Unreadable, match=r"is not a folder, so a\.json cannot be written there"):
+        check_new_item_file(str(tmp_path / "nope" / "a.json"))

@@ -15,11 +15,12 @@ from convo.chat.conversation import (
     merge_file_edits,
 )
 from convo.chat.open import fork_session
+from convo.chat.session_record import RunUpdate
 from convo.errors import NotFound, RequestRefused, Unreadable
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import Transaction
+from convo.stores.base import AgentCall, AgentRun, Transaction
 from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.chat.conftest import ChatHarness, send
@@ -284,3 +285,23 @@ def test_the_last_turn_begins_with_its_message(items: Sequence[Item], confirmed_
     path = Path(ROOT).append(items)
     state = ConversationState(Strategy.SESSION, path, path.first(confirmed_count).head)
     assert find_last_turn_start(state, None) == start
+
+
+async def test_a_conversation_without_a_message_is_saved_without_a_name(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION)
+    await chat.ensure_saved()
+    assert [(session.id, session.name) for session in await harness.store.sessions()] == [(chat.session.id, "")]
+
+
+async def test_a_record_knows_the_run_that_was_stored_last(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION, name="mine")
+    await send(chat, "one")
+    assert chat.record.agent_run is None
+    runs = [AgentRun(f"run_{number}", chat.session.id, 1, "done", {}, 1.0, 1.0) for number in (1, 2)]
+    await chat.record.commit(chat.state, run_update=RunUpdate(runs[0]))
+    await chat.record.commit(chat.state)
+    assert chat.record.agent_run == runs[0]
+    await chat.record.commit_run(RunUpdate(runs[1]))
+    await chat.record.commit_run(RunUpdate(calls=(AgentCall("run_2", "1/c", 1.0),)))
+    assert chat.record.agent_run == runs[1]
+    assert {run.id for run in await harness.store.agent_runs(session_id=chat.session.id)} == {"run_1", "run_2"}

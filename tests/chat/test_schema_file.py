@@ -124,3 +124,13 @@ def test_a_missing_or_binary_schema_file_is_refused(tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(CLOSED).encode())
     assert load_text_format(str(tmp_path / "schema.json"))["format"]["schema"] == CLOSED
+
+
+@pytest.mark.parametrize("depth", [600, 5000])
+def test_an_object_that_is_nested_too_deeply_is_refused(depth: int, tmp_path: Path) -> None:
+    nested = '{"items": ' * depth + "{}" + "}" * depth
+    schema = json.dumps(CLOSED).replace('{"type": "integer"}', nested)
+    assert len(schema) > depth
+    with pytest.raises(Unreadable) as caught:
+        text_format(tmp_path, schema)
+    assert caught.value.message == f"{tmp_path / 'schema.json'} is nested too deeply"

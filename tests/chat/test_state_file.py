@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tempfile
 from io import BytesIO
 from pathlib import Path
 
@@ -143,3 +144,34 @@ def test_each_field_of_a_state_makes_one_recognized(marker: str) -> None:
     assert is_state_like(marker.encode())
     assert is_state_like(marker.encode("utf-16-le"))
     assert not is_state_like(marker.encode().replace(b"e", b"_"))
+
+
+def test_a_state_below_a_file_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unreadable) as caught:
+        load_state_file(str(tmp_path / "file" / "state.json"))
+    assert caught.value.message == f"{tmp_path}/file/state.json cannot be read: not a directory"
+    with pytest.raises(Unreadable) as folder:
+        load_state_file(str(tmp_path))
+    assert folder.value.message == f"{tmp_path} is a folder, not a state"
+
+
+@pytest.mark.needs("posix")
+def test_a_state_in_a_folder_without_permission_is_refused_before_it_is_written() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            if os.getuid() == 0:
+                os.setuid(65534)  # the permissions of a folder do not bind root
+            try:
+                save_state_file(STATE, f"{folder}/state.json")
+            except ConvoError as error:
+                os.write(writing, f"{error.code}: {error.message}; {error.hint}".encode())
+            os._exit(0)
+        os.close(writing)
+        os.waitpid(child, 0)
+        with os.fdopen(reading, "rb") as pipe:
+            assert pipe.read().decode() == f"store_read_only: {folder} cannot be written; choose another file"
+        Path(folder).chmod(0o700)

@@ -18,6 +18,7 @@ from convo.errors import (
     LimitReached,
     StateFault,
     StateIgnored,
+    StoreFull,
     StreamBroken,
     TryLater,
     Unreachable,
@@ -27,6 +28,7 @@ from convo.history.records import Link, Scope, Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
+from convo.stores.sqlite.admin import SqliteAdmin
 from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState, RequestInput
 from tests.chat.conftest import ChatHarness, send
@@ -115,8 +117,9 @@ async def open_remote_chat(
     *streams: Sequence[StreamEvent | BaseException],
     options: RequestOptions | None = None,
     scope: Scope = REMOTE,
+    store: Store | None = None,
 ) -> RemoteChat:
-    store, endpoint = MemoryStore(), EventEndpoint(list(streams), scope=scope)
+    store, endpoint = store or MemoryStore(), EventEndpoint(list(streams), scope=scope)
     deps = ChatDeps(store, cast(Endpoint, endpoint), endpoint.clock, counting_ids())
     options = options or RequestOptions("far/m", "m")
     chat = await open_chat(OwnerSelection(strategy), None, options, deps, name="mine")
@@ -580,3 +583,24 @@ async def test_a_connection_that_broke_is_named_in_the_link() -> None:
     )
     assert remote.chat.turn
     assert remote.chat.turn.request_count == 4
+
+
+class FullStore(MemoryStore):
+    """A store that still commits, on a disk that is nearly full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        class Admin(SqliteAdmin):
+            async def check_disk_space(self) -> None:
+                raise StoreFull("no room")
+
+        self.admin = Admin(self.database)
+
+
+async def test_a_full_disk_is_noticed_before_a_request_is_sent() -> None:
+    remote = await open_remote_chat(Strategy.SESSION, [created(), ended()], store=FullStore())
+    with pytest.raises(StoreFull):
+        await remote.send()
+    assert (remote.endpoint.bodies, remote.chat.turn and remote.chat.turn.request_count) == ([], 0)
+    assert remote.unconfirmed_items == [user_message("hi")]

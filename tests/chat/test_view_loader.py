@@ -409,3 +409,14 @@ async def test_a_handle_of_another_endpoint_finds_the_session_used_last(harness:
 
 def test_a_call_is_known_by_its_turn_and_its_id() -> None:
     assert make_call_key(3, "call_1") == "3/call_1"
+
+
+async def test_a_first_turn_that_was_sent_again_is_another_root(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION, name="mine")
+    await send(chat, "one")
+    harness.clock.advance(1)
+    async for _ in chat.retry():
+        pass
+    view = await load_handle_view(harness.store, "mine")
+    assert [link.parent_id for link in view.links] == [None, None]
+    assert view.current_link_id == view.links[1].id

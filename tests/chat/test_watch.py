@@ -5,9 +5,19 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from convo.chat.watch import POLL_INTERVAL_S, is_in_progress, watch_conversation
+import pytest
+
+from convo.chat.view_loader import load_handle_view
+from convo.chat.watch import (
+    POLL_INTERVAL_S,
+    ConversationVersion,
+    is_in_progress,
+    load_conversation_version,
+    read_replay_stamp,
+    watch_conversation,
+)
 from convo.history.items import assistant_message, user_message
-from convo.history.records import Strategy
+from convo.history.records import LinkStatus, Strategy
 from convo.history.tree import Key
 from convo.history.tree import Path as History
 from convo.inspect.view import OpenRun
@@ -15,6 +25,7 @@ from convo.runs.serialize import run_to_json
 from convo.stores.base import AgentRun, AppendItems, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
+from tests.chat.conftest import ChatHarness, send
 from tests.cli.stored_chats import DATABASE, chat_of, write_chats
 from tests.clock import FixedClock
 from tests.inspect.conversation_builder import build_chain
@@ -112,3 +123,86 @@ def test_an_interrupted_response_with_partial_output_is_not_in_progress() -> Non
     interrupted_view = replace(view, path=path, links=(*view.links, interrupted))
     assert interrupted_view.unconfirmed_nodes
     assert not is_in_progress(interrupted_view)
+
+
+# -- the version of a conversation -----------------------------------------------------------------
+
+
+async def test_the_version_of_a_session_has_everything_that_can_change(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.REPLAY, name="mine")
+    for text in ("one", "two"):
+        await send(chat, text)
+    first, second = await harness.store.links(chat.session.id)
+    view = await load_handle_view(harness.store, "mine")
+    info = (harness.folder / "talk.json").stat()
+    version = ConversationVersion(
+        session=chat.session,
+        head=None,
+        response_statuses=((first.id, "completed"), (second.id, "completed")),
+        run_revision=None,
+        file_stamp=(info.st_mtime_ns, info.st_size),
+    )
+    assert await load_conversation_version(harness.store, view) == version
+
+    for number in (1, 2):
+        run = AgentRun(f"run_{number}", chat.session.id, 1, "paused", {}, float(number), float(number))
+        await harness.store.commit(Transaction(agent_run=run))
+    (harness.folder / "talk.json").unlink()
+    assert await load_conversation_version(harness.store, view) == version._replace(
+        run_revision=("run_2", 1), file_stamp=None
+    )
+    assert read_replay_stamp(view) is None
+
+
+async def test_the_version_of_a_conversation_has_the_head_of_all_clients(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.CONVERSATION, name="mine")
+    await send(chat, "one")
+    handle = chat.session.handle or ""
+    (link,) = await harness.store.links(chat.session.id)
+    by_name = await load_handle_view(harness.store, "mine")
+    by_handle = await load_handle_view(harness.store, handle)
+    await harness.endpoint.add_conversation_items(handle, [user_message("other client")])
+    conversation = await harness.store.conversation(handle)
+    assert conversation
+    statuses = ((link.id, "completed"),)
+    for view, session in ((by_name, chat.session), (by_handle, None)):
+        assert await load_conversation_version(harness.store, view) == ConversationVersion(
+            session, conversation.head, statuses, None, None
+        )
+
+
+async def test_the_version_of_a_session_follows_its_newest_response(harness: ChatHarness) -> None:
+    """The view is of a session that had no response yet."""
+    chat = await harness.open(Strategy.SESSION, name="mine")
+    await chat.ensure_saved()
+    view = await load_handle_view(harness.store, chat.session.id)
+    assert (await load_conversation_version(harness.store, view)).response_statuses == ()
+    await send(chat, "one")
+    (link,) = await harness.store.links(chat.session.id)
+    version = await load_conversation_version(harness.store, view)
+    assert (version.session, version.response_statuses) == (chat.session, ((link.id, "completed"),))
+
+
+async def test_a_deleted_session_has_no_record_in_its_version(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.SESSION, name="mine")
+    await send(chat, "one")
+    view = await load_handle_view(harness.store, "mine")
+    await harness.store.remove_session(chat.session.id)
+    assert await load_conversation_version(harness.store, view) == ConversationVersion(None, None, (), None, None)
+
+
+def test_a_replay_file_in_the_home_folder_has_a_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "talk.json").write_text("[]")
+    view = replace(build_chain(1).view("resp_1"), handle="~/talk.json", strategy=Strategy.REPLAY)
+    stamp = read_replay_stamp(view)
+    assert stamp
+    assert stamp[1] == 2
+    assert read_replay_stamp(replace(view, strategy=Strategy.SESSION)) is None
+
+
+@pytest.mark.parametrize(("status", "expected"), [("queued", True), ("in_progress", True), ("cancelled", False)])
+def test_only_an_unfinished_response_is_in_progress(status: LinkStatus, expected: bool) -> None:
+    view = build_chain(1).view("resp_1")
+    other = replace(view.links[0], id="resp_2", status=status)
+    assert is_in_progress(replace(view, links=(*view.links, other))) is expected
