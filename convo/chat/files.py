@@ -216,7 +216,7 @@ def load_text_format(file_path: str) -> dict[str, Json]:
     """
     path = Path(os.path.expanduser(file_path))
     schema = _read_schema(path)
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or path.stem))[:64] or "answer"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or path.stem))[:64]
     return {
         "format": {
             "type": "json_schema",

@@ -1,18 +1,22 @@
 """Moves of the head: undo, redo and forks, without loss of items."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack, get_last_user_items, make_session_at_turn
 from convo.chat.open import fork_session
-from convo.errors import InvalidUsage, NotFound, RequestRefused, WrongOwner
+from convo.chat.turn import RequestOptions
+from convo.errors import InvalidUsage, NotFound, RequestRefused, StoreFull, WrongOwner
 from convo.history.items import item_text
-from convo.history.records import Strategy
+from convo.history.records import Scope, Session, Strategy
 from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault
 from tests.request_items import message_lines, state_fields
+from tests.stores.failing_store import FailingStore
 
 CLIENT_STRATEGIES = [Strategy.REPLAY, Strategy.SESSION]
 MOVABLE_STRATEGIES = [*CLIENT_STRATEGIES, Strategy.CHAIN]
@@ -204,5 +208,131 @@ async def test_the_last_message_may_have_several_items(harness: ChatHarness) -> 
 
 
 async def test_an_empty_chat_has_no_last_message(harness: ChatHarness) -> None:
-    with pytest.raises(InvalidUsage):
+    with pytest.raises(InvalidUsage) as caught:
         get_last_user_items(await harness.open(Strategy.SESSION))
+    assert (caught.value.message, caught.value.hint) == ("the conversation has no message yet", "type a message")
+
+
+async def test_the_last_message_is_before_its_answer(harness: ChatHarness) -> None:
+    chat = await start_chat(harness, Strategy.SESSION, "one", "two")
+    assert [item_text(item) for item in get_last_user_items(chat)] == ["two"]
+
+
+async def test_the_error_of_a_redo_says_where_every_branch_is(harness: ChatHarness) -> None:
+    first, second = (
+        await harness.open(Strategy.SESSION, name="mine"),
+        await harness.open(Strategy.SESSION, name="other"),
+    )
+    undo_stack = UndoStack()
+    for chat in (first, second):
+        await send(chat, "one")
+    await undo_stack.undo(first)
+    for chat in (second, first):  # of another session, and after the entries were cleared
+        with pytest.raises(InvalidUsage) as caught:
+            await undo_stack.redo(chat)
+        assert caught.value.message == "nothing to redo: no undo since the last message"
+        assert caught.value.hint == "/inspect shows every branch"
+
+
+# -- records after a move --------------------------------------------------------------------------
+
+
+async def test_the_record_of_an_earlier_turn_names_its_response(harness: ChatHarness) -> None:
+    for strategy in MOVABLE_STRATEGIES:
+        chat = await harness.open(strategy, name=f"by-{strategy}")
+        for text in ("one", "two", "three"):
+            await send(chat, text)
+            harness.clock.advance(1)
+        first, second, _ = sorted(await harness.store.links(chat.session.id), key=lambda link: link.created_at)
+        session, path = chat.session, chat.state.path
+        is_chain = strategy is Strategy.CHAIN
+
+        async def at_turn(number: int, session: Session = session) -> Session:
+            return await make_session_at_turn(harness.store, session, number)
+
+        for number, link in ((1, first), (2, second), (-1, second)):
+            assert await at_turn(number) == replace(
+                session,
+                head=link.head,
+                confirmed_head=link.head,
+                handle=link.id if is_chain else session.handle,
+                link_id=link.id,
+            )
+        assert await at_turn(0) == replace(
+            session,
+            head=path.root,
+            confirmed_head=path.root,
+            handle=None if is_chain else session.handle,
+            link_id=None,
+        )
+        assert await at_turn(3) == session
+        with pytest.raises(NotFound):
+            await at_turn(4)
+
+
+async def test_the_record_of_an_unconfirmed_turn_keeps_its_response(harness: ChatHarness) -> None:
+    chat = await start_chat(harness, Strategy.CONVERSATION, "one")
+    for text in ("two", "three"):
+        harness.endpoint.faults.append(EndpointFault(RequestRefused("No.")))
+        with pytest.raises(RequestRefused):
+            await send(chat, text)
+    session = chat.session
+    assert await make_session_at_turn(harness.store, session, 1) == replace(session, head=session.confirmed_head)
+
+
+async def test_a_retry_continues_the_response_before_it(harness: ChatHarness) -> None:
+    for strategy in MOVABLE_STRATEGIES:
+        chat = await harness.open(strategy, name=f"by-{strategy}")
+        for text in ("one", "two"):
+            await send(chat, text)
+        first = (await harness.store.links(chat.session.id))[0]
+        second = chat.record.last_link
+        async for _ in chat.retry():
+            pass
+        link = chat.record.last_link
+        assert second
+        assert link
+        assert (first.id, second.parent_id, link.parent_id) == (second.parent_id, first.id, first.id)
+        assert link.previous_response_id == (first.id if strategy is Strategy.CHAIN else None)
+        assert (await harness.store.session(chat.session.id)) == chat.session
+        assert item_texts(chat) == ["one", "one", "two", "two"]
+
+
+async def test_a_head_that_cannot_be_stored_does_not_move(harness: ChatHarness) -> None:
+    store: Any = FailingStore(harness.store, StoreFull("no room"), failing=False)
+    harness.deps = replace(harness.deps, store=store)
+    chat = await start_chat(harness, Strategy.SESSION, "one", "two")
+    state, last_link, session = chat.state, chat.record.last_link, chat.session
+    store.failing = True
+    with pytest.raises(StoreFull):
+        await chat.undo()
+    assert (chat.state, chat.record.last_link) == (state, last_link)
+    assert chat.session.head == session.head
+    store.failing = False
+    await send(chat, "three")
+    assert chat.turn
+    assert chat.turn.link
+    assert chat.turn.link.parent_id == (last_link and last_link.id)
+
+
+async def test_the_options_of_the_last_turn_are_in_the_record(harness: ChatHarness) -> None:
+    chat = await start_chat(harness, Strategy.SESSION, "one")
+    chat.options = RequestOptions("scripted/other", "scripted/echo", "Be brief.")
+    await send(chat, "two")
+    session = await harness.store.session("mine")
+    assert session
+    assert (session.model, session.instructions, session.scope) == ("scripted/other", "Be brief.", Scope())
+
+
+async def test_a_record_that_another_process_changed_is_loaded_again(harness: ChatHarness) -> None:
+    chat = await start_chat(harness, Strategy.SESSION, "one")
+    record = chat.record
+    await chat.refresh()
+    assert chat.record is record
+    other = await harness.open(None, "mine")
+    await send(other, "two")
+    await chat.refresh()
+    assert (chat.session, chat.state, chat.record.last_link) == (other.session, other.state, other.record.last_link)
+    await harness.store.remove_session(chat.session.id)
+    await chat.refresh()
+    assert chat.session == other.session

@@ -147,9 +147,13 @@ def test_a_symbolic_link_is_kept_and_its_target_is_written(path: Path, tmp_path:
 def test_circular_symbolic_links_are_refused(path: Path) -> None:
     path.symlink_to(path.name)
     file = ReplayFile(path)
+    errors = []
     for refuse in (file.check_writable, file.read, lambda: file.write(ITEMS)):
-        with pytest.raises(Unreadable):
+        with pytest.raises(Unreadable) as caught:
             refuse()
+        errors.append(caught.value.message)
+    reason = "too many levels of symbolic links"
+    assert errors == [f"{path} is a circular link", f"{path} cannot be read: {reason}", f"{path} is a circular link"]
     assert path.is_symlink()
 
 

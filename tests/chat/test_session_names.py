@@ -24,6 +24,8 @@ ODD_TEXT = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespa
         ("  \n", "message"),
         ("Grüße an alle", "grüße-an-alle"),
         ("a" * 30 + " " + "b" * 9 + " c", "a" * 30 + "-" + "b" * 9),
+        ("a" * 39 + " b", "a" * 39),
+        ("!!! ___ ???", "chat"),
     ],
 )
 def test_a_session_is_named_after_its_first_words(text: str, name: str) -> None:

@@ -1,6 +1,7 @@
 """Watching a conversation that another process continues."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +24,14 @@ from convo.history.tree import Path as History
 from convo.inspect.view import OpenRun
 from convo.runs.serialize import run_to_json
 from convo.stores.base import AgentRun, AppendItems, Transaction
+from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.chat.conftest import ChatHarness, send
+from tests.chat.recording_endpoint import RecordingEndpoint
 from tests.cli.stored_chats import DATABASE, chat_of, write_chats
 from tests.clock import FixedClock
+from tests.embedded_endpoint import make_embedded_endpoint
 from tests.inspect.conversation_builder import build_chain
 from tests.runs.test_stored_approvals import paused
 
@@ -206,3 +210,31 @@ def test_only_an_unfinished_response_is_in_progress(status: LinkStatus, expected
     view = build_chain(1).view("resp_1")
     other = replace(view.links[0], id="resp_2", status=status)
     assert is_in_progress(replace(view, links=(*view.links, other))) is expected
+
+
+class BusyStore(MemoryStore):
+    """A store in which other processes write before the polls with these numbers."""
+
+    def __init__(self, writes: Mapping[int, Callable[[], Awaitable[object]]]) -> None:
+        super().__init__()
+        self._writes, self.poll_count = writes, 0
+
+    async def data_version(self) -> str:
+        self.poll_count += 1
+        if self.poll_count in self._writes:
+            await self._writes[self.poll_count]()
+        return await super().data_version()
+
+
+async def test_a_write_to_another_conversation_is_no_change(tmp_path: Path) -> None:
+    store, clock = BusyStore(writes := dict[int, Callable[[], Awaitable[object]]]()), FixedClock()
+    harness = ChatHarness(store, RecordingEndpoint(make_embedded_endpoint(store)), tmp_path)
+    mine, other = [await harness.open(Strategy.SESSION, name=name) for name in ("mine", "other")]
+    for chat in (mine, other):
+        await send(chat, "one")
+    writes |= {3: lambda: send(other, "two"), 5: lambda: send(mine, "two"), 6: lambda: send(mine, "three")}
+    async with aclosing(watch_conversation(store, "mine", clock)) as states:
+        views = [await anext(states) for _ in range(3)]
+    await store.aclose()
+    assert [len(view.path) for view in views] == [2, 4, 6]
+    assert (clock.sleeps_s, store.poll_count) == ([0.5] * 5, 6)
