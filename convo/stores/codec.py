@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from convo.errors import NotCanonical
 from convo.history.items import Item, Json, searchable_text
@@ -58,6 +58,19 @@ def encode_route(link: Link) -> tuple[list[Json], str | None]:
     form, figures = split_integers(link.usage)
     scope = [link.scope.url, link.scope.organisation, link.scope.project]
     return [link.model, link.strategy, *scope, link.conversation_id, link.is_stored, form], figures
+
+
+def is_route(route: Json) -> TypeGuard[list[Json]]:
+    """Return whether the stored route of a link can be decoded."""
+    if not isinstance(route, list) or len(route) != 8:
+        return False
+    model, strategy, url, organisation, project, conversation, is_stored, _ = route
+    return (
+        all(isinstance(text, str) for text in (model, url))
+        and all(text is None or isinstance(text, str) for text in (organisation, project, conversation))
+        and strategy in list(Strategy)
+        and isinstance(is_stored, bool)
+    )
 
 
 def encode_previous_response_id(link: Link) -> str | None:

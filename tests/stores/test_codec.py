@@ -6,6 +6,7 @@ from convo.errors import NotCanonical
 from convo.history.items import Json
 from convo.stores.codec import (
     encode_json,
+    is_route,
     merge_integers,
     parse_search_phrases,
     phrase_density,
@@ -65,3 +66,26 @@ def test_a_search_requires_each_phrase_once() -> None:
     assert phrase_density("a b a", ("a b", "b")) == 2 / 5
     assert phrase_density("a b a", ("a", "c")) == 0
     assert phrase_density("a b a", ()) == 0
+
+
+ROUTE: list[Json] = ["local/model", "session", "embedded", None, None, "conv_1", True, {"input_tokens": 0}]
+
+
+@pytest.mark.parametrize(
+    ("index", "values", "is_valid"),
+    [
+        (0, [""], True), (0, [None, 1], False),
+        (1, ["replay", "conversation", "chain"], True), (1, ["", "other", None, ["session"]], False),
+        (2, ["https://host/v1"], True), (2, [None, 1], False),
+        (3, ["org"], True), (3, [1, []], False),
+        (4, ["proj"], True), (4, [1, []], False),
+        (5, [None], True), (5, [1, []], False),
+        (6, [False], True), (6, [None, 1, "true"], False),
+        (7, [None, {}], True),
+    ],
+)  # fmt: skip
+def test_a_route_has_eight_fields_of_their_types(index: int, values: list[Json], is_valid: bool) -> None:
+    for value in values:
+        assert is_route([*ROUTE[:index], value, *ROUTE[index + 1 :]]) is is_valid
+    assert is_route(ROUTE)
+    assert not any(is_route(other) for other in (ROUTE[:7], [*ROUTE, None], {}, dict.fromkeys("abcdefgh"), None))

@@ -21,7 +21,7 @@ from convo.history.canonical import Hash, item_hash
 from convo.history.tree import Key, child_key, root_key
 from convo.stores import base
 from convo.stores.base import FileHealth, NamedSession, ProblemCounter, ReportProgress, StoreCheckReport
-from convo.stores.codec import decode_json, is_session_record, tokenize_item
+from convo.stores.codec import decode_json, is_route, is_session_record, tokenize_item
 from convo.stores.sqlite import connection, tenant_rows
 from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors
 from convo.stores.sqlite.tenant_rows import TenantConnection
@@ -331,7 +331,7 @@ class _DatabaseCheck:
 
     def _check_route(self, n: int, t: TenantConnection | None, body: str) -> None:
         route = decode_json(body) if is_valid_json(body) else None
-        if not isinstance(route, list) or len(route) != 8 or t is None:
+        if t is None or not is_route(route):
             self._problems.add("record", f"route {n} cannot be read")
         elif route[tenant_rows.ROUTE_CONVERSATION_INDEX] is not None and not tenant_rows.is_route_indexed(
             t, route[tenant_rows.ROUTE_CONVERSATION_INDEX], n

@@ -18,7 +18,7 @@ from convo.history.records import EMBEDDED_SCOPE
 from convo.history.tree import Key, child_key, root_key
 from convo.stores import base
 from convo.stores.base import AppendItems, NamedSession, RecoveryReport, ReportProgress, TruncatedSession
-from convo.stores.codec import decode_json, encode_json, is_session_record, tokenize_item
+from convo.stores.codec import decode_json, encode_json, is_route, is_session_record, tokenize_item
 from convo.stores.sqlite import check, connection, tenant_rows, tree
 from convo.stores.sqlite.backup import new_database
 from convo.stores.sqlite.connection import translate_errors
@@ -371,8 +371,7 @@ class _RowRepair:
 
     def _is_route(self, n: int | None, tenant: int) -> bool:
         body = self._fetch_value("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
-        route = decode_json(body) if body else None
-        return isinstance(route, list) and len(route) == len(UNKNOWN_ROUTE)
+        return body is not None and is_route(decode_json(body))
 
     def _is_parameters(self, n: int | None, tenant: int) -> bool:
         """Return whether the row has parameters: the rowid of lost ones may be that of a new route."""

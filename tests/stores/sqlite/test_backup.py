@@ -1,11 +1,35 @@
-"""A backup names its reason when it cannot be made, and overwrites no file."""
+"""A backup names its reason when it cannot be made, overwrites no file, and is one snapshot."""
 
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from convo.errors import InvalidUsage, NotFound
+from convo.errors import InvalidUsage, NotFound, StoreFault, StoreUnavailable
 from convo.stores.sqlite.backup import backup_database, new_database
+from convo.stores.sqlite.connection import migrate_schema
+from tests.config.permissions import NOBODY
+
+LARGE_TEXT = "x" * 100_000
+
+
+def build_store(file: Path, *, page_size: int = 4096) -> Path:
+    """Make a store with the tenants "a" and "large" (100 kB), without a log."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(f"PRAGMA page_size = {page_size}")
+        db.execute("PRAGMA journal_mode = WAL")
+        migrate_schema(db)
+        db.execute("INSERT INTO tenants (name) VALUES ('a'), (?)", (LARGE_TEXT,))
+    return file
+
+
+def tenants(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as db:
+        return [name for (name,) in db.execute("SELECT name FROM tenants ORDER BY n")]
 
 
 def test_a_backup_of_no_database_suggests_creating_one(tmp_path: Path) -> None:
@@ -13,6 +37,182 @@ def test_a_backup_of_no_database_suggests_creating_one(tmp_path: Path) -> None:
         backup_database(tmp_path / "none.db", tmp_path / "copy.db", lambda *_: None)
     assert caught.value.hint == 'convo chat "hello" creates one'
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_is_one_snapshot_although_another_process_writes(tmp_path: Path) -> None:
+    """SQLite would start the copy again after each write. The progress counts up to the last page."""
+    file, target = build_store(tmp_path / "convo.db", page_size=512), tmp_path / "copy.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("INSERT INTO tenants (name) VALUES (?)", (LARGE_TEXT * 2,))
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+    before = tenants(file)
+    steps: list[tuple[str, int, int]] = []
+
+    def write_meanwhile(name: str, done: int, total: int) -> None:
+        steps.append((name, done, total))
+        with closing(sqlite3.connect(file, isolation_level=None)) as db:
+            db.execute("INSERT INTO tenants (name) VALUES (?)", (f"written at {done}",))
+
+    size = backup_database(file, target, write_meanwhile)
+
+    assert 1000 < pages < 2000
+    assert steps == [("pages", 1000, pages), ("pages", pages, pages)]
+    assert tenants(target) == before
+    assert len(tenants(file)) == len(before) + 2
+    assert size == target.stat().st_size == pages * 512
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["convo.db", "copy.db"]
+
+
+def refuse(*arguments: object) -> int:
+    raise OSError(95, "Operation not supported")
+
+
+def remove_tmpfile(patch: pytest.MonkeyPatch) -> None:
+    patch.delattr(os, "O_TMPFILE")
+
+
+def remove_copy_range(patch: pytest.MonkeyPatch) -> None:
+    patch.delattr(os, "copy_file_range")
+
+
+def refuse_copy_range(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(os, "copy_file_range", refuse)
+
+
+def copy_a_part_and_refuse(patch: pytest.MonkeyPatch) -> None:
+    """The first call copies too few bytes, the second none."""
+    copy, calls = os.copy_file_range, list[int]()
+
+    def copy_part(source: int, target: int, count: int, *offsets: int) -> int:
+        calls.append(count)
+        return copy(source, target, 5000, *offsets) if len(calls) == 1 else refuse()
+
+    patch.setattr(os, "copy_file_range", copy_part)
+
+
+def copy_in_parts(patch: pytest.MonkeyPatch) -> None:
+    copy = os.copy_file_range
+    patch.setattr(
+        os, "copy_file_range", lambda source, target, count, *offsets: copy(source, target, min(count, 5000), *offsets)
+    )
+
+
+SYSTEMS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "no unnamed files": remove_tmpfile,
+    "no copies in the kernel": remove_copy_range,
+    "refused copies in the kernel": refuse_copy_range,
+    "copies in parts": copy_in_parts,
+    "a copy that is refused after a part": copy_a_part_and_refuse,
+}
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("change", SYSTEMS.values(), ids=SYSTEMS)
+def test_a_backup_is_complete_on_each_file_system(
+    change: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, target = build_store(tmp_path / "convo.db"), tmp_path / "copy.db"
+    change(monkeypatch)
+    assert backup_database(file, target, lambda *_: None) == file.stat().st_size
+
+    assert tenants(target) == ["a", LARGE_TEXT]
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["convo.db", "copy.db"]
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("has_tmpfile", [True, False])
+def test_a_target_that_appears_while_its_name_is_given_is_kept(
+    has_tmpfile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_tmpfile:
+        remove_tmpfile(monkeypatch)
+    file, target = build_store(tmp_path / "convo.db"), tmp_path / "copy.db"
+
+    def create_target(*_: object) -> None:
+        target.write_text("kept")
+
+    with pytest.raises(InvalidUsage) as caught:
+        backup_database(file, target, create_target)
+    assert caught.value.message == f"{target} already exists and is not overwritten"
+    assert target.read_text() == "kept"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["convo.db", "copy.db"]
+
+
+@pytest.mark.needs("linux")
+def test_an_error_of_the_file_system_is_reported_and_no_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, target = build_store(tmp_path / "convo.db"), tmp_path / "copy.db"
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StoreFault) as caught:
+        backup_database(file, target, lambda *_: None)
+    assert caught.value.message == f"{target} cannot be opened: Operation not supported"
+    assert [path.name for path in tmp_path.iterdir()] == ["convo.db"]
+
+
+@pytest.mark.parametrize("folder", ["missing", "file"])
+def test_a_folder_that_does_not_exist_is_reported(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / folder / "copy.db"
+    with pytest.raises(StoreUnavailable) as caught:
+        backup_database(build_store(tmp_path / "convo.db"), target, lambda *_: None)
+    reason = {"missing": "No such file or directory", "file": "Not a directory"}[folder]
+    assert caught.value.message == f"{target} cannot be opened: {reason}"
+    assert caught.value.hint == "name a file in a folder that exists"
+
+
+def test_a_damaged_database_is_refused_with_the_command_that_recovers_and_no_copy_is_left(tmp_path: Path) -> None:
+    file = build_store(tmp_path / "convo.db")
+    with closing(sqlite3.connect(file)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'nodes_by_parent'").fetchone()
+    with file.open("r+b") as handle:
+        handle.seek((page - 1) * 4096)
+        handle.write(bytes(4096))
+    with pytest.raises(StoreUnavailable) as caught:
+        backup_database(file, tmp_path / "copy.db", lambda *_: None)
+    assert caught.value.message.startswith(f"{file} is damaged: *** in database main ***\n")
+    assert f"Page {page}: " in caught.value.message
+    assert caught.value.hint == f"convo store recover NEW.db --store sqlite:{file}"
+    assert [path.name for path in tmp_path.iterdir()] == ["convo.db"]
+
+
+def test_a_database_of_another_program_is_not_backed_up(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE theirs (a)")
+    with pytest.raises(StoreUnavailable, match="is a database of another program"):
+        backup_database(file, tmp_path / "copy.db", lambda *_: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["other.db"]
+
+
+@contextmanager
+def without_root_completely() -> Iterator[None]:
+    """Run the block as the user `nobody`, also for `os.access`, which asks for the user who started the process."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.mark.needs("linux")
+def test_a_database_in_a_folder_without_write_access_is_backed_up() -> None:
+    with TemporaryDirectory() as name:
+        folder, writable = Path(name, "store"), Path(name, "writable")
+        folder.mkdir()
+        writable.mkdir()
+        file = build_store(folder / "convo.db")
+        for path, mode in ((Path(name), 0o755), (file, 0o644), (folder, 0o555), (writable, 0o777)):
+            path.chmod(mode)
+        with without_root_completely():
+            backup_database(file, writable / "copy.db", lambda *_: None)
+            assert tenants(writable / "copy.db") == ["a", LARGE_TEXT]
+        assert [path.name for path in folder.iterdir()] == ["convo.db"]
 
 
 @pytest.mark.parametrize("is_created_early", [True, False], ids=["before the copy", "during the copy"])
@@ -26,3 +226,17 @@ def test_a_target_that_exists_is_not_overwritten(is_created_early: bool, tmp_pat
     assert caught.value.hint == "name a file that does not exist"
     assert list(tmp_path.iterdir()) == [target]
     assert target.read_text() == "kept"
+
+
+def test_a_link_to_a_missing_file_counts_as_an_existing_target(tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    target.symlink_to(tmp_path / "missing")
+    with pytest.raises(InvalidUsage), new_database(target):
+        pytest.fail("the block must not run")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_new_database_is_discarded_when_the_block_fails(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable), new_database(tmp_path / "copy.db") as db:
+        db.execute("DROP TABLE missing")
+    assert list(tmp_path.iterdir()) == []

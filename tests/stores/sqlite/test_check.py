@@ -1,6 +1,7 @@
 """The check of a SQLite database reports on its file, rows and disk without changing them."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -9,12 +10,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.errors import NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.stores.base import FileHealth, NamedSession, StoreProblem
 from convo.stores.factory import check_store, open_store, probe_store
-from convo.stores.sqlite.check import MOUNTINFO_FILE, check_database, filesystem_type, quick_check
+from convo.stores.sqlite.check import MOUNTINFO_FILE, check_database, filesystem_type, quick_check, read_snapshot
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.permissions import without_root
+from tests.stores.sqlite.test_recovered_rows import fill_database as fill_larger_database
 from tests.stores.test_tenants import everything
 
 MOUNTS = r"""
@@ -113,6 +115,87 @@ def test_a_check_creates_no_file(tmp_path: Path) -> None:
 
     assert health.schema_version is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_has_no_schema_and_stays_empty(tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    file.touch()
+    health = probe(file)
+
+    assert (health.schema_version, health.quick_check) == (None, "ok")
+    assert file.stat().st_size == 0
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_device_is_not_a_database() -> None:
+    with pytest.raises(StoreUnavailable) as caught:
+        probe(Path("/dev/null"))
+    assert caught.value.message == "/dev/null is a device, not a database"
+
+
+def test_a_database_that_another_process_writes_to_for_too_long_is_locked(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("convo.stores.sqlite.check.PROBE_BUSY_TIMEOUT_S", 0.01)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="is locked: another process has been writing to it for too long"):
+            probe(file)
+        other.execute("ROLLBACK")
+        assert probe(file).quick_check == "ok"
+
+
+def write_tenant(file: Path, *, in_log: bool) -> None:
+    """Write a tenant into the file, or into a log that stays there."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(f"PRAGMA journal_mode = {'WAL' if in_log else 'DELETE'}")
+        (count,) = db.execute("SELECT count(*) FROM tenants").fetchone()
+        db.execute("INSERT INTO tenants (name) VALUES (?)", (f"{count} {'x' * 5000}",))
+        if in_log:
+            log = Path(f"{file}-wal").read_bytes()
+    if in_log:
+        before = file.stat()
+        Path(f"{file}-wal").write_bytes(log)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("writes", "counts"),
+    [
+        ([], [1]),
+        (["file"], [1, 2]),
+        (["file", "file"], [1, 2, 3]),
+        (["file", "file", "file"], [1, 2, 3]),
+        (["log"], [1, 2]),
+    ],
+)
+def test_a_file_that_changes_while_it_is_read_is_read_again(writes: list[str], counts: list[int], file: Path) -> None:
+    """The third time it is read in a transaction, which needs files beside it."""
+    remaining, seen = list(writes), list[int]()
+
+    def read(db: sqlite3.Connection) -> int:
+        seen.extend(db.execute("SELECT count(*) FROM tenants").fetchone())
+        db.execute("SELECT 1 FROM items").fetchall()
+        if remaining:
+            write_tenant(file, in_log=remaining.pop(0) == "log")
+        return seen[-1]
+
+    assert read_snapshot(file, read) == counts[-1]
+    assert seen == counts
+
+
+def test_a_log_with_data_is_read_and_an_empty_one_ignored(file: Path) -> None:
+    def count(db: sqlite3.Connection) -> tuple[int, int]:
+        (tenants,) = db.execute("SELECT count(*) FROM tenants").fetchone()
+        (temp_store,) = db.execute("PRAGMA temp_store").fetchone()
+        return tenants, temp_store
+
+    Path(f"{file}-wal").touch()
+    assert read_snapshot(file, count) == (1, 2)
+    assert sorted(path.name for path in file.parent.iterdir()) == ["convo.db", "convo.db-wal"]
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("INSERT INTO tenants (name) VALUES ('in the log')")
+        assert read_snapshot(file, count) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -306,15 +389,229 @@ def test_a_check_counts_each_problem_and_describes_the_first(
     assert report.skipped_reason == ""
 
 
-def test_a_check_counts_the_rows_and_reports_its_steps(file: Path) -> None:
-    steps: list[tuple[str, int, int]] = []
-    report = check_database(file, lambda *step: steps.append(step))
+GUEST = "INSERT INTO tenants (n, name) VALUES (2, 'guest');"
+NO_ROUTE = ("record", 2, f"repeated 2 {NO_HASH}")
+
+PROBLEMS_OF_SEVERAL_ROWS: dict[str, tuple[str, list[tuple[str, int, str]], list[str]]] = {
+    "the last item of another tenant": (
+        f"{GUEST} UPDATE items SET tenant = 2 WHERE n = 3",
+        [("item", 1, f"item 3 {NO_HASH}"), ("tenant", 1, "nodes.item refers to another tenant's items")],
+        ["late"],
+    ),
+    "the first and the last item": (
+        "UPDATE items SET body = '{' WHERE n = 1; UPDATE items SET body = '[]' WHERE n = 3",
+        [("item", 2, "item 1 is not JSON"), ("node", 2, f"node 2 has {NO_KEY}"), SEARCH],
+        ["early", "late"],
+    ),
+    "an item with an id that is not indexed": (
+        """UPDATE items SET body = replace(body, '"role"', '"id":"msg_1","role"') WHERE n = 3""",
+        [
+            ("item", 1, f"item 3 {NO_HASH}"),
+            ("index", 1, "item 3 is not found by its id"),
+            ("node", 1, f"node 4 has {NO_KEY}"),
+        ],
+        ["late"],
+    ),
+    "the last node has another key": (
+        "UPDATE nodes SET key = zeroblob(32) WHERE n = 4",
+        [("node", 1, f"node 4 has {NO_KEY}")],
+        ["late"],
+    ),
+    "a node of no tenant": (
+        "UPDATE nodes SET tenant = 9 WHERE n = 4",
+        [
+            ("reference", 1, "nodes row 4 refers to a row of tenants that does not exist"),
+            ("node", 1, "node 4 has no tenant"),
+            ("tenant", 7, "nodes.item refers to another tenant's items"),
+        ],
+        ["late"],
+    ),
+    "a node without its item, which was deleted": ("UPDATE nodes SET item = NULL WHERE n = 3", [], []),
+    "a cycle of nodes": (
+        "UPDATE nodes SET parent = 4 WHERE n = 2",
+        [
+            ("node", 1, f"node 2 has {NO_KEY}"),
+            ("conversation", 2, "conversation 1 counts 3 items and has 5"),
+        ],
+        ["early", "late"],
+    ),
+    "a response of another tenant": (
+        f"{GUEST} UPDATE links SET tenant = 2 WHERE n = 1",
+        [("tenant", 8, "sessions.link refers to another tenant's links")],
+        [],
+    ),
+    "events of another tenant": (
+        f"{GUEST} UPDATE events SET tenant = 2",
+        [("tenant", 2, "events.link refers to another tenant's runs")],
+        [],
+    ),
+    "sessions of no tenant and without their heads": (
+        "UPDATE sessions SET tenant = 9, name = NULL, head = 99",
+        [
+            ("reference", 4, "sessions row 1 refers to a row of nodes that does not exist"),
+            ("tenant", 7, "sessions.link refers to another tenant's links"),
+        ],
+        ["", ""],
+    ),
+    "the document of an agent run": (
+        "UPDATE agent_documents SET body = '{'",
+        [("record", 1, "agent_documents 1: body is not JSON")],
+        [],
+    ),
+    "the output of a tool call": (
+        "UPDATE agent_calls SET output = '{'",
+        [("record", 1, "agent_calls 1: output is not JSON")],
+        [],
+    ),
+    "events": ("UPDATE events SET body = '{'", [("record", 2, "events 1: body is not JSON")], []),
+    "an event of a later response": (
+        "UPDATE events SET body = '{' WHERE link = 2",
+        [("record", 1, "events 2: body is not JSON")],
+        [],
+    ),
+    "records of sessions": (
+        "UPDATE sessions SET record = '{'",
+        [("record", 2, "session 1 has a record that cannot be read")],
+        [],
+    ),
+    "a session that was removed": ("UPDATE sessions SET record = NULL, head = 1 WHERE n = 2", [], []),
+    "a route of no tenant": (
+        "UPDATE repeated SET tenant = 9 WHERE n = 2",
+        [
+            ("reference", 1, "repeated row 2 refers to a row of tenants that does not exist"),
+            ("tenant", 2, "links.route refers to another tenant's repeated"),
+            ("record", 1, "route 2 cannot be read"),
+        ],
+        [],
+    ),
+    "a route of seven fields": ("UPDATE repeated SET body = '[1,2,3,4,5,6,7]' WHERE n = 2", [NO_ROUTE], []),
+    "a route whose conversation is a number": (
+        "UPDATE repeated SET body = replace(body, '\"conv_1\"', '7') WHERE n = 2",
+        [NO_ROUTE],
+        [],
+    ),
+    "a route without a conversation": (
+        "UPDATE repeated SET body = replace(body, '\"conv_1\"', 'null') WHERE n = 2",
+        [("record", 1, f"repeated 2 {NO_HASH}")],
+        [],
+    ),
+    "parameters that are not an object": (
+        "UPDATE repeated SET body = '[1]' WHERE n = 1",
+        [("record", 1, f"repeated 1 {NO_HASH}")],
+        [],
+    ),
+    "two ids of a conversation": (
+        "DELETE FROM members WHERE node IN (2, 3)",
+        [("conversation", 1, "conversation 1 has items without an id")],
+        [],
+    ),
+    "no nodes": (
+        "DROP TABLE nodes",
+        [
+            ("reference", 12, "sessions row 1 refers to a row of nodes that does not exist"),
+            ("unreadable", 4, "nodes: no such table: nodes"),
+        ],
+        ["early", "late"],
+    ),
+    "no sessions": (
+        "DROP TABLE sessions",
+        [
+            ("reference", 3, "agent_runs row 1 refers to a row of sessions that does not exist"),
+            ("unreadable", 4, "sessions: no such table: sessions"),
+        ],
+        [],
+    ),
+    "no hashes": ("DROP TABLE hashes", [("unreadable", 1, "items: no such table: hashes")], []),
+    "no routes": (
+        "DROP TABLE repeated",
+        [
+            ("reference", 4, "links row 1 refers to a row of repeated that does not exist"),
+            ("unreadable", 2, "tenants: no such table: repeated"),
+        ],
+        [],
+    ),
+    "no conversations and another program's header": (
+        "DROP TABLE conversations; PRAGMA application_id = 1",
+        [
+            ("file", 1, "its header does not identify it as a database of convo"),
+            ("reference", 3, "members row None refers to a row of conversations that does not exist"),
+            ("unreadable", 4, "conversations: no such table: conversations"),
+        ],
+        [],
+    ),
+    "no search index": ("DROP TABLE words", [("unreadable", 1, "search: no such fts5 table: main.words")], []),
+    "a damaged search index": (
+        "DELETE FROM words_data",
+        [("unreadable", 1, "search: database disk image is malformed")],
+        [],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def larger_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed database with two sessions, "early" and "late", a conversation, events and an agent run."""
+    file = tmp_path_factory.mktemp("larger") / "convo.db"
+    fill_larger_database(file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("statements", "problems", "damaged_sessions"), PROBLEMS_OF_SEVERAL_ROWS.values(), ids=PROBLEMS_OF_SEVERAL_ROWS
+)
+def test_every_row_is_checked_and_only_sessions_with_a_damaged_path_are_listed(
+    statements: str,
+    problems: list[tuple[str, int, str]],
+    damaged_sessions: list[str],
+    larger_file: Path,
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "convo.db"
+    shutil.copy(larger_file, file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.executescript(statements)
+    report = check_database(file, lambda *_: None)
+
+    assert report.problems == [StoreProblem(*problem) for problem in problems]
+    assert [session.name for session in report.damaged_sessions] == damaged_sessions
+    assert {session.tenant for session in report.damaged_sessions} <= {"local" if any(damaged_sessions) else ""}
+    assert report.skipped_reason == ""
+
+
+def test_a_database_of_another_program_without_the_tables_is_refused(larger_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    shutil.copy(larger_file, file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.executescript("PRAGMA application_id = 1; DROP TABLE links")
+    with pytest.raises(StoreUnavailable) as caught:
+        check_database(file, lambda *_: None)
+    assert caught.value.message == f"{file} is a database of another program"
+
+
+def test_a_file_without_a_database_is_not_checked(tmp_path: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        check_database(tmp_path / "none.db", lambda *_: None)
+    assert caught.value.message == f"no database {str(tmp_path / 'none.db')!r}"
+    assert caught.value.hint == 'convo chat "hello" creates one'
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_counts_the_rows_and_reports_its_steps(larger_file: Path) -> None:
+    steps: list[str] = []
+    report = check_database(larger_file, lambda name, done, total: steps.append(f"{name} {done}/{total}"))
 
     assert report.row_counts == {
-        "items": 1, "nodes": 2, "sessions": 1, "links": 1, "conversations": 1, "agent_runs": 0, "events": 0,
+        "items": 3, "nodes": 4, "sessions": 2, "links": 2, "conversations": 1, "agent_runs": 1, "events": 2,
     }  # fmt: skip
     assert (report.problems, report.damaged_sessions, report.skipped_reason) == ([], [], "")
-    assert {("file", 0, 0), ("references", 0, 0), ("items", 0, 1), ("nodes", 0, 2), ("search", 0, 0)} <= set(steps)
+    assert steps == [
+        "file 0/0", "references 0/0", "tenants 0/0",
+        "items 0/0", "nodes 0/0", "sessions 0/0", "links 0/0", "conversations 0/0", "agent_runs 0/0", "events 0/0",
+        "items 0/0", "items 0/3", "nodes 0/0", "nodes 0/4", "tenants 0/0",
+        "records 0/0", "repeated 0/0", "agent_documents 0/0", "agent_calls 0/0", "events 0/2", "conversations 0/1",
+        "repeated 0/0", "routes 0/0", "sessions 0/2",
+        "conversations 0/0", "conversations 0/1", "search 0/0", "items 0/3",
+    ]  # fmt: skip
 
 
 def test_the_rules_of_another_schema_are_not_checked(file: Path) -> None:

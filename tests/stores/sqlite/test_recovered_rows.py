@@ -111,6 +111,7 @@ RECORD = '["session","local/model",1700000000.0,"embedded",null,null,null,null]'
 UNKNOWN_RECORD = '["session","unknown/unknown",0.0,"embedded",null,null,null,null]'
 UNKNOWN_ROUTE = '["unknown/unknown","session","embedded",null,null,null,false,null]'
 ROUTE = '["local/model","session","embedded",null,null,"conv_1",true,{"input_tokens":0}]'
+NUMBER_ROUTE = ROUTE.replace('"conv_1"', "7")
 LATER_RECORD = '["session","local/model",1700000003.0,"embedded",null,null,null,null]'
 QUOTED_TEXT = '"input_text","text":"[damaged item; its stored text follows]\\n{bad"}]}'
 EVENT = '{"sequence_number":0,"type":"x"}'
@@ -339,6 +340,19 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
             "+links 1 1 resp_2 None 1 2 3 1 3 completed 1700000002.0 None 1 None None",
             "+links 1 2 resp_3 1 2 3 4 1 3 completed 1700000003.0 None 1 None None",
             "+repeated 1 2 [1]",
+            f"+repeated 1 3 {UNKNOWN_ROUTE}",
+        ],
+    ),
+    "the conversation of a route is a number": (
+        "UPDATE repeated SET body = replace(body, '\"conv_1\"', '7') WHERE n = 2",
+        INTACT,
+        [
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            f"-repeated 1 2 {ROUTE}",
+            "+links 1 1 resp_2 None 1 2 3 1 3 completed 1700000002.0 None 1 None None",
+            "+links 1 2 resp_3 1 2 3 4 1 3 completed 1700000003.0 None 1 None None",
+            f"+repeated 1 2 {NUMBER_ROUTE}",
             f"+repeated 1 3 {UNKNOWN_ROUTE}",
         ],
     ),
