@@ -290,12 +290,9 @@ class _RowRepair:
 
     def _has_stored_hash(self, item: int) -> bool:
         """Return whether the damaged file stored this item under the hash of its present text."""
-        body = self._fetch_value("SELECT body FROM items WHERE n = ?", item)
-        hashed = check.hash_item_text(body)
-        return bool(
-            hashed
-            and self._fetch_value("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, tenant_rows.short_hash(hashed))
-        )
+        hashed = item_hash(decode_json(self._fetch_value("SELECT body FROM items WHERE n = ?", item)))
+        stored_hash = tenant_rows.short_hash(hashed)
+        return self._fetch_value("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, stored_hash) is not None
 
     def _merge_nodes(self, n: int, target: int) -> None:
         """Move all references from a node to another node with the same key."""

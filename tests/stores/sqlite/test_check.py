@@ -11,11 +11,15 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from convo.errors import NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
-from convo.stores.base import FileHealth, NamedSession, StoreProblem
+from convo.history.items import user_message
+from convo.history.tree import Path as History
+from convo.history.tree import root_key
+from convo.stores.base import AppendItems, FileHealth, NamedSession, StoreProblem, Transaction
 from convo.stores.factory import check_store, open_store, probe_store
 from convo.stores.sqlite.check import MOUNTINFO_FILE, check_database, filesystem_type, quick_check, read_snapshot
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.permissions import without_root
+from tests.stores.chat_transactions import session
 from tests.stores.sqlite.test_recovered_rows import fill_database as fill_larger_database
 from tests.stores.test_tenants import everything
 
@@ -196,6 +200,30 @@ def test_a_log_with_data_is_read_and_an_empty_one_ignored(file: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("INSERT INTO tenants (name) VALUES ('in the log')")
         assert read_snapshot(file, count) == (2, 2)
+
+
+def test_the_log_that_a_killed_process_left_is_read_and_not_written_back(file: Path) -> None:
+    write_tenant(file, in_log=True)
+    parts = file, Path(f"{file}-wal")
+    before = [part.read_bytes() for part in parts]
+    assert read_snapshot(file, lambda db: db.execute("SELECT count(*) FROM tenants").fetchone()) == (2,)
+    assert [part.read_bytes() for part in parts] == before
+
+
+def test_a_system_without_a_mount_table_names_no_file_system(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convo.stores.sqlite.check.MOUNTINFO_FILE", file.parent / "missing")
+    assert probe(file).filesystem == ""
+
+
+def test_an_item_without_terms_is_not_in_the_search_index(tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = open_store(f"sqlite:{tmp_path / 'convo.db'}")
+        path = History(root_key("local")).append([user_message("..."), user_message("a, b")])
+        await store.commit(Transaction((AppendItems(path.root, path.items),), session=session(head=path.head)))
+        await store.aclose()
+
+    asyncio.run(fill())
+    assert check_database(tmp_path / "convo.db", lambda *_: None).problems == []
 
 
 @pytest.mark.parametrize(
@@ -505,6 +533,37 @@ PROBLEMS_OF_SEVERAL_ROWS: dict[str, tuple[str, list[tuple[str, int, str]], list[
         [("conversation", 1, "conversation 1 has items without an id")],
         [],
     ),
+    "an item with its own id that the conversation did not assign": (
+        """DELETE FROM members WHERE node = 4;
+           UPDATE items SET body = replace(body, '"role"', '"id":"msg_1","role"') WHERE n = 3""",
+        [
+            ("item", 1, f"item 3 {NO_HASH}"),
+            ("index", 1, "item 3 is not found by its id"),
+            ("node", 1, f"node 4 has {NO_KEY}"),
+        ],
+        ["late"],
+    ),
+    "an item whose id is a number and that the conversation did not name": (
+        """DELETE FROM members WHERE node = 4;
+           UPDATE items SET body = replace(body, '"role"', '"id":7,"role"') WHERE n = 3""",
+        [
+            ("item", 1, f"item 3 {NO_HASH}"),
+            ("node", 1, f"node 4 has {NO_KEY}"),
+            ("conversation", 1, "conversation 1 has items without an id"),
+        ],
+        ["late"],
+    ),
+    "items that are no objects and that the conversation did not name": (
+        """DELETE FROM members WHERE node IN (3, 4); UPDATE items SET body = '{' WHERE n = 2;
+           UPDATE items SET body = '[]' WHERE n = 3""",
+        [
+            ("item", 2, "item 2 is not JSON"),
+            ("node", 2, f"node 3 has {NO_KEY}"),
+            ("conversation", 1, "conversation 1 has items without an id"),
+            SEARCH,
+        ],
+        ["early", "late"],
+    ),
     "no nodes": (
         "DROP TABLE nodes",
         [
@@ -573,8 +632,8 @@ def test_every_row_is_checked_and_only_sessions_with_a_damaged_path_are_listed(
     report = check_database(file, lambda *_: None)
 
     assert report.problems == [StoreProblem(*problem) for problem in problems]
-    assert [session.name for session in report.damaged_sessions] == damaged_sessions
-    assert {session.tenant for session in report.damaged_sessions} <= {"local" if any(damaged_sessions) else ""}
+    assert [one.name for one in report.damaged_sessions] == damaged_sessions
+    assert {one.tenant for one in report.damaged_sessions} <= {"local" if any(damaged_sessions) else ""}
     assert report.skipped_reason == ""
 
 
@@ -586,6 +645,15 @@ def test_a_database_of_another_program_without_the_tables_is_refused(larger_file
     with pytest.raises(StoreUnavailable) as caught:
         check_database(file, lambda *_: None)
     assert caught.value.message == f"{file} is a database of another program"
+
+
+def test_no_row_of_a_file_that_is_no_database_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    file.write_text("not a database at all " * 100)
+    report = check_database(file, lambda *_: None)
+    assert report.problems == [StoreProblem("unreadable", 1, "the file cannot be opened: file is not a database")]
+    assert (report.row_counts, report.damaged_sessions) == ({}, ())
+    assert report.skipped_reason == "no row could be checked"
 
 
 def test_a_file_without_a_database_is_not_checked(tmp_path: Path) -> None:
@@ -612,6 +680,45 @@ def test_a_check_counts_the_rows_and_reports_its_steps(larger_file: Path) -> Non
         "repeated 0/0", "routes 0/0", "sessions 0/2",
         "conversations 0/0", "conversations 0/1", "search 0/0", "items 0/3",
     ]  # fmt: skip
+
+
+def test_a_check_is_one_snapshot_although_another_process_writes(larger_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    shutil.copy(larger_file, file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("INSERT INTO leases (tenant, name, holder, expires_at) VALUES (1, 'a', 'b', 0)")
+
+        def write_meanwhile(name: str, done: int, total: int) -> None:
+            if name == "tenants":
+                other.execute("INSERT INTO items (tenant, body) VALUES (1, 'no JSON')")
+
+        report = check_database(file, write_meanwhile)
+    assert (report.row_counts["items"], report.problems) == (3, [])
+    assert check_database(file, lambda *_: None).row_counts["items"] == 5
+
+
+def test_the_progress_is_reported_after_each_thousand_rows(larger_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    shutil.copy(larger_file, file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(
+            "WITH RECURSIVE c (n) AS (VALUES (10) UNION ALL SELECT n + 1 FROM c WHERE n < 2007)"
+            " INSERT INTO events (tenant, link, number, body) SELECT 1, 1, n, '{}' FROM c"
+        )
+    steps: list[tuple[int, int]] = []
+    check_database(file, lambda name, done, total: steps.append((done, total)) if name == "events" else None)
+    assert steps == [(0, 0), (0, 2000), (1000, 2000)]
+
+
+def test_the_first_hundred_lines_of_the_integrity_check_are_counted(file: Path) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("WITH RECURSIVE c (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM c WHERE n < 120)"
+                   " INSERT INTO traces SELECT n FROM c")  # fmt: skip
+        db.execute("CREATE INDEX incomplete ON traces (n) WHERE n < 0")
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_schema SET sql = 'CREATE INDEX incomplete ON traces (n)' WHERE name = 'incomplete'")
+    report = check_database(file, lambda *_: None)
+    assert report.problems == [StoreProblem("file", 100, "row 1 missing from index incomplete")]
 
 
 def test_the_rules_of_another_schema_are_not_checked(file: Path) -> None:
