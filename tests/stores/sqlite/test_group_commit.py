@@ -126,3 +126,33 @@ async def test_a_reader_does_not_wait_for_writers(database: SqliteDatabase) -> N
     await asyncio.gather(first, *tasks)
 
     assert finished == ["read", "write"]
+
+
+async def test_each_job_of_a_transaction_runs_once(database: SqliteDatabase) -> None:
+    runs: list[int] = []
+    await run_together(database, *(lambda db, n=n: runs.append(n) for n in range(3)))
+    assert runs == [0, 1, 2]
+
+
+async def test_a_job_that_is_cancelled_after_it_ran_does_not_affect_the_others(database: SqliteDatabase) -> None:
+    """Its caller is cancelled before the event loop learns the results of the transaction."""
+    loop, free = asyncio.get_running_loop(), threading.Event()
+    first = asyncio.create_task(database.write(lambda db: free.wait()))
+    await asyncio.sleep(0)
+    cancelled = asyncio.create_task(database.write(write_number(1)))
+    second = asyncio.create_task(database.write(lambda db: loop.call_soon_threadsafe(cancelled.cancel)))
+    third = asyncio.create_task(database.write(write_number(3)))
+    await asyncio.sleep(0)
+    free.set()
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(first, cancelled, second, third, return_exceptions=True)
+
+    assert [type(result) for result in (results[1], results[3])] == [asyncio.CancelledError, int]
+    assert stored_numbers(database) == {1, 3}
+
+
+async def test_a_read_does_not_wait_for_another_process_that_writes(database: SqliteDatabase) -> None:
+    with closing(sqlite3.connect(database.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert await database.read(lambda db: db.execute("SELECT count(*) FROM secrets").fetchone()) == (0,)
+        other.execute("ROLLBACK")
