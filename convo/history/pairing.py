@@ -43,8 +43,8 @@ def pair_id(item: Item) -> str | None:
         "local_shell_call_output": "id",
         MCP_APPROVAL_REQUEST: "id",
         MCP_APPROVAL_RESPONSE: "approval_request_id",
-    }.get(item_type(item), "call_id")
-    value = item.get(field)
+    }.get(item_type(item))
+    value = item.get(field) if field else None
     return value if isinstance(value, str) else None
 
 
