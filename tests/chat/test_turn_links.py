@@ -9,8 +9,15 @@ import pytest
 
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
-from convo.chat.session_record import ChatDeps
-from convo.chat.turn import ChatTurn, InputOverride, RequestOptions, load_owner_tail
+from convo.chat.session_record import ChatDeps, RunUpdate
+from convo.chat.turn import (
+    ChatTurn,
+    InputOverride,
+    RequestOptions,
+    ResponseHook,
+    load_owner_tail,
+    return_no_update,
+)
 from convo.endpoints.base import Endpoint, ItemPage
 from convo.errors import (
     ConvoError,
@@ -26,7 +33,7 @@ from convo.errors import (
 from convo.history.items import Item, Json, StreamEvent, assistant_message, item_text, user_message
 from convo.history.records import Link, Scope, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import Store
+from convo.stores.base import AgentRun, Store
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.admin import SqliteAdmin
 from convo.strategies.selection import OwnerSelection
@@ -414,7 +421,9 @@ async def test_a_limit_of_the_endpoint_is_a_notice_unless_the_response_failed(ki
 # -- another input than the history ----------------------------------------------------------------
 
 
-def make_turn(remote: RemoteChat, override: InputOverride | None = None) -> ChatTurn:
+def make_turn(
+    remote: RemoteChat, override: InputOverride | None = None, on_response: ResponseHook = return_no_update
+) -> ChatTurn:
     return ChatTurn(
         remote.chat.record,
         remote.chat.options,
@@ -422,6 +431,7 @@ def make_turn(remote: RemoteChat, override: InputOverride | None = None) -> Chat
         check_tail=False,
         notify=remote.notices.append,
         input_override=override,
+        on_response=on_response,
     )
 
 
@@ -475,6 +485,62 @@ async def test_a_rejected_response_leaves_no_partial_output(is_rejected: bool) -
             input_path.append(partial).head,
         )
         assert (await remote.store.path(link.head)).items == (*input_path.items, *partial)
+
+
+@dataclass
+class RecordingHook:
+    """A hook for responses; `calls` are the histories and the outputs that it got."""
+
+    update: RunUpdate | None
+    calls: list[tuple[list[str], list[str]]] = field(default_factory=list)
+
+    async def __call__(self, state: ConversationState, output: tuple[Item, ...]) -> RunUpdate | None:
+        self.calls.append((message_lines(state.path.items), message_lines(output)))
+        return self.update
+
+
+@pytest.mark.parametrize(
+    ("strategy", "override"),
+    [(Strategy.SESSION, None), (Strategy.SESSION, SHORT), (Strategy.CHAIN, None), (Strategy.CONVERSATION, None)],
+)
+async def test_a_response_that_the_hook_rejects_is_stored_beside_the_history(
+    strategy: Strategy, override: InputOverride | None
+) -> None:
+    remote = await open_remote_chat(strategy, [created(), ended()])
+    state = remote.chat.state
+    await remote.chat.save(ConversationState(strategy, state.path.append([user_message("hi")]), ROOT), [])
+    hook = RecordingHook(None)
+    turn = make_turn(remote, override, hook)
+    async with aclosing(turn.events()) as events:
+        assert len([event async for event in events]) == 2
+
+    assert hook.calls == [(["user: hi", "assistant: hello"], ["assistant: hello"])]
+    is_kept = strategy is Strategy.CONVERSATION  # a conversation has it already
+    assert message_lines(remote.chat.state.path.items) == ["user: hi", *(["assistant: hello"] if is_kept else [])]
+    assert len(remote.unconfirmed_items) == (0 if is_kept else 1)
+    link = turn.link
+    assert link
+    assert (link.id, link.status, remote.chat.session.link_id) == ("resp_1", "completed", "resp_1" if is_kept else None)
+    assert await remote.store.link("resp_1") == link
+    input_path = override.path if override else Path(ROOT).append([user_message("hi")])
+    assert (await remote.store.path(link.head)).items == (*input_path.items, answer("hello"))
+
+
+async def test_the_items_of_an_update_follow_the_response() -> None:
+    output: Item = {"type": "function_call_output", "call_id": "c", "output": "1"}
+    for override in (None, SHORT):
+        remote = await open_remote_chat(Strategy.SESSION, [created(), ended()])
+        state = remote.chat.state
+        await remote.chat.save(ConversationState(state.strategy, state.path.append([user_message("hi")]), ROOT), [])
+        run = AgentRun("run_1", remote.chat.session.id, 1, "running", {}, 1.0, 1.0)
+        turn = make_turn(remote, override, RecordingHook(RunUpdate(run, (), (output,))))
+        async with aclosing(turn.events()) as events:
+            assert len([event async for event in events]) == 2
+        assert remote.chat.state.path.items == (user_message("hi"), answer("hello"), output)
+        assert remote.unconfirmed_items == [output]
+        assert remote.chat.record.agent_run == run
+        assert [stored.id for stored in await remote.store.agent_runs(session_id="ses_1", limit=9)] == ["run_1"]
+        assert turn.link == remote.chat.record.last_link
 
 
 # -- the owner's items that this process missed ----------------------------------------------------
