@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -16,17 +17,18 @@ from convo.chat.conversation import (
 )
 from convo.chat.open import fork_session
 from convo.chat.session_record import RunUpdate
-from convo.errors import NotFound, RequestRefused, Unreadable
+from convo.errors import NotFound, RequestRefused, StoreFull, Unreadable
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentCall, AgentRun, Transaction
+from convo.stores.base import AgentCall, AgentRun, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault
 from tests.inspect.conversation_builder import build_chain
 from tests.request_items import message_lines
+from tests.stores.failing_store import FailingStore
 
 ROOT = root_key("local")
 
@@ -166,6 +168,52 @@ async def test_a_replaced_history_is_written_once_the_edits_are_applied(harness:
     # the file is unchanged since: no edit is found, and a response is appended to the new history
     await send(chat, "two")
     assert file_lines(harness) == [*lines, "user: two", "assistant: two"]
+
+
+class Killed(BaseException):
+    """The process was killed: no later code of it runs."""
+
+
+class KilledStore:
+    """The store of a process that is killed after it stored the link `link_id`."""
+
+    def __init__(self, store: Any, link_id: str) -> None:
+        self._store, self._link_id = store, link_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, transaction: Transaction) -> None:
+        await self._store.commit(transaction)
+        if self._link_id in [link.id for link in transaction.links]:
+            raise Killed
+
+
+async def test_a_file_that_was_written_but_not_recorded_is_no_edit_of_a_replaced_history(
+    harness: ChatHarness, chat: Chat
+) -> None:
+    store: Any = FailingStore(
+        harness.store, StoreFull("no room"), failing=True, which=lambda change: not (change.appends or change.links)
+    )
+    deps = harness.deps
+    harness.deps = replace(deps, store=cast(Store, KilledStore(store, "resp_s")))
+    chat = await harness.open(None, "mine")
+    with pytest.raises(StoreFull):
+        await send(chat, "two")
+    assert len(file_lines(harness)) == 4
+    assert not (await stored_state(harness))[2]
+    store.failing = False
+    summary = Path(ROOT).append([user_message("summary")])
+    link = Link("resp_s", summary.head, summary.head, 1, "m", Strategy.REPLAY, "completed", 1.0)
+
+    with pytest.raises(Killed):
+        await chat.replace_history(
+            lambda state: replace(state, path=summary, confirmed_head=summary.head), lambda state: link
+        )
+
+    harness.deps = deps
+    assert len(file_lines(harness)) == 4
+    assert message_lines((await harness.open(None, "mine")).load_state().path.items) == ["user: summary"]
 
 
 async def test_a_fork_of_a_replay_file_is_saved_with_its_file(harness: ChatHarness, chat: Chat) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -33,7 +33,7 @@ from convo.errors import (
 from convo.history.items import Item, Json, StreamEvent, assistant_message, item_text, user_message
 from convo.history.records import Link, Scope, Strategy
 from convo.history.tree import Path, root_key
-from convo.stores.base import AgentRun, Store
+from convo.stores.base import AgentRun, AppendItems, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite.admin import SqliteAdmin
 from convo.strategies.selection import OwnerSelection
@@ -605,6 +605,74 @@ async def test_only_a_server_that_this_process_can_ask_has_a_tail(strategy: Stra
         endpoint = cast(Endpoint, EventEndpoint([], scope=scope))
         tail = await load_owner_tail(state, endpoint, MemoryStore())
         assert (tail.items, tail.links) == ((), ())
+
+
+BEGINNING = (user_message("one"), assistant_message("first"))
+NEW = (user_message("two"), user_message("three"))
+
+
+async def load_local_tail(
+    state: ConversationState, input_count: int, output: Sequence[Item], **fields: Any
+) -> list[Item] | None:
+    """The tail of a chain that the embedded endpoint answered; None if no response counts.
+
+    input_count:  the items of the path that the response answered
+    """
+    store = MemoryStore()
+    input_path = state.path.first(input_count)
+    path = input_path.append(output)
+    link = Link("resp_2", input_path.head, path.head, 1, "m", Strategy.CHAIN, "completed", 1.0)
+    link = replace(link, **{"previous_response_id": "resp_1", **fields})
+    await store.commit(Transaction((AppendItems(ROOT, path.items),), (link,)))
+    tail = await load_owner_tail(state, cast(Endpoint, EventEndpoint([], scope=Scope())), store)
+    assert tail.links == ((link,) if tail.items else ())
+    return list(tail.items) or None
+
+
+@pytest.mark.parametrize(
+    ("input_count", "fields", "expected"),
+    [
+        (4, {}, [*NEW, answer("yes")]),
+        (3, {}, [NEW[0], answer("yes")]),
+        (2, {}, None),
+        (4, {"status": "incomplete"}, [*NEW, answer("yes")]),
+        (4, {"status": "failed"}, None),
+        (4, {"status": "in_progress"}, None),
+        (4, {"session_id": "ses_other"}, None),
+        (4, {"previous_response_id": "resp_0"}, None),
+        (4, {"previous_response_id": None}, None),
+    ],
+)
+async def test_the_tail_of_a_chain_is_the_response_to_the_unconfirmed_input(
+    input_count: int, fields: dict[str, Any], expected: list[Item] | None
+) -> None:
+    path = Path(ROOT).append([*BEGINNING, *NEW])
+    state = ConversationState(Strategy.CHAIN, path, path.first(2).head, "resp_1")
+    assert await load_local_tail(state, input_count, [answer("yes")], **fields) == expected
+
+
+@pytest.mark.parametrize(("input_count", "is_answered"), [(4, True), (3, True), (1, False)])
+async def test_a_response_to_a_part_of_an_older_history_does_not_count(input_count: int, is_answered: bool) -> None:
+    path = Path(ROOT).append([*BEGINNING, *NEW])
+    state = ConversationState(Strategy.CHAIN, path, path.root)
+    tail = await load_local_tail(state, input_count, [answer("yes")], previous_response_id=None)
+    assert tail == ([*path.items[:input_count], answer("yes")] if is_answered else None)
+
+
+async def test_the_tail_of_a_conversation_has_the_responses_of_other_clients(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.CONVERSATION, name="mine")
+    await send(chat, "one")
+    handle = chat.session.handle or ""
+    state = chat.state
+    body = {"model": harness.model, "input": "two", "conversation": handle}
+    events = [event async for event in harness.endpoint.create(body)]
+    tail = await load_owner_tail(state, cast(Endpoint, harness.endpoint), harness.store)
+    assert message_lines(tail.items) == ["user: two", "assistant: two"]
+    assert [link.id for link in tail.links] == [events[-1]["response"]["id"]]
+
+    await harness.store.commit(Transaction(links=(replace(tail.links[0], session_id=chat.session.id),)))
+    again = await load_owner_tail(state, cast(Endpoint, harness.endpoint), harness.store)
+    assert (again.items, again.links) == (tail.items, ())
 
 
 class Killed(BaseException):
