@@ -152,8 +152,6 @@ def _copy_file_bytes(source: int, target: int) -> None:
             while done < size:
                 done += os.copy_file_range(source, target, size - done, done, done)
             return
-    os.lseek(source, 0, os.SEEK_SET)
-    os.ftruncate(target, 0)
     with open(source, "rb", closefd=False) as reader, open(target, "wb", closefd=False) as writer:
         shutil.copyfileobj(reader, writer, COPY_CHUNK_BYTES)
 

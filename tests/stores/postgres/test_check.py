@@ -1,13 +1,17 @@
-"""`probe_store` reports on a PostgreSQL server, database and role without changing them."""
+"""The check of a PostgreSQL server, database and role, and of every row, without changing them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
 from convo.errors import StoreTooNew
-from convo.stores.base import ServerHealth
-from convo.stores.factory import probe_store
+from convo.stores.base import NamedSession, ServerHealth, StoreProblem
+from convo.stores.factory import check_store, probe_store
 from convo.stores.postgres.connection import SCHEMA_VERSION
 from tests import databases
+from tests.stores.sample_store import fill_store
 
 pytestmark = pytest.mark.needs("postgresql")
 
@@ -107,3 +111,167 @@ async def test_the_check_of_the_oldest_server_reports_the_same() -> None:
         None,
         ["SELECT", "INSERT", "UPDATE", "DELETE"],
     )
+
+
+# -- the rows -------------------------------------------------------------------------------------
+
+ROOT, FIRST_NODE = "068d08196341b65c362ace172837c8fc", "d1b1ca45ff165e2dd38bb4925b49b060"
+SECOND_NODE, THIRD_NODE = "a8603defad91f92866c0c1a34fbc91c5", "82a8659a1160ff2068c7568f4c60e93c"
+FIRST_ITEM = "0631f367ca0e8e800571ab5a6488d1a9"
+"""The item with the lowest hash: "one"."""
+
+NO_UUID = "'00000000-0000-0000-0000-000000000000'"
+NO_KEY = "has a key that does not match its parent and its item"
+NO_HASH = "does not have the hash that it is stored under"
+NOT_ON_PATH = ("conversation", 1, "conversation conv_1 names items that are not on its path")
+
+PROBLEMS: dict[str, tuple[str, list[tuple[str, int, str]], list[str]]] = {
+    "an item that is not JSON": (
+        f"UPDATE convo.items SET body = '{{' WHERE hash = '{FIRST_ITEM}'",
+        [("item", 1, f"item {FIRST_ITEM} {NO_HASH}"), ("node", 1, f"node {FIRST_NODE} {NO_KEY}")],
+        ["early", "late"],
+    ),
+    "items that are no objects": (
+        "UPDATE convo.items SET body = '[]'",
+        [("item", 3, f"item {FIRST_ITEM} {NO_HASH}"), ("node", 3, f"node {THIRD_NODE} {NO_KEY}")],
+        ["early", "late"],
+    ),
+    "items with the hash of an id": (
+        "UPDATE convo.items SET named = 7",
+        [("index", 3, f"item {FIRST_ITEM} is not found by its id")],
+        [],
+    ),
+    "items with other terms": (
+        "UPDATE convo.words SET terms = '{1}'",
+        [("search", 3, f"the search index lacks terms of item {FIRST_ITEM}")],
+        [],
+    ),
+    "items without terms": (
+        "DELETE FROM convo.words",
+        [("search", 3, f"the search index lacks terms of item {FIRST_ITEM}")],
+        [],
+    ),
+    "a node with another key": (
+        f"UPDATE convo.nodes SET rest = {NO_UUID} WHERE depth = 3",
+        [("node", 1, f"node {THIRD_NODE} {NO_KEY}")],
+        ["late"],
+    ),
+    "a node without a parent": (
+        "UPDATE convo.nodes SET parent = NULL WHERE depth = 2",
+        [("node", 1, f"node {SECOND_NODE} has no parent and is not its tenant's root"), NOT_ON_PATH],
+        ["early", "late"],
+    ),
+    "a node with a parent that does not exist": (
+        f"UPDATE convo.nodes SET parent = {NO_UUID} WHERE depth = 3",
+        [
+            ("reference", 1, "nodes.parent refers to a row of nodes that does not exist"),
+            ("node", 1, f"node {THIRD_NODE} lacks its parent or its item"),
+            NOT_ON_PATH,
+        ],
+        ["late"],
+    ),
+    "a node with another depth": (
+        "UPDATE convo.nodes SET depth = 7 WHERE depth = 3",
+        [("node", 1, f"node {THIRD_NODE} has a depth that is not one more than its parent's")],
+        ["late"],
+    ),
+    "a root with a depth": (
+        "UPDATE convo.nodes SET depth = 1 WHERE depth = 0",
+        [("node", 2, f"node {ROOT} has no parent and is not its tenant's root")],
+        ["early", "late"],
+    ),
+    "a node without its item, which was deleted": ("UPDATE convo.nodes SET item = NULL WHERE depth = 2", [], []),
+    "nodes without their items": (
+        "DELETE FROM convo.items",
+        [
+            ("reference", 6, "nodes.item refers to a row of items that does not exist"),
+            ("node", 3, f"node {THIRD_NODE} lacks its parent or its item"),
+        ],
+        ["early", "late"],
+    ),
+    "heads that do not exist": (
+        "DELETE FROM convo.nodes WHERE depth = 3",
+        [("reference", 5, "conversations.head refers to a row of nodes that does not exist"), NOT_ON_PATH],
+        ["late"],
+    ),
+    "parameters with another hash, and a record that is not JSON": (
+        "UPDATE convo.repeated SET body = body || '1'; UPDATE convo.sessions SET record = '{' WHERE id = 'ses_3'",
+        [("record", 3, f"repeated 6a469fbd1f8f3a07c38e00e368808e76 {NO_HASH}")],
+        [],
+    ),
+    "records without their fields": (
+        "UPDATE convo.sessions SET record = '[1]'",
+        [("record", 2, "session 'early' has a record that cannot be read")],
+        [],
+    ),
+    "a tenant with another name": (
+        "UPDATE convo.tenants SET name = 'guest'",
+        [("tenant", 1, "tenant 'guest' is stored under another tenant's number")],
+        [],
+    ),
+    "an id of another item": (
+        "UPDATE convo.members SET node = (SELECT id FROM convo.nodes WHERE depth = 0) WHERE id = 'a'",
+        [("conversation", 2, "conversation conv_1 has items without an id")],
+        [],
+    ),
+    "an item without its id": (
+        "DELETE FROM convo.members WHERE id = 'a'",
+        [("conversation", 1, "conversation conv_1 has items without an id")],
+        [],
+    ),
+    "an agent run without its session": (
+        "DELETE FROM convo.sessions",
+        [("reference", 1, "agent_runs.session refers to a row of sessions that does not exist")],
+        [],
+    ),
+}
+
+
+CHANGED_TABLES = ("items", "nodes", "words", "repeated", "sessions", "conversations", "members", "tenants")
+
+
+@pytest.fixture(scope="module")
+def filled_url() -> Iterator[str]:
+    """A database with two sessions, a conversation, events and an agent run, and a copy of the tables to damage."""
+    url = databases.new_database()
+    fill_store(url)
+    execute(url, "CREATE SCHEMA copy", *(f"CREATE TABLE copy.{name} AS TABLE convo.{name}" for name in CHANGED_TABLES))
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def damage(filled_url: str) -> Iterator[Callable[[str], object]]:
+    """Execute a statement that the server refuses otherwise. After the test, the rows are as before."""
+    with psycopg.connect(filled_url, autocommit=True) as db:
+        db.execute("SET session_replication_role = replica")
+        yield db.execute
+        for name in CHANGED_TABLES:
+            db.execute(f"DELETE FROM convo.{name}; INSERT INTO convo.{name} SELECT * FROM copy.{name}")
+
+
+@pytest.mark.parametrize(("statements", "problems", "damaged_sessions"), PROBLEMS.values(), ids=PROBLEMS)
+def test_every_row_is_checked_and_only_sessions_with_a_damaged_path_are_listed(
+    statements: str,
+    problems: list[tuple[str, int, str]],
+    damaged_sessions: list[str],
+    filled_url: str,
+    damage: Callable[[str], object],
+) -> None:
+    damage(statements)
+    report = asyncio.run(check_store(filled_url, lambda *_: None))
+
+    assert report.problems == [StoreProblem(*problem) for problem in problems]
+    assert report.damaged_sessions == [NamedSession("local", name) for name in damaged_sessions]
+    assert report.skipped_reason == ""
+
+
+def test_a_check_counts_the_rows_and_reports_its_steps(filled_url: str) -> None:
+    steps: list[tuple[str, int, int]] = []
+    report = asyncio.run(check_store(filled_url, lambda *step: steps.append(step)))
+
+    assert report.row_counts == {
+        "items": 3, "nodes": 4, "sessions": 2, "links": 2, "conversations": 1, "agent_runs": 1, "events": 2,
+    }  # fmt: skip
+    assert (report.problems, report.damaged_sessions, report.skipped_reason) == ([], [], "")
+    assert steps == [("items", 3, 3), ("nodes", 4, 4), ("records", 2, 0), ("sessions", 2, 2)]

@@ -114,8 +114,10 @@ def test_a_backup_is_complete_on_each_file_system(
 ) -> None:
     file, target = build_store(tmp_path / "convo.db"), tmp_path / "copy.db"
     change(monkeypatch)
+    descriptors = os.listdir("/proc/self/fd")
     assert backup_database(file, target, lambda *_: None) == file.stat().st_size
 
+    assert os.listdir("/proc/self/fd") == descriptors
     assert tenants(target) == ["a", LARGE_TEXT]
     assert target.stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["convo.db", "copy.db"]
@@ -133,8 +135,10 @@ def test_a_target_that_appears_while_its_name_is_given_is_kept(
     def create_target(*_: object) -> None:
         target.write_text("kept")
 
+    descriptors = os.listdir("/proc/self/fd")
     with pytest.raises(InvalidUsage) as caught:
         backup_database(file, target, create_target)
+    assert os.listdir("/proc/self/fd") == descriptors
     assert caught.value.message == f"{target} already exists and is not overwritten"
     assert target.read_text() == "kept"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["convo.db", "copy.db"]
@@ -150,6 +154,19 @@ def test_an_error_of_the_file_system_is_reported_and_no_file_is_left(
         backup_database(file, target, lambda *_: None)
     assert caught.value.message == f"{target} cannot be opened: Operation not supported"
     assert [path.name for path in tmp_path.iterdir()] == ["convo.db"]
+
+
+@pytest.mark.needs("linux")
+def test_the_copy_and_then_its_folder_are_synced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, target, synced = build_store(tmp_path / "convo.db"), tmp_path / "copy.db", list[tuple[str, bool]]()
+
+    def record(descriptor: int) -> None:
+        kind = "folder" if os.readlink(f"/proc/self/fd/{descriptor}") == str(tmp_path) else "file"
+        synced.append((kind, target.exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    backup_database(file, target, lambda *_: None)
+    assert synced == [("file", False), ("folder", True)]
 
 
 @pytest.mark.parametrize("folder", ["missing", "file"])

@@ -20,7 +20,7 @@ from convo.stores.sqlite.check import MOUNTINFO_FILE, check_database, filesystem
 from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.permissions import without_root
 from tests.stores.chat_transactions import session
-from tests.stores.sqlite.test_recovered_rows import fill_database as fill_larger_database
+from tests.stores.sample_store import fill_store
 from tests.stores.test_tenants import everything
 
 MOUNTS = r"""
@@ -611,7 +611,7 @@ PROBLEMS_OF_SEVERAL_ROWS: dict[str, tuple[str, list[tuple[str, int, str]], list[
 def larger_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed database with two sessions, "early" and "late", a conversation, events and an agent run."""
     file = tmp_path_factory.mktemp("larger") / "convo.db"
-    fill_larger_database(file)
+    fill_store(f"sqlite:{file}")
     return file
 
 
