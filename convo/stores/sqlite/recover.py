@@ -618,7 +618,7 @@ class _RowRepair:
                     t = self._tenant_without_cache(tenant)
                     head = tree.insert_missing_nodes(t, AppendItems(t.root, tuple(items)))
                     self._insert_session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
-            elif len(path) > 1:
+            else:
                 self._insert_session(tenant, f"recovered-{n}", n, encode_json(UNKNOWN_RECORD), 0.0)
         self._keep_unlinked_items()
 

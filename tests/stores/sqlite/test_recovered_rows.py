@@ -10,10 +10,14 @@ from pathlib import Path as File
 
 import pytest
 
+from convo.errors import ConvoError
+from convo.history.items import user_message
 from convo.stores.base import RecoveryReport
+from convo.stores.factory import open_store
 from convo.stores.sqlite.check import check_database
 from convo.stores.sqlite.recover import recover_database
 from tests.stores.sample_store import fill_store
+from tests.stores.sqlite.file_damage import pages_of, zero_pages
 
 TABLES = {
     "tenants": "n, name",
@@ -59,6 +63,7 @@ UNKNOWN_RECORD = '["session","unknown/unknown",0.0,"embedded",null,null,null,nul
 UNKNOWN_ROUTE = '["unknown/unknown","session","embedded",null,null,null,false,null]'
 ROUTE = '["local/model","session","embedded",null,null,"conv_1",true,{"input_tokens":0}]'
 NUMBER_ROUTE = ROUTE.replace('"conv_1"', "7")
+EARLY_RECORD = '["session","local/model",1700000002.0,"embedded",null,null,null,null]'
 LATER_RECORD = '["session","local/model",1700000003.0,"embedded",null,null,null,null]'
 QUOTED_TEXT = '"input_text","text":"[damaged item; its stored text follows]\\n{bad"}]}'
 EVENT = '{"sequence_number":0,"type":"x"}'
@@ -920,7 +925,299 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         INTACT,
         [],
     ),
+    "an event of another tenant": (
+        "UPDATE events SET tenant = 9 WHERE link = 2",
+        INTACT,
+        [
+            f"-events 1 2 {EVENT}",
+        ],
+    ),
+    "a call of another tenant": (
+        "UPDATE agent_calls SET tenant = 9",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+        ],
+    ),
+    "an agent run of another tenant": (
+        "UPDATE agent_runs SET tenant = 9",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "parameters of another tenant": (
+        "UPDATE repeated SET tenant = 9 WHERE n = 1",
+        INTACT,
+        [
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            '-repeated 1 1 {"instructions":"Be brief."}',
+            "+links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None None 2 None",
+            "+links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None None 3 None",
+        ],
+    ),
+    "the rowid of a session is not positive": (
+        "UPDATE sessions SET n = -1 WHERE n = 2; "
+        "UPDATE links SET session = -1 WHERE n = 2; "
+        "UPDATE agent_runs SET session = -1",
+        ["complete early", "recreated late"],
+        [
+            "-agent_runs 1 1 run_1 2",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            "+agent_runs 1 1 run_1 -1",
+            "+links 1 2 resp_3 1 -1 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            f"+sessions 1 -1 ses_3 late 4 4 None None 1700000003.0 {LATER_RECORD}",
+        ],
+    ),
 }
+
+LOST_PAGES: dict[str, tuple[list[str], list[str]]] = {
+    "header": (
+        INTACT,
+        [],
+    ),
+    "tenants": (
+        INTACT,
+        [],
+    ),
+    "items": (
+        ["lost early", "lost late"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            '-items 1 1 {"type":"message","role":"user","content":[{"type":"input_text","text":"one"}]}',
+            '-items 1 2 {"type":"message","role":"user","content":[{"type":"input_text","text":"two"}]}',
+            '-items 1 3 {"type":"message","role":"user","content":[{"type":"input_text","text":"three"}]}',
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 2 1 1 None",
+            "-nodes 1 3 2 2 None",
+            "-nodes 1 4 3 3 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 1 0 {"topic":"x"}',
+            "+nodes 1 2 1 None ",
+            "+nodes 1 3 2 None ",
+            "+nodes 1 4 3 None ",
+            f"+sessions 1 1 ses_2 early 1 1 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 1 1 None 2 1700000000.0 {RECORD}",
+        ],
+    ),
+    "nodes": (
+        INTACT,
+        [],
+    ),
+    "sessions": (
+        ["recreated early", "recreated late"],
+        [
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 ses_2 early 3 3 None None 1700000002.0 {EARLY_RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None None 1700000003.0 {LATER_RECORD}",
+        ],
+    ),
+    "links": (
+        INTACT,
+        [
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 ses_2 early 3 3 None None 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None None 1700000000.0 {RECORD}",
+        ],
+    ),
+    "repeated": (
+        INTACT,
+        [
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            '-repeated 1 1 {"instructions":"Be brief."}',
+            f"-repeated 1 2 {ROUTE}",
+            "+links 1 1 resp_2 None 1 2 3 1 1 completed 1700000002.0 None None None None",
+            "+links 1 2 resp_3 1 2 3 4 1 1 completed 1700000003.0 None None None None",
+            f"+repeated 1 1 {UNKNOWN_ROUTE}",
+        ],
+    ),
+    "conversations": (
+        INTACT,
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+        ],
+    ),
+    "members": (
+        INTACT,
+        [
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "+members 1 1 2 msg_d1b1ca45ff165e2dd38bb4925b49b060",
+            "+members 1 1 3 msg_a8603defad91f92866c0c1a34fbc91c5",
+            "+members 1 1 4 msg_82a8659a1160ff2068c7568f4c60e93c",
+        ],
+    ),
+    "hashes and nodes_by_key": (
+        INTACT,
+        [],
+    ),
+    "runs": (
+        INTACT,
+        [
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            "+runs 1 1 0.0",
+            "+runs 1 2 0.0",
+        ],
+    ),
+    "events": (
+        INTACT,
+        [
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+        ],
+    ),
+    "agent_runs": (
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "agent_documents": (
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+        ],
+    ),
+    "sessions and links": (
+        ["recreated early", "recreated late"],
+        [
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 ses_2 early 3 3 None None 0.0 {UNKNOWN_RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "nodes and nodes_by_key": (
+        ["lost early", "lost late", "recreated recovered-items"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 1 0 {"topic":"x"}',
+            "+links 1 1 resp_2 None 1 None None 1 None None 1700000002.0 None None 2 None",
+            "+links 1 2 resp_3 1 2 None None 1 None None 1700000003.0 None None 3 None",
+            f"+sessions 1 1 ses_2 early 1 1 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 1 1 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new recovered-items 4 4 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "nodes and nodes_by_item": (
+        ["lost early", "lost late", "recreated recovered-items"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 1 0 {"topic":"x"}',
+            "+links 1 1 resp_2 None 1 None None 1 None None 1700000002.0 None None 2 None",
+            "+links 1 2 resp_3 1 2 None None 1 None None 1700000003.0 None None 3 None",
+            f"+sessions 1 1 ses_2 early 1 1 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 1 1 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 3 new recovered-items 4 4 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "sessions and sessions_by_id and sessions_by_name": (
+        ["recreated recovered-1", "recreated recovered-2"],
+        [
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 new recovered-1 3 3 None None 1700000002.0 {EARLY_RECORD}",
+            f"+sessions 1 2 new recovered-2 4 4 None None 1700000003.0 {LATER_RECORD}",
+        ],
+    ),
+    "sessions and links and sessions_by_head": (
+        ["recreated early", "recreated late"],
+        [
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 1 ses_2 early 1 1 None None 0.0 {UNKNOWN_RECORD}",
+            f"+sessions 1 2 ses_3 late 1 1 None None 0.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "nodes and items": (
+        ["lost early", "lost late"],
+        [
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 1 {EVENT}",
+            f"-events 1 2 {EVENT}",
+            '-items 1 1 {"type":"message","role":"user","content":[{"type":"input_text","text":"one"}]}',
+            '-items 1 2 {"type":"message","role":"user","content":[{"type":"input_text","text":"two"}]}',
+            '-items 1 3 {"type":"message","role":"user","content":[{"type":"input_text","text":"three"}]}',
+            "-links 1 1 resp_2 None 1 2 3 1 2 completed 1700000002.0 None 1 2 None",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "-members 1 1 2 a",
+            "-members 1 1 3 b",
+            "-members 1 1 4 c",
+            "-nodes 1 2 1 1 None",
+            "-nodes 1 3 2 2 None",
+            "-nodes 1 4 3 3 None",
+            "-runs 1 1 None",
+            "-runs 1 2 None",
+            f"-sessions 1 1 ses_2 early 3 3 None 1 1700000000.0 {RECORD}",
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            '+conversations 1 1 conv_1 1 0 {"topic":"x"}',
+            "+links 1 1 resp_2 None 1 None None 1 None None 1700000002.0 None None 2 None",
+            "+links 1 2 resp_3 1 2 None None 1 None None 1700000003.0 None None 3 None",
+            f"+sessions 1 1 ses_2 early 1 1 None 1 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 1 1 None 2 1700000000.0 {RECORD}",
+        ],
+    ),
+}
+"""Trees whose pages are lost, with the report and the changes."""
 
 
 @pytest.fixture(scope="module")
@@ -946,3 +1243,63 @@ def test_damaged_rows_are_repaired_or_deleted_and_every_session_is_reported(
     before, after = dump(intact_file), dump(target)
     assert [*(f"-{row}" for row in sorted(before - after)), *(f"+{row}" for row in sorted(after - before))] == changes
     assert check_database(target, lambda *_: None).problems == []
+
+
+@pytest.mark.parametrize("trees", LOST_PAGES)
+def test_rows_of_lost_pages_are_restored_from_indexes_as_far_as_they_prove_them(
+    trees: str, intact_file: File, tmp_path: File
+) -> None:
+    file, target = tmp_path / "convo.db", tmp_path / "new.db"
+    shutil.copy(intact_file, file)
+    pages = pages_of(file)
+    zero_pages(file, *(number for tree in trees.split(" and ") for number in pages[tree]))
+
+    result = recover_database(file, target, lambda *_: None)
+
+    report, changes = LOST_PAGES[trees]
+    assert lines_of(result) == report
+    before, after = dump(intact_file), dump(target)
+    assert [*(f"-{row}" for row in sorted(before - after)), *(f"+{row}" for row in sorted(after - before))] == changes
+    assert check_database(target, lambda *_: None).problems == []
+
+
+def test_a_recovery_counts_the_rows_and_reports_its_steps(intact_file: File, tmp_path: File) -> None:
+    steps: list[tuple[str, int, int]] = []
+    report = recover_database(intact_file, tmp_path / "new.db", lambda *step: steps.append(step))
+
+    pages = steps[0][2]
+    assert steps == [("pages", 0, pages), *(("rows", number, 12) for number in range(12))]
+    assert pages * 4096 == intact_file.stat().st_size
+    assert report.row_counts == {
+        "items": 3, "nodes": 4, "sessions": 2, "links": 2, "conversations": 1, "agent_runs": 1, "events": 2,
+    }  # fmt: skip
+
+
+async def test_recovered_rows_are_found_by_their_ids(intact_file: File, tmp_path: File) -> None:
+    file = tmp_path / "convo.db"
+    shutil.copy(intact_file, file)
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript("DELETE FROM names")
+    recover_database(file, tmp_path / "new.db", lambda *_: None)
+    store = open_store(f"sqlite:{tmp_path / 'new.db'}")
+
+    assert await store.item("b") == user_message("two")
+    assert [one.id for one in await store.conversation_links("conv_1")] == ["resp_2", "resp_3"]
+    assert [hit.session.name for hit in await store.search_items("three")] == ["late"]
+    await store.aclose()
+
+
+def test_a_file_that_cannot_be_read_is_refused_with_the_option_that_names_one(tmp_path: File) -> None:
+    target, hint = tmp_path / "new.db", "name the file with --store sqlite:PATH"
+    missing, other = tmp_path / "missing.db", tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as db:
+        db.execute("CREATE TABLE notes (words)")
+    for file, message in (
+        (missing, f"no database {str(missing)!r}"),
+        (tmp_path, f"{tmp_path} is not a regular file"),
+        (other, f"{other} contains no rows of convo; nothing was written"),
+    ):
+        with pytest.raises(ConvoError) as caught:
+            recover_database(file, target, lambda *_: None)
+        assert (caught.value.message, caught.value.hint) == (message, hint)
+    assert list(tmp_path.iterdir()) == [other]
