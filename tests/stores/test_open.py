@@ -17,6 +17,7 @@ from convo.stores.factory import (
     check_store,
     is_store_writable,
     open_store,
+    probe_store,
     recover_store,
     store_schema_sql,
 )
@@ -153,3 +154,22 @@ def test_a_file_can_be_written_if_it_or_the_folder_that_is_there_can(tmp_path: F
 @pytest.mark.parametrize("url", ["memory", "sqlite:", "postgresql://nobody@nowhere/convo"])
 def test_a_store_without_a_file_counts_as_writable(url: str) -> None:
     assert is_store_writable(url)
+
+
+@pytest.mark.parametrize("module", ["psycopg", "psycopg_pool"])
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_a_missing_driver_for_postgresql_is_named_with_its_extra(
+    module: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    calls: list[Callable[[], object]] = [
+        lambda: open_store(f"{scheme}://host/db"),
+        lambda: asyncio.run(probe_store(f"{scheme}://host/db")),
+        lambda: asyncio.run(check_store(f"{scheme}://host/db", no_progress)),
+        lambda: store_schema_sql(f"{scheme}://host/db"),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidUsage) as caught:
+            call()
+        assert caught.value.message == "the driver for PostgreSQL is not installed"
+        assert caught.value.hint == "pip install 'convo-state[postgres]'"
