@@ -95,13 +95,18 @@ def test_interleaved_deltas_of_calls_break_the_stream() -> None:
         read(tool(0, call_id="c1", name="a"), tool(1, call_id="c2", name="b"), tool(0, arguments="{}"))
 
 
-@pytest.mark.parametrize("reason", ["stop", "tool_calls"])
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call", "eos", "end_turn"])
 def test_an_answer_with_a_normal_finish_reason_is_completed(reason: str) -> None:
     assert read(delta(content="Yes."), finish(reason))[-1]["type"] == "response.completed"
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [("length", "max_output_tokens"), ("content_filter", "content_filter")]
+    ("reason", "expected"),
+    [
+        ("length", "max_output_tokens"),
+        ("model_length", "max_output_tokens"),
+        ("content_filter", "content_filter"),
+    ],
 )
 def test_a_truncated_answer_is_incomplete_with_its_reason(reason: str, expected: str) -> None:
     end = read(delta(content="Ye"), finish(reason))[-1]
@@ -163,10 +168,18 @@ def test_the_response_has_the_model_name_of_the_server() -> None:
             },
             make_usage(12, 3, cached=8, reasoning=2),
         ),
+        (
+            {"prompt_tokens": 12, "prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 4}},
+            make_usage(12, 0, cached=8, written=4),
+        ),
+        (
+            {"prompt_tokens": 12, "prompt_tokens_details": {"cached_tokens": 8}, "prompt_cache_hit_tokens": 7},
+            make_usage(12, 0, cached=8),
+        ),
         ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_cache_hit_tokens": 8}, make_usage(12, 3, cached=8)),
         ({"prompt_tokens": 12, "completion_tokens": None, "prompt_tokens_details": None}, make_usage(12, 0)),
     ],
-    ids=["plain", "openai", "deepseek", "nulls"],
+    ids=["plain", "openai", "written to the cache", "both", "deepseek", "nulls"],
 )
 def test_usage_is_read_in_every_form(raw: dict[str, Any], read_as: Any) -> None:
     events = read(delta(content="Yes."), finish("stop"), {"choices": [], "usage": raw})
@@ -219,3 +232,51 @@ def test_truncated_reasoning_has_no_encrypted_content() -> None:
 
     assert events[-1]["response"]["output"][0]["status"] == "incomplete"
     assert "encrypted_content" not in events[-1]["response"]["output"][0]
+
+
+def test_values_of_earlier_chunks_are_kept_when_a_later_chunk_has_none() -> None:
+    usage = {"prompt_tokens": 4, "completion_tokens": 2}
+    later = {"model": None, "usage": None, "choices": [{"delta": None, "finish_reason": None}]}
+
+    response = read(delta(content="Yes."), finish("length", usage), later, {})[-1]["response"]
+
+    assert (response["status"], response["model"], response["usage"]) == ("incomplete", "m-2026", make_usage(4, 2))
+
+
+def test_a_response_without_a_model_name_has_the_requested_one() -> None:
+    assert read({"choices": [{"finish_reason": "stop"}]})[-1]["response"]["model"] == "m"
+
+
+def test_log_probabilities_are_sent_with_the_text_that_follows_them() -> None:
+    first, second = ({"token": word, "bytes": [65], "logprob": -0.5} for word in ("A", "B"))
+    chunks = [
+        {"choices": [{"delta": {"content": ""}, "logprobs": {"content": [{**first, "top_logprobs": [second]}]}}]},
+        {"choices": [{"delta": {"content": "AB"}, "logprobs": {"content": [second]}}]},
+        {"choices": [{"delta": {"content": "C"}, "logprobs": {"content": [{"token": "C", "logprob": 0}]}}]},
+        {"choices": [{"delta": {"content": "D"}, "logprobs": None}]},
+    ]
+
+    events = read(*chunks, finish("stop"))
+
+    sent = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
+    assert sent == [[{**first, "top_logprobs": [second]}, second], [{"token": "C", "bytes": [], "logprob": 0}], []]
+    assert repr(sent[1][0]["logprob"]) == "0"
+
+
+def test_a_refusal_ends_a_call_without_arguments() -> None:
+    call, message = output(tool(0, call_id="c1", name="a"), delta(refusal="No."))
+    assert (call["arguments"], message["content"]) == ("{}", [{"type": "refusal", "refusal": "No."}])
+
+
+def test_a_call_ends_the_reasoning_before_it_and_reasoning_ends_the_call() -> None:
+    new_id = counting_ids()
+    translator = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
+    chunks = [delta(reasoning="A"), tool(0, call_id="c1", name="a"), delta(reasoning="B"), finish("stop")]
+    events = [*(event for chunk in chunks for event in translator.translate_chunk(chunk)), *translator.finish()]
+
+    items = events[-1]["response"]["output"]
+    assert [(item["type"], item.get("encrypted_content"), item.get("arguments")) for item in items] == [
+        ("reasoning", "me:QQ==", None),
+        ("function_call", None, "{}"),
+        ("reasoning", "me:Qg==", None),
+    ]

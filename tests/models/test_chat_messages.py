@@ -5,7 +5,7 @@ import pytest
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, assistant_message, user_message
 from convo.models.base import make_issuer_tag
-from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
+from convo.models.chat_messages import build_chat_messages, encode_reasoning_text, list_media_types
 
 
 def call(call_id: str, name: str = "weather", arguments: str = "{}") -> Item:
@@ -67,6 +67,18 @@ ONE_MESSAGE = {
     "audio": (
         user_chat_message({"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}),
         {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}]},
+    ),
+    "a file without a name": (
+        user_chat_message({"type": "input_file", "file_data": "data:y"}),
+        {"role": "user", "content": [{"type": "file", "file": {"file_data": "data:y"}}]},
+    ),
+    "parts of two types": (
+        user_chat_message({"type": "text", "text": "a"}, {"type": "input_text", "text": None}),
+        {"role": "user", "content": "a\n"},
+    ),
+    "a call without arguments": (
+        call("c1", arguments=""),
+        {"role": "assistant", "content": None, "tool_calls": [chat_tool_call("c1")]},
     ),
     "a tool output in parts": (
         output("c1", [{"type": "input_text", "text": "12"}, {"type": "input_text", "text": "degrees"}]),
@@ -222,6 +234,11 @@ def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(om
         (user_chat_message({"type": "input_image", "file_id": "file_1"}), "input_image parts"),
         (user_chat_message({"type": "input_file", "file_url": "https://example.org/a.pdf"}), "input_file parts"),
         ({"type": "computer_call_output", "call_id": "c1", "output": {}}, "computer_call_output items"),
+        (user_chat_message({"type": "input_file", "filename": "a.pdf"}), "input_file parts of this form"),
+        (
+            {"role": "assistant", "content": [{"type": "input_image", "image_url": "data:x"}]},
+            "image_url parts in an assistant message",
+        ),
     ],
 )
 def test_an_item_that_chat_completions_does_not_support_is_refused_with_its_type(item: Item, expected: str) -> None:
@@ -247,3 +264,49 @@ def test_content_that_is_no_list_of_parts_is_refused(content: Json, message: str
 
 def test_a_message_without_content_is_empty() -> None:
     assert build_chat_messages([{"role": "user", "content": None}], "m") == [{"role": "user", "content": ""}]
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"type": "function_call", "call_id": "c1"}, "an item of type function_call has no 'name'"),
+        ({"type": "function_call", "name": "f"}, "an item of type function_call has no 'call_id'"),
+        ({"type": "function_call_output", "call_id": 7}, "an item of type function_call_output has no 'call_id'"),
+    ],
+)
+def test_an_item_that_lacks_a_required_field_is_refused(item: Item, message: str) -> None:
+    with pytest.raises(InputFault) as caught:
+        build_chat_messages([item], "deepseek/m")
+    assert caught.value.message == message
+
+
+def test_a_turn_begins_with_the_user_message_after_the_outputs() -> None:
+    """The reasoning of a turn with calls is sent, that of the next turn without calls is not."""
+    history = [
+        *(user_message("?"), reasoning("Look."), call("c1"), output("c1"), user_message("stop")),
+        *(reasoning("Stop."), assistant_message("Well.")),
+    ]
+
+    assert build_chat_messages(history, "m", reasoning_issuer=DEEPSEEK) == [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": None, "reasoning_content": "Look.", "tool_calls": [chat_tool_call("c1")]},
+        {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"},
+        {"role": "user", "content": "stop"},
+        {"role": "assistant", "content": "Well."},
+    ]
+
+
+def test_reasoning_that_was_modified_is_sent_as_an_empty_field() -> None:
+    modified = {**reasoning("Hm."), "encrypted_content": f"{DEEPSEEK}no base64!"}
+    assert build_chat_messages([modified, call("c1")], "m", reasoning_issuer=DEEPSEEK)[0]["reasoning_content"] == ""
+
+
+def test_the_parts_that_are_not_text_are_listed() -> None:
+    items = [
+        {"role": "user", "content": "a string"},
+        {"role": "user", "content": ["bare", {"type": "input_text"}, {"type": "input_image"}, {"type": "later"}]},
+        {"role": "assistant", "content": [{"type": "output_text"}, {"type": "refusal"}, {"type": "text"}]},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_file"}, {}]},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_audio"}]},
+    ]
+    assert list(list_media_types(items)) == ["input_image", "later", "input_file", "None", "input_audio"]

@@ -1,8 +1,7 @@
 """The order of a response's events, checked with the openai package."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx2
@@ -158,81 +157,177 @@ def test_half_a_surrogate_pair_at_the_end_of_an_answer_is_preserved() -> None:
     assert end["response"]["output"][0]["content"][0]["text"] == "a\ud83d"
 
 
-def write_every_kind(answer: ResponseEventWriter) -> Iterator[StreamEvent]:
-    """Write each kind of item; a second call has the id of the first one."""
-    message = {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": "hi", "annotations": []}, {"type": "x"}],
-    }
-    yield from answer.write_reasoning("Oslo")
-    yield from answer.write_reasoning(", then.")
-    yield from answer.write_encrypted_content("gAAA")
-    yield from answer.write_text("It ", [{"token": "It"}])
-    yield from answer.write_text("")
-    yield from answer.write_text("rains.")
-    yield from answer.write_refusal("No.")
-    yield from answer.start_function_call("call_1", "f")
-    yield from answer.write_arguments('{"a')
-    yield from answer.write_arguments('":1}')
-    yield from answer.write_encrypted_content("x")
-    yield from answer.start_function_call("call_1", "g")
-    yield from answer.write_item(message)
-    yield from answer.write_item({"type": "web_search_call", "id": "ws_1", "status": "completed"})
-    yield from answer.write_reasoning("Again")
+def collect(*pieces: Iterator[StreamEvent]) -> list[StreamEvent]:
+    """Return the events of all pieces, each as it is when it is emitted."""
+    return [json.loads(json.dumps(event)) for piece in pieces for event in piece]
 
 
-@pytest.mark.parametrize("summarized", [True, False])
-def test_each_kind_of_item_has_the_recorded_events(summarized: bool) -> None:
-    """`answer_events.jsonl` has the events with a summary of the reasoning, then those with its text."""
-    answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
-    events = [json.dumps(event) for event in write_every_kind(answer)]
-    events += [json.dumps(event) for event in answer.write_incomplete("max_output_tokens", {"input_tokens": 1})]
-    recorded = (Path(__file__).parent / "answer_events.jsonl").read_text("utf-8").splitlines()
-    half = len(recorded) // 2
-    assert events == (recorded[:half] if summarized else recorded[half:])
+ITEM_ADDED, ITEM_DONE = "response.output_item.added", "response.output_item.done"
+PART_ADDED, PART_DONE = "response.content_part.added", "response.content_part.done"
 
 
-def test_an_answer_ends_completed_incomplete_or_failed() -> None:
-    def end(write_end: Callable[[ResponseEventWriter], Iterator[StreamEvent]]) -> StreamEvent:
-        answer = ResponseEventWriter(counting_ids())
-        *_, last = [*answer.start_function_call("c", "f"), *write_end(answer)]
-        return last
+def test_each_piece_of_an_answer_has_its_events() -> None:
+    writer = ResponseEventWriter(counting_ids(), "m")
+    hi, you = {"token": "Hi", "logprob": -1.0}, {"token": " you", "logprob": -2.0}
+    events = collect(
+        writer.write_reasoning("Hm."),
+        writer.write_encrypted_content("secret"),
+        writer.write_text("Hi", [hi]),
+        writer.write_text("", [hi]),
+        writer.write_text(" you", [you]),
+        writer.write_refusal("No."),
+        writer.start_function_call("c1", "f"),
+        writer.write_arguments("{"),
+        writer.write_arguments("}"),
+        writer.write_encrypted_content("hidden"),
+        writer.write_completed(make_usage(1, 2)),
+    )
 
-    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": ""}
-    completed = [{**call, "status": "completed"}]
-    unfinished = [{**call, "status": "incomplete"}]
-    usage = {"input_tokens": 1}
-    assert end(lambda answer: answer.write_completed(usage)) == {
-        "type": "response.completed",
-        "response": {"status": "completed", "model": None, "output": completed, "usage": usage},
-    }
-    assert end(lambda answer: answer.write_incomplete("content_filter", usage)) == {
-        "type": "response.incomplete",
-        "response": {
-            "status": "incomplete",
-            "model": None,
-            "output": unfinished,
-            "usage": usage,
-            "incomplete_details": {"reason": "content_filter"},
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
+    reasoning_at = {"output_index": 0, "item_id": "rs_1", "content_index": 0}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+    text_at = {"output_index": 1, "item_id": "msg_1", "content_index": 0}
+    refusal_at = {"output_index": 1, "item_id": "msg_1", "content_index": 1}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": ""}
+    call_at = {"output_index": 2, "item_id": "fc_1"}
+    hidden = {"type": "reasoning", "id": "rs_2", "summary": [], "content": []}
+    thought = {"type": "reasoning_text", "text": "Hm."}
+    text = {"type": "output_text", "text": "Hi you", "annotations": [], "logprobs": [hi, you]}
+    refusal = {"type": "refusal", "refusal": "No."}
+    output = [
+        {**reasoning, "content": [thought], "status": "completed", "encrypted_content": "secret"},
+        {**message, "content": [text, refusal], "status": "completed"},
+        {**call, "arguments": "{}", "status": "completed"},
+        {**hidden, "status": "completed", "encrypted_content": "hidden"},
+    ]
+    assert events == [
+        {"type": ITEM_ADDED, "output_index": 0, "item": {**reasoning, "status": "in_progress"}},
+        {"type": PART_ADDED, **reasoning_at, "part": {**thought, "text": ""}},
+        {"type": "response.reasoning_text.delta", **reasoning_at, "delta": "Hm."},
+        {"type": "response.reasoning_text.done", **reasoning_at, "text": "Hm."},
+        {"type": PART_DONE, **reasoning_at, "part": thought},
+        {"type": ITEM_DONE, "output_index": 0, "item": output[0]},
+        {"type": ITEM_ADDED, "output_index": 1, "item": {**message, "status": "in_progress"}},
+        {"type": PART_ADDED, **text_at, "part": {**text, "text": "", "logprobs": []}},
+        {"type": TEXT, **text_at, "delta": "Hi", "logprobs": [hi]},
+        {"type": TEXT, **text_at, "delta": " you", "logprobs": [you]},
+        {"type": "response.output_text.done", **text_at, "text": "Hi you", "logprobs": [hi, you]},
+        {"type": PART_DONE, **text_at, "part": text},
+        {"type": PART_ADDED, **refusal_at, "part": {**refusal, "refusal": ""}},
+        {"type": "response.refusal.delta", **refusal_at, "delta": "No."},
+        {"type": "response.refusal.done", **refusal_at, "refusal": "No."},
+        {"type": PART_DONE, **refusal_at, "part": refusal},
+        {"type": ITEM_DONE, "output_index": 1, "item": output[1]},
+        {"type": ITEM_ADDED, "output_index": 2, "item": {**call, "status": "in_progress"}},
+        {"type": "response.function_call_arguments.delta", **call_at, "delta": "{"},
+        {"type": "response.function_call_arguments.delta", **call_at, "delta": "}"},
+        {"type": "response.function_call_arguments.done", **call_at, "name": "f", "arguments": "{}"},
+        {"type": ITEM_DONE, "output_index": 2, "item": output[2]},
+        {"type": ITEM_ADDED, "output_index": 3, "item": {**hidden, "status": "in_progress"}},
+        {"type": ITEM_DONE, "output_index": 3, "item": output[3]},
+        {
+            "type": "response.completed",
+            "response": {"status": "completed", "model": "m", "output": output, "usage": make_usage(1, 2)},
         },
-    }
-    assert end(lambda answer: answer.write_failed("server_error", "Broken.")) == {
-        "type": "response.failed",
-        "response": {
-            "status": "failed",
-            "model": None,
-            "output": unfinished,
-            "usage": None,
-            "error": {"code": "server_error", "message": "Broken."},
+    ]
+
+
+def test_a_summary_has_events_of_its_own_and_a_reason_ends_an_answer_early() -> None:
+    writer = ResponseEventWriter(counting_ids(), "m", summarized=True)
+    events = collect(writer.write_reasoning("Hm."), writer.write_incomplete("content_filter", None))
+
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
+    position = {"output_index": 0, "item_id": "rs_1", "summary_index": 0}
+    part = {"type": "summary_text", "text": "Hm."}
+    done = {**item, "summary": [part], "status": "incomplete"}
+    assert events == [
+        {"type": ITEM_ADDED, "output_index": 0, "item": {**item, "status": "in_progress"}},
+        {"type": "response.reasoning_summary_part.added", **position, "part": {**part, "text": ""}},
+        {"type": "response.reasoning_summary_text.delta", **position, "delta": "Hm."},
+        {"type": "response.reasoning_summary_text.done", **position, "text": "Hm."},
+        {"type": "response.reasoning_summary_part.done", **position, "part": part},
+        {"type": ITEM_DONE, "output_index": 0, "item": done},
+        {
+            "type": "response.incomplete",
+            "response": {
+                "status": "incomplete",
+                "model": "m",
+                "output": [done],
+                "usage": None,
+                "incomplete_details": {"reason": "content_filter"},
+            },
         },
+    ]
+
+
+def test_a_finished_item_has_the_events_of_its_parts() -> None:
+    text, refusal = {"type": "output_text", "text": "hi", "annotations": []}, {"type": "refusal", "refusal": "No."}
+    message = {"type": "message", "role": "assistant", "content": [text, refusal, {"type": "later", "x": 1}]}
+    call = {"type": "function_call", "id": "fc_9", "call_id": "c", "name": "f", "arguments": "{}"}
+    writer = ResponseEventWriter(counting_ids(), "m")
+    events = collect(
+        writer.write_text("Well"),
+        writer.write_item(message),
+        writer.write_item(call),
+        writer.write_failed("server_error", "gone"),
+    )
+
+    begun = events[5]["item"]
+    done = {**message, "id": "message_1"}
+    at = [{"output_index": 1, "item_id": "message_1", "content_index": index} for index in range(3)]
+    assert (begun["status"], events[5]["type"]) == ("completed", ITEM_DONE)
+    assert events[6:] == [
+        {"type": ITEM_ADDED, "output_index": 1, "item": {**done, "content": []}},
+        {"type": PART_ADDED, **at[0], "part": {**text, "text": ""}},
+        {"type": TEXT, **at[0], "delta": "hi", "logprobs": []},
+        {"type": "response.output_text.done", **at[0], "text": "hi", "logprobs": []},
+        {"type": PART_DONE, **at[0], "part": text},
+        {"type": PART_ADDED, **at[1], "part": {**refusal, "refusal": ""}},
+        {"type": "response.refusal.delta", **at[1], "delta": "No."},
+        {"type": "response.refusal.done", **at[1], "refusal": "No."},
+        {"type": PART_DONE, **at[1], "part": refusal},
+        {"type": PART_ADDED, **at[2], "part": {"type": "later", "x": 1}},
+        {"type": PART_DONE, **at[2], "part": {"type": "later", "x": 1}},
+        {"type": ITEM_DONE, "output_index": 1, "item": done},
+        {"type": ITEM_ADDED, "output_index": 2, "item": call},
+        {"type": ITEM_DONE, "output_index": 2, "item": call},
+        {
+            "type": "response.failed",
+            "response": {
+                "status": "failed",
+                "model": "m",
+                "output": [begun, done, call],
+                "usage": None,
+                "error": {"code": "server_error", "message": "gone"},
+            },
+        },
+    ]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_arguments_without_a_call_are_an_error(opened: bool) -> None:
+    writer = ResponseEventWriter(counting_ids(), "m")
+    if opened:
+        collect(writer.write_text("hi"))
+
+    with pytest.raises(ValueError, match=r"^arguments came without a call$"):
+        collect(writer.write_arguments("{}"))
+
+
+def test_an_open_item_has_its_text_so_far() -> None:
+    writer = ResponseEventWriter(counting_ids(), "m")
+    collect(writer.write_text("a"), writer.start_function_call("c", "f"), writer.write_arguments('{"a"'))
+    assert [writer.output[0]["content"][0]["text"], writer.output[1]["arguments"]] == ["a", '{"a"']
+
+
+@pytest.mark.parametrize(
+    ("count", "counted"), [(0, 0), (10**15, 10**15), (10**15 + 1, 0), (-1, 0), (True, 0), (2.0, 0)]
+)
+def test_an_impossible_number_of_tokens_is_counted_as_none(count: Any, counted: int) -> None:
+    assert make_usage(count, 2, cached=count, written=count, reasoning=count) == {
+        "input_tokens": counted,
+        "input_tokens_details": {"cached_tokens": counted, "cache_write_tokens": counted},
+        "output_tokens": 2,
+        "output_tokens_details": {"reasoning_tokens": counted},
+        "total_tokens": counted + 2,
     }
-
-
-def test_arguments_need_an_open_call() -> None:
-    answer = ResponseEventWriter(counting_ids())
-    with pytest.raises(ValueError, match=r"^arguments came without a call$"):
-        list(answer.write_arguments("{}"))
-    list(answer.write_text("hi"))
-    with pytest.raises(ValueError, match=r"^arguments came without a call$"):
-        list(answer.write_arguments("{}"))
