@@ -102,5 +102,7 @@ class Shell:
 
     def _result(self, step: Step, got: CommandResult) -> Step:
         out, err = (self._placeholders.stable(text).splitlines() for text in (got.out, got.err))
+        while out and not out[-1]:
+            out.pop()
         output = [*out, *(f"! {line}".rstrip() for line in err)]
         return replace(step, output=(*output, *([f"[{got.exit}]"] if got.exit else [])))
