@@ -51,8 +51,16 @@ class Start(Protocol):
     def __call__(self, *argv: str, shell: str = "") -> "subprocess.Popen[str]": ...
 
 
-def text_stream(text: str = "", encoding: str = "utf-8") -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(text.encode(encoding)), encoding=encoding)
+class TerminalStream(io.TextIOWrapper):
+    """A stream with the colors of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def text_stream(text: str = "", encoding: str = "utf-8", *, is_terminal: bool = False) -> io.TextIOWrapper:
+    stream = TerminalStream if is_terminal else io.TextIOWrapper
+    return stream(io.BytesIO(text.encode(encoding)), encoding=encoding)
 
 
 def written_text(stream: io.TextIOWrapper) -> str:
@@ -62,10 +70,17 @@ def written_text(stream: io.TextIOWrapper) -> str:
 
 
 def run_in_process(
-    *argv: str, stdin: str = "", table: CommandTable = COMMANDS, encoding: str = "utf-8"
+    *argv: str,
+    stdin: str = "",
+    table: CommandTable = COMMANDS,
+    encoding: str = "utf-8",
+    is_terminal: bool = False,
 ) -> CommandResult:
-    """Run one command line in this process; `encoding` is the encoding of its standard output and error."""
-    out, err = text_stream(encoding=encoding), text_stream(encoding=encoding)
+    """Run one command line in this process.
+
+    encoding, is_terminal:  of its standard output and error
+    """
+    out, err = (text_stream(encoding=encoding, is_terminal=is_terminal) for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", text_stream(stdin)):
         code = run_command_line(argv, table)
     return CommandResult(code, written_text(out), written_text(err))

@@ -10,8 +10,7 @@ import pytest
 from convo.cli.context import ChatOptions, ChatOutput
 from convo.cli.deps import open_configured_store
 from convo.cli.repl import ReplController
-from convo.config.loader import SettingFlags
-from convo.config.loader import load_settings
+from convo.config.loader import SettingFlags, load_settings
 from convo.history.records import Strategy
 from convo.terminal.status_line import StatusLineState
 from tests.command_runner import Convo

@@ -5,13 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.transcripts import FOLDER, NAMES, Shell, read_steps
-from tests.command_runner import Convo
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_command_prints_the_recorded_output(
-    name: str, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shell = Shell(convo, monkeypatch.setenv)
+def test_each_command_prints_the_recorded_output(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(name, monkeypatch.setenv)
     for step in read_steps(FOLDER / f"{name}.txt"):
         assert str(shell.run(step)) == str(step)

@@ -8,7 +8,7 @@ from convo.config.sections import Price
 from convo.history.items import Json
 from convo.history.records import Link, LinkStatus, Session, Strategy
 from convo.history.tree import root_key
-from convo.terminal.status_line import format_owner_handle, format_receipt
+from convo.terminal.status_line import combine_links, format_owner_handle, format_receipt
 
 ROOT = root_key("local")
 LINK = Link(
@@ -48,6 +48,28 @@ def test_cached_and_reasoning_tokens_are_shown_if_there_are_any() -> None:
     )
     link = replace(LINK, usage=usage(3, 4, with_details=False))
     assert format_receipt(link, SESSION) == "3 input · 4 output · 1.2 s · resp_1 · session mine"
+
+
+def test_the_receipt_of_a_run_has_the_total_of_its_requests() -> None:
+    written = {"input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 7}}
+    calls = [
+        replace(LINK, usage={**usage(10, 5, reasoning=3), **written}),
+        replace(LINK, usage=None, duration_s=None),
+        replace(LINK, id="resp_3", usage=usage(20, 6, cached=4, reasoning=1)),
+    ]
+    total = combine_links(calls)
+    assert total == replace(
+        calls[-1],
+        duration_s=2.5,
+        usage={
+            "input_tokens": 30,
+            "input_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 7},
+            "output_tokens": 11,
+            "output_tokens_details": {"reasoning_tokens": 4},
+            "total_tokens": 41,
+        },
+    )
+    assert combine_links([replace(LINK, usage=None, duration_s=None)]) == replace(LINK, usage=None, duration_s=None)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ its output; "! " begins a line of standard error, and the last line is the exit 
 Four kinds of commands are known: `convo ... [< FILE] [> FILE]`, `convo chat ... <<EOF` with the lines that are typed at
 its prompt, `export NAME=VALUE`, and `cat > FILE <<EOF`; the lines follow up to EOF. Ids, hashes, times, sizes and the
 folder differ in each run: the output has `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in their place, and a
-command may name `resp_#1`.
+command may name `resp_#1`. In a session whose name begins with `terminal_`, the output is that of a terminal of 80
+columns, and `\\e` is the escape character.
 
 `python -m tests.cli.transcripts [NAME ...]` runs the commands and writes the files again: read the difference before
 you commit it.
@@ -19,9 +20,10 @@ you commit it.
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from tests.command_runner import CommandResult, Convo
+from tests.command_runner import CommandResult, run_in_process
 from tests.placeholders import Placeholders
 from tests.terminal.plain_repl import run_repl
 
@@ -74,8 +76,11 @@ def _step_starts(lines: Sequence[str]) -> list[int]:
 class Shell:
     """Runs the commands of one session in the working folder."""
 
-    def __init__(self, convo: Convo, set_variable: Callable[[str, str], None]) -> None:
-        self._convo, self._set_variable = convo, set_variable
+    def __init__(self, session: str, set_variable: Callable[[str, str], None]) -> None:
+        self._run, self._set_variable = (
+            partial(run_in_process, is_terminal=session.startswith("terminal_")),
+            set_variable,
+        )
         self._placeholders = Placeholders()
 
     def run(self, step: Step) -> Step:
@@ -94,14 +99,14 @@ class Shell:
             return self._result(step, got)
         stdin = Path(words.pop(words.index("<") + 1)).read_text("utf-8") if "<" in words else ""
         target = Path(words.pop(words.index(">") + 1)) if ">" in words else None
-        got = self._convo(*(word for word in words[1:] if word not in ("<", ">")), stdin=stdin)
+        got = self._run(*(word for word in words[1:] if word not in ("<", ">")), stdin=stdin)
         if target:
             target.write_text(got.out, "utf-8")
             got = replace(got, out="")
         return self._result(step, got)
 
     def _result(self, step: Step, got: CommandResult) -> Step:
-        out, err = (self._placeholders.stable(text).splitlines() for text in (got.out, got.err))
+        out, err = (self._placeholders.stable(text).replace("\x1b", "\\e").splitlines() for text in (got.out, got.err))
         while out and not out[-1]:
             out.pop()
         output = [*out, *(f"! {line}".rstrip() for line in err)]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli import transcripts
-from tests.command_runner import run_in_process
 from tests.conftest import home
 
 for name in sys.argv[1:] or transcripts.NAMES:
@@ -17,6 +16,6 @@ for name in sys.argv[1:] or transcripts.NAMES:
     description = text[: text.index("$ ")]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         home.__wrapped__(Path(os.path.realpath(folder)), patch)  # type: ignore[attr-defined]
-        shell = transcripts.Shell(run_in_process, patch.setenv)
+        shell = transcripts.Shell(name, patch.setenv)
         steps = [shell.run(step) for step in transcripts.read_steps(path)]
     path.write_text(description + "\n\n".join(map(str, steps)) + "\n", "utf-8")
