@@ -156,3 +156,10 @@ async def test_an_error_after_the_first_delta_is_raised_to_the_reader() -> None:
     with pytest.raises(TryLater):
         [event async for event in started.stream]
     assert calls.tries == 1
+
+
+async def test_a_stream_of_start_events_only_is_closed() -> None:
+    calls = ScriptedCalls([[CREATED] * 2000])
+    with pytest.raises(StreamBroken) as caught:
+        await calls.call()
+    assert (calls.closed, caught.value.message) == (1, "the endpoint sent only start events, and too many of them")

@@ -69,12 +69,16 @@ def ended(text: str | None = "hello", kind: str = "completed", **fields: Json) -
 
 @dataclass
 class EventEndpoint:
-    """A server that sends `streams`, one for each request; each event takes a second."""
+    """A server that sends `streams`, one for each request; each event takes a second.
+
+    newest_items:  of its conversation, newest first
+    """
 
     streams: list[Sequence[StreamEvent | BaseException]]
     clock: FixedClock = field(default_factory=FixedClock)
     scope: Scope = REMOTE
     bodies: list[Mapping[str, Json]] = field(default_factory=list)
+    newest_items: list[Item] = field(default_factory=list)
     closed_count: int = 0
 
     async def create_conversation(self) -> Mapping[str, Json]:
@@ -82,7 +86,7 @@ class EventEndpoint:
         return {"id": "conv_1"}
 
     async def list_conversation_items(self, conversation_id: str, **page: Any) -> ItemPage:
-        return ItemPage([], has_more=False)
+        return ItemPage(self.newest_items, has_more=False)
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self.bodies.append(body)
@@ -738,3 +742,35 @@ async def test_a_full_disk_is_noticed_before_a_request_is_sent() -> None:
         await remote.send()
     assert (remote.endpoint.bodies, remote.chat.turn and remote.chat.turn.request_count) == ([], 0)
     assert remote.unconfirmed_items == [user_message("hi")]
+
+
+async def test_a_response_that_a_server_gave_to_a_killed_process_has_a_link() -> None:
+    remote = await open_remote_chat(Strategy.CONVERSATION, [Killed()])
+    with pytest.raises(Killed):
+        await remote.send()
+    remote.endpoint.newest_items = [answer("hello"), user_message("hi")]
+    now = remote.endpoint.clock.now()
+
+    events = [event async for event in remote.chat.retry()]
+
+    path = Path(ROOT).append([user_message("hi"), answer("hello")])
+    assert remote.chat.state == ConversationState(Strategy.CONVERSATION, path, path.head, "conv_1")
+    assert remote.notices == ["the endpoint already had 2 unconfirmed items; they are kept"]
+    assert remote.link == Link(
+        id="try_1",
+        input_head=path.first(1).head,
+        head=path.head,
+        sent_count=1,
+        model="far/m",
+        strategy=Strategy.CONVERSATION,
+        status="completed",
+        created_at=now,
+        session_id="ses_1",
+        scope=REMOTE,
+        conversation_id="conv_1",
+    )
+    response = {"id": None, "status": "completed", "output": [answer("hello")], "usage": None}
+    assert events[-1] == {"type": "response.completed", "response": response}
+    assert await remote.store.link("try_1") == remote.link
+    assert remote.chat.turn
+    assert (remote.chat.turn.request_count, len(remote.endpoint.bodies)) == (0, 1)
