@@ -15,8 +15,10 @@ from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Conversation, Transaction
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.store import PostgresStore
+from tests import databases
 from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.postgres.test_random_changes import UNREFERENCED_ROWS
+from tests.stores.sample_store import fill_store
 
 pytestmark = pytest.mark.needs("postgresql")
 
@@ -184,3 +186,39 @@ async def test_pruning_does_not_block_writers(url: str) -> None:
         pruned, _ = await asyncio.gather(one.admin.prune("local", NOW + 1, dry_run=False), write())
         assert pruned.responses == 30
     assert row_counts(url) == [20, 20]
+
+
+WAITING_LOCK = """
+SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database
+WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+"""
+FIRST_KEY = Path(ROOT).append([user_message("one")]).head
+
+REMOVALS: dict[str, Callable[[PostgresStore], Awaitable[object]]] = {
+    "a session": lambda store: store.remove_session("ses_2"),
+    "a response": lambda store: store.remove_link("resp_2"),
+    "a conversation": lambda store: store.remove_conversation("conv_1"),
+    "old records": lambda store: store.admin.prune("local", NOW + 10, dry_run=False),
+    "an erased item": lambda store: store.commit(Transaction(erased_nodes=(FIRST_KEY,))),
+}
+
+
+@pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
+async def test_a_removal_waits_for_the_commits_of_its_tenant_that_began_before(
+    remove: Callable[[PostgresStore], Awaitable[object]],
+) -> None:
+    """Otherwise it would delete rows that such a commit is about to reference."""
+    url = databases.cleared_database()
+    await asyncio.to_thread(fill_store, url)
+    store = PostgresStore(PostgresDatabase(url))
+    await store.sessions()
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+        await other.execute("BEGIN")
+        await other.execute("SELECT pg_advisory_xact_lock_shared(tenant) FROM convo.tenants")
+        removal = asyncio.ensure_future(remove(store))
+        while not removal.done() and not (await (await other.execute(WAITING_LOCK)).fetchone()):
+            pass
+        assert not removal.done()
+        await other.execute("COMMIT")
+        await removal
+    await store.aclose()
