@@ -1,5 +1,6 @@
 """The rows of a small store, and names and items as they are stored: a change of them needs a migration."""
 
+import asyncio
 import zlib
 
 import psycopg
@@ -9,11 +10,11 @@ from convo.errors import StoreUnavailable
 from convo.history.canonical import item_hash
 from convo.history.items import Item
 from convo.history.tree import root_key
-from convo.stores.base import Transaction
+from convo.stores.base import TenantStats, Transaction
 from convo.stores.factory import open_store
 from convo.stores.postgres import tenant_rows
 from tests import databases
-from tests.stores.chat_transactions import session
+from tests.stores.chat_transactions import NOW, session
 from tests.stores.sample_store import fill_store
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -163,3 +164,20 @@ async def test_a_name_whose_number_another_tenant_has_is_refused(url: str) -> No
     assert caught.value.hint == "choose another name"
     assert await store.session("one") is None
     await store.aclose()
+
+
+async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each_row() -> None:
+    url = databases.cleared_database()
+    await asyncio.to_thread(fill_store, url)
+    with psycopg.connect(url) as db:
+        (item_bytes,) = db.execute("SELECT sum(octet_length(body)) FROM convo.items").fetchone() or (0,)
+    store = open_store(url)
+    (stats,) = await store.admin.tenant_stats()
+    await store.aclose()
+
+    counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1}
+    texts = (
+        ROUTE, '{"instructions":"Be brief."}', '{"version":1,"agent":"a","phase":"X"}', '"done"',
+        *2 * ['[{"sequence_number":0,"type":"x"}]'],
+    )  # fmt: skip
+    assert stats == TenantStats("local", counts, 14 * 100 + item_bytes + sum(map(len, texts)), NOW, NOW + 3)

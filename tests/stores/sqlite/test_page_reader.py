@@ -196,3 +196,106 @@ def test_a_log_of_a_machine_with_either_byte_order_is_read(magic: int, order: st
     with PageReader(copy) as pages:
         assert (pages.page_count, pages.tree_roots()) == (2, {"a": 2})
         assert list(pages.cells(2)) == []
+
+
+def read_rows(file: Path, tree: str) -> list[tuple[object, ...]]:
+    with PageReader(file) as pages:
+        numbers = list(pages.tree_pages(pages.tree_roots()[tree]))
+        return [cell.values for number in numbers for cell in pages.cells(number)]
+
+
+def test_rows_of_every_length_around_a_page_are_read_from_tables_and_indexes(tmp_path: Path) -> None:
+    """A longer row continues in other pages; a row of an index does so at a quarter of a page."""
+    file = tmp_path / "lengths.db"
+    build_file(file, "CREATE TABLE a (x)", "CREATE INDEX b ON a (x)")
+    texts = ["y" * length for length in (*range(990, 1010), *range(1990, 2010), *range(4050, 4070), 9000)]
+    with closing(sqlite3.connect(file)) as db:
+        db.executemany("INSERT INTO a VALUES (?)", [(text,) for text in texts])
+        db.commit()
+
+    assert sorted(len(str(text)) for (text,) in read_rows(file, "a")) == [len(text) for text in texts]
+    assert {text for (text,) in read_rows(file, "a")} == set(texts)
+    assert {(text, rowid) for text, rowid in read_rows(file, "b")} == {(text, n) for n, text in enumerate(texts, 1)}
+
+
+def test_long_values_keep_their_zeros_and_invalid_letters_are_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "values.db"
+    build_file(file, "CREATE TABLE a (x)", "INSERT INTO a VALUES (zeroblob(9000)), (CAST(x'61ff62' AS TEXT)), ('')")
+    assert read_rows(file, "a") == [(bytes(9000),), ("a\ufffdb",), ("",)]
+
+
+def test_a_text_ends_where_its_pages_are_lost(tmp_path: Path) -> None:
+    file = tmp_path / "lost.db"
+    build_file(file, "CREATE TABLE a (x, y)", f"INSERT INTO a VALUES (1, '{LONG}')")
+    with file.open("r+b") as damaged:
+        damaged.seek(2 * PAGE_SIZE)  # the first page of the rest of the text: the page after it is not known
+        damaged.write(struct.pack(">I", 99))
+    ((number, text),) = read_rows(file, "a")
+    assert number == 1
+    assert isinstance(text, str)
+    assert PAGE_SIZE < len(text) < len(LONG)
+    assert set(text) == {"x"}
+
+    build_file(tmp_path / "bytes.db", "CREATE TABLE a (x, y)", f"INSERT INTO a VALUES ('{LONG}', 1)")
+    with (tmp_path / "bytes.db").open("r+b") as damaged:
+        damaged.seek(2 * PAGE_SIZE)
+        damaged.write(struct.pack(">I", 0))
+    assert read_rows(tmp_path / "bytes.db", "a") == []  # a value in the middle is lost, so this is not a whole row
+
+
+def test_the_application_is_read_from_the_header(tmp_path: Path) -> None:
+    file = tmp_path / "id.db"
+    build_file(file, "PRAGMA application_id = 0x636F6E76", "PRAGMA user_version = 255", "CREATE TABLE a (x)")
+    with PageReader(file) as pages:
+        assert pages.application_id == 0x636F6E76
+
+
+@pytest.mark.parametrize("size", [512, 65536])
+def test_the_page_size_of_a_file_without_rows_is_that_of_the_header(size: int, tmp_path: Path) -> None:
+    file = tmp_path / "size.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(f"PRAGMA page_size = {size}")
+        db.execute("CREATE TABLE a (x)")
+    with PageReader(file) as pages:
+        assert (pages.page_size, pages.page_count, pages.tree_roots()) == (size, 2, {"a": 2})
+
+
+def test_a_damaged_list_of_free_pages_is_read_as_far_as_it_is_valid(tmp_path: Path) -> None:
+    file = tmp_path / "free.db"
+    build_file(file, "CREATE TABLE a (x)", f"INSERT INTO a VALUES ('{LONG}')", "DROP TABLE a")
+    with PageReader(file) as pages:
+        free, (trunk,) = pages.free_pages(), struct.unpack(">I", file.read_bytes()[32:36])
+    for position, value in ((4, 2**32 - 1), (0, trunk), (0, 77)):  # a length, a cycle, and a page that is not there
+        with file.open("r+b") as damaged:
+            damaged.seek((trunk - 1) * PAGE_SIZE + position)
+            damaged.write(struct.pack(">I", value))
+        with PageReader(file) as pages:
+            assert pages.free_pages() == free == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("damage", ["short", "magic", "size", "checksum", "salt", "page"])
+def test_a_log_that_is_not_of_the_file_is_ignored(damage: str, tmp_path: Path) -> None:
+    file, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE a (x)")
+        copy.write_bytes(file.read_bytes())
+        log = bytearray(Path(f"{file}-wal").read_bytes())
+    if damage == "short":
+        del log[31:]
+    elif damage in ("magic", "size", "checksum"):
+        log[{"magic": 0, "size": 10, "checksum": 31}[damage]] ^= 1
+        if damage != "checksum":
+            log[24:32] = struct.pack(">2I", *log_checksum(bytes(log[:24]), "<"))
+    else:
+        log[32 + {"salt": 8, "page": 3}[damage]] ^= 1
+    Path(f"{copy}-wal").write_bytes(log)
+    with PageReader(copy) as pages:
+        assert (pages.page_count, pages.tree_roots()) == (-(-copy.stat().st_size // PAGE_SIZE), {})
+
+
+def test_an_empty_file_with_a_short_log_has_no_page(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    (tmp_path / "empty.db-wal").write_bytes(b"x" * 20)
+    with PageReader(tmp_path / "empty.db") as pages:
+        assert pages.page_count == 0

@@ -1,9 +1,13 @@
 """The rows of a small store: a change of their values is a change of the file format, and needs a migration."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from convo.stores.base import TenantStats
+from convo.stores.factory import open_store
+from tests.stores.chat_transactions import NOW
 from tests.stores.sample_store import fill_store
 
 RECORD = '["session","local/model",1700000000.0,"embedded",null,null,null,null]'
@@ -96,3 +100,17 @@ def test_every_column_of_a_small_store_has_its_value(tmp_path: Path) -> None:
 
     assert stored == ROWS
     assert terms == TERMS
+
+
+async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each_row(tmp_path: Path) -> None:
+    file = tmp_path / "convo.db"
+    await asyncio.to_thread(fill_store, f"sqlite:{file}")
+    store = open_store(f"sqlite:{file}")
+    (stats,) = await store.admin.tenant_stats()
+    await store.aclose()
+
+    counts = {"sessions": 2, "responses": 2, "conversations": 1, "items": 3, "places": 3, "events": 2, "runs": 1}
+    row_bytes = 2 * 150 + 2 * 120 + 80 + 3 * 8 + 3 * 45 + 2 * 8 + 120
+    columns = {"items": 2, "repeated": 3, "events": 3, "agent_documents": 2, "agent_calls": 5, "sessions": 10}
+    text_bytes = sum(len(str(row[column])) for table, column in columns.items() for row in ROWS[table])
+    assert stats == TenantStats("local", counts, row_bytes + text_bytes, NOW, NOW + 3)
