@@ -114,6 +114,16 @@ async def test_a_rolled_back_use_keeps_the_order_of_sessions(store: Store) -> No
     assert [one.name for one in await store.sessions()] == ["second", "first"]
 
 
+async def test_a_used_session_comes_before_others_with_the_same_number(store: Store) -> None:
+    for number, name in enumerate(("one", "two")):
+        await store.commit(Transaction(session=session(id=f"ses_{number}", name=name, use_order=5)))
+    await store.commit(Transaction(session=session(id="ses_0", name="one", used_at=NOW + 1)))
+
+    assert [(one.name, one.use_order) for one in await store.sessions()] == [("one", 6), ("two", 5)]
+    await store.commit(Transaction(session=session(id="ses_0", name="one", used_at=NOW + 2)))
+    assert [(one.name, one.use_order) for one in await store.sessions()] == [("one", 6), ("two", 5)]
+
+
 async def test_a_renamed_session_keeps_its_position(store: Store) -> None:
     first = await store_session(store, "first", user_message("hi"))
     await store_session(store, "second", user_message("hi"))

@@ -181,3 +181,15 @@ async def test_the_size_of_a_tenant_is_that_of_its_texts_and_an_estimate_of_each
         *2 * ['[{"sequence_number":0,"type":"x"}]'],
     )  # fmt: skip
     assert stats == TenantStats("local", counts, 14 * 100 + item_bytes + sum(map(len, texts)), NOW, NOW + 3)
+
+
+async def test_only_leases_that_expired_are_deleted() -> None:
+    url = databases.cleared_database()
+    store = open_store(url)
+    await store.acquire_lease("expired", "me", -10)
+    await store.acquire_lease("held", "me", 60)
+    for older_than_s, names in ((60, ["expired", "held"]), (0, ["held"]), (-120, [])):
+        await store.admin.prune_events(older_than_s)
+        with psycopg.connect(url) as db:
+            assert [name for (name,) in db.execute("SELECT name FROM convo.leases ORDER BY name")] == names
+    await store.aclose()

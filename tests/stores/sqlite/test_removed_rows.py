@@ -160,3 +160,42 @@ def test_a_changed_record_deletes_the_rows_that_only_it_referenced(
     for transaction, counts in changes:
         asyncio.run(commit(transaction))
         assert count_rows(file) == counts
+
+
+def test_ended_runs_and_expired_leases_are_deleted_after_their_time(tmp_path: File) -> None:
+    """A run without events is deleted when it ends."""
+    file = tmp_path / "convo.db"
+    fill_store(f"sqlite:{file}")
+
+    async def change() -> list[int]:
+        store = SqliteStore(SqliteDatabase(file, inline=True))
+        await store.commit(Transaction((), (link("resp_4", ROOT),), started_run_id="resp_4"))
+        for response in ("resp_2", "resp_4"):
+            await store.commit(Transaction(ended_run_id=response))
+        await store.acquire_lease("expired", "me", -10)
+        await store.acquire_lease("held", "me", 60)
+        deleted = [await store.admin.prune_events(60), await store.admin.prune_events(-120)]
+        await store.aclose()
+        return deleted
+
+    assert asyncio.run(change()) == [0, 1]
+    counts = count_rows(file)
+    assert (counts["runs"], counts["events"]) == (1, 1)
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT link, ended_at FROM runs").fetchall() == [(2, None)]
+        assert db.execute("SELECT name FROM leases").fetchall() == []
+
+
+def test_only_leases_that_expired_are_deleted(tmp_path: File) -> None:
+    file = tmp_path / "convo.db"
+
+    async def change() -> None:
+        store = SqliteStore(SqliteDatabase(file, inline=True))
+        await store.acquire_lease("expired", "me", -10)
+        await store.acquire_lease("held", "me", 60)
+        await store.admin.prune_events(0)
+        await store.aclose()
+
+    asyncio.run(change())
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT name FROM leases").fetchall() == [("held",)]
