@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import httpx2
 import pytest
 
+from convo.errors import KeyRefused, RequestRefused, Unsupported
 from convo.history.items import user_message
 from convo.models.anthropic import AnthropicModel
 from convo.models.stream import make_usage
+from tests.clock import counting_ids
 from tests.models.anthropic_model import HI, KEY, OPUS, model, text_block
 from tests.models.chat_server import ChatServer
-from tests.models.messages_events import block, message_events, redacted, start, stop, text, thinking, tool
+from tests.models.messages_events import block, message_events, redacted, sse, start, stop, text, thinking, tool
 from tests.models.model_calls import deltas, final_response, make_request, output_text, read_events
 
 __all__ = ["model"]
@@ -101,12 +104,26 @@ async def test_a_refusal_becomes_a_refusal_with_its_explanation(server: ChatServ
     assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "That could do harm."}]
 
 
+@pytest.mark.parametrize("details", [None, {"type": "refusal"}, {"explanation": None}])
+async def test_a_refusal_without_an_explanation_has_a_text(
+    server: ChatServer, model: AnthropicModel, details: dict[str, Any] | None
+) -> None:
+    server.stream(start(), *stop("refusal", details), end=b"")
+
+    response = await final_response(model, HI)
+
+    assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "The model will not answer this."}]
+
+
 async def test_an_unknown_stop_reason_is_a_failure(server: ChatServer, model: AnthropicModel) -> None:
     server.stream(*message_events(text(0, "Hi"), reason="sunset"), end=b"")
 
     response = await final_response(model, HI)
 
-    assert (response["status"], "'sunset'" in response["error"]["message"]) == ("failed", True)
+    assert (response["status"], response["error"]) == (
+        "failed",
+        {"code": "server_error", "message": "the provider ended the response with 'sunset'"},
+    )
 
 
 # -- calls ----------------------------------------------------------------------------------------
@@ -264,10 +281,104 @@ async def test_a_server_that_cannot_count_tokens_is_reported(server: ChatServer,
     assert await model.count(HI) is None
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [(400, "invalid_request_error", "No"), (404, "not_found_error", f"anthropic has no model {OPUS!r}")],
+)
+async def test_a_count_that_is_refused_for_another_reason_is_an_error(
+    server: ChatServer, model: AnthropicModel, status: int, kind: str, message: str
+) -> None:
+    text = f"model: {OPUS}" if status == 404 else "No."
+    server.refuse(status, {"type": "error", "error": {"type": kind, "message": text}})
+
+    with pytest.raises(RequestRefused, match=f"^{message}$"):
+        await model.count(HI)
+
+
+async def test_the_fields_that_the_input_tokens_depend_on_are_sent(server: ChatServer, model: AnthropicModel) -> None:
+    server.refuse(200, {"input_tokens": 41})
+    request = make_request(
+        user_message("hi"),
+        model=OPUS,
+        instructions="be brief",
+        tools=[WEATHER],
+        tool_choice="required",
+        reasoning={"effort": "low"},
+        service_tier="default",
+        safety_identifier="s",
+        temperature=0.5,
+    )
+
+    assert await model.count(request) == 41
+    assert sorted(server.requests[0].json) == [
+        *("cache_control", "messages", "model", "output_config", "system", "thinking", "tool_choice", "tools")
+    ]
+
+
+async def test_a_request_is_checked_without_a_response(server: ChatServer, model: AnthropicModel) -> None:
+    with pytest.raises(Unsupported):
+        await model.check_request(make_request(user_message("hi"), model=OPUS, truncation="auto"))
+    server.refuse(200, {"data": []})
+    server.refuse(401, {"error": {"type": "authentication_error", "message": "No."}})
+
+    await model.check_request(HI)
+    with pytest.raises(KeyRefused):
+        await model.check_request(HI)
+
+    assert [request.path for request in server.requests] == ["/v1/models", "/v1/models"]
+
+
+@pytest.mark.parametrize("url", ["{}", "{}/v1"])
+async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(server: ChatServer, url: str) -> None:
+    unused, used = httpx2.AsyncClient(trust_env=False), httpx2.AsyncClient(trust_env=False)
+    server.stream(*message_events(text(0, "Hi")), end=b"")
+    first, second = (
+        AnthropicModel("mine", url.format(server.url.removesuffix("/v1")), counting_ids(), http_client=client)
+        for client in (unused, used)
+    )
+    await read_events(second, HI)
+
+    await first.aclose()
+    await second.aclose()
+
+    assert server.requests[0].path == "/v1/messages"
+    assert (unused.is_closed, used.is_closed) == (True, True)
+
+
+async def test_a_block_may_begin_with_text(server: ChatServer, model: AnthropicModel) -> None:
+    begun = block(
+        0, {"type": "thinking", "thinking": "A", "signature": "s"}, {"type": "thinking_delta", "thinking": "B"}
+    )
+    server.stream(*message_events(begun, block(1, {"type": "text", "text": "H"}, {"type": "text_delta", "text": "i"})))
+    server.stream(*message_events(text(0, "Yes")), end=b"")
+
+    first = await final_response(model, HI)
+    await read_events(model, make_request(user_message("hi"), *first["output"], user_message("sure?"), model=OPUS))
+
+    assert first["output"][0]["content"] == [{"type": "reasoning_text", "text": "AB"}]
+    assert server.requests[1].json["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "AB", "signature": "s"},
+        text_block("Hi"),
+    ]
+
+
+async def test_a_message_without_a_model_or_counts_has_the_requested_model(
+    server: ChatServer, model: AnthropicModel
+) -> None:
+    begin = sse({"type": "message_start", "message": {"model": None, "usage": None}})
+    finish = sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+    server.stream(begin, finish, sse({"type": "message_stop"}), end=b"")
+
+    response = await final_response(model, HI)
+
+    assert (response["model"], response["usage"]) == (OPUS, make_usage(0, 0))
+
+
 async def test_models_are_listed_by_name(server: ChatServer, model: AnthropicModel) -> None:
     server.refuse(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
 
     assert await model.list_models() == [OPUS, "claude-haiku-4-5"]
+    assert (server.requests[0].path, server.requests[0].headers["x-api-key"]) == ("/v1/models", KEY)
 
 
 @pytest.mark.parametrize("body", [[], 7, {}, {"input_tokens": "7"}])

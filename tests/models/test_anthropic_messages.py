@@ -11,7 +11,7 @@ from convo.models.anthropic_messages import build_anthropic_messages, build_syst
 from tests.models.anthropic_model import ISSUER_TAG, text_block
 
 MODEL_NAME = "anthropic/claude-opus-5"
-PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
+PNG: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 
 
 def anthropic_messages(*items: Item) -> list[Any]:
@@ -81,8 +81,23 @@ def test_consecutive_items_of_one_role_are_one_message() -> None:
             {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "né"}},
         ),
         ({"type": "refusal", "refusal": "No."}, text_block("No.")),
+        ({"type": "text", "text": "a"}, text_block("a")),
+        *(
+            (
+                {"type": "input_image", "image_url": f"data:IMAGE/{kind};base64,iVBO"},
+                {"type": "image", "source": {**PNG["source"], "media_type": f"image/{kind.lower()}"}},
+            )
+            for kind in ("jpeg", "PNG", "gif", "webp")
+        ),
+        (
+            {"type": "input_image", "image_url": "http://a.example/b.png"},
+            {"type": "image", "source": {"type": "url", "url": "http://a.example/b.png"}},
+        ),
+        (
+            {"type": "input_file", "filename": "", "file_data": "data:application/pdf;base64,JVBE"},
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}},
+        ),
     ],
-    ids=["image", "image url", "pdf", "pdf url", "text file", "refusal"],
 )
 def test_content_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]) -> None:
     assert content_block(part) == block
@@ -94,6 +109,9 @@ def test_content_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]
         {"type": "input_image", "file_id": "file_1"},
         {"type": "input_image", "image_url": "data:image/tiff;base64,AAAA"},
         {"type": "input_image", "image_url": "file:///etc/passwd"},
+        {"type": "input_image", "image_url": "x;base64,AAAA"},
+        {"type": "input_image", "image_url": "data:image/png,AAAA"},
+        {"type": "later", "text": "x"},
         {"type": "input_file", "file_id": "file_1"},
         {"type": "input_file", "file_data": "data:application/zip;base64,AAAA"},
         {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
@@ -104,6 +122,30 @@ def test_a_part_that_claude_does_not_support_is_refused_with_its_type(part: dict
         content_block(part)
 
     assert error.value.param == "input"
+
+
+@pytest.mark.parametrize("data", ["no base64!", encode(b"\xff")])
+def test_a_text_file_that_is_no_text_is_refused(data: str) -> None:
+    with pytest.raises(InputFault) as error:
+        content_block({"type": "input_file", "file_data": f"data:text/plain;base64,{data}"})
+
+    assert error.value.message == "a text/plain file does not contain text"
+
+
+@pytest.mark.parametrize(
+    ("call_id", "sent"),
+    [
+        ("toolu_0-A" + "x" * 55, "toolu_0-A" + "x" * 55),
+        ("x" * 65, "call_9537c5fdf120482f7d58d25e9ed583f5"),
+        ("a b", "call_c8687a08aa5d6ed2044328fa6a697ab8"),
+    ],
+)
+def test_a_call_id_is_sent_unchanged_or_as_its_hash(call_id: str, sent: str) -> None:
+    call = {"type": "function_call", "call_id": call_id, "name": "f", "arguments": None}
+
+    assert anthropic_messages(call) == [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": sent, "name": "f", "input": {}}]}
+    ]
 
 
 def test_empty_text_is_omitted() -> None:

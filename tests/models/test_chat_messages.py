@@ -302,7 +302,7 @@ def test_reasoning_that_was_modified_is_sent_as_an_empty_field() -> None:
 
 
 def test_the_parts_that_are_not_text_are_listed() -> None:
-    items = [
+    items: list[Item] = [
         {"role": "user", "content": "a string"},
         {"role": "user", "content": ["bare", {"type": "input_text"}, {"type": "input_image"}, {"type": "later"}]},
         {"role": "assistant", "content": [{"type": "output_text"}, {"type": "refusal"}, {"type": "text"}]},

@@ -49,5 +49,6 @@ async def test_a_client_sends_the_credentials_of_its_own_account_only(monkeypatc
 def test_certificates_that_cannot_be_read_are_an_error_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
     message = "^the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: No such file or directory$"
-    with pytest.raises(InvalidSettings, match=message):
+    with pytest.raises(InvalidSettings, match=message) as error:
         make_http_client()
+    assert error.value.hint == "correct the variable, or unset it"

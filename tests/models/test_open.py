@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def test_without_the_anthropic_package_the_error_names_its_installation(monkeypa
 def test_an_azure_request_has_an_api_key_or_a_token() -> None:
     azure = Provider("azure", "azure", base_url=URL, key_env="AZURE_OPENAI_API_KEY", deployment="mine")
 
-    with pytest.raises(KeyRefused, match="azure needs a key"):
+    with pytest.raises(KeyRefused, match=r"^azure needs a key$") as error:
         make_openai_options(azure, key=None)
+    assert error.value.hint == "set AZURE_OPENAI_API_KEY, or choose a model with -m"
     options = make_openai_options(azure, key=None, token=Secret("entra"))
 
     assert (options.is_azure, options.deployment, options.token) == (True, "mine", Secret("entra"))
@@ -119,10 +121,40 @@ def test_a_provider_that_requires_a_key_is_not_opened_without_one() -> None:
 
 @pytest.mark.parametrize("key", ["sk-ключ", "sk-a\nb", "sk a"])
 def test_an_unsendable_key_is_refused_without_being_shown(key: str) -> None:
-    with pytest.raises(KeyRefused, match="DEEPSEEK_API_KEY") as error:
+    with pytest.raises(KeyRefused) as error:
         open_provider(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"), key)
 
-    assert key not in error.value.message
+    assert error.value.message == "DEEPSEEK_API_KEY contains characters that a key cannot have"
+    assert error.value.hint == "set the variable again"
+
+
+def test_a_server_that_may_need_a_key_is_not_opened_without_one() -> None:
+    with pytest.raises(KeyRefused, match=r"^mine needs a key$") as error:
+        make_openai_options(Provider("mine", "azure", base_url=URL, token_env="T"), key=None)
+    assert error.value.hint == "set key_env under [providers.mine]"
+
+
+@pytest.mark.parametrize(
+    ("provider", "options"),
+    [
+        (
+            Provider("openai", "responses", base_url=URL, key_env="K", organisation="org_1", project="proj_1"),
+            OpenAIClientOptions(
+                "openai", URL, Secret("sk"), organisation="org_1", project="proj_1", use_env_headers=True
+            ),
+        ),
+        (
+            Provider("mine", "azure", base_url=URL, key_env="K", api_version="2025-01-01", deployment="d"),
+            OpenAIClientOptions("mine", URL, Secret("sk"), is_azure=True, api_version="2025-01-01", deployment="d"),
+        ),
+    ],
+)
+def test_the_settings_of_a_provider_are_the_options_of_its_client(
+    provider: Provider, options: OpenAIClientOptions
+) -> None:
+    assert make_openai_options(provider, key=Secret("sk")) == options
+    with_token = make_openai_options(provider, key=Secret("sk"), token=Secret("t"))
+    assert with_token == replace(options, key=None, token=Secret("t"))
 
 
 def test_opening_a_model_imports_no_large_package() -> None:

@@ -3,13 +3,15 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import pytest
 
 from convo.config.values import Secret
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unsupported
 from convo.history.items import Item, StreamEvent, user_message
+from convo.models.base import make_issuer_tag
 from convo.models.http import OpenAIClientOptions
-from convo.models.responses import ResponsesModel
+from convo.models.responses import ResponsesEventTranslator, ResponsesModel, build_compact_body, build_count_body
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
 from tests.loopback_server import LoopbackServer
@@ -236,7 +238,7 @@ async def test_a_stream_without_its_last_event_is_broken(server: ChatServer, mod
     server.stream(created(), *item_events(message_item("Hel")))
     events: list[StreamEvent] = []
 
-    with pytest.raises(StreamBroken, match="before the response was complete"):
+    with pytest.raises(StreamBroken, match=r"^openai ended the stream before the response was complete$"):
         await collect_events(events, model, HI)
 
     assert len(events) == 2
@@ -405,3 +407,157 @@ async def test_a_count_is_a_number_or_unknown(
 ) -> None:
     server.refuse(200, body)
     assert await model.count(HI) == count
+
+
+# -- single events --------------------------------------------------------------------------------
+
+
+TAG = make_issuer_tag("openai", "gpt-5")
+
+
+def terminal_response(event: StreamEvent, *before: StreamEvent) -> Any:
+    """Return the response of the terminal event that the translator makes of `event`."""
+    translator = ResponsesEventTranslator(TAG, counting_ids(), "gpt-5")
+    for earlier in before:
+        translator.translate_event(earlier)
+    assert translator.translate_event(event) is None
+    assert translator.terminal_event is not None
+    assert translator.terminal_event["type"] == f"response.{translator.terminal_event['response']['status']}"
+    return translator.terminal_event["response"]
+
+
+DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}
+
+
+@pytest.mark.parametrize(
+    ("event", "response"),
+    [
+        ({"type": "response.completed"}, {"status": "completed"}),
+        ({"type": "response.completed", "response": {"error": {"code": "x"}}}, {"status": "completed"}),
+        ({"type": "response.completed", "response": {"model": 7}}, {"status": "completed"}),
+        ({"type": "response.completed", "response": {"model": "m"}}, {"status": "completed", "model": "m"}),
+        ({"type": "response.incomplete"}, {"status": "incomplete", "incomplete_details": None}),
+        (
+            {"type": "response.incomplete", "response": {"incomplete_details": {"reason": 7}}},
+            {"status": "incomplete", "incomplete_details": None},
+        ),
+        ({"type": "response.failed"}, {"status": "failed", "error": DEFAULT_ERROR}),
+        (
+            {"type": "response.failed", "response": {"error": {"code": "c", "message": None, "x": 1}}},
+            {"status": "failed", "error": {**DEFAULT_ERROR, "code": "c"}},
+        ),
+        ({"type": "response.cancelled"}, {"status": "failed", "error": DEFAULT_ERROR}),
+    ],
+)
+def test_missing_and_odd_fields_of_the_last_event_have_defaults(event: StreamEvent, response: dict[str, Any]) -> None:
+    assert terminal_response(event) == {"model": "gpt-5", "output": [], "usage": None, **response}
+
+
+@pytest.mark.parametrize(
+    ("usage", "clean"),
+    [
+        ({}, None),
+        ({"input_tokens": 1, "output_tokens": -2, "total_tokens": "3", "cost": 0.5}, {"input_tokens": 1, "cost": 0.5}),
+        (
+            {"input_tokens_details": {"cached_tokens": 1, "x": 1.5}, "output_tokens_details": None},
+            {"input_tokens_details": {"cached_tokens": 1}, "output_tokens_details": {}},
+        ),
+    ],
+)
+def test_usage_that_is_no_number_of_tokens_is_left_out(usage: Any, clean: Any) -> None:
+    assert terminal_response({"type": "response.completed", "response": {"usage": usage}})["usage"] == clean
+
+
+def test_items_without_an_id_get_one_by_their_type_which_stays_the_same() -> None:
+    items: list[Item] = [
+        *({"type": kind} for kind in ("message", "function_call", "reasoning", "custom_tool_call", "mcp_call")),
+        {"type": "reasoning", "id": "rs_9", "encrypted_content": "x"},
+    ]
+    done = [item_events(item, index)[1] for index, item in enumerate(items)]
+
+    output = terminal_response({"type": "response.completed"}, *reversed(done))["output"]
+
+    assert [item["id"] for item in output] == ["msg_1", "fc_1", "rs_1", "ctc_1", "item_1", "rs_9"]
+    assert output[5]["encrypted_content"] == f"{TAG}x"
+    completed = end(*items)
+    assert terminal_response(completed, *done)["output"] == output
+
+
+def test_an_event_of_an_item_gets_its_id_and_loses_its_number() -> None:
+    translator = ResponsesEventTranslator(TAG, counting_ids(), "gpt-5")
+    events: list[StreamEvent] = [
+        {"type": "response.output_item.added", "sequence_number": 1, "item": {"type": "message"}},
+        {"type": "response.output_item.added", "item": None},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "a", "obfuscation": "x"},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "a", "item_id": "theirs"},
+        {"type": "response.output_text.delta", "output_index": 5, "delta": "a", "sequence_number": 2},
+        {"type": "response.queued"},
+        {"type": "ping"},
+    ]
+    delta = {"type": "response.output_text.delta", "delta": "a"}
+    assert [translator.translate_event(event) for event in events] == [
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "msg_1"}},
+        {"type": "response.output_item.added", "output_index": 1, "item": {"id": "item_1"}},
+        {**delta, "output_index": 0, "item_id": "msg_1"},
+        {**delta, "output_index": 0, "item_id": "theirs"},
+        {**delta, "output_index": 5},
+        None,
+        None,
+    ]
+
+
+def test_a_count_and_a_compaction_have_the_parameters_that_they_depend_on() -> None:
+    counted: dict[str, Any] = {
+        "tools": [],
+        "tool_choice": "auto",
+        "text": {"verbosity": "low"},
+        "reasoning": {"effort": "low"},
+        "parallel_tool_calls": False,
+        "truncation": "auto",
+    }
+    compacted: dict[str, Any] = {
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "auto"},
+        "prompt_cache_retention": "24h",
+        "service_tier": "flex",
+    }
+    request = make_request(**counted, **compacted, temperature=0.5, store=True)
+
+    assert build_count_body(request, TAG, "m") == {"model": "m", **counted}
+    assert build_compact_body(request, TAG, "m") == {"model": "m", **compacted}
+    assert build_count_body(make_request(instructions="", tools=None), TAG, "m") == {"model": "m", "instructions": ""}
+
+
+async def test_models_are_listed_by_name(server: ChatServer, model: ResponsesModel) -> None:
+    server.refuse(200, {"data": [{"id": "gpt-5"}, {"id": "gpt-4.1"}]})
+
+    assert await model.list_models() == ["gpt-5", "gpt-4.1"]
+    assert (server.requests[0].path, server.requests[0].headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
+
+
+async def test_a_request_is_checked_without_a_response(server: ChatServer, model: ResponsesModel) -> None:
+    window = {"type": "compaction", "encrypted_content": f"{make_issuer_tag('other', 'm')}x"}
+    with pytest.raises(Unsupported, match=r"^openai/gpt-5 does not support a compaction encrypted by another model$"):
+        await model.check_request(make_request(window, model="gpt-5"))
+    server.refuse(200, {"data": []})
+    server.refuse(401, {"error": {"message": "No."}})
+
+    await model.check_request(HI)
+    with pytest.raises(KeyRefused):
+        await model.check_request(HI)
+
+    assert [request.path for request in server.requests] == ["/v1/models", "/v1/models"]
+
+
+async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(server: ChatServer) -> None:
+    unused, used = httpx2.AsyncClient(trust_env=False), httpx2.AsyncClient(trust_env=False)
+    server.stream(end())
+    first, second = (
+        ResponsesModel(client_options(server), counting_ids(), http_client=client) for client in (unused, used)
+    )
+    await read_events(second, HI)
+
+    await first.aclose()
+    await second.aclose()
+
+    assert (unused.is_closed, used.is_closed) == (True, True)
