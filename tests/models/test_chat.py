@@ -3,14 +3,26 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
+import httpx2
 import pytest
 
+from convo.config.settings import ResponseLimits
 from convo.config.values import Secret
-from convo.errors import NO_CONNECTION, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, Unsupported
+from convo.errors import (
+    NO_CONNECTION,
+    KeyRefused,
+    LimitReached,
+    RequestRefused,
+    StreamBroken,
+    TryLater,
+    Unreachable,
+    Unsupported,
+)
 from convo.history.items import Json, StreamEvent, user_message
+from convo.models.base import make_issuer_tag
 from convo.models.chat_completions import ChatModel
 from convo.models.stream import make_usage
 from tests.clock import counting_ids
@@ -328,3 +340,90 @@ async def test_one_model_serves_concurrent_requests(server: ChatServer, model: C
 async def client_disconnected(disconnected: threading.Event) -> bool:
     """Return whether the server noticed that the client disconnected; the timeout applies only if the test fails."""
     return await asyncio.to_thread(disconnected.wait, 20)
+
+
+async def test_a_number_without_a_canonical_form_in_an_unread_field_is_ignored(
+    server: ChatServer, model: ChatModel
+) -> None:
+    chunk = b'data: {"odd": [NaN, 1e999], "choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]}\n\n'
+    server.stream(chunk)
+
+    assert output_text(await final_response(model, HI)) == "Hi"
+
+
+async def test_a_stream_may_have_as_many_events_as_the_limit_and_no_more(server: ChatServer) -> None:
+    chunks = [delta(content="a"), delta(content="b"), finish("stop")]
+    for limit in (3, 2):
+        server.stream(*chunks)
+        limited = ChatModel("mine", server.url, counting_ids(), limits=ResponseLimits(answer_events=limit))
+        with nullcontext() if limit == 3 else pytest.raises(LimitReached, match=r"limits\.answer_events = 2$"):
+            assert output_text(await final_response(limited, HI)) == "ab"
+        await limited.aclose()
+
+
+async def test_text_without_an_object_in_a_chunk_is_a_broken_stream(server: ChatServer, model: ChatModel) -> None:
+    server.stream(b"data: 7\n\n")
+
+    with pytest.raises(StreamBroken, match=r"^the response has a field that chat completions does not define$"):
+        await read_events(model, HI)
+
+
+async def test_a_request_is_checked_without_a_response(server: ChatServer, model: ChatModel) -> None:
+    with pytest.raises(Unsupported):
+        await model.check_request(make_request(user_message("hi"), model="v3", truncation="auto"))
+    server.refuse(200, {"data": []})
+    server.refuse(401, {"error": {"message": "No."}})
+
+    await model.check_request(HI)
+    with pytest.raises(KeyRefused):
+        await model.check_request(HI)
+
+    assert [request.path for request in server.requests] == ["/v1/models", "/v1/models"]
+    assert [await model.count(HI), await model.compact(HI)] == [None, None]
+
+
+async def test_a_client_that_was_passed_in_is_closed_with_the_model_used_or_not(server: ChatServer) -> None:
+    unused, used = httpx2.AsyncClient(trust_env=False), httpx2.AsyncClient(trust_env=False)
+    server.stream(finish("stop"))
+    first, second = (ChatModel("mine", server.url, counting_ids(), http_client=client) for client in (unused, used))
+    await read_events(second, HI)
+
+    await first.aclose()
+    await second.aclose()
+
+    assert (unused.is_closed, used.is_closed) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("provider", "ignored"), [("deepseek", ()), ("groq", ("include.reasoning.encrypted_content", "input.reasoning"))]
+)
+async def test_reasoning_is_ignored_by_servers_that_do_not_need_it(provider: str, ignored: tuple[str, ...]) -> None:
+    url = "http://127.0.0.1:1/v1"
+    tag = make_issuer_tag(provider, "v3", url)
+    reasoning = {"type": "reasoning", "summary": [], "encrypted_content": f"{tag}SG0u"}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    model = ChatModel(provider, url, counting_ids())
+    request = make_request(reasoning, call, model="v3", include=["reasoning.encrypted_content"])
+
+    assert model.ignored_fields(request) == ignored
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    sent = {**message, "reasoning_content": "Hm."} if provider == "deepseek" else message
+    assert model.build_body(request) == {"model": "v3", "messages": [sent]}
+
+
+async def test_a_json_object_is_posted_with_a_body_and_requested_without_one(
+    server: ChatServer, model: ChatModel
+) -> None:
+    server.refuse(200, {"input_tokens": 3})
+    server.refuse(200, {"n_ctx": 4096})
+
+    assert await model.request_json("/count", {"model": "v3"}) == {"input_tokens": 3}
+    assert await model.request_json("/props") == {"n_ctx": 4096}
+    assert [(request.path, request.json) for request in server.requests] == [
+        ("/v1/count", {"model": "v3"}),
+        ("/v1/props", None),
+    ]

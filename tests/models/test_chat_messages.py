@@ -236,7 +236,10 @@ def test_a_call_without_reasoning_of_that_model_gets_an_empty_reasoning_field(om
         ({"type": "computer_call_output", "call_id": "c1", "output": {}}, "computer_call_output items"),
         (user_chat_message({"type": "input_file", "filename": "a.pdf"}), "input_file parts of this form"),
         (
-            {"role": "assistant", "content": [{"type": "input_image", "image_url": "data:x"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "a"}, {"type": "input_image", "image_url": "x"}],
+            },
             "image_url parts in an assistant message",
         ),
     ],

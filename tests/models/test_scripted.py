@@ -9,7 +9,7 @@ import pytest
 from convo.errors import KeyRefused, StreamBroken, TryLater, Unreadable
 from convo.history.items import Item, assistant_message, user_message
 from convo.models.base import ModelRequest
-from convo.models.scripted import ScriptedModel
+from convo.models.scripted import ScriptedModel, count_prompts
 from convo.models.stream import make_usage
 from tests.clock import FixedClock, counting_ids
 from tests.models.model_calls import collect_events, deltas, final_response, make_request, output_text, read_events
@@ -209,3 +209,104 @@ async def test_a_reply_may_have_reasoning_and_usage(model: ScriptedModel) -> Non
 async def test_an_invalid_usage_is_refused(model: ScriptedModel, usage: Any) -> None:
     with pytest.raises(Unreadable, match="reply 1 has a usage with other values than numbers"):
         await final_response(model, ModelRequest(script({"text": "4", "usage": usage}), [user_message("?")]))
+
+
+async def test_a_call_has_defaults_and_arguments_in_two_forms(model: ScriptedModel) -> None:
+    name = script(
+        {"call": {"name": "f"}},
+        {"call": {"name": "f", "call_id": "c9", "arguments": '{"a": 1'}},
+        {"call": {"name": "f", "arguments": {"a": "b" * 12}}},
+    )
+    calls = []
+    for prompts in range(1, 4):
+        events = await read_events(model, ModelRequest(name, [user_message("?")] * prompts))
+        (item,) = events[-1]["response"]["output"]
+        calls.append((item["call_id"], item["arguments"], len(deltas(events, "function_call_arguments"))))
+
+    assert calls == [("call_1", "{}", 1), ("c9", '{"a": 1', 1), ("call_2", '{"a": "bbbbbbbbbbbb"}', 2)]
+
+
+async def test_text_is_streamed_in_chunks_of_16_characters(model: ScriptedModel, clock: FixedClock) -> None:
+    request = ModelRequest(script({"text": "x" * 33, "reasoning": "y" * 17, "refusal": "z"}), [user_message("a")])
+
+    events = await read_events(model, request)
+
+    assert [len(word) for word in deltas(events)] == [16, 16, 1]
+    assert [len(word) for word in deltas(events, "reasoning_text")] == [16, 1]
+    assert clock.sleeps_s == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "retry_after_s"), [({"retry_after_s": 2.5}, 500, 2.5), ({"status": 429}, 429, None)]
+)
+async def test_a_scripted_error_may_say_when_to_retry(
+    model: ScriptedModel, fields: dict[str, Any], status: int, retry_after_s: float | None
+) -> None:
+    with pytest.raises(TryLater) as error:
+        await read_events(model, ModelRequest(script({"error": {"message": "Busy.", **fields}}), [user_message("a")]))
+
+    assert (error.value.message, error.value.status, error.value.retry_after_s) == ("Busy", status, retry_after_s)
+
+
+async def test_a_scripted_error_after_text_has_its_code(model: ScriptedModel) -> None:
+    name = script({"text": "half", "error": {"code": "overloaded", "message": "Gone"}})
+
+    with pytest.raises(StreamBroken) as error:
+        await read_events(model, ModelRequest(name, [user_message("a")]))
+
+    assert (error.value.message, error.value.code) == ("Gone", "overloaded")
+
+
+@pytest.mark.parametrize(
+    ("items", "number"),
+    [
+        ([], 1),
+        ([assistant_message("x")], 1),
+        ([user_message("a"), CALL, OUTPUT], 2),
+        ([user_message("a"), CALL, CALL, OUTPUT, OUTPUT, assistant_message("x"), CALL, OUTPUT, user_message("b")], 4),
+    ],
+)
+def test_prompts_are_user_messages_and_batches_of_outputs(items: list[Item], number: int) -> None:
+    assert count_prompts(items) == number
+
+
+@pytest.mark.parametrize(("limit", "text", "status"), [(2, "a b", "completed"), (1, "a", "incomplete")])
+async def test_a_truncated_reply_keeps_its_reasoning_and_usage_and_no_more(
+    model: ScriptedModel, limit: int, text: str, status: str
+) -> None:
+    name = script({"text": "a b", "reasoning": "r", "usage": {"cached": 1}, "refusal": "No."})
+
+    response = await final_response(model, make_request(user_message("a"), model=name, max_output_tokens=limit))
+
+    assert response["status"] == status
+    reasoning, message = response["output"]
+    parts = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+    assert message["content"] == [*parts, {"type": "refusal", "refusal": "No."}] if limit == 2 else parts
+    assert (reasoning["type"], response["usage"]["input_tokens_details"]["cached_tokens"]) == ("reasoning", 1)
+
+
+async def test_echo_without_a_user_message_is_empty_and_a_closed_model_reads_its_script_again(
+    model: ScriptedModel,
+) -> None:
+    assert (await final_response(model, make_request(assistant_message("x"), model="echo")))["output"] == []
+    name = script({"text": "one"})
+    await model.warm(name)
+    await model.check_request(ModelRequest(name, []))
+    assert await model.compact(ModelRequest(name, [])) is None
+    script({"text": "two"})
+    request = ModelRequest(name, [user_message("a")])
+    assert output_text(await final_response(model, request)) == "one"
+
+    await model.aclose()
+
+    assert output_text(await final_response(model, request)) == "two"
+    for missing in (model.warm("missing.json"), model.check_request(ModelRequest("missing.json", []))):
+        with pytest.raises(Unreadable):
+            await missing
+
+
+async def test_a_script_in_the_home_folder_is_found(model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    script({"text": "one"})
+
+    assert output_text(await final_response(model, ModelRequest("~/script.json", [user_message("a")]))) == "one"

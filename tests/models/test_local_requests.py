@@ -1,0 +1,174 @@
+"""Requests that the local engine refuses, and the errors of its process, without any weights."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.errors import ModelFault, ModelMissing, Unreadable, Unsupported
+from convo.history.items import Item, user_message
+from convo.models import local as engine
+from convo.models.base import ModelRequest
+from convo.models.local import EngineProcess, LocalEngine, LocalModel, check_local_request, count_engine_threads
+from tests.clock import counting_ids
+
+HELLO = user_message("hi")
+
+
+def user_parts(part_type: str, **fields: Any) -> Item:
+    return {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": part_type, **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("items", "parameters", "feature", "param"),
+    [
+        ([user_parts("input_image", image_url="data:x")], {}, "images", "input"),
+        ([user_parts("input_file", file_data="data:x")], {}, "files", "input"),
+        ([user_parts("input_audio")], {}, "sounds", "input"),
+        ([user_parts("input_video")], {}, "input_video parts", "input"),
+        ([HELLO, {"type": "function_call", "call_id": "c", "name": "f"}], {}, "tool calls", "input"),
+        ([HELLO, {"type": "function_call_output", "call_id": "c", "output": "1"}], {}, "tool calls", "input"),
+        ([HELLO], {"tools": [{"type": "function", "name": "f"}]}, "tools", "tools"),
+        ([HELLO], {"reasoning": {"effort": "low"}}, "a reasoning effort", "reasoning.effort"),
+        ([HELLO], {"top_logprobs": 2}, "logprobs", "top_logprobs"),
+        ([HELLO], {"include": ["message.output_text.logprobs"]}, "logprobs", "include"),
+        ([HELLO], {"truncation": "auto"}, "the parameter 'truncation'", "truncation"),
+        ([{"type": "compaction", "encrypted_content": "x"}], {}, "compaction items", "input"),
+    ],
+)
+def test_an_unsupported_request_is_refused_with_its_feature(
+    items: list[Item], parameters: dict[str, Any], feature: str, param: str
+) -> None:
+    with pytest.raises(Unsupported) as error:
+        check_local_request(ModelRequest("m", items, parameters=parameters), "local/m")
+
+    assert (error.value.message, error.value.param) == (f"local/m does not support {feature}", param)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"tools": [], "reasoning": None, "top_logprobs": 0, "include": ["reasoning.encrypted_content"]},
+        {"reasoning": {"effort": "none"}, "temperature": 0.5, "tool_choice": "auto"},
+        {"reasoning": {"summary": "auto"}, "text": {"format": {"type": "json_object"}}},
+    ],
+)
+def test_a_request_without_effect_on_the_engine_is_accepted(parameters: dict[str, Any]) -> None:
+    check_local_request(ModelRequest("m", [HELLO], parameters=parameters), "local/m")
+
+
+async def test_the_engine_ignores_summaries_and_all_fields_but_three() -> None:
+    model = LocalModel(Path("models"), counting_ids())
+    parameters = {"reasoning": {"summary": "auto"}, "top_k": 1, "seed": 1, "stop": "x", "user": "u"}
+
+    assert model.ignored_fields(ModelRequest("m", [HELLO], parameters=parameters)) == ("reasoning.summary", "user")
+    assert await model.compact(ModelRequest("m", [HELLO])) is None
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 2), (5, 4), (6, 4), (64, 4)])
+def test_one_core_stays_free(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+
+    assert count_engine_threads() == threads
+
+
+async def test_without_the_engine_the_error_names_its_installation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    model = LocalModel(tmp_path, counting_ids())
+
+    with pytest.raises(ModelMissing, match=r"^the local engine xllamacpp is not installed$") as error:
+        await model.warm(str(tmp_path / "mine.gguf"))
+
+    assert error.value.hint == "pip install xllamacpp"
+    await model.aclose()
+
+
+START_ERRORS = {
+    "damaged weights": (
+        "print('0.01 E load: no', 'error loading model: it is short', sep='\\n', file=sys.stderr)",
+        Unreadable("mine.gguf cannot be loaded: it is short", hint="choose another file with -m local/PATH"),
+    ),
+    "an error of the engine": (
+        "print('0.00.1 E srv  first', '0.00.2 E srv  second', 'bye', sep='\\n', file=sys.stderr)",
+        ModelFault("the local engine did not start: first"),
+    ),
+    "another error": (
+        "print('Traceback', 'OSError: no', '  ', sep='\\n', file=sys.stderr)",
+        ModelFault("the local engine did not start: OSError: no"),
+    ),
+    "an exit code": ("os._exit(3)", ModelFault("the local engine did not start: exit code 3")),
+    "a signal": ("os.kill(os.getpid(), 9)", ModelFault("the local engine did not start: signal SIGKILL")),
+}
+
+
+@pytest.fixture
+def child_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The script that runs in place of the engine; it fails unless a test writes another."""
+    path = tmp_path / "child.py"
+    path.write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    monkeypatch.setattr(engine, "_PROCESS_SCRIPT", path)
+    return path
+
+
+@pytest.mark.parametrize(("code", "expected"), START_ERRORS.values(), ids=START_ERRORS)
+def test_a_process_that_does_not_start_is_reported_with_its_reason(
+    child_script: Path, code: str, expected: ModelFault | Unreadable
+) -> None:
+    child_script.write_text(f"import os, sys\n{code}\n", encoding="utf-8")
+    child = EngineProcess("mine", Path("mine.gguf"))
+    try:
+        with pytest.raises((ModelFault, Unreadable)) as error:
+            child.wait_for_address()
+    finally:
+        child.stop()
+
+    assert (type(error.value), error.value.message, error.value.hint) == (
+        type(expected),
+        expected.message,
+        expected.hint,
+    )
+
+
+def test_a_stopped_process_has_no_address_and_no_folder(child_script: Path) -> None:
+    child_script.write_text("import sys\nsys.stdin.read()\n", encoding="utf-8")
+    child = EngineProcess("mine", Path("mine.gguf"))
+    assert child.folder is not None
+    assert (os.path.isdir(child.folder), child.exit_reason()) == (True, None)
+
+    child.stop()
+    child.stop()
+
+    assert (os.path.isdir(child.folder), child.exit_reason()) == (False, "exit code 0")
+    with pytest.raises(ModelFault, match=r"^the local engine was stopped while it started$"):
+        child.wait_for_address()
+
+
+def test_a_process_may_be_killed(child_script: Path) -> None:
+    child_script.write_text("import sys\nsys.stdin.read()\n", encoding="utf-8")
+    child = EngineProcess("mine", Path("mine.gguf"), loopback=True)
+
+    child.stop(kill=True)
+
+    assert (child.folder, child.exit_reason()) == (None, "signal SIGKILL")
+
+
+@pytest.mark.usefixtures("child_script")
+async def test_an_engine_that_failed_is_started_again_and_one_that_never_started_is_stopped() -> None:
+    local = LocalEngine("mine", Path("mine.gguf"), counting_ids(), defaults={})
+    assert await local.wait_for_exit_reason() is None
+    await local.stop()
+    children = set()
+    for _ in range(2):
+        with pytest.raises(ModelFault, match="exit code 3"):
+            await local.connect()
+        children.add(local.process)
+
+    assert len(children) == 2
+    assert await local.wait_for_exit_reason() == "exit code 3"
+    await local.stop()
+    assert local.process is None
