@@ -55,9 +55,21 @@ def test_model_lists_are_read_in_several_forms(body: Any, found: list[str]) -> N
     assert parse_model_names(body, "mine") == found
 
 
-@pytest.mark.parametrize("body", [{}, {"models": []}, {"data": [{"name": "x"}]}, {"data": {"id": "x"}}, "<html>", 7])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"models": []},
+        {"data": [{"name": "x"}]},
+        {"data": ["x"]},
+        {"data": [{"id": 7}]},
+        {"data": {"id": "x"}},
+        "<html>",
+        7,
+    ],
+)
 def test_a_body_that_is_no_model_list_is_an_error_that_names_the_server(body: Any) -> None:
-    with pytest.raises(StreamBroken, match="mine sent a response that is not a list of models"):
+    with pytest.raises(StreamBroken, match=r"^mine sent a response that is not a list of models$"):
         parse_model_names(body, "mine")
 
 

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from convo.errors import InvalidUsage, NotSigned
+from convo.errors import InvalidRunState, InvalidUsage, NotSigned
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state, run_state_from_json
+from convo.runstate.run_state import RunState
 from convo.runstate.signature import SIGNATURE_KEY, remove_signature, sign_state, verify_signature
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
@@ -96,3 +97,12 @@ async def test_the_sdk_resumes_a_signed_state() -> None:
         assert run_outcome(
             await resume_in_sdk(load_scenario(entry["file"]), serialize_run_state(signed))
         ) == expected_outcome(entry)
+
+
+def test_a_state_without_a_canonical_form_cannot_be_signed_or_written() -> None:
+    odd = RunState({**STATE.document, "odd": float("inf")}, STATE.version)
+
+    with pytest.raises(NotSigned, match=r"^the state cannot be signed: "):
+        sign_state(odd, KEY)
+    with pytest.raises(InvalidRunState, match=r"^\$ cannot be written as JSON: Out of range float values"):
+        serialize_run_state(odd)
