@@ -20,7 +20,6 @@ you commit it.
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from tests.command_runner import CommandResult, run_in_process
@@ -77,10 +76,7 @@ class Shell:
     """Runs the commands of one session in the working folder."""
 
     def __init__(self, session: str, set_variable: Callable[[str, str], None]) -> None:
-        self._run, self._set_variable = (
-            partial(run_in_process, is_terminal=session.startswith("terminal_")),
-            set_variable,
-        )
+        self._is_terminal, self._set_variable = session.startswith("terminal_"), set_variable
         self._placeholders = Placeholders()
 
     def run(self, step: Step) -> Step:
@@ -95,11 +91,14 @@ class Shell:
             return Step(step.command, step.written)
         assert words[0] == "convo", step.command
         if words[-1] == "<<EOF":
-            got = run_repl(*words[2:-1], lines=[self._placeholders.actual(line) for line in step.written])
+            lines = [self._placeholders.actual(line) for line in step.written]
+            got = run_repl(*words[2:-1], lines=lines, terminal=self._is_terminal)
             return self._result(step, got)
         stdin = Path(words.pop(words.index("<") + 1)).read_text("utf-8") if "<" in words else ""
         target = Path(words.pop(words.index(">") + 1)) if ">" in words else None
-        got = self._run(*(word for word in words[1:] if word not in ("<", ">")), stdin=stdin)
+        got = run_in_process(
+            *(word for word in words[1:] if word not in ("<", ">")), stdin=stdin, is_terminal=self._is_terminal
+        )
         if target:
             target.write_text(got.out, "utf-8")
             got = replace(got, out="")
