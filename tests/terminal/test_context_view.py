@@ -28,6 +28,15 @@ def test_a_meter_shows_the_share_of_each_part_and_the_free_space() -> None:
     assert len({line.rindex("%") for line in lines[:3]}) == 1
 
 
+def test_a_part_without_tokens_has_an_empty_bar() -> None:
+    parts = (ContextPart("tools", 1, TokenCount(0, False)), ContextPart("your messages", 1, TokenCount(4, False)))
+    usage = sum_context_usage(parts, None)
+    assert list(context_meter_lines(usage, "x/m", DisplayOptions(has_box_chars=False)))[:2] == [
+        f"  tools          {'.' * METER_COLUMNS}  0  0.0%",
+        f"  your messages  {'#' * METER_COLUMNS}  4  100.0%",
+    ]
+
+
 def test_without_a_known_window_the_parts_are_shares_of_the_total() -> None:
     lines = list(context_meter_lines(sum_context_usage(PARTS, None), "x/m", DisplayOptions()))
     assert [line.split()[-1] for line in lines[:2]] == ["33.3%", "66.7%"]

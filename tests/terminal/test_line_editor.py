@@ -104,6 +104,7 @@ async def test_of_a_long_history_file_the_last_complete_entries_are_read(tmp_pat
     entries = await load_entries(PromptHistory(path))
     assert entries[0].startswith("1199 ")
     assert all(text.split(" ")[0].isdigit() and text.count("\n") == 500 for text in entries)
+    assert MAX_HISTORY_BYTES // 2000 < len(entries) < 1_100
 
 
 def test_the_history_file_is_made_private(tmp_path: Path) -> None:

@@ -41,6 +41,22 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     os.close(terminal)
 
 
+@pytest.mark.parametrize(("pager", "printed"), [("true", b""), ("no-such-pager", LONG.replace("\n", "\r\n").encode())])
+def test_text_that_the_pager_shows_is_not_printed_too(
+    pager: str, printed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen, terminal = os.openpty()
+    with open(terminal, "w", closefd=False) as out, monkeypatch.context() as streams:
+        streams.setattr(sys, "stdout", out)
+        streams.setattr(sys, "stdin", out)
+        streams.setenv("LINES", "24")
+        print_paged(LONG, {"PATH": os.environ["PATH"], "TERM": "xterm", "PAGER": pager})
+        out.write("end")
+    assert os.read(screen, 1000) == printed + b"end"
+    os.close(screen)
+    os.close(terminal)
+
+
 @pytest.mark.parametrize(
     ("pager", "command"),
     [
