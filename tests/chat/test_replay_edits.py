@@ -170,6 +170,24 @@ async def test_a_replaced_history_is_written_once_the_edits_are_applied(harness:
     assert file_lines(harness) == [*lines, "user: two", "assistant: two"]
 
 
+async def test_an_edit_while_the_history_is_replaced_wins(harness: ChatHarness, chat: Chat) -> None:
+    summary = Path(ROOT).append([user_message("summary")])
+
+    def edit_file(state: ConversationState) -> Link:
+        write_items(harness, user_message("uno"))
+        return Link("resp_s", summary.head, summary.head, 1, "m", Strategy.REPLAY, "completed", 1.0)
+
+    await chat.replace_history(lambda state: replace(state, path=summary, confirmed_head=summary.head), edit_file)
+    assert file_lines(harness) == message_lines(chat.state.path.items) == ["user: uno"]
+
+
+async def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_sent(harness: ChatHarness) -> None:
+    chat = await harness.open(Strategy.REPLAY, str(harness.folder / "nope" / "talk.json"))
+    with pytest.raises(Unreadable, match="is not a folder, so talk"):
+        await send(chat, "one")
+    assert (harness.bodies, await harness.store.sessions()) == ([], [])
+
+
 class Killed(BaseException):
     """The process was killed: no later code of it runs."""
 
