@@ -131,6 +131,21 @@ CHANGES: dict[str, list[tuple[Transaction, dict[str, int]]]] = {
         ),
         (Transaction(conversation=Conversation("c", ROOT, NOW, ())), {"nodes": 1, "conversations": 1}),
     ],
+    "a conversation that grows by two items": [
+        (
+            Transaction(
+                (AppendItems(ROOT, PATH.items[:1]),), conversation=Conversation("c", PATH.keys[0], NOW, ("x",))
+            ),
+            {"items": 1, "hashes": 1, "nodes": 2, "terms": 1, "conversations": 1, "members": 1, "names": 1},
+        ),
+        (
+            Transaction(
+                (AppendItems(PATH.keys[0], PATH.items[1:]),),
+                conversation=Conversation("c", PATH.head, NOW, ("x", "y", "z")),
+            ),
+            {**TREE, "conversations": 1, "members": 3, "names": 3},
+        ),
+    ],
     "an item that is erased": [
         (
             Transaction(
