@@ -321,7 +321,7 @@ def _mismatch_message(path: str, expectation: str, value: Json) -> str:
 
 
 def _format_type(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")
 
 
 def _unsupported_reason(strict: bool) -> str:

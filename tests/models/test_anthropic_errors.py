@@ -173,3 +173,17 @@ async def test_another_server_never_gets_the_anthropic_environment_variables(
 
     assert server.requests[0].headers["x-api-key"] == KEY
     assert not any("other" in value for value in server.requests[0].headers.values())
+
+
+async def test_the_environment_headers_are_sent_to_the_anthropic_account(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Team: mine")
+    server.stream(*message_events(text(0, "Hi")), end=b"")
+    model = AnthropicModel("anthropic", server.url, counting_ids())
+
+    await read_events(model, HI)
+    await model.aclose()
+
+    headers = server.requests[0].headers
+    assert (headers["x-team"], headers["x-api-key"], headers["accept-encoding"]) == ("mine", "none", "identity")

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from convo.errors import Unsupported
-from convo.history.items import user_message
+from convo.history.items import assistant_message, user_message
 from convo.models.anthropic import build_anthropic_body
+from convo.models.anthropic_messages import encode_thinking_block
 from tests.models.anthropic_model import ISSUER_TAG
 from tests.models.model_calls import make_request
 
@@ -234,7 +235,13 @@ def test_thinking_by_budget_does_not_start_after_a_call_of_another_model() -> No
             make_request(*items, model=model, reasoning={"effort": "low"}), ISSUER_TAG, "anthropic/m"
         )
 
+    own = encode_thinking_block({"type": "thinking", "thinking": "Hm.", "signature": "s"})
+    reasoning = {"type": "reasoning", "summary": [], "encrypted_content": f"{ISSUER_TAG}{own}"}
     assert not thinks(*history, model="claude-haiku-4-5")
+    assert not thinks(call, output, model="claude-haiku-4-5")
+    assert thinks(*history, model="claude-opus-5")
+    assert thinks(history[0], reasoning, *history[1:], model="claude-haiku-4-5")
+    assert thinks(*history, assistant_message("4"), user_message("and 3+3?"), model="claude-haiku-4-5")
     assert thinks(*history, user_message("and 3+3?"), model="claude-opus-5")
     assert thinks(user_message("2+2?"), model="claude-haiku-4-5")
 

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from codecs import BOM_UTF8
+from itertools import pairwise
 
 import pytest
 
 from convo.errors import LimitReached
-from convo.models.http import SSEDecoder, parse_large_json
+from convo.models.http import RoundRobin, SSEDecoder, parse_large_json
 
 ENDS = ("\n", "\r\n", "\r")
 
@@ -180,3 +181,29 @@ async def test_the_error_names_the_missing_piece(text: str, message: str) -> Non
 @pytest.mark.parametrize("text", [' { "a" : [ 1 , 2 ] , "b" :\t{ } }\r\n', '{"a":{"b":1},"c":[[]],"d":{"e":{}}}'])
 async def test_spaces_and_the_ends_of_inner_values_are_skipped(text: str) -> None:
     assert await parse_large_json(text, 2**20) == json.loads(text)
+
+
+async def test_one_waiting_stream_runs_in_each_pass_of_the_event_loop() -> None:
+    streams = RoundRobin()
+    order: list[str] = []
+
+    async def wait(name: str) -> None:
+        await streams.wait_turn()
+        order.append(name)
+
+    async def run(*names: str) -> list[int]:
+        """Return the number of streams that ran before each pass of the loop."""
+        tasks = {name: asyncio.create_task(wait(name)) for name in names}
+        await asyncio.sleep(0)
+        tasks["cancelled"].cancel()
+        counts = []
+        while not all(task.done() for task in tasks.values()):
+            counts.append(len(order))
+            await asyncio.sleep(0)
+        order.clear()
+        return counts
+
+    for _ in range(2):
+        counts = await run("a", "cancelled", "b", "c")
+        assert {later - earlier for earlier, later in pairwise(counts)} <= {0, 1}
+        assert counts[-1] == 2
