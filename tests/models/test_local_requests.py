@@ -1,5 +1,6 @@
 """Requests that the local engine refuses, and the errors of its process, without any weights."""
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -172,3 +173,33 @@ async def test_an_engine_that_failed_is_started_again_and_one_that_never_started
     assert await local.wait_for_exit_reason() == "exit code 3"
     await local.stop()
     assert local.process is None
+
+
+def test_a_process_that_does_not_end_is_killed(child_script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_STOP_TIMEOUT_S", 0.01)
+    child_script.write_text("import time\ntime.sleep(60)\n", encoding="utf-8")
+    child = EngineProcess("mine", Path("mine.gguf"))
+
+    child.stop()
+
+    assert child.exit_reason() == "signal SIGKILL"
+
+
+@pytest.fixture
+def silent_script(child_script: Path) -> None:
+    child_script.write_text("import sys\nsys.stdin.read()\n", encoding="utf-8")
+
+
+@pytest.mark.usefixtures("silent_script")
+async def test_stopping_an_engine_that_starts_leaves_no_task() -> None:
+    local = LocalEngine("mine", Path("mine.gguf"), counting_ids(), defaults={})
+    before = asyncio.all_tasks()
+    connecting = asyncio.create_task(local.connect())
+    await asyncio.sleep(0)
+    assert local.process is not None
+
+    await local.stop()
+
+    assert asyncio.all_tasks() - before <= {connecting}
+    with pytest.raises(ModelFault, match=r"^the local engine (did not start: signal SIGKILL|was stopped)"):
+        await connecting
