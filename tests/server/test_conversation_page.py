@@ -109,3 +109,85 @@ def test_the_page_follows_the_light_and_the_dark_color_scheme() -> None:
     text = render_conversation_page(document(user_message("hi")))
     assert "color-scheme: light dark" in text
     assert "prefers-color-scheme: dark" in text
+
+
+PAGE_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>Monads</title>
+<style>
+:root { color-scheme: light dark;"""
+
+PAGE_BODY = """
+</style>
+</head>
+<body>
+<header>
+<h1>Monads</h1>
+<dl><dt>Model</dt><dd>openai/gpt-5-mini</dd><dt>Items</dt><dd>6</dd><dt>Instructions</dt><dd>Be brief.</dd></dl>
+</header>
+<main>
+<article class="user" aria-labelledby="i1">
+<h2 id="i1">1 · user</h2>
+<p>Hi &lt;b&gt;</p>
+<img src="data:image/png;base64,iVBORw0KGgo=" alt="the image of item 1">
+</article>
+<article class="assistant" aria-labelledby="i2">
+<h2 id="i2">2 · assistant</h2>
+<p>Ho</p>
+</article>
+<article class="other" aria-labelledby="i3">
+<h2 id="i3">3 · reasoning</h2>
+<blockquote>A &amp; B</blockquote>
+</article>
+<article class="other" aria-labelledby="i4">
+<h2 id="i4">4 · call of f</h2>
+<pre tabindex="0" role="region" aria-label="text of item 4"><code>{&quot;a&quot;:1}</code></pre>
+</article>
+<article class="other" aria-labelledby="i5">
+<h2 id="i5">5 · output of c1</h2>
+<pre tabindex="0" role="region" aria-label="text of item 5"><code>done</code></pre>
+</article>
+<article class="user" aria-labelledby="i6">
+<h2 id="i6">6 · user</h2>
+<p class="aside">an image: data:image/svg+xml</p>
+<p class="aside">an image: https://example.com/a.png?x=1;y=2</p>
+<p class="aside">a file: a.pdf</p>
+</article>
+</main>
+</body>
+</html>
+"""
+
+
+def test_the_whole_page() -> None:
+    items: list[Item] = [
+        user_message("Hi <b>", {"type": "input_image", "image_url": PNG}),
+        assistant_message("Ho"),
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "A & B"}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "done"},
+        user_message(
+            "",
+            {"type": "input_image", "image_url": "data:image/svg+xml;base64,AAAA"},
+            {"type": "input_image", "image_url": "https://example.com/a.png?x=1;y=2"},
+            {"type": "input_file", "filename": "a.pdf"},
+        ),
+    ]
+    head, style_end, body = render_conversation_page(document(*items), include_data=False).partition("\n</style>")
+    assert head.startswith(PAGE_HEAD)
+    assert style_end + body == PAGE_BODY
+
+
+def test_a_page_without_name_model_and_instructions_has_only_the_number_of_items() -> None:
+    empty = ConversationDocument(items=(), confirmed_count=0, name="", model="", instructions="")
+    _, _, body = render_conversation_page(empty, include_data=False).partition("<body>\n")
+    assert body == (
+        "<header>\n<h1>A conversation</h1>\n<dl><dt>Items</dt><dd>0</dd></dl>\n</header>\n"
+        "<main>\n\n</main>\n</body>\n</html>\n"
+    )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from convo.server.auth import KeysFile, create_api_key
+from convo.server.inspector import INSPECTOR_ROUTES
 from convo.server.pages import SCRIPT_FILES
 from convo.server.routes import load_openapi_document
 from tests.server.conftest import Serve
@@ -150,3 +151,31 @@ def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) ->
                 texts.append([response["text"] for response in read_conversation(gateway, first)["running"]])
     assert texts[0][0].startswith("one")
     assert read_conversation(gateway, first)["running"] == []
+
+
+def test_the_routes_of_the_page() -> None:
+    assert [
+        (
+            f"{route.method} {route.path}",
+            route.summary,
+            route.is_public,
+            [(query.name, query.schema, query.description) for query in route.query],
+        )
+        for route in INSPECTOR_ROUTES
+    ] == [
+        ("GET /", "The inspector page.", True, []),
+        ("GET /favicon.ico", "An empty response: there is no icon.", True, []),
+        ("GET /inspector/{name}", "A file of the page.", True, []),
+        (
+            "GET /inspect/api/list",
+            "List sessions and other conversations.",
+            False,
+            [("limit", {"type": "integer"}, "Maximum number of sessions.")],
+        ),
+        (
+            "GET /inspect/api/conversations/{handle}",
+            "Retrieve one conversation.",
+            False,
+            [("seen", {"type": "string"}, "The version that the page shows.")],
+        ),
+    ]

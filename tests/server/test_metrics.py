@@ -187,3 +187,55 @@ def test_the_size_and_the_latency_of_the_store_are_described() -> None:
         "convo_store_seconds_count 1.0",
         "convo_store_seconds_sum 0.3",
     ]
+
+
+def test_the_metrics_of_a_tenant_as_text() -> None:
+    metrics = Metrics(process=False)
+    metrics.record_request("GET", "/healthz", 200, 0.02)
+    metrics.record_first_event("/v1/responses", 400.0)
+    metrics.record_response({"model": "m", "usage": None})
+    metrics.record_response(
+        {
+            "model": "m",
+            "usage": {
+                "input_tokens": 7,
+                "input_tokens_details": {"cached_tokens": 5},
+                "output_tokens": 3,
+                "output_tokens_details": {"reasoning_tokens": 2},
+            },
+        }
+    )
+    metrics.add_open_streams(2)
+    metrics.record_store_fault()
+    lines = metrics.render().decode().splitlines()
+    assert [line for line in lines if "_bucket{" not in line] == [
+        "# HELP convo_requests_total HTTP requests.",
+        "# TYPE convo_requests_total counter",
+        'convo_requests_total{method="GET",route="/healthz",status="200"} 1.0',
+        "# HELP convo_request_seconds Seconds from a request to the end of its response.",
+        "# TYPE convo_request_seconds histogram",
+        'convo_request_seconds_count{route="/healthz"} 1.0',
+        'convo_request_seconds_sum{route="/healthz"} 0.02',
+        "# HELP convo_first_event_seconds Seconds from a request to the first event of its response.",
+        "# TYPE convo_first_event_seconds histogram",
+        'convo_first_event_seconds_count{route="/v1/responses"} 1.0',
+        'convo_first_event_seconds_sum{route="/v1/responses"} 400.0',
+        "# HELP convo_streams_open Open streams.",
+        "# TYPE convo_streams_open gauge",
+        "convo_streams_open 2.0",
+        "# HELP convo_tokens_total Tokens that models reported.",
+        "# TYPE convo_tokens_total counter",
+        'convo_tokens_total{kind="input",model="m"} 7.0',
+        'convo_tokens_total{kind="cached",model="m"} 5.0',
+        'convo_tokens_total{kind="output",model="m"} 3.0',
+        'convo_tokens_total{kind="reasoning",model="m"} 2.0',
+        "# HELP convo_store_errors_total Requests that failed because of the store.",
+        "# TYPE convo_store_errors_total counter",
+        "convo_store_errors_total 1.0",
+    ]
+    buckets = [line.rpartition(" ")[2] for line in lines if line.startswith("convo_request_seconds_bucket")]
+    assert [line.split('"')[1] for line in lines if line.startswith("convo_request_seconds_bucket")] == [
+        *("0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5"),
+        *("1.0", "2.5", "5.0", "10.0", "30.0", "60.0", "120.0", "300.0", "+Inf"),
+    ]
+    assert buckets == ["0.0"] * 4 + ["1.0"] * 14

@@ -8,6 +8,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
+from convo import __version__
 from convo.errors import ConvoError
 from convo.history.items import Json
 from convo.responses_api import validation
@@ -133,3 +134,91 @@ def test_null_means_that_a_field_is_absent(name: str) -> None:
     body = {"model": "m", "input": "hi"}
     assert fits(SCHEMAS["CreateResponseBody"], {**body, name: None})
     assert validation.parse_response_request({**body, name: None}) == validation.parse_response_request(body)
+
+
+def test_the_texts_of_the_document() -> None:
+    assert DOCUMENT["info"] == {
+        "title": "convo",
+        "version": __version__,
+        "description": """The Responses and Conversations API for any model.
+
+A request with a field that is not in this document is refused. An object of another key is not found.
+
+A client that disconnects cancels its response, unless the request has `background: true`. A request above a rate limit
+gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait.""",
+    }
+    assert [DOCUMENT[name] for name in ("openapi", "servers", "security")] == [
+        "3.1.0",
+        [{"url": "/"}],
+        [{"key": []}, {}],
+    ]
+    assert DOCUMENT["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    assert DOCUMENT["components"]["responses"] == {
+        "Refused": {"description": "The request is refused; the error gives the reason.", "content": error},
+        "Failed": {"description": "The request failed; the error gives the reason.", "content": error},
+    }
+    assert DOCUMENT["paths"]["/v1/responses"]["x-openresponses-websocket"] == {
+        "description": "A GET that upgrades to a WebSocket opens a connection for consecutive turns. "
+        "For each turn the client sends one `response.create`, and receives the events, one JSON object per message.",
+        "clientMessage": {"$ref": "#/components/schemas/WebSocketCreate"},
+        "errorMessage": {"$ref": "#/components/schemas/WebSocketError"},
+    }
+    assert DOCUMENT["components"]["schemas"]["WebSocketCreate"]["description"] == (
+        "A request body with a `type`; `stream_id` selects one of the chains of the connection."
+    )
+
+
+REFUSALS = {"4XX": {"$ref": "#/components/responses/Refused"}, "5XX": {"$ref": "#/components/responses/Failed"}}
+
+
+def test_an_operation_that_streams() -> None:
+    summary = "Create a response."
+    assert DOCUMENT["paths"]["/v1/responses"]["post"] == {
+        "operationId": "responses_create",
+        "tags": ["responses"],
+        "summary": summary,
+        "parameters": [],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CreateResponseBody"}}},
+        },
+        "responses": {
+            "200": {
+                "description": summary,
+                "content": {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/ResponseResource"}},
+                    "text/event-stream": {
+                        "schema": {
+                            "type": "string",
+                            "description": "Server-sent events: `event:` names the type, `data:` is the event as JSON, "
+                            "numbered from 0 without gaps. The last one is `response.completed`, "
+                            "`response.incomplete` or `response.failed`, followed by `data: [DONE]`.",
+                        }
+                    },
+                },
+            },
+            **REFUSALS,
+        },
+    }
+
+
+def test_an_operation_with_a_variable_path_and_one_that_returns_text() -> None:
+    assert DOCUMENT["paths"]["/v1/models/{model}"]["get"] == {
+        "operationId": "standing_model",
+        "tags": ["standing"],
+        "summary": "Retrieve a model.",
+        "parameters": [{"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
+        "responses": {
+            "200": {
+                "description": "Retrieve a model.",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Model"}}},
+            },
+            **REFUSALS,
+        },
+    }
+    summary = "Prometheus metrics of the key's tenant, or of the whole server for an admin key."
+    assert DOCUMENT["paths"]["/metrics"]["get"]["responses"] == {
+        "200": {"description": summary, "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **REFUSALS,
+    }

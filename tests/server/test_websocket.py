@@ -35,10 +35,15 @@ def handshake_refusal(shared_gateway: RunningGateway, **more: Any) -> tuple[int,
 
 def close_code(client: WebSocketClient) -> int:
     """Read until the server closes the connection; return the close code."""
+    return close_frame(client)[0]
+
+
+def close_frame(client: WebSocketClient) -> tuple[int, str]:
+    """Read until the server closes the connection; return the close code and the reason."""
     with pytest.raises(ConnectionClosed) as end:
         deque(iter(client.receive, None), maxlen=0)
     assert end.value.rcvd is not None
-    return end.value.rcvd.code
+    return end.value.rcvd.code, end.value.rcvd.reason
 
 
 def poll_until(status: int, send: Callable[[], httpx2.Response]) -> Any:
@@ -257,7 +262,7 @@ def test_a_stopping_server_finishes_the_running_turn_and_announces_its_end(gatew
         client.receive()
         gateway.shut_down()
         assert response_text(client.receive_response()) == SLOW["text"]
-        assert (close_code(client), close_code(idle)) == (1012, 1012)
+        assert [close_frame(client), close_frame(idle)] == [(1012, "the server is stopping")] * 2
     assert gateway.unexpected_errors == []
 
 

@@ -203,7 +203,7 @@ def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> No
         "Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue."
     )
     assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == 1001
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "the connection is too old")
 
 
 def test_a_turn_that_runs_when_the_connection_expires_completes(serve: Serve) -> None:
