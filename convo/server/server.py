@@ -110,7 +110,7 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
             listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening_socket.bind((host.strip("[]"), port))
         listening_socket.listen(LISTEN_BACKLOG)
-    except (OSError, UnicodeError, OverflowError) as error:
+    except (OSError, TypeError, OverflowError) as error:  # TypeError: the name cannot be encoded
         listening_socket.close()
         reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
         raise InvalidSettings(

@@ -1,11 +1,13 @@
 """`POST /responses/compact` of the embedded endpoint: the compacted history that it returns."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
-from convo.errors import RequestRefused
+from convo.errors import RequestRefused, StreamBroken
+from convo.history.items import StreamEvent
+from convo.models.base import ModelRequest
 from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
@@ -181,3 +183,39 @@ async def test_the_summary_of_a_compaction_counts_as_input_tokens(endpoint: Embe
     window = await compact(endpoint, input=[user_item("One."), ANSWER])
     tokens = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
     assert tokens == len(f"One. {SUMMARY_TEXT}".split())
+
+
+class BrokenSummaries(SummarizingModel):
+    """A model whose summary requests end with `summary_events`."""
+
+    summary_events: tuple[StreamEvent, ...] = ()
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        for event in self.summary_events:
+            yield event
+
+
+@pytest.mark.parametrize(
+    ("summary_events", "message"),
+    [
+        ((), "the model's summary is incomplete"),
+        (({"type": "response.output_text.delta", "delta": "They"},), "the model's summary is incomplete"),
+        (({"type": "error", "response": {}},), "the model's summary is incomplete"),
+        (
+            ({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "overloaded"}}},),
+            "the model wrote no summary: overloaded",
+        ),
+        (({"type": "response.failed", "response": {"error": None}},), "the model wrote no summary: "),
+    ],
+)
+async def test_a_summary_that_does_not_end_fails_the_compaction(
+    store: Store, summary_events: tuple[StreamEvent, ...], message: str
+) -> None:
+    model = BrokenSummaries()
+    model.summary_events = summary_events
+    endpoint = EmbeddedEndpoint(store, model, SystemClock(), random_id)
+    with pytest.raises(StreamBroken) as caught:
+        await compact(endpoint, input=[user_item("One. " + LONG), ANSWER])
+    await endpoint.aclose()
+    assert str(caught.value).startswith(message)
+    assert (caught.value.code, caught.value.status) == ("stream_broken", 502)

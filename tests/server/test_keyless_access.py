@@ -79,5 +79,14 @@ def test_a_port_in_use_is_named() -> None:
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 300])
 def test_an_invalid_host_is_named(host: str) -> None:
-    with pytest.raises(InvalidSettings, match="cannot listen on"):
+    with pytest.raises(InvalidSettings, match="cannot listen on") as caught:
         open_listening_socket(host, 0)
+    assert caught.value.hint == "choose another --port; 0 selects a free one"
+    assert str(caught.value).startswith(f"cannot listen on {host}, port 0: ")
+
+
+@pytest.mark.parametrize("host", ["é" * 300, "\udc80", "a\0b"])
+def test_a_host_that_cannot_be_encoded_is_no_host_name(host: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        open_listening_socket(host, 0)
+    assert str(caught.value) == f"cannot listen on {host}, port 0: it is not a host name"
