@@ -64,6 +64,16 @@ async def test_an_agent_as_a_tool_answers_in_a_nested_run_with_its_own_history(
     ]
 
 
+async def test_the_store_of_a_nested_run_is_closed_after_it(harness: ChatHarness) -> None:
+    harness.model = scripted_model(harness.folder, CALL_CLERK, {"text": "It is 4."})
+    helper = Agent("clerk", model=scripted_model(harness.folder, {"text": "Four."}, name="clerk.json"))
+    stores = [open_store("memory")]
+    config = replace(make_run_config(harness), open_scratch_store=lambda: stores[0])
+    await send_message(await open_runner(harness, make_boss(helper), config), "hello")
+    with pytest.raises(ConvoError):
+        await stores[0].sessions()
+
+
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_nested_run_pauses_with_the_outer_run_and_is_resumed_in_another_process(
     harness: ChatHarness, tool_log: ToolLog, strategy: Strategy

@@ -181,3 +181,12 @@ def test_a_call_that_lacks_data_has_no_digests(raw: dict[str, Any]) -> None:
 def test_arguments_that_cannot_be_hashed_are_a_value_error(arguments: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
         parsed(CALL | {"arguments": arguments}).binding()
+
+
+@pytest.mark.parametrize("arguments", ["not json", "", "NaN", "{'a': 1}"])
+def test_arguments_that_are_not_json_are_hashed_as_text(arguments: str) -> None:
+    call = parsed(CALL | {"arguments": arguments})
+    binding = call.binding()
+    assert binding
+    meaning = {"approval_scope": call.scope_digest(), "type": "function_call", "arguments": arguments}
+    assert binding.fingerprint == hashed(meaning)

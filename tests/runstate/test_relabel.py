@@ -11,7 +11,7 @@ from convo.runstate.format import ApprovalVerdict, RelabelLoss
 from convo.runstate.reader import parse_run_state, run_state_summary_to_json
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_state import RunState
-from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSIONS
+from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSION_BY_LABEL, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import resume_in_sdk
@@ -311,6 +311,46 @@ def test_a_call_that_older_readers_would_drop_is_refused_for_them() -> None:
     assert error.value.hint == "choose a label closer to 1.9"
 
 
+@pytest.mark.parametrize("label", ["1.13", "1.0"])
+def test_below_1_15_added_input_and_the_items_before_it_become_the_original_input(label: str) -> None:
+    document = snapshots.document("single_approval", "1.21")
+    call, approval = document["generated_items"]
+    added = {"role": "user", "content": "Another thing."}
+    output = {"type": "function_call_output", "call_id": call["raw_item"]["call_id"], "output": "x"}
+    output_item = {"type": "tool_call_output_item", "raw_item": output, "agent": call["agent"], "output": "x"}
+    input_item = {"type": "input_item", "raw_item": added, "agent": call["agent"]}
+    document["generated_items"] = [call, output_item, approval, input_item, call]
+    document["nested_history_owned_session_item_refs"] = [{"index": 0}]
+    older, _ = relabel_state(RunState(document, NEWEST_VERSION), label)
+    first = document["original_input"]
+    assert older.document["original_input"] == [
+        *([{"role": "user", "content": first}] if isinstance(first, str) else first),
+        call["raw_item"],
+        output,
+        added,
+    ]
+    assert [item["raw_item"] for item in older.document["generated_items"]] == [call["raw_item"]]
+    assert not {"generated_session_item_indexes", "nested_history_owned_session_item_refs"} & older.document.keys()
+
+
+def test_the_reasons_of_rejections_are_lost_below_1_6() -> None:
+    document = snapshots.document("single_approval", "1.6")
+    document["context"]["approvals"] = {
+        "refund": {
+            "approved": False,
+            "rejected": True,
+            "rejection_messages": {"call_old": "no"},
+            "sticky_rejection_message": "never",
+        }
+    }
+    older, losses = relabel_state(RunState(document, VERSION_BY_LABEL["1.6"]), "1.5")
+    assert older.document["context"]["approvals"] == {"refund": {"approved": False, "rejected": True}}
+    assert losses == (
+        cannot_store("$.context.approvals.refund.rejection_messages", "1 entry", "1.6"),
+        cannot_store("$.context.approvals.refund.sticky_rejection_message", "never", "1.6"),
+    )
+
+
 def test_a_pending_write_is_not_released_by_an_older_label() -> None:
     document = snapshots.document("pending_session_write", "1.21")
     document["pending_session_write"] |= {"held": True, "before": None, "current_response": {"turn": 1, "start": 0}}
@@ -318,7 +358,7 @@ def test_a_pending_write_is_not_released_by_an_older_label() -> None:
     older, losses = relabel_state(state, "1.18")
     assert "pending_session_write" not in older.document
     delayed = "labels before 1.21 would write them before the guardrails pass"
-    assert losses == (RelabelLoss("$.pending_session_write", "1 delayed items", delayed),)
+    assert losses == (RelabelLoss("$.pending_session_write", "1 delayed item", delayed),)
 
 
 # -- the SDK resumes the relabelled state --------------------------------------------------------------

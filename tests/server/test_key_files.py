@@ -71,6 +71,8 @@ def test_a_file_that_is_replaced_is_read_again_and_one_that_is_gone_has_no_keys(
     assert (keys.authenticate("Bearer a"), keys.is_admin("Bearer a")) == ("alice", True)
     file.write_text(f"alicia {key_hash('a')}\n", encoding="utf-8")
     assert (keys.authenticate("Bearer a"), keys.is_admin("Bearer a")) == ("alicia", False)
+    file.write_text(f"alice {key_hash('a')} admin  # again\n", encoding="utf-8")
+    assert (keys.authenticate("Bearer a"), keys.is_admin("Bearer a")) == ("alice", True)
     file.unlink()
     with pytest.raises(KeyRefused):
         keys.authenticate("Bearer a")

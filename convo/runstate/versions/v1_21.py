@@ -14,7 +14,7 @@ def _to_older(document: Json) -> RelabelResult:
     count = len(get_path(document, (*SESSION_WRITE_PATH, "items")) or [])
     loss = RelabelLoss(
         "$.pending_session_write",
-        f"{count} delayed items",
+        f"{count} delayed {'item' if count == 1 else 'items'}",
         "labels before 1.21 would write them before the guardrails pass",
     )
     return remove_path(document, SESSION_WRITE_PATH), (loss,)
