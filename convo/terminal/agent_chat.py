@@ -68,7 +68,7 @@ class AgentChat:
     def status(self) -> str:
         """The phase, the agent and the undecided calls of the newest run, as text."""
         run = self.runner.run
-        pending = ", ".join(call.id for call in run.pending)
+        pending = ", ".join(call.id for call in self.runner.pending_calls)
         return f"{run.phase}, agent {run.agent}" + (f"; needs approval: {pending}" if pending else "")
 
     def list_tools(self) -> list[tuple[str, str]]:

@@ -207,7 +207,9 @@ def edit_arguments_in_editor(arguments: str) -> str:
         try:
             exit_code = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
         except OSError as error:
-            raise InvalidUsage(f"{command[0]} cannot be run: {format_os_error(error)}") from error
+            raise InvalidUsage(
+                f"{command[0]} cannot be run: {format_os_error(error)}", hint="set EDITOR to the path of an editor"
+            ) from error
         if exit_code:
             raise InvalidUsage(
                 f"{command[0]} exited with {exit_code}, so nothing was changed", hint="exit the editor without an error"
