@@ -183,8 +183,8 @@ def test_arguments_that_cannot_be_hashed_are_a_value_error(arguments: str, probl
         parsed(CALL | {"arguments": arguments}).binding()
 
 
-@pytest.mark.parametrize("arguments", ["not json", "", "NaN", "{'a': 1}"])
-def test_arguments_that_are_not_json_are_hashed_as_text(arguments: str) -> None:
+@pytest.mark.parametrize("arguments", ["not json", "", "NaN", "{'a': 1}", {"q": 1}, [1], 7])
+def test_arguments_that_are_not_json_are_hashed_as_they_are(arguments: Any) -> None:
     call = parsed(CALL | {"arguments": arguments})
     binding = call.binding()
     assert binding
