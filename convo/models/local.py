@@ -185,9 +185,11 @@ class LocalEngine:
         return start_task.exception() is not None or self.process is None or self.process.exit_reason() is not None
 
     async def _start(self, process: EngineProcess) -> ChatModel:
-        address, _ = await asyncio.gather(
-            asyncio.to_thread(process.wait_for_address), asyncio.to_thread(import_module, "openai")
-        )
+        importing = asyncio.create_task(asyncio.to_thread(import_module, "openai"))
+        try:
+            address = await asyncio.to_thread(process.wait_for_address)
+        finally:
+            await importing
         key = Secret(address["key"]) if "key" in address else None
         url = address.get("url", "http://local")
         chat = ChatModel(
