@@ -219,6 +219,7 @@ class RunPresenter:
             is_streamed=output.is_streamed,
             renderer=context.get_answer_renderer(),
             format_reasoning=context.get_reasoning_formatter(),
+            before_output=output.waiting_line.hide,
         )
         chat.notify = output.note
 
@@ -250,7 +251,10 @@ class RunPresenter:
         """
         self.last_links = []
         try:
-            async with aclosing(self._collect_links(events)) as collected:
+            async with (
+                self._output.waiting_line.show("waiting", is_allowed=lambda: self._progress.is_at_line_start),
+                aclosing(self._collect_links(events)) as collected,
+            ):
                 await consume_interruptibly(collected, self._show_event)
         finally:
             self._progress.finish()
@@ -382,7 +386,8 @@ async def run_single_message(presenter: RunPresenter, message: Item, output: Cha
     if runner.can_resume and runner.run.calls:
         raise make_open_run_error(presenter)
     start_count = len(chat.state.path) + 1
-    await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
+    async with output.waiting_line.show("loading the model"):
+        await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
     return await present_run(presenter, output, start_count, lambda: runner.start([message]))
 
 

@@ -158,6 +158,8 @@ async def run_interactive_chat(
             status_line.render if status_line else None,
         )
     )
+    output.waiting_line.is_enabled &= not reader.has_echo  # a frame would erase typed text
+    output.waiting_line.stop_key = "Esc"
     repl = Repl(
         chat,
         reader,
@@ -168,6 +170,7 @@ async def run_interactive_chat(
         is_streamed=output.is_streamed,
         quiet=output.quiet,
         status_line=status_line,
+        waiting_line=output.waiting_line,
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
     )
@@ -198,13 +201,16 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
         is_streamed=output.is_streamed,
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
+        before_output=output.waiting_line.hide,
     )
     chat.notify = output.note
     handle_event = print_event if output.as_jsonl else ignore_event if output.as_json else printer.print_event
     try:
-        await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
+        async with output.waiting_line.show("loading the model"):
+            await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
         await context.compact_if_needed(chat)
-        await consume_interruptibly(chat.send([message], keep_on_failure=False), handle_event)
+        async with output.waiting_line.show("waiting", is_allowed=lambda: printer.is_at_line_start):
+            await consume_interruptibly(chat.send([message], keep_on_failure=False), handle_event)
     except Interrupted as interrupted:
         if output.as_jsonl or not get_turn_link(chat):
             raise

@@ -48,6 +48,7 @@ from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import OwnerSelection, owner_of_handle, select_owner
 from convo.strategies.strategy import STRATEGIES
 from convo.terminal.answer import ANSWERS_PLAIN, format_reasoning_line, make_answer_renderer, reasoning_text
+from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.status_line import format_receipt
 from convo.terminal.terminal import (
     AnswerRenderer,
@@ -57,6 +58,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     wrap_text,
 )
+from convo.terminal.waiting import WaitingLine
 from convo.usage.model_info import find_price
 
 if TYPE_CHECKING:
@@ -160,10 +162,16 @@ class ChatOutput:
     as_jsonl: bool = False
     is_streamed: bool = True
     is_plain: bool = False
+    waiting_line: WaitingLine = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_for_user = not (self.quiet or self.as_json or self.as_jsonl)
+        object.__setattr__(self, "waiting_line", WaitingLine(sys.stdout, sys.stderr, is_enabled=is_for_user))
 
     def note(self, text: str) -> None:
         """Print a message that is not the answer to stderr."""
         if not self.quiet:
+            self.waiting_line.hide()
             print_notice(text)
             sys.stderr.flush()
 
@@ -180,6 +188,7 @@ class ChatContext:
     ) -> None:
         self._given_settings, self._store, self._exit_stack = settings, store, exit_stack
         self._options, self._output = options, output
+        output.waiting_line.is_enabled &= settings.editing != EDITING_PLAIN  # for screen readers
         self._settings: Settings | None = None
         self._can_count_locally = False
         self._auto_compaction: AutoCompaction | None = None
@@ -239,7 +248,8 @@ class ChatContext:
         self._auto_compaction = self._auto_compaction or AutoCompaction(
             self._settings.compact_at, self._settings.windows
         )
-        await compact_if_due(chat, self._auto_compaction, self._output.note)
+        async with self._output.waiting_line.show("compacting"):
+            await compact_if_due(chat, self._auto_compaction, self._output.note)
 
     def receipt(self, chat: Chat) -> str:
         """Format the receipt of the last turn, which has ended."""

@@ -182,7 +182,8 @@ class ReplController(ChatContext):
         """Run /compact with its arguments and return the report. Raises the errors of `compact_open_chat`."""
         from convo.cli.auto_compaction import compact_open_chat
 
-        return await compact_open_chat(chat, text)
+        async with self._output.waiting_line.show("compacting"):
+            return await compact_open_chat(chat, text)
 
     async def render_handle(self, chat: Chat, handle: str) -> str:
         from convo.cli.resolve import render_handle

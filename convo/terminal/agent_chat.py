@@ -6,7 +6,7 @@ resumes after the last decision. Commands in `HEAD_MOVING_COMMANDS` are rejected
 """
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from convo.agent_runner.runner import AgentRunner
@@ -159,6 +159,7 @@ class RunPrinter(AnswerPrinter):
         is_streamed: bool,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
+        before_output: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
             out,
@@ -167,20 +168,30 @@ class RunPrinter(AnswerPrinter):
             unannounced=(*UNANNOUNCED_TYPES, *SENTENCE_ITEM_TYPES),
             renderer=renderer,
             format_reasoning=format_reasoning,
+            before_output=before_output,
         )
+        self._running_tools = 0
         self._last_text: str | None = None
 
     def print_event(self, event: StreamEvent) -> None:
         if not str(event["type"]).startswith("convo."):
+            self._running_tools = 0
             super().print_event(event)
             self._record_last_message(event)
             return
+        self._running_tools += {"convo.tool_started": 1, "convo.tool_output": -1}.get(event["type"], 0)
+        self._prepare_output()
         self.finish()
         for line in format_run_event(event):
             self._err.write(wrap_text(escape_control_chars(line), detect_display_without_color(self._err).width) + "\n")
             self._err.flush()
         if event["type"] == "convo.finished":
             self._print_final_output(event["output"])
+
+    @property
+    def is_at_line_start(self) -> bool:
+        """Whether the cursor is at the start of a line: a running tool may print as well."""
+        return super().is_at_line_start and not self._running_tools
 
     def _record_last_message(self, event: StreamEvent) -> None:
         """Record the text of the last message: it is the final output, except where a tool's output is."""

@@ -35,6 +35,7 @@ from convo.terminal.terminal import (
     truncate_text,
     wrap_text,
 )
+from convo.terminal.waiting import WaitingLine
 
 if TYPE_CHECKING:
     from convo.terminal.agent_chat import AgentChat
@@ -111,13 +112,15 @@ class Repl:
         is_streamed: bool = True,
         quiet: bool = False,
         status_line: StatusLine | None = None,
+        waiting_line: WaitingLine | None = None,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
     ) -> None:
         """Prepare the loop.
 
-        status_line:  kept up to date for a reader that draws one
-        renderer:     receives the text of the answers
+        status_line:   kept up to date for a reader that draws one
+        waiting_line:  shown while an answer is waited for
+        renderer:      receives the text of the answers
         """
         self.chat, self.host, self.reader, self.is_exiting = chat, host, reader, False
         self.undo_stack, self.attachments = UndoStack(), list(attachments)
@@ -125,6 +128,7 @@ class Repl:
         self._out, self._err = out, err
         self._is_streamed, self._quiet, self._status_line = is_streamed, quiet, status_line
         self._renderer, self._format_reasoning = renderer, format_reasoning
+        self._waiting_line = waiting_line or WaitingLine(out, err, is_enabled=False)
         self._line_future: asyncio.Future[str] | None = None
         self._has_interrupt = self._has_escape = False
         chat.notify = self.notify
@@ -225,9 +229,11 @@ class Repl:
             is_streamed=self._is_streamed,
             renderer=self._renderer,
             format_reasoning=self._format_reasoning,
+            before_output=self._waiting_line.hide,
         )
         try:
-            await consume_interruptibly(events, printer.print_event)
+            async with self._waiting_line.show("waiting", is_allowed=lambda: printer.is_at_line_start):
+                await consume_interruptibly(events, printer.print_event)
         except Interrupted:
             if self.reader.has_echo and not printer.has_open_line:
                 self.print_message("")  # the terminal has printed ^C
@@ -243,6 +249,7 @@ class Repl:
 
     def print_block(self, text: str) -> None:
         """Print text that is already laid out, or is meant to be copied."""
+        self._waiting_line.hide()
         self._err.write(escape_control_chars(text))
         self._err.flush()
 

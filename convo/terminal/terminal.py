@@ -357,17 +357,25 @@ class AnswerPrinter:
         unannounced: Container[str] = UNANNOUNCED_TYPES,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
+        before_output: Callable[[], None] | None = None,
     ) -> None:
         """Print text to `out`, and announce other items on `err`, except the types in `unannounced`.
 
         renderer:          gets the text instead of `out`
         format_reasoning:  formats the announcement of reasoning; None announces nothing
+        before_output:     called before anything is printed
         """
+        self._before_output = before_output
         self._renderer, self._format_reasoning = renderer, format_reasoning
         self._out, self._err, self._is_streamed, self._unannounced = out, err, is_streamed, unannounced
         self.has_open_line = False
         self._shown_indexes: set[int] = set()
         self._current_part: tuple[int, int] | None = None
+
+    @property
+    def is_at_line_start(self) -> bool:
+        """Whether the cursor is at the start of a line."""
+        return not self.has_open_line
 
     def print_event(self, event: StreamEvent) -> None:
         event_type = event["type"]
@@ -413,11 +421,18 @@ class AnswerPrinter:
 
     def _announce(self, line: str) -> None:
         if line:
+            self._prepare_output()
             self.finish()
             self._err.write(line + "\n")
             self._err.flush()
 
+    def _prepare_output(self) -> None:
+        if self._before_output:
+            self._before_output()
+
     def _write(self, text: str) -> None:
+        if text:
+            self._prepare_output()
         if text and self._renderer:
             self._renderer.write(escape_control_chars(text))
             self.has_open_line = True

@@ -1,0 +1,109 @@
+"""A line that shows on a terminal that work goes on: a spinner, the elapsed time and the key that stops it.
+
+It appears after a short delay, and again after each pause in the output. rich, which draws it, is imported then, in a
+thread: an answer that begins at once does not need it.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, TextIO
+
+from convo.terminal.prompt import DUMB_TERMINALS
+from convo.terminal.terminal import detect_display
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.spinner import Spinner
+
+
+SHOW_DELAY_S = 0.4
+"""Seconds without output after which the line appears."""
+
+FRAME_INTERVAL_S = 0.1
+ERASE_LINE = "\r\x1b[2K"
+
+
+class WaitingLine:
+    """One line at the cursor, on stderr, while nothing else is printed; call `hide` before any other output.
+
+    is_enabled:  whether the line is ever shown
+    stop_key:    the key that stops the work
+    """
+
+    def __init__(self, out: TextIO, err: TextIO, *, is_enabled: bool = True) -> None:
+        """Prepare the line; it is shown only if both streams are terminals whose cursor can be moved."""
+        is_terminal = out.isatty() and err.isatty() and os.environ.get("TERM", "dumb") not in DUMB_TERMINALS
+        self.is_enabled, self.stop_key, self._stream = is_enabled and is_terminal, "Ctrl-C", err
+        self._display = detect_display(err, os.environ)
+        self._is_shown, self._has_output = False, False
+        self._spinner: tuple[Console, Spinner] | None = None
+
+    def hide(self) -> None:
+        """Erase the line before other output; it appears again after the delay."""
+        self._has_output = True
+        if self._is_shown:
+            self._is_shown = False
+            self._stream.write(ERASE_LINE)
+            self._stream.flush()
+
+    @asynccontextmanager
+    async def show(self, label: str, *, is_allowed: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
+        """Show the line, with pauses, until the context exits.
+
+        label:       the work: "waiting"
+        is_allowed:  whether the line may be drawn now, because the cursor is at the start of a line
+        """
+        if not self.is_enabled:
+            yield
+            return
+        drawing = asyncio.create_task(self._draw_repeatedly(label, is_allowed))
+        try:
+            yield
+        finally:
+            drawing.cancel()
+            with suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
+                await drawing
+            self.hide()
+
+    async def _draw_repeatedly(self, label: str, is_allowed: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        started_at = silent_since = loop.time()
+        while True:
+            await asyncio.sleep(FRAME_INTERVAL_S)
+            now = loop.time()
+            if self._has_output or not is_allowed():
+                self._has_output, silent_since = False, now
+            elif now - silent_since >= SHOW_DELAY_S:
+                if self._spinner is None:  # output may arrive during the import
+                    await asyncio.to_thread(import_module, "rich.spinner")
+                    self._spinner = self._make_spinner()
+                    continue
+                self._draw(*self._spinner, f"{label} {format_seconds(now - started_at)} · {self.stop_key} to stop", now)
+
+    def _make_spinner(self) -> "tuple[Console, Spinner]":
+        from rich.console import Console
+        from rich.spinner import Spinner
+
+        frames = "dots" if self._display.has_box_chars else "line"
+        return Console(file=self._stream, highlight=False), Spinner(frames, style="cyan")
+
+    def _draw(self, console: "Console", spinner: "Spinner", text: str, now: float) -> None:
+        from rich.text import Text
+
+        frame = spinner.render(now)
+        assert isinstance(frame, Text)
+        line = Text.assemble(frame, " ", (self._display.translate_box_chars(text), "dim"), no_wrap=True)
+        line.truncate(console.width - 1, overflow="ellipsis")
+        self._stream.write(ERASE_LINE)
+        console.print(line, end="")
+        self._stream.flush()
+        self._is_shown = True
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration in whole seconds: "7 s", "2 min 5 s"."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,105 @@
+"""The line that shows that work goes on, in a real terminal."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from convo.terminal.waiting import format_seconds
+from tests.cli.chat_commands import scripted_flags
+from tests.terminal.pty_session import at_terminal
+from tests.terminal.screen import open_screen
+
+pytestmark = pytest.mark.needs("terminal")
+
+SLOW_ANSWER = {"text": "one two"}
+
+PRINTING_AGENT = """
+import time
+from convo.agents import Agent
+from convo.tools import tool
+
+@tool
+def measure() -> str:
+    "Measure."
+    print("measuring", end="", flush=True)
+    time.sleep(1)
+    print(" is done", flush=True)
+    return "5 m"
+
+desk = Agent("desk", tools=(measure,))
+"""
+
+
+def test_a_chat_shows_the_time_and_the_key_until_the_answer_begins() -> None:
+    with open_screen("chat", *scripted_flags(SLOW_ANSWER, chunk=4, delay_s=1.5), "-n", "mine") as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        screen.wait_for_text("waiting 0 s · Esc to stop")
+        screen.wait_for_text("waiting 1 s · Esc to stop")
+        screen.wait_for_prompt("session mine")
+        assert "one two\n" in screen.text()
+        assert "waiting" not in screen.text()
+
+
+def test_esc_stops_the_wait() -> None:
+    with open_screen("chat", *scripted_flags(SLOW_ANSWER, delay_s=25), "-n", "mine") as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        screen.wait_for_text("Esc to stop")
+        screen.type_keys("\x1b")
+        screen.wait_for_prompt("stopped; the output so far is saved")
+        assert "waiting" not in screen.text()
+
+
+def test_in_a_narrow_terminal_the_line_is_cut() -> None:
+    with open_screen("chat", *scripted_flags(SLOW_ANSWER, delay_s=1.5), "count", columns=20) as screen:
+        screen.wait_for_text("waiting 0 s · Ct…")
+        assert screen.wait_for_exit() == 0
+        assert screen.text().startswith("one two\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "env"),
+    [(["--quiet"], {}), (["--json"], {}), (["--jsonl"], {}), ([], {"CONVO_EDITING": "plain"}), ([], {"TERM": "dumb"})],
+)
+def test_programs_screen_readers_and_terminals_without_a_cursor_get_no_such_line(
+    flags: list[str], env: dict[str, str]
+) -> None:
+    with at_terminal("chat", *scripted_flags(SLOW_ANSWER, delay_s=1.5), "count", *flags, env=env) as terminal:
+        assert terminal.wait_for_exit() == 0
+        assert "one two" in terminal.output
+        assert "waiting" not in terminal.output
+
+
+@pytest.mark.parametrize("redirection", ["2>err.txt", ">out.txt"])
+def test_the_line_is_shown_only_if_both_outputs_are_a_terminal(redirection: str) -> None:
+    flags = " ".join(scripted_flags(SLOW_ANSWER, delay_s=1.5))
+    with at_terminal(command=f"convo chat {flags} -n mine count {redirection}") as terminal:
+        assert terminal.wait_for_exit() == 0
+    assert "waiting" not in terminal.output + Path(redirection.strip("2>")).read_text()
+
+
+def test_without_colors_the_line_has_no_styles() -> None:
+    with open_screen(
+        "chat", *scripted_flags(SLOW_ANSWER, delay_s=1.5), "count", env={"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+    ) as screen:
+        screen.wait_for_text("waiting 0 s - Ctrl-C to stop")
+        assert screen.wait_for_exit() == 0
+        assert "\x1b[3" not in screen.raw
+
+
+def test_a_tool_that_prints_is_not_erased() -> None:
+    Path("desk.py").write_text(PRINTING_AGENT, encoding="utf-8")
+    call = {"call": {"name": "measure", "call_id": "c1"}}
+    script = scripted_flags(call, {"text": "It is 5 m."}, delay_s=0.6)
+    with open_screen("chat", *script, "--agent", f"{os.getcwd()}/desk.py:desk", "how long?") as screen:
+        screen.wait_for_text("It is 5 m.")
+        assert screen.wait_for_exit() == 0
+        assert "desk calls measure {}\nmeasuring is done\nmeasure returned 5 m\nIt is 5 m.\n" in screen.text()
+        assert "waiting " in screen.raw
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.9, "0 s"), (59.9, "59 s"), (60, "1 min 0 s"), (125.2, "2 min 5 s")])
+def test_durations_are_in_whole_seconds(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
