@@ -383,11 +383,13 @@ class ChatContext:
 
     def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
         options = self._options
-        text_format = {"text": load_text_format(options.schema_file)} if options.schema_file else {}
+        parameters = dict(options.parameters)
+        if options.schema_file:
+            parameters["text"] = {**parameters.get("text", {}), **load_text_format(options.schema_file)}
         return make_request_options(
             choice,
             instructions=session.instructions if session and options.instructions is None else options.instructions,
-            parameters={**options.parameters, **text_format},
+            parameters=parameters,
             store=options.store_remotely,
         )
 

@@ -203,6 +203,45 @@ def test_temperature_and_token_limit_are_sent_with_the_request(server: LoopbackS
     assert (server.bodies[0]["temperature"], server.bodies[0]["max_output_tokens"]) == (0, 7)
 
 
+def test_any_parameter_is_sent_with_the_request(server: LoopbackServer, convo: Convo) -> None:
+    Path("schema.json").write_text('{"type": "object"}')
+    flags = (
+        *("--top-p", "0.5", "--reasoning-effort", "low", "--verbosity", "high", "--schema", "schema.json"),
+        *("--param", "reasoning.summary=auto", "--param", "service_tier=flex", "--param", "metadata.user=7"),
+        *(
+            "--param",
+            'tools=[{"type": "web_search"}]',
+            "--param",
+            "new_field=NaN",
+            "--param",
+            "other_field=1e999",
+            "--param",
+            "empty=",
+        ),
+    )
+    convo("chat", "-m", "openai/gpt-4o", *flags, "hi")
+    body = server.bodies[0]
+    text_format = body["text"].pop("format")
+    assert text_format["schema"] == {"type": "object"}
+    assert {name: body[name] for name in body if name not in ("input", "model", "store", "stream")} == {
+        "top_p": 0.5,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {"verbosity": "high"},
+        "service_tier": "flex",
+        "metadata": {"user": 7},
+        "tools": [{"type": "web_search"}],
+        "new_field": "NaN",
+        "other_field": "1e999",
+        "empty": "",
+    }
+
+
+def test_a_parameter_that_the_endpoint_does_not_know_is_refused(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--param", "tempo=1", "hi")
+    assert (got.exit, got.out) == (1, "")
+    assert "convo: Unknown parameter: 'tempo'\n" in got.err
+
+
 def test_a_request_without_options_has_only_the_required_fields(server: LoopbackServer, convo: Convo) -> None:
     convo("chat", "-m", "openai/gpt-4o", "hi")
     assert set(server.bodies[0]) == {"model", "input", "store", "stream"}

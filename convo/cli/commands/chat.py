@@ -1,6 +1,10 @@
 """`convo chat`: its arguments, options and help."""
 
 import asyncio
+import json
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -69,20 +73,101 @@ class RequestFlags:
     attachments: OptionalTexts = value_option("-a --attach", "FILE", "File to attach; can be repeated.")
     schema_file: OptionalText = value_option("--schema", "FILE", "JSON Schema that the response must match.")
     temperature: float | None = value_option("--temperature", "T", "Sampling temperature, 0 to 2.")
+    top_p: float | None = value_option("--top-p", "P", "Share of the probability to sample from, 0 to 1.")
     max_output_tokens: int | None = value_option(
         "--max-output-tokens", "N", "Maximum number of output tokens per response."
     )
+    reasoning_effort: OptionalText = value_option(
+        "--reasoning-effort",
+        "LEVEL",
+        "Reasoning effort: none, minimal, low, medium, high, or another of the model.",
+    )
+    verbosity: OptionalText = value_option("--verbosity", "LEVEL", "Length of the text: low, medium or high.")
+    other_parameters: OptionalTexts = value_option(
+        "--param", "KEY=VALUE", "Any other field of the request, in JSON or as text; can be repeated."
+    )
 
     def parameters(self) -> dict[str, Json]:
-        """Return the fields of every request. Raises InvalidUsage for a number out of range."""
+        """Return the fields of every request. Raises InvalidUsage for a number out of range, or a field given twice."""
         if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
             raise InvalidUsage(
                 f"--temperature must be between 0 and {MAX_TEMPERATURE}", hint="convo chat --temperature 0.7"
             )
+        if self.top_p is not None and not 0 <= self.top_p <= 1:
+            raise InvalidUsage("--top-p must be between 0 and 1", hint="convo chat --top-p 0.9")
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
             raise InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
-        fields = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
-        return {field: value for field, value in fields.items() if value is not None}
+        given: dict[str, Json] = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_output_tokens": self.max_output_tokens,
+            "reasoning.effort": self.reasoning_effort,
+            "text.verbosity": self.verbosity,
+        }
+        fields: dict[str, Json] = {}
+        for key, value in given.items():
+            if value is not None:
+                set_parameter(fields, key, value)
+        for argument in self.other_parameters or ():
+            set_parameter(fields, *parse_parameter(argument))
+        text = fields.get("text", {})
+        if self.schema_file is not None and (not isinstance(text, dict) or "format" in text):
+            raise InvalidUsage("--schema and --param text.format are both given", hint="use one of them")
+        return fields
+
+
+PARAMETER_KEY = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+
+OWN_OPTIONS: Mapping[str, str] = {
+    "model": "-m MODEL",
+    "input": 'convo chat "..."',
+    "instructions": "-s TEXT",
+    "stream": "--no-stream prints the complete response",
+    "store": "--store",
+    "previous_response_id": "--from resp_...",
+    "conversation": "--from conv_...",
+    "background": "leave it out",
+}
+"""Fields that convo sets itself, which --param cannot set, and the option for each."""
+
+
+def parse_parameter(argument: str) -> tuple[str, Json]:
+    """Parse the KEY=VALUE of --param; a value that is no JSON is text. Raises InvalidUsage."""
+    key, separator, text = argument.partition("=")
+    if not separator or not PARAMETER_KEY.fullmatch(key):
+        raise InvalidUsage(f"--param {argument} is not KEY=VALUE", hint="--param service_tier=flex")
+    name = key.partition(".")[0]
+    if name in OWN_OPTIONS:
+        raise InvalidUsage(f"--param cannot set {name}", hint=OWN_OPTIONS[name])
+    try:
+        return key, json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite)
+    except (ValueError, RecursionError):
+        return key, text
+
+
+def _reject_constant(name: str) -> Json:
+    """Raise ValueError: NaN and Infinity are no JSON."""
+    raise ValueError(name)
+
+
+def _parse_finite(digits: str) -> float:
+    """Parse a number. Raises ValueError if it is beyond every float."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(digits)
+    return number
+
+
+def set_parameter(fields: dict[str, Json], key: str, value: Json) -> None:
+    """Set a field; "reasoning.effort" is the member `effort` of `reasoning`. Raises InvalidUsage if it is set."""
+    *path, last = key.split(".")
+    for name in path:
+        fields = fields.setdefault(name, {})
+        if not isinstance(fields, dict):
+            raise InvalidUsage(f"{key} and {name} are both given", hint="give each field once")
+    if last in fields:
+        raise InvalidUsage(f"{key} is given twice", hint="give each field once")
+    fields[last] = value
 
 
 @dataclass(frozen=True)
