@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,19 +12,32 @@ import uvicorn
 from convo.server.server import GatewayServer
 
 
+def start_loop_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> threading.Thread:
+    """Run `work` in `loop` in a thread. Afterwards the tasks that it left are cancelled, and the loop is closed.
+
+    A task that is left pending would be reported later, in another test.
+    """
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(work)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
 @contextmanager
 def serve_in_thread(application: Any, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Serve `application` in `loop`. The socket already listens, so a client need not wait for the thread."""
     config = uvicorn.Config(application, lifespan="off", ws="none", log_config=None, log_level="critical")
     server = GatewayServer(config)
-    thread = threading.Thread(target=loop.run_until_complete, args=(server.serve([listener]),))
-    thread.start()
+    thread = start_loop_thread(loop, server.serve([listener]))
     try:
         yield
     finally:
         loop.call_soon_threadsafe(server.request_end)
         thread.join()
-        loop.close()
         listener.close()
 
 

@@ -8,7 +8,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from convo.server.routes import InspectorDeps
 from convo.server.websocket import WebSocketLimits
 from convo.stores.base import Store
 from convo.stores.factory import open_store
+from tests.asgi_server import start_loop_thread
 from tests.config.settings_inputs import make_settings
 
 T = TypeVar("T")
@@ -88,7 +89,8 @@ class RunningGateway:
 
     def shut_down(self) -> None:
         """Start the shutdown, as a signal does."""
-        self.loop.call_soon_threadsafe(self.stop_event.set)
+        with suppress(RuntimeError):  # the loop is closed, because the server has ended
+            self.loop.call_soon_threadsafe(self.stop_event.set)
 
 
 def gateway_settings(folder: Path, limits: dict[str, Any], toml: str = "") -> Settings:
@@ -143,7 +145,7 @@ def run_gateway(
         finally:
             await store.aclose()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread = start_loop_thread(loop, run())
     running = RunningGateway(
         server.local_base_url(listener),
         folder,
@@ -156,12 +158,10 @@ def run_gateway(
         unexpected_errors,
         store_faults,
     )
-    thread.start()
     try:
         yield running
     finally:
         running.http.close()
         running.shut_down()
         thread.join()
-        loop.close()
         listener.close()

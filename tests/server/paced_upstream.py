@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.asgi_server import start_loop_thread
+
 
 @dataclass
 class Call:
@@ -122,15 +124,11 @@ def run_paced_upstream() -> Iterator[PacedUpstream]:
         ready.set()
         await stop_event.wait()
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    thread.start()
+    thread = start_loop_thread(loop, run())
     ready.wait()
     try:
         yield upstream
     finally:
         loop.call_soon_threadsafe(stop_event.set)
         thread.join()
-        loop.close()
