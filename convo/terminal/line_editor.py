@@ -20,7 +20,15 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
-from prompt_toolkit.filters import Condition, emacs_mode, has_focus, is_done, is_searching, vi_navigation_mode
+from prompt_toolkit.filters import (
+    Condition,
+    emacs_mode,
+    has_completions,
+    has_focus,
+    is_done,
+    is_searching,
+    vi_navigation_mode,
+)
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -61,7 +69,7 @@ class LineEditor:
             history=open_prompt_history(options.history_path),
             key_bindings=build_key_bindings(self.pasted_texts.append),
             completer=EditorCompleter(options.suggest),
-            complete_while_typing=False,
+            complete_while_typing=is_command_name & ~has_more_keys,
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
             editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
@@ -136,7 +144,7 @@ class EditorSession(PromptSession[str]):
     def reserve_space_for_menu(self) -> int:
         state = self.default_buffer.complete_state
         count = len(state.completions) if state else 0
-        return min(count + 1, MAX_MENU_ROWS) if count > 1 else 0
+        return min(count + 1, MAX_MENU_ROWS) if count else 0
 
     @reserve_space_for_menu.setter
     def reserve_space_for_menu(self, rows: int) -> None:
@@ -213,6 +221,19 @@ def is_prompt_empty() -> bool:
     return not get_app().current_buffer.text
 
 
+@Condition
+def is_command_name() -> bool:
+    """Whether the name of a slash command is typed; "//" begins a message."""
+    text = get_app().current_buffer.text
+    return text.startswith("/") and not text.startswith("//") and not any(char.isspace() for char in text)
+
+
+@Condition
+def has_more_keys() -> bool:
+    """Whether keys wait that were typed at once; a completion that has begun would ignore a Tab among them."""
+    return bool(get_app().key_processor.input_queue)
+
+
 def build_key_bindings(on_paste: Callable[[str], None]) -> KeyBindings:
     """Build the key bindings; `on_paste` is called with each pasted text."""
     bindings = KeyBindings()
@@ -223,6 +244,8 @@ def build_key_bindings(on_paste: Callable[[str], None]) -> KeyBindings:
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & vi_navigation_mode & is_prompt_empty)(edit_last_message)
     bindings.add("c-r", filter=PROMPT_HAS_FOCUS & is_prompt_empty)(search_history)
     bindings.add("c-x", "c-e", filter=PROMPT_HAS_FOCUS)(open_editor)
+    bindings.add("escape", filter=PROMPT_HAS_FOCUS & has_completions, eager=True)(close_menu)
+    bindings.add("backspace", filter=PROMPT_HAS_FOCUS & is_command_name)(delete_char_of_command)
     bindings.add("escape", "/", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(insert_slash)
     for interrupt in ("c-c", "<sigint>"):
         bindings.add(interrupt, filter=~is_searching)(interrupt_prompt)
@@ -244,6 +267,17 @@ def accept_line(event: KeyPressEvent) -> None:
         buffer.complete_state = None
     else:
         buffer.validate_and_handle()
+
+
+def close_menu(event: KeyPressEvent) -> None:
+    event.current_buffer.cancel_completion()
+
+
+def delete_char_of_command(event: KeyPressEvent) -> None:
+    """Delete a character, and list the commands that begin with the rest."""
+    event.current_buffer.delete_before_cursor(event.arg)
+    if is_command_name():
+        event.current_buffer.start_completion()
 
 
 def insert_newline(event: KeyPressEvent) -> None:

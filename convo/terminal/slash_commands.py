@@ -597,6 +597,7 @@ KEY_HELP = (
     ("Esc Esc", "at an empty prompt: edit the last message"),
     ("Ctrl-R", "search the prompt history"),
     ("Ctrl-X Ctrl-E", "edit the message in $EDITOR"),
+    ("/", "list the commands; Up and Down select one, Esc closes the list"),
     ("Tab", "complete commands, models, handles and files"),
 )
 

@@ -1,0 +1,60 @@
+"""The menu of commands that opens while the name of a command is typed."""
+
+import pytest
+
+from tests.cli.chat_commands import ECHO
+from tests.terminal.screen import TerminalScreen, open_screen
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+def menu(screen: TerminalScreen) -> list[str]:
+    """The names in the menu below the prompt."""
+    below = screen.text().splitlines()[screen.screen.cursor.y + 1 :]
+    return [line.split()[0] for line in below if line.lstrip().startswith("/")]
+
+
+def type_until(screen: TerminalScreen, keys: str, names: list[str]) -> None:
+    """Type `keys` and wait until the menu has these names."""
+    screen.type_keys(keys)
+    screen.wait_until(lambda: menu(screen) == names)
+
+
+def test_a_menu_follows_the_typed_name() -> None:
+    with open_screen("chat", *ECHO) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("/")
+        screen.wait_until(lambda: menu(screen)[:3] == ["/help", "/status", "/next"])
+        type_until(screen, "e", ["/edit", "/export", "/exit"])
+        type_until(screen, "x", ["/export", "/exit"])
+        type_until(screen, "\x7f", ["/edit", "/export", "/exit"])
+        type_until(screen, "\x1b", [])
+        assert "> /e\n" in screen.text()
+        type_until(screen, "x", ["/export", "/exit"])
+        screen.type_keys("\x1b[B\x1b[B")
+        screen.wait_for_text("> /exit")
+        screen.type_keys("\r")
+        screen.wait_until(lambda: menu(screen) == [])
+        screen.type_keys("\r")
+        assert screen.wait_for_exit() == 0
+
+
+@pytest.mark.parametrize("text", ["//usage", "usage/", "/usage then"])
+def test_a_message_opens_no_menu(text: str) -> None:
+    with open_screen("chat", *ECHO) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys(text)
+        screen.wait_for_text(text)
+        screen.wait_until(lambda: menu(screen) == [])
+        screen.type_keys("\x03")
+        screen.wait_for_prompt()
+
+
+def test_enter_runs_the_typed_command_although_the_menu_is_open() -> None:
+    with open_screen("chat", *ECHO) as screen:
+        screen.wait_for_prompt("/help")
+        type_until(screen, "/us", ["/usage"])
+        type_until(screen, "\x7f", ["/usage", "/undo"])
+        screen.type_keys("\r")
+        screen.wait_for_prompt("unknown command '/u'")
+        assert menu(screen) == []
