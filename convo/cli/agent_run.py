@@ -46,7 +46,6 @@ from convo.stores.base import AgentRun
 from convo.terminal.agent_chat import RunPrinter
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.status_line import combine_links
-from convo.terminal.terminal import format_count
 from convo.tools.tool import NO_VALUES
 
 
@@ -260,7 +259,7 @@ class RunPresenter:
             self._progress.finish()
             await self._save_state()
             if self.last_links and not self._output.as_json:
-                self._output.note_wrapped(self.receipt())
+                self._output.print_receipt(self._format_receipt)
 
     async def _save_state(self) -> None:
         self.state_file = await self._state_writer.save_state(self.chat, self.runner)
@@ -316,10 +315,10 @@ class RunPresenter:
     def print_outcome(self, start_count: int) -> None:
         print_json(self.outcome_to_json(start_count))
 
-    def receipt(self) -> str:
+    def _format_receipt(self, columns: int | None) -> str:
         """Format the receipt of all model calls since the last message."""
-        calls = f"{format_count(len(self.last_links), 'call')} · " if len(self.last_links) > 1 else ""
-        return calls + self._context.receipt_for_link(self.chat, combine_links(self.last_links), self.last_links)
+        total = combine_links(self.last_links)
+        return self._context.format_receipt(self.chat, total, self.last_links, columns=columns)
 
     def outcome_to_json(self, start_count: int) -> dict[str, Json]:
         """Return the object of `--json`; `start_count` is the number of items before the run."""

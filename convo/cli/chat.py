@@ -222,7 +222,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     finally:
         printer.finish()
         if get_turn_link(chat) and not output.as_json:
-            output.note_wrapped(context.receipt(chat))
+            context.print_receipt(chat)
     link = get_turn_link(chat)
     assert link
     if output.as_json:

@@ -6,7 +6,7 @@ Nothing is sent or stored before this process holds the write lease.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -179,6 +179,20 @@ class ChatOutput:
         """Print the message in lines that fit the terminal, for text that is not copied as a whole."""
         self.note(wrap_text(escape_control_chars(text), detect_display_without_color(sys.stderr).width))
 
+    def print_receipt(self, format_receipt: Callable[[int | None], str]) -> None:
+        """Print a receipt: on a terminal as one dim line below an empty one.
+
+        format_receipt:  formats it for a number of columns; None: all of it, in as many lines as it needs
+        """
+        if self.quiet or not self.waiting_line.is_enabled:
+            self.note_wrapped(format_receipt(None))
+            return
+        display = detect_display(sys.stderr, os.environ)
+        line = display.translate_box_chars(escape_control_chars(format_receipt((display.width or 80) - 1)))
+        self.waiting_line.hide()
+        sys.stderr.write(f"\n{display.apply_style(line, 'dim')}\n")
+        sys.stderr.flush()
+
 
 class ChatContext:
     """Opens the chat that the options select, and formats its receipts and its continue command."""
@@ -251,16 +265,17 @@ class ChatContext:
         async with self._output.waiting_line.show("compacting"):
             await compact_if_due(chat, self._auto_compaction, self._output.note)
 
-    def receipt(self, chat: Chat) -> str:
-        """Format the receipt of the last turn, which has ended."""
+    def print_receipt(self, chat: Chat) -> None:
+        """Print the receipt of the last turn, which has ended."""
         link = get_turn_link(chat)
         assert link
-        return self.receipt_for_link(chat, link)
+        self._output.print_receipt(lambda columns: self.format_receipt(chat, link, columns=columns))
 
-    def receipt_for_link(self, chat: Chat, link: Link, calls: Sequence[Link] = ()) -> str:
-        """Format the receipt of `link`, which may be the total of several calls."""
+    def format_receipt(self, chat: Chat, link: Link, calls: Sequence[Link] = (), *, columns: int | None = None) -> str:
+        """Format the receipt of `link`, which may be the total of several calls, as `status_line.format_receipt`."""
         assert self._settings
-        return format_receipt(link, chat.session, find_price(chat.options.model, self._settings.prices), calls)
+        price = find_price(chat.options.model, self._settings.prices)
+        return format_receipt(link, chat.session, price, calls, columns=columns)
 
     async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""

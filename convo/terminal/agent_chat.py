@@ -128,6 +128,7 @@ class AgentChat:
             raise StateFault("the next request depends on the decisions about the pending calls", hint=OPEN_RUN_HINT)
 
     async def _show_run(self, events: AsyncGenerator[StreamEvent, None]) -> None:
+        self._repl.begin_answer()
         await self._view.show_events(events)
         await self._ask_for_decisions()
 

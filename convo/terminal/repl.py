@@ -57,7 +57,7 @@ class ReplHost(Protocol):
 
     async def render_context_usage(self, chat: Chat) -> str: ...
 
-    def receipt(self, chat: Chat) -> str: ...
+    def print_receipt(self, chat: Chat) -> None: ...
 
     async def render_handle(self, chat: Chat, handle: str) -> str: ...
 
@@ -130,7 +130,7 @@ class Repl:
         self._renderer, self._format_reasoning = renderer, format_reasoning
         self._waiting_line = waiting_line or WaitingLine(out, err, is_enabled=False)
         self._line_future: asyncio.Future[str] | None = None
-        self._has_interrupt = self._has_escape = False
+        self._has_interrupt = self._has_escape = self._has_answer = False
         chat.notify = self.notify
 
     @property
@@ -220,9 +220,19 @@ class Repl:
         self._has_escape = True
         signal.raise_signal(signal.SIGINT)
 
+    def begin_answer(self) -> None:
+        """Print an empty line between the question and its answer; another one follows the answer."""
+        self._has_answer = True
+        self._print_empty_line()
+
+    def _print_empty_line(self) -> None:
+        if self._waiting_line.is_enabled:
+            self.print_block("\n")
+
     async def show_answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
         """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
         previous_turn = self.chat.turn
+        self.begin_answer()
         printer = AnswerPrinter(
             self._out,
             self._err,
@@ -268,6 +278,7 @@ class Repl:
 
     async def _handle_line(self, line: str) -> None:
         self._has_escape = False
+        self._has_answer = False
         text = line.lstrip()
         if text.startswith("//"):  # a message that begins with a slash is typed with two
             work = self._send_message(text.removeprefix("/"))
@@ -279,6 +290,8 @@ class Repl:
             work = self._send_message(line)
         with self.reader.watch_stop_key(self._on_escape):
             await self._report_errors(work)
+        if self._has_answer:
+            self._print_empty_line()
 
     async def _report_errors(self, awaitable: Awaitable[None]) -> None:
         """Await `awaitable`, and report its errors without ending the chat."""
@@ -310,7 +323,7 @@ class Repl:
 
     def _print_receipt(self) -> None:
         if self.chat.turn and self.chat.turn.link:
-            self.notify(self.host.receipt(self.chat))
+            self.host.print_receipt(self.chat)
 
 
 PREVIEW_TURNS = 2

@@ -4,6 +4,7 @@ Numbers are tokens and USD. The status bar shortens its parts, then drops them, 
 A receipt ends with the handle that continues the conversation.
 """
 
+import os.path
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -13,7 +14,7 @@ from convo.config.sections import Price
 from convo.history.records import Link, Session
 from convo.inspect.view import OpenRun
 from convo.strategies.strategy import STRATEGIES, ConversationState
-from convo.terminal.terminal import text_width, truncate_text
+from convo.terminal.terminal import format_count, text_width, truncate_text
 from convo.usage.cost import Usage
 
 PART_SEPARATOR = " · "
@@ -112,22 +113,49 @@ def format_share(tokens: int, total: int) -> str:
 MIN_SHOWN_USD = 0.0001
 
 
-def format_receipt(link: Link, session: Session, price: Price | None = None, call_links: Sequence[Link] = ()) -> str:
+MIN_ID_DIGITS = 12
+"""Digits of a shortened id: enough to be a handle of its own, also of ids that begin with a time."""
+
+
+def format_receipt(
+    link: Link,
+    session: Session,
+    price: Price | None = None,
+    call_links: Sequence[Link] = (),
+    *,
+    columns: int | None = None,
+) -> str:
     """Format the receipt of a turn, whatever its status.
 
     call_links:  the requests that `link` is the total of
+    columns:     of one line that must not be exceeded: ids and paths are shortened, and the id and the owner are
+                 dropped if they do not fit; None: everything is shown
     """
     usage = Usage.from_json(link.usage)
     reason = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
     status = [] if link.status == "completed" else [link.status + reason]
     parts = [
+        *([format_count(len(call_links), "call")] if len(call_links) > 1 else []),
         *status,
         *([*format_token_counts(usage), *format_cost(_total_cost_usd(call_links or [link], price))] if usage else []),
         *_format_duration(link),
-        _shown_id(link),
-        format_owner_handle(session),
     ]
-    return " · ".join(part for part in parts if part)
+    shown_id, owner = _shown_id(link), format_owner_handle(session)
+    if columns is None:
+        return PART_SEPARATOR.join(part for part in (*parts, shown_id, owner) if part)
+    shown_id = "" if shown_id == session.handle else _shorten_id(shown_id)
+    owner = f"{session.strategy} {os.path.basename(_shorten_id(session.handle or session.name))}"
+    for variant in ((*parts, shown_id, owner), (*parts, owner), parts):
+        line = PART_SEPARATOR.join(part for part in variant if part)
+        if text_width(line) <= columns:
+            return line
+    return truncate_text(line, columns)
+
+
+def _shorten_id(text: str) -> str:
+    """Return the start of the id of a response or a conversation, which is a handle as well; other text unchanged."""
+    kind, _, digits = text.partition("_")
+    return f"{kind}_{digits[:MIN_ID_DIGITS]}" if kind in ("resp", "conv") else text
 
 
 def combine_links(links: Sequence[Link]) -> Link:

@@ -19,7 +19,7 @@ RECEIPT = re.compile(
     r"^(?:(?P<status>incomplete|failed|cancelled)(?: \((?P<why>\w+)\))? · )?"
     r"(?:(?P<input>[\d,]+) input(?: \((?P<cached>[\d,]+) cached\))? · (?P<output>[\d,]+) output · )?"
     r"(?:(?P<cost><?\$[\d.]+) · )?"
-    r"(?P<seconds>\d+\.\d) s · (?:(?P<id>resp_[0-9a-f]{32}) · )?(?P<owner>\w+ \S+)$"
+    r"(?P<seconds>\d+\.\d) s(?: · (?P<id>resp_[0-9a-f]{12,32}))?(?: · (?P<owner>\w+ \S+))?$"
 )
 
 

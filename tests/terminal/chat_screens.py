@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 
 STEPS = (
-    Step("enter sends", "hello there\r", "session hello-there"),
+    Step("enter sends", "hello there\r", " output · "),
     Step("ctrl-j and esc enter break the line", "one\ntwo\x1b\rthree", "three", open=True),
     Step("a paste is not sent by its lines", "\x1b[200~one\r\n/undo\r\nthree\x1b[201~", "three", open=True),
     Step("nor is one that the terminal does not bracket", "line one\r/undo\rline three", "line three", open=True),
@@ -103,7 +103,7 @@ STEPS = (
     Step("no code in it", "/copy code\r", "/copy copies all of it"),
     Step("back to a turn", "/rewind 1\r", "went back"),
     Step("another conversation", "/new\r", "new conversation"),
-    Step("a first message in it", "first\r", "session first"),
+    Step("a first message in it", "first\r", " output · "),
     Step("tab completes a handle", "/resume hello\t", "/resume hello-there", open=True),
     Step("the last conversations", "/resume\r", "/resume NAME"),
     Step("back to the one before", "/resume hello-there\r", "> thank you"),

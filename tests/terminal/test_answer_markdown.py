@@ -17,7 +17,7 @@ from tests.terminal.test_answer import delta, item_done, message
 from tests.terminal.test_capabilities import fake_terminal
 
 MARKDOWN = "# Title\n\n- **one**\n- `two`\n\n```py\nx = 1\n```\n\n[a](http://b.c)"
-RENDERED = ["# Title", "", "• one", "• two", "", "── py", "x = 1", "──", "", "a (http://b.c)"]
+RENDERED = ["Title", "", "• one", "• two", "", "── py", "x = 1", "──", "", "a (http://b.c)"]
 
 
 def test_a_pipe_gets_the_text_of_the_model_unchanged(convo: Convo) -> None:

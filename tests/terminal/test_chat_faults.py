@@ -58,7 +58,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: LoopbackServer
         terminal.press_ctrl("c")
         output = terminal.wait_for_prompt()
         assert receipts(output)[0]["status"] == "cancelled"
-        assert "\n\n" not in output
+        assert "\n\n\n" not in output
         assert "\nHere I am.\n" in terminal.send_line("/retry")
         assert terminal.end_session() == 0
     assert stored_messages(home, "mine") == ["user: hello", "assistant: Here I am."]

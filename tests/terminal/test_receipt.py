@@ -109,3 +109,34 @@ def test_a_status_other_than_completed_comes_first(status: LinkStatus) -> None:
 )
 def test_the_strategy_is_named_with_the_handle_to_continue(strategy: Strategy, handle: str | None, text: str) -> None:
     assert format_owner_handle(replace(SESSION, strategy=strategy, handle=handle)) == text
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (80, "3 input · 4 output · 1.2 s · resp_0123456789ab · session mine"),
+        (60, "3 input · 4 output · 1.2 s · session mine"),
+        (40, "3 input · 4 output · 1.2 s"),
+        (20, "3 input · 4 output…"),
+    ],
+)
+def test_a_line_for_a_terminal_has_short_ids_and_leaves_out_those_that_do_not_fit(columns: int, line: str) -> None:
+    link = replace(LINK, id="resp_0123456789abcdef0123456789abcdef", usage=usage(3, 4))
+    assert format_receipt(link, SESSION, columns=columns) == line
+
+
+def test_a_line_for_a_terminal_has_the_handle_of_its_owner_once() -> None:
+    chain_id, conversation_id = f"resp_{'0123456789abcdef' * 2}", f"conv_{'fedcba9876543210' * 2}"
+    chain = replace(SESSION, strategy=Strategy.CHAIN, handle=chain_id)
+    assert format_receipt(replace(LINK, id=chain_id), chain, columns=80).endswith(" s · chain resp_0123456789ab")
+    conversation = replace(SESSION, strategy=Strategy.CONVERSATION, handle=conversation_id)
+    line = format_receipt(replace(LINK, id=chain_id), conversation, columns=80)
+    assert line.endswith(" s · resp_0123456789ab · conversation conv_fedcba987654")
+    replay = replace(SESSION, strategy=Strategy.REPLAY, handle="/home/you/some/folder/talk.json")
+    assert format_receipt(LINK, replay, columns=80).endswith(" · replay talk.json")
+
+
+def test_several_calls_are_counted() -> None:
+    link = replace(LINK, usage=usage(3, 4))
+    assert format_receipt(link, SESSION, None, [LINK, LINK], columns=80).startswith("2 calls · 3 input")
+    assert format_receipt(link, SESSION, None, [LINK]).startswith("3 input")

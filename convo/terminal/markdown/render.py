@@ -1,6 +1,6 @@
 """Markdown source to rows of styled text, with markdown-it and Pygments.
 
-Headings keep their "#", and without colors emphasis keeps its marks. Code starts at the left margin. A table keeps
+Without colors headings and emphasis keep their marks. Code starts at the left margin. A table keeps
 the column widths of its first rows. Reference links, HTML and math are shown as source.
 A container whose start was printed is reopened by a stub: its marker and `CUT_MARK`.
 """
@@ -649,8 +649,10 @@ class BlockRenderer:
                     node, carried.row if isinstance(carried, CarriedParagraph) else (), width
                 )
             case "heading":
-                spans = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._options, "1")
-                yield from wrap_spans([Span(f"{'#' * int(node.tag[1:])} ", DIM_STYLE), *spans], width)
+                level = int(node.tag[1:])
+                style = HEADING_STYLES[min(level, len(HEADING_STYLES)) - 1]
+                spans = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._options, style)
+                yield from wrap_spans(spans if self._options.has_color else [Span(f"{'#' * level} "), *spans], width)
             case "hr":
                 yield (Span(("─" if self._options.has_box_chars else "-") * min(width, MAX_RULE_COLUMNS), DIM_STYLE),)
             case "table":
@@ -773,6 +775,9 @@ def _iter_item_numbers(node: "Node", continued_numbers: Mapping[int, int]) -> It
             yield id(child), int(start) + index
         yield from _iter_item_numbers(child, continued_numbers)
 
+
+HEADING_STYLES = ("1;4", "1", "1;2")
+"""Styles of headings by level; the last one for all deeper levels."""
 
 INLINE_STYLES = {"em": "3", "strong": "1", "s": "9"}
 CODE_STYLE = "36"

@@ -63,7 +63,10 @@ def test_without_colour_the_structure_is_visible(source: str, rows: list[str]) -
 COLOURED = {
     "*a* **b** `c`": "\x1b[3ma\x1b[0m \x1b[1mb\x1b[0m \x1b[36mc\x1b[0m",
     "***a***": "\x1b[3;1ma\x1b[0m",
-    "# a *b*": "\x1b[2m# \x1b[0m\x1b[1ma \x1b[0m\x1b[1;3mb\x1b[0m",
+    "# a *b*": "\x1b[1;4ma \x1b[0m\x1b[1;4;3mb\x1b[0m",
+    "## a *b*": "\x1b[1ma \x1b[0m\x1b[1;3mb\x1b[0m",
+    "### a": "\x1b[1;2ma\x1b[0m",
+    "###### a": "\x1b[1;2ma\x1b[0m",
     "[a](http://b.c)": "\x1b[4ma\x1b[0m (http://b.c)",
 }
 
