@@ -214,8 +214,7 @@ def test_a_file_that_is_not_text_cannot_be_read(tmp_path: Path) -> None:
     assert caught.value.message == f"{tmp_path}/items cannot be read: it is not UTF-8"
 
 
-@pytest.mark.parametrize("separator", ["", "\n{}"], ids=["object", "lines"])
-def test_an_export_that_is_invalid_is_refused_with_its_name(separator: str, tmp_path: Path) -> None:
+def test_an_export_that_is_invalid_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "export"
     document = document_to_json(ConversationDocument((HI,), 1, "monads"))
     path.write_text(json.dumps({**document, "version": 99}))

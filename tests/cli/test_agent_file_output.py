@@ -83,7 +83,8 @@ def test_output_that_an_agent_file_prints_is_not_part_of_the_answer(form: str, c
     assert got.exit == 0, got.err
     assert set(got.err.splitlines()) >= PRINTED
     output: list[Any] = got.out.splitlines() if form == "--no-stream" else [*map(json.loads, got.out.splitlines())]
-    assert output[-1:] == ["Paid back."] if form == "--no-stream" else output[-1]
+    text = output[-1] if form == "--no-stream" else output[-1]["output_text" if form == "--json" else "output"]
+    assert text == "Paid back."
     assert (len(output) == 1) is (form != "--jsonl")
 
 

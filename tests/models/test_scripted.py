@@ -281,7 +281,8 @@ async def test_a_truncated_reply_keeps_its_reasoning_and_usage_and_no_more(
     assert response["status"] == status
     reasoning, message = response["output"]
     parts = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
-    assert message["content"] == [*parts, {"type": "refusal", "refusal": "No."}] if limit == 2 else parts
+    refusals = [{"type": "refusal", "refusal": "No."}] if limit == 2 else []
+    assert message["content"] == [*parts, *refusals]
     assert (reasoning["type"], response["usage"]["input_tokens_details"]["cached_tokens"]) == ("reasoning", 1)
 
 
