@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import Any
 
 import pytest
 
@@ -150,22 +149,15 @@ async def test_a_named_pipe_is_not_read_as_a_file(harness: ConversationHarness) 
 
 @pytest.mark.parametrize("target", [Strategy.CONVERSATION, Strategy.REPLAY])
 async def test_a_conversion_to_a_name_that_is_taken_leaves_no_conversation_and_no_file(
-    harness: ConversationHarness, target: Strategy, monkeypatch: pytest.MonkeyPatch
+    harness: ConversationHarness, target: Strategy
 ) -> None:
-    old, created = await harness.sample_chat(Strategy.SESSION), list[str]()
-    create_conversation = harness.endpoint.create_conversation
-
-    async def record_conversation(*arguments: Any) -> Any:
-        conversation = await create_conversation(*arguments)
-        created.append(str(conversation["id"]))
-        return conversation
-
-    monkeypatch.setattr(harness.endpoint, "create_conversation", record_conversation, raising=False)
+    old = await harness.sample_chat(Strategy.SESSION)
     path = harness.folder / "mine.json"
     destination = ConvertDestination(old.session.name, str(path) if target is Strategy.REPLAY else None)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=f"another session has the name '{old.session.name}'"):
         await convert(harness, old.session.name, target, destination)
     assert not path.exists()
+    created = harness.endpoint.created_conversations
     assert len(created) == (target is Strategy.CONVERSATION)
     for conversation in created:
         with pytest.raises(NotFound):
@@ -213,7 +205,7 @@ async def test_an_endpoint_that_is_not_reachable_is_replaced_by_the_local_copy(
     assert [one.item for one in source.transfer_items] == list(old.state.path.items)
 
 
-async def test_the_items_of_another_endpoint_are_not_read_from_the_own_store(
+async def test_the_items_of_another_endpoint_are_not_read_from_the_local_store(
     harness: ConversationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other endpoint has a conversation with the same id and other items."""
@@ -406,23 +398,6 @@ async def test_a_history_that_lost_an_item_has_no_source_without_its_owner(harne
     assert str(view.unreadable_head)[:8] in caught.value.message
 
 
-@pytest.mark.parametrize("target", [Strategy.CONVERSATION, Strategy.REPLAY])
-async def test_a_conversion_whose_name_is_taken_leaves_nothing_behind(
-    harness: ConversationHarness, target: Strategy
-) -> None:
-    old = await harness.sample_chat(Strategy.SESSION)
-    conversations = [one.handle for one in await harness.store.sessions()]
-    file = harness.folder / "mine.json"
-    with pytest.raises(Conflict, match=f"another session has the name '{old.session.name}'"):
-        await convert(harness, old.session.name, target, ConvertDestination(old.session.name, str(file)))
-    assert not file.exists()
-    assert [one.handle for one in await harness.store.sessions()] == conversations
-    if target is Strategy.CONVERSATION:
-        [created] = harness.endpoint.created_conversations
-        with pytest.raises(NotFound):
-            await harness.endpoint.retrieve_conversation(created)
-
-
 async def test_an_unclaimed_copy_is_used_and_stays_after_a_conflict(harness: ConversationHarness) -> None:
     """A conversion that was killed before its session was stored leaves the file."""
     old = await harness.sample_chat(Strategy.SESSION)
@@ -437,13 +412,12 @@ async def test_an_unclaimed_copy_is_used_and_stays_after_a_conflict(harness: Con
         await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(None, str(file)))
 
 
-async def test_a_folder_is_no_copy(harness: ConversationHarness) -> None:
+async def test_a_folder_is_not_overwritten(harness: ConversationHarness) -> None:
     old = await harness.sample_chat(Strategy.SESSION)
-    (harness.folder / "mine.json").mkdir()
+    path = harness.folder / "mine.json"
+    path.mkdir()
     with pytest.raises(Conflict, match="already exists"):
-        await convert(
-            harness, old.session.name, Strategy.REPLAY, ConvertDestination(None, str(harness.folder / "mine.json"))
-        )
+        await convert(harness, old.session.name, Strategy.REPLAY, ConvertDestination(None, str(path)))
 
 
 async def test_a_response_of_another_client_is_converted_with_its_instructions(harness: ConversationHarness) -> None:
