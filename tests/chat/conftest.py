@@ -11,6 +11,7 @@ from convo.chat.conversation import Chat
 from convo.chat.open import find_selected_session, open_chat
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
+from convo.errors import ConvoError
 from convo.history.items import Item, StreamEvent, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store
@@ -46,6 +47,10 @@ class ChatHarness:
         selection = select_owner([strategy] if strategy else [], handle)
         session = await find_selected_session(self.store, selection)
         return await open_chat(selection, session, RequestOptions(self.model, self.model), self.deps, name=name)
+
+
+def message_and_hint(caught: pytest.ExceptionInfo[ConvoError]) -> tuple[str, str]:
+    return caught.value.message, caught.value.hint
 
 
 async def send(chat: Chat, text: str) -> str:

@@ -12,6 +12,13 @@ from typing import Any
 
 from convo.endpoints.base import Endpoint
 from convo.history.items import Item, Json, StreamEvent
+from convo.history.records import Scope
+
+REMOTE_SCOPE = Scope("https://elsewhere.test/v1")
+
+
+class Killed(BaseException):
+    """The process was killed: no later code of it runs."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +70,9 @@ class RecordingEndpoint:
                     raise fault.error
         if fault:
             raise fault.error
+
+
+class RemoteEndpoint(RecordingEndpoint):
+    """The same endpoint with another base URL."""
+
+    scope = REMOTE_SCOPE

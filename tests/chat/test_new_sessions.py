@@ -18,34 +18,23 @@ from convo.chat.open import (
 from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
 from convo.endpoints.base import Endpoint
-from convo.errors import ConvoError, NotFound, WrongOwner
+from convo.errors import NotFound, WrongOwner
 from convo.history.items import Item, assistant_message, user_message
-from convo.history.records import Link, Scope, Session, Strategy
+from convo.history.records import Link, Session, Strategy
 from convo.history.tree import Path as History
 from convo.history.tree import root_key
 from convo.stores.base import AppendItems, Transaction
 from convo.strategies.selection import OwnerSelection
-from tests.chat.conftest import ChatHarness, send
-from tests.chat.recording_endpoint import RecordingEndpoint
+from tests.chat.conftest import ChatHarness, message_and_hint, send
+from tests.chat.recording_endpoint import REMOTE_SCOPE, RemoteEndpoint
 from tests.request_items import message_lines, state_fields
 
 ROOT = root_key("local")
 OPTIONS = RequestOptions("scripted/echo", "scripted/echo")
-REMOTE_SCOPE = Scope("https://elsewhere.test/v1")
-
-
-class RemoteEndpoint(RecordingEndpoint):
-    """The same endpoint with another base URL."""
-
-    scope = REMOTE_SCOPE
 
 
 def remote_deps(harness: ChatHarness) -> ChatDeps:
     return replace(harness.deps, endpoint=cast(Endpoint, RemoteEndpoint(harness.endpoint)))
-
-
-def error_of(caught: pytest.ExceptionInfo[ConvoError]) -> tuple[str, str]:
-    return caught.value.message, caught.value.hint
 
 
 async def open_new(deps: ChatDeps, strategy: Strategy | None, handle: str | None = None, name: str = "") -> Chat:
@@ -167,7 +156,7 @@ async def test_a_response_that_cannot_be_continued_comes_with_the_way_to_its_his
     for handle in ("resp_9", "resp_8", "resp_7"):
         with pytest.raises(WrongOwner) as caught:
             await open_new(harness.deps, Strategy.CHAIN, handle)
-        errors.append(error_of(caught))
+        errors.append(message_and_hint(caught))
     reason = "was sent with store=false, so its endpoint cannot continue it"
     assert errors == [
         (f"resp_9 {reason}", "convo chat --fork 'my chat'"),
@@ -183,7 +172,7 @@ async def test_a_session_of_another_owner_comes_with_the_ways_to_continue_it(har
     await send(await harness.open(Strategy.SESSION, name="my chat"), "one")
     with pytest.raises(WrongOwner) as caught:
         await find_selected_session(harness.store, OwnerSelection(Strategy.CHAIN, "my chat"))
-    assert error_of(caught) == (
+    assert message_and_hint(caught) == (
         "'my chat' is owned by the local store (--session), not by the endpoint's Responses API",
         "convo chat --from 'my chat', or convo convert 'my chat' --to chain",
     )
@@ -203,7 +192,7 @@ async def test_a_handle_that_is_no_session_is_not_continued(harness: ChatHarness
     await harness.store.commit(Transaction(links=(link,)))
     with pytest.raises(NotFound) as caught:
         await find_selected_session(harness.store, OwnerSelection(None, "xresp"))
-    assert error_of(caught) == ("no session 'xresp'", "convo sessions")
+    assert message_and_hint(caught) == ("no session 'xresp'", "convo sessions")
 
 
 # -- forks -----------------------------------------------------------------------------------------

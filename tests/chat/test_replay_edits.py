@@ -25,7 +25,7 @@ from convo.stores.base import AgentCall, AgentRun, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.strategies.strategy import ConversationState
 from tests.chat.conftest import ChatHarness, send
-from tests.chat.recording_endpoint import EndpointFault
+from tests.chat.recording_endpoint import EndpointFault, Killed
 from tests.inspect.conversation_builder import build_chain
 from tests.request_items import message_lines
 from tests.stores.failing_store import FailingStore
@@ -186,10 +186,6 @@ async def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_sent(
     with pytest.raises(Unreadable, match="is not a folder, so talk"):
         await send(chat, "one")
     assert (harness.bodies, await harness.store.sessions()) == ([], [])
-
-
-class Killed(BaseException):
-    """The process was killed: no later code of it runs."""
 
 
 class KilledStore:

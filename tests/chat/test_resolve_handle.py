@@ -27,14 +27,14 @@ from convo.chat.session_record import (
     describe_session_writer,
     load_last_link,
 )
-from convo.errors import AmbiguousHandle, Busy, Conflict, ConvoError, InvalidUsage, NotFound
+from convo.errors import AmbiguousHandle, Busy, Conflict, InvalidUsage, NotFound
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Link, Session, Strategy
 from convo.history.tree import Path as History
 from convo.history.tree import root_key
 from convo.runtime import describe_process, process_identity
 from convo.stores.base import AgentRun, AppendItems, HandleMatch, Store, Transaction
-from tests.chat.conftest import ChatHarness, send
+from tests.chat.conftest import ChatHarness, message_and_hint, send
 
 ROOT = root_key("local")
 
@@ -53,10 +53,6 @@ async def add_link(store: Store, link_id: str, **fields: Any) -> Link:
     link = Link(link_id, ROOT, ROOT, 0, "m", Strategy.CHAIN, "completed", 1.0, **fields)
     await store.commit(Transaction(links=(link,)))
     return link
-
-
-def error_of(caught: pytest.ExceptionInfo[ConvoError]) -> tuple[str, str]:
-    return caught.value.message, caught.value.hint
 
 
 # -- resolve_handle --------------------------------------------------------------------------------
@@ -113,13 +109,13 @@ async def test_an_id_wins_over_longer_ids(store: Store) -> None:
 async def test_an_unknown_handle_has_its_kind_and_a_hint(store: Store, handle: str, kind: str, hint: str) -> None:
     with pytest.raises(NotFound) as caught:
         await resolve_handle(store, handle)
-    assert error_of(caught) == (f"no {kind} {handle!r}", hint)
+    assert message_and_hint(caught) == (f"no {kind} {handle!r}", hint)
 
 
 async def test_an_empty_handle_and_a_malformed_id_are_refused(store: Store) -> None:
     with pytest.raises(InvalidUsage) as empty:
         await resolve_handle(store, "")
-    assert error_of(empty) == ("the handle is empty", "convo sessions")
+    assert message_and_hint(empty) == ("the handle is empty", "convo sessions")
     with pytest.raises(InvalidUsage, match="is not the id of a response"):
         await resolve_handle(store, "resp_/")
 
@@ -144,7 +140,7 @@ async def test_a_store_with_responses_of_other_clients_says_how_to_list_them(sto
     for load in (load_last_used_session, load_last_answered_session):
         with pytest.raises(NotFound) as caught:
             await load(store)
-        assert error_of(caught) == (
+        assert message_and_hint(caught) == (
             "no session '@last'",
             "convo inspect resp_ lists the newest responses of other clients",
         )
@@ -217,7 +213,7 @@ async def test_each_lookup_names_the_object_that_is_missing(store: Store) -> Non
     async def fails(call: Any) -> tuple[str, str]:
         with pytest.raises(NotFound) as caught:
             await call
-        return error_of(caught)
+        return message_and_hint(caught)
 
     sessions = "convo sessions"
     assert await fails(load_link(store, "resp_9")) == ("no response 'resp_9'", sessions)
@@ -278,7 +274,7 @@ async def test_the_name_of_another_session_is_a_conflict(store: Store) -> None:
     assert "another session has the name" in caught.value.message
     with pytest.raises(InvalidUsage) as invalid:
         await check_session_name_free(store, " mine")
-    assert error_of(invalid) == (
+    assert message_and_hint(invalid) == (
         "' mine' is not a name: it begins or ends with a space, or is not printable",
         "use words with dashes, such as monads-in-haskell",
     )
@@ -303,7 +299,7 @@ async def test_a_document_is_resumed_by_one_process(store: Store) -> None:
     await store.acquire_lease("state hash", "desk@1:42:17", 3600)
     with pytest.raises(Busy) as caught:
         await acquire_state_lease(store, "hash", "a.json")
-    assert error_of(caught) == (
+    assert message_and_hint(caught) == (
         "'a.json' is open in another process (process 42 on desk)",
         "wait until that process ends",
     )
@@ -314,7 +310,7 @@ async def test_the_lease_of_an_unnamed_session_is_busy_with_its_id(store: Store)
     await store.acquire_lease("session ses_mine", "desk@1:42:17", 3600)
     with pytest.raises(Busy) as caught:
         await acquire_session_lease(store, session)
-    assert error_of(caught) == (
+    assert message_and_hint(caught) == (
         "'ses_mine' is open in another process (process 42 on desk)",
         "convo chat --fork ses_mine",
     )

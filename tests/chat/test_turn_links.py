@@ -40,6 +40,7 @@ from convo.strategies.selection import OwnerSelection
 from convo.strategies.strategy import ConversationState, RequestInput
 from tests.chat.conftest import ChatHarness, send
 from tests.chat.recording_endpoint import EndpointFault as RecordedFault
+from tests.chat.recording_endpoint import Killed
 from tests.clock import FixedClock, counting_ids
 from tests.request_items import message_lines
 
@@ -673,10 +674,6 @@ async def test_the_tail_of_a_conversation_has_the_responses_of_other_clients(har
     await harness.store.commit(Transaction(links=(replace(tail.links[0], session_id=chat.session.id),)))
     again = await load_owner_tail(state, cast(Endpoint, harness.endpoint), harness.store)
     assert (again.items, again.links) == (tail.items, ())
-
-
-class Killed(BaseException):
-    """The process was killed: no later code of it runs."""
 
 
 async def test_a_recovered_response_is_announced_and_belongs_to_the_session(harness: ChatHarness) -> None:

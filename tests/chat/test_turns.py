@@ -18,17 +18,13 @@ from convo.history.items import assistant_message, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store, Transaction
 from tests.chat.conftest import ChatHarness, send
-from tests.chat.recording_endpoint import EndpointFault
+from tests.chat.recording_endpoint import EndpointFault, Killed
 from tests.request_items import message_lines, state_fields
 
 CLIENT_STRATEGIES = [Strategy.REPLAY, Strategy.SESSION]
 REFUSED = RequestRefused("the model is not here", code="model_not_found", status=404)
 DOWN = TryLater("overloaded", status=503)
 CUT = Unreachable("connection reset")
-
-
-class Killed(BaseException):
-    """The process was killed: no later code of it runs."""
 
 
 def expected_state(chat: Chat) -> dict[str, object]:

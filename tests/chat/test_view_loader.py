@@ -19,21 +19,14 @@ from convo.chat.view_loader import (
 from convo.endpoints.base import Endpoint, ItemPage
 from convo.errors import AmbiguousHandle, NotFound, RequestRefused
 from convo.history.items import Item, item_text, user_message
-from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
 from convo.history.tree import root_key
 from convo.inspect.view import ConversationView
 from convo.stores.base import Transaction
 from tests.chat.conftest import ChatHarness, send
-from tests.chat.recording_endpoint import RecordingEndpoint
+from tests.chat.recording_endpoint import REMOTE_SCOPE, RemoteEndpoint
 
-REMOTE_SCOPE = Scope("https://elsewhere.test/v1")
 ROOT = root_key("local")
-
-
-class RemoteEndpoint(RecordingEndpoint):
-    """The same endpoint with another base URL."""
-
-    scope = REMOTE_SCOPE
 
 
 def view_fields(view: ConversationView) -> dict[str, Any]:
