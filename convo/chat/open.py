@@ -219,7 +219,7 @@ def find_free_file(path: str | None) -> str:
 
 
 def iter_numbered_paths(path: str) -> Iterator[str]:
-    """Yield `path`, then `path` with -2, -3, ... before its suffix in place of its own number, without an end."""
+    """Yield `path`, then `path` with -2, -3, ... before its suffix, endlessly: "a-7", "a-2", "a-3", ..."""
     stem, suffix = os.path.splitext(path)
     stem = re.sub(r"-\d+$", "", stem)
     return chain([path], (f"{stem}-{number}{suffix}" for number in count(2)))

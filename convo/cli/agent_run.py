@@ -292,7 +292,7 @@ class RunPresenter:
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the run's current status, which is 1 if its last response is incomplete."""
+        """The exit code for the run's current status: PAUSED_EXIT_CODE, 1 if its last response is incomplete, or 0."""
         if self.runner.pending_calls:
             return PAUSED_EXIT_CODE
         return 1 if self.all_links and self.all_links[-1].status == "incomplete" else 0

@@ -296,8 +296,8 @@ def parse_duration(value: object) -> float:
     return float(seconds)
 
 
-def format_duration(seconds: float) -> str:
-    """Format a duration in the largest unit up to days that divides it: "30d", "90m"."""
+def format_duration_setting(seconds: float) -> str:
+    """Format a duration so that `parse_duration` accepts it, in the largest unit up to days that divides it: "90m"."""
     for unit in ("d", "h", "m"):
         if seconds % _UNIT_S[unit] == 0:
             return f"{seconds / _UNIT_S[unit]:.0f}{unit}"

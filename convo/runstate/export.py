@@ -413,7 +413,7 @@ def _count_usage(usages: list[UsageJson | None], *, entries: bool) -> dict[str, 
 
 
 def _sum_details(usages: Iterable[UsageJson], name: str) -> dict[str, int]:
-    """Sum the details of usages; an endpoint reports an object, and a state contains a list of objects."""
+    """Sum the details of usages: those of an endpoint are an object, those of a RunState a list of objects."""
     totals = dict(TOKEN_DETAILS[name])
     for usage in usages:
         details = usage.get(name)

@@ -11,7 +11,7 @@ from convo.config.sections import Provider
 from convo.config.settings import Settings, resolve_model
 from convo.config.storage import Storage
 from convo.config.trust import escape_unprintable
-from convo.config.values import LAYER_NAMES, Layer, Setting, format_duration, format_setting_key
+from convo.config.values import LAYER_NAMES, Layer, Setting, format_duration_setting, format_setting_key
 from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
 from convo.terminal.terminal import (
@@ -284,7 +284,7 @@ def format_setting_value(value: object) -> str:
     if type(value) is tuple:
         return f"[{', '.join(map(repr, value))}]"
     if isinstance(value, Storage) and value.default_ttl_s is not None:
-        return f"{value}, for {format_duration(value.default_ttl_s)}"
+        return f"{value}, for {format_duration_setting(value.default_ttl_s)}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.config.values import InvalidValue, format_duration, parse_duration, parse_durations
+from convo.config.values import InvalidValue, format_duration_setting, parse_duration, parse_durations
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_some_settings_accept_never() -> None:
 
 @pytest.mark.parametrize("text", ["1s", "61s", "90m", "2h", "30d", "25h", "14d"])
 def test_a_duration_is_formatted_in_its_largest_unit_up_to_days(text: str) -> None:
-    assert format_duration(parse_duration(text)) == text
-    assert format_duration(parse_duration("2w")) == "14d"
+    assert format_duration_setting(parse_duration(text)) == text
+    assert format_duration_setting(parse_duration("2w")) == "14d"

@@ -18,7 +18,7 @@ ColumnValue: TypeAlias = int | float | str | bytes | None
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 PAGE_SIZES = (4096, 1024, 2048, 512, 8192, 16384, 32768, 65536)
-"""The usual size first: it is taken if no page can be recognised."""
+"""The default size first: it is used if no page can be recognized."""
 
 FILE_HEADER_BYTES = 100
 """Bytes of the file header, at the start of the first page."""
