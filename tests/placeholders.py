@@ -1,6 +1,6 @@
-"""Text that differs in each run, such as ids and times, and stable placeholders for it.
+"""Text that differs in each run, such as ids and times, and its stable placeholders.
 
-Recorded outputs contain `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in the place of ids, hashes, times,
+Recorded outputs contain `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` instead of ids, hashes, times,
 durations, sizes of files and the working folder, `ENCRYPTED` for encrypted content and `WEIGHTS`
 for the file of the built-in model.
 """
@@ -44,7 +44,7 @@ class Placeholders:
         return text
 
     def actual(self, text: str) -> str:
-        """Return `text` with the ids and hashes of this run in the place of their placeholders."""
+        """Return `text` with the ids and hashes of this run instead of their placeholders."""
         return PLACEHOLDER.sub(
             lambda match: next((actual for actual, name in self._names.items() if name == match[0]), match[0]), text
         )

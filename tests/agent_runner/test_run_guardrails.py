@@ -117,7 +117,7 @@ async def test_a_parallel_guardrail_stops_an_answer_that_has_started(harness: Ch
     assert item_lines(await stored_items(harness)) == ["user: hello"]
 
 
-class Stuck(RecordingEndpoint):
+class StuckEndpoint(RecordingEndpoint):
     """An endpoint that never continues after the third part of a text."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -140,7 +140,7 @@ class Stuck(RecordingEndpoint):
 
 @pytest.mark.parametrize("store", ["memory"], indirect=True)
 async def test_a_parallel_guardrail_stops_an_answer_that_does_not_continue(store: Store, tmp_path: Path) -> None:
-    endpoint = Stuck(make_embedded_endpoint(store))
+    endpoint = StuckEndpoint(make_embedded_endpoint(store))
     bench = ChatHarness(store, endpoint, tmp_path)
 
     async def after_third_part(context: Context, value: Any) -> str:

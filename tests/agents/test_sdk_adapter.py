@@ -188,7 +188,7 @@ class Model(sdk.OpenAIResponsesModel):
 
 
 class OwnTool:
-    """A class that is no tool."""
+    """A class that is not a tool of the SDK."""
 
     name = "own"
 

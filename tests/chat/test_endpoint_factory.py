@@ -236,7 +236,7 @@ def test_the_built_in_model_is_listed_where_its_weights_are(paths: AppPaths, mon
 
 
 class ClosableEndpoint:
-    """An endpoint that knows whether it was closed."""
+    """An endpoint that records whether it was closed."""
 
     name = "mine"
 

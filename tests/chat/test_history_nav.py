@@ -218,7 +218,7 @@ async def test_the_last_message_is_before_its_answer(harness: ChatHarness) -> No
     assert [item_text(item) for item in get_last_user_items(chat)] == ["two"]
 
 
-async def test_the_error_of_a_redo_says_where_every_branch_is(harness: ChatHarness) -> None:
+async def test_the_error_of_a_redo_names_the_command_that_shows_every_branch(harness: ChatHarness) -> None:
     first, second = (
         await harness.open(Strategy.SESSION, name="mine"),
         await harness.open(Strategy.SESSION, name="other"),

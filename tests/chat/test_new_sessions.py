@@ -137,7 +137,7 @@ async def test_a_conversation_is_read_from_its_owner(harness: ChatHarness) -> No
         assert caught.value.message == "no conversation 'conv_unknown'"
 
 
-async def test_a_response_that_cannot_be_continued_comes_with_the_way_to_its_history(harness: ChatHarness) -> None:
+async def test_the_error_of_a_response_that_cannot_be_continued_has_a_hint(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.SESSION, name="my chat")
     await send(chat, "one")
     link = chat.record.last_link
@@ -168,7 +168,7 @@ async def test_a_response_that_cannot_be_continued_comes_with_the_way_to_its_his
 # -- the session that the options select -----------------------------------------------------------
 
 
-async def test_a_session_of_another_owner_comes_with_the_ways_to_continue_it(harness: ChatHarness) -> None:
+async def test_the_error_of_a_session_of_another_owner_names_commands_that_continue_it(harness: ChatHarness) -> None:
     await send(await harness.open(Strategy.SESSION, name="my chat"), "one")
     with pytest.raises(WrongOwner) as caught:
         await find_selected_session(harness.store, OwnerSelection(Strategy.CHAIN, "my chat"))
@@ -187,7 +187,7 @@ async def test_an_id_or_a_file_without_a_record_selects_no_session(harness: Chat
         assert await find_selected_session(harness.store, selection) is None
 
 
-async def test_a_handle_that_is_no_session_is_not_continued(harness: ChatHarness) -> None:
+async def test_a_handle_that_is_not_a_session_is_not_continued(harness: ChatHarness) -> None:
     link = Link("xresp", ROOT, ROOT, 0, "m", Strategy.CHAIN, "completed", 1.0)
     await harness.store.commit(Transaction(links=(link,)))
     with pytest.raises(NotFound) as caught:
@@ -198,7 +198,7 @@ async def test_a_handle_that_is_no_session_is_not_continued(harness: ChatHarness
 # -- forks -----------------------------------------------------------------------------------------
 
 
-def test_a_conversation_cannot_be_forked_but_converted() -> None:
+def test_the_hint_for_a_conversation_that_cannot_be_forked_is_to_convert_it() -> None:
     error = make_unforkable_error("my chat")
     assert (error.message, error.hint) == (
         "my chat cannot be forked: its endpoint stores it as one list",
@@ -279,7 +279,7 @@ async def test_a_fork_of_a_chain_continues_from_the_same_response(harness: ChatH
         ("a-x.json", ["a-x.json"], "a-x-2.json"),
     ],
 )
-def test_the_number_of_a_file_is_counted_on(tmp_path: Path, path: str, existing: list[str], free: str) -> None:
+def test_the_first_free_number_of_a_file_is_used(tmp_path: Path, path: str, existing: list[str], free: str) -> None:
     for name in existing:
         (tmp_path / name).touch()
     assert find_free_file(str(tmp_path / path)) == str(tmp_path / free)

@@ -96,7 +96,7 @@ def test_a_response_without_an_answer_is_continued_from_the_one_before_it() -> N
     )
 
 
-def test_a_history_without_an_item_has_no_next_request() -> None:
+def test_a_history_with_a_deleted_item_has_no_next_request() -> None:
     view = replace(chain_view(), unreadable_head=chain_view().path.head)
     with pytest.raises(ItemDeleted) as caught:
         make_continuation_state(view)
@@ -141,7 +141,7 @@ OPTIONS = RequestOptions("openai/gpt-4o", "gpt-4o", "Be brief.", {"tools": [TOOL
 
 
 class HttpEndpoint:
-    """An endpoint with a URL; None: in this process."""
+    """An endpoint at `url`; it runs in this process if that is None."""
 
     def __init__(self, url: str | None) -> None:
         self._url = url
@@ -211,7 +211,7 @@ async def test_the_next_request_of_a_chain_sends_only_new_items_to_a_server() ->
     assert counter.bodies == [{name: body[name] for name in body if name not in ("temperature", "seed")}]
 
 
-async def test_the_next_request_of_a_session_has_the_whole_history_and_stays_here() -> None:
+async def test_the_next_request_of_a_session_has_the_whole_history_and_no_url() -> None:
     request = await build_next_request(
         "mine", make_state(Strategy.SESSION), [], OPTIONS, cast(Endpoint, HttpEndpoint(None)), skip_remote_count
     )
@@ -318,7 +318,7 @@ def test_requests_are_numbered_along_the_branch(number: int | None, name: str | 
 
 
 @pytest.mark.parametrize(("number", "shown"), [(4, 4), (-4, -4), (0, 1)])
-def test_an_unknown_request_comes_with_the_last_number(number: int, shown: int) -> None:
+def test_the_error_of_an_unknown_request_names_the_last_number(number: int, shown: int) -> None:
     with pytest.raises(NotFound) as caught:
         rebuild_request(build_chain(3).view("resp_3"), number)
     assert (caught.value.kind, caught.value.handle) == ("request", f"resp_3@{shown}")

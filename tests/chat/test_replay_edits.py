@@ -95,7 +95,7 @@ async def test_a_file_that_lost_its_items_is_an_empty_history(harness: ChatHarne
     assert file_lines(harness) == ["user: two", "assistant: two"]
 
 
-async def test_a_file_with_a_number_that_is_no_json_is_refused_with_its_name(harness: ChatHarness, chat: Chat) -> None:
+async def test_a_file_with_a_number_that_is_not_json_is_refused_with_its_name(harness: ChatHarness, chat: Chat) -> None:
     path = harness.folder / "talk.json"
     path.write_text('[{"role": "user", "content": [{"type": "input_text", "text": NaN}]}]')
     with pytest.raises(Unreadable) as caught:
@@ -103,7 +103,7 @@ async def test_a_file_with_a_number_that_is_no_json_is_refused_with_its_name(har
     assert caught.value.message.startswith(f"{path}: an item has no exact JSON form: ")
 
 
-async def test_a_file_as_it_was_written_last_is_no_edit(harness: ChatHarness, chat: Chat) -> None:
+async def test_a_file_as_it_was_written_last_is_not_an_edit(harness: ChatHarness, chat: Chat) -> None:
     """The process was killed after the commit of the second turn and before it wrote the file."""
     text = (harness.folder / "talk.json").read_text()
     before = chat.session
@@ -181,7 +181,7 @@ async def test_an_edit_while_the_history_is_replaced_wins(harness: ChatHarness, 
     assert file_lines(harness) == message_lines(chat.state.path.items) == ["user: uno"]
 
 
-async def test_a_file_that_cannot_be_written_is_noticed_before_anything_is_sent(harness: ChatHarness) -> None:
+async def test_a_file_that_cannot_be_written_is_an_error_before_anything_is_sent(harness: ChatHarness) -> None:
     chat = await harness.open(Strategy.REPLAY, str(harness.folder / "nope" / "talk.json"))
     with pytest.raises(Unreadable, match="is not a folder, so talk"):
         await send(chat, "one")
@@ -203,7 +203,7 @@ class KilledStore:
             raise Killed
 
 
-async def test_a_file_that_was_written_but_not_recorded_is_no_edit_of_a_replaced_history(
+async def test_a_file_that_was_written_but_not_recorded_is_not_an_edit_of_a_replaced_history(
     harness: ChatHarness, chat: Chat
 ) -> None:
     store: Any = FailingStore(
@@ -333,7 +333,7 @@ async def test_the_links_around_a_position_are_on_its_branch() -> None:
     assert await find(2, links[2]) == ["resp_2", "resp_1"]
     assert await find(0, links[2]) == ["resp_1", None]
     assert await find(2, None) == [None, None]
-    links[0] = replace(links[0], parent_id="resp_2", head=path.head)  # a circle
+    links[0] = replace(links[0], parent_id="resp_2", head=path.head)  # a cycle
     assert await find(0, links[1]) == ["resp_1", "resp_2"]
     links[1] = replace(links[1], parent_id="resp_gone")
     assert await find(0, links[2]) == ["resp_2", None]

@@ -161,7 +161,7 @@ OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "1"}
         ([{"type": "reasoning", "summary": []}], True),
     ],
 )
-async def test_a_session_without_a_response_is_passed_over(store: Store, items: list[Item], is_answered: bool) -> None:
+async def test_a_session_without_a_response_is_skipped(store: Store, items: list[Item], is_answered: bool) -> None:
     await add_session(store, "old", user_message("x"), assistant_message("y"), used_at=1.0)
     await add_session(store, "mine", *items, used_at=2.0)
     await add_session(store, "@scratch", user_message("x"), assistant_message("y"), used_at=3.0)

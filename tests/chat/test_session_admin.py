@@ -157,7 +157,7 @@ def make_link(link_id: str, depth: int) -> Link:
     return Link(link_id, PATH.first(depth - 1).head, PATH.first(depth).head, 1, "m", Strategy.CHAIN, "completed", 1.0)
 
 
-async def save_repaired(store: Store, view: LintView, name: str = "mended") -> Session:
+async def save_repaired(store: Store, view: LintView, name: str = "repaired") -> Session:
     return await save_repaired_session(
         store, view, name, model="far/m", scope=REMOTE, clock=FixedClock(7.0), new_id=counting_ids()
     )
@@ -174,7 +174,7 @@ async def test_a_repaired_history_is_a_session_of_its_own(
     session = await save_repaired(store, view)
     assert session == Session(
         id="ses_1",
-        name="mended",
+        name="repaired",
         strategy=strategy,
         model="far/m",
         head=PATH.head,
@@ -185,7 +185,7 @@ async def test_a_repaired_history_is_a_session_of_its_own(
         handle="h",
         instructions="Be brief.",
     )
-    assert await store.session("mended") == session
+    assert await store.session("repaired") == session
     assert (await store.path(session.head)).items == ITEMS
     with pytest.raises(Conflict):
         await save_repaired(store, view)
@@ -229,8 +229,8 @@ async def test_the_name_of_a_repaired_session_must_be_free(store: Store) -> None
     await save_repaired(store, view)
     await check_session_name_free(store, "other")
     with pytest.raises(InvalidUsage) as caught:
-        await check_session_name_free(store, "mended")
-    assert caught.value.message == "a session named 'mended' already exists"
-    assert caught.value.hint == "choose another name: --as mended-2"
+        await check_session_name_free(store, "repaired")
+    assert caught.value.message == "a session named 'repaired' already exists"
+    assert caught.value.hint == "choose another name: --as repaired-2"
     with pytest.raises(InvalidUsage, match=r"^'@x' is not a name"):
         await check_session_name_free(store, "@x")

@@ -62,7 +62,7 @@ def answer(text: str) -> Item:
 
 
 def ended(text: str | None = "hello", kind: str = "completed", **fields: Json) -> StreamEvent:
-    """The last event of a response, of which `fields` are further members."""
+    """The last event of a response; `fields` are added to the response."""
     output = [] if text is None else [answer(text)]
     response = {"id": "resp_1", "status": kind, "output": output, "usage": USAGE, **fields}
     return {"type": f"response.{kind}", "response": response}
@@ -103,7 +103,7 @@ class EventEndpoint:
 
 @dataclass
 class RemoteChat:
-    """A chat with such a server."""
+    """A chat with an EventEndpoint."""
 
     chat: Chat
     endpoint: EventEndpoint
@@ -419,7 +419,7 @@ async def test_a_limit_of_the_endpoint_is_a_notice_unless_the_response_failed(ki
         }
 
 
-# -- another input than the history ----------------------------------------------------------------
+# -- an input other than the history ----------------------------------------------------------------
 
 
 def make_turn(
@@ -442,7 +442,7 @@ SHORT = InputOverride(
 )
 
 
-async def test_an_override_is_sent_and_stored_beside_the_history() -> None:
+async def test_an_override_is_sent_and_stored_outside_the_history() -> None:
     remote = await open_remote_chat(Strategy.SESSION, [created(), ended()])
     state = remote.chat.state
     await remote.chat.save(ConversationState(state.strategy, state.path.append([user_message("hi")]), ROOT), [])
@@ -490,7 +490,7 @@ async def test_a_rejected_response_leaves_no_partial_output(is_rejected: bool) -
 
 @dataclass
 class RecordingHook:
-    """A hook for responses; `calls` are the histories and the outputs that it got."""
+    """A hook for responses; `calls` are the histories and the outputs that it received."""
 
     update: RunUpdate | None
     calls: list[tuple[list[str], list[str]]] = field(default_factory=list)
@@ -504,7 +504,7 @@ class RecordingHook:
     ("strategy", "override"),
     [(Strategy.SESSION, None), (Strategy.SESSION, SHORT), (Strategy.CHAIN, None), (Strategy.CONVERSATION, None)],
 )
-async def test_a_response_that_the_hook_rejects_is_stored_beside_the_history(
+async def test_a_response_that_the_hook_rejects_is_stored_outside_the_history(
     strategy: Strategy, override: InputOverride | None
 ) -> None:
     remote = await open_remote_chat(strategy, [created(), ended()])
@@ -516,7 +516,7 @@ async def test_a_response_that_the_hook_rejects_is_stored_beside_the_history(
         assert len([event async for event in events]) == 2
 
     assert hook.calls == [(["user: hi", "assistant: hello"], ["assistant: hello"])]
-    is_kept = strategy is Strategy.CONVERSATION  # a conversation has it already
+    is_kept = strategy is Strategy.CONVERSATION  # its owner stored the response already
     assert message_lines(remote.chat.state.path.items) == ["user: hi", *(["assistant: hello"] if is_kept else [])]
     assert len(remote.unconfirmed_items) == (0 if is_kept else 1)
     link = turn.link
@@ -582,7 +582,7 @@ async def test_the_tail_of_a_remote_conversation_is_read_back_to_the_confirmed_h
     assert await fetch_tail(state, *reversed(ITEMS)) == ITEMS[confirmed_count:]
 
 
-async def test_a_conversation_without_the_confirmed_item_is_an_error_with_two_ways_on(harness: ChatHarness) -> None:
+async def test_a_conversation_without_the_confirmed_item_is_an_error_with_two_hints(harness: ChatHarness) -> None:
     with pytest.raises(StateFault) as caught:
         await fetch_tail(conversation_state([numbered("lost", 9)]), *reversed(ITEMS))
     assert caught.value.message == "conv_1 no longer has the last item that it confirmed"
@@ -599,7 +599,7 @@ async def test_a_conversation_without_the_confirmed_item_is_an_error_with_two_wa
 
 
 @pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
-async def test_only_a_server_that_this_process_can_ask_has_a_tail(strategy: Strategy) -> None:
+async def test_a_state_without_a_readable_server_has_no_tail(strategy: Strategy) -> None:
     path = Path(ROOT).append(ITEMS)
     for handle, scope in ((None, REMOTE), (None, Scope()), ("conv_deleted", Scope())):
         state = ConversationState(strategy, path, ROOT, handle)
@@ -729,7 +729,7 @@ class FullStore(MemoryStore):
         self.admin = Admin(self.database)
 
 
-async def test_a_full_disk_is_noticed_before_a_request_is_sent() -> None:
+async def test_a_full_disk_is_an_error_before_a_request_is_sent() -> None:
     remote = await open_remote_chat(Strategy.SESSION, [created(), ended()], store=FullStore())
     with pytest.raises(StoreFull):
         await remote.send()
@@ -737,7 +737,7 @@ async def test_a_full_disk_is_noticed_before_a_request_is_sent() -> None:
     assert remote.unconfirmed_items == [user_message("hi")]
 
 
-async def test_a_response_that_a_server_gave_to_a_killed_process_has_a_link() -> None:
+async def test_the_response_to_a_request_of_a_killed_process_has_a_link() -> None:
     remote = await open_remote_chat(Strategy.CONVERSATION, [Killed()])
     with pytest.raises(Killed):
         await remote.send()

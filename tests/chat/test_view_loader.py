@@ -132,8 +132,8 @@ class LongChain:
 
     scope = REMOTE_SCOPE
 
-    def __init__(self, error: RequestRefused | None = None, *, is_circle: bool = False) -> None:
-        self._error, self._is_circle = error, is_circle
+    def __init__(self, error: RequestRefused | None = None, *, is_cycle: bool = False) -> None:
+        self._error, self._is_cycle = error, is_cycle
         self.retrieved_count = 0
 
     async def retrieve(self, response_id: str) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ class LongChain:
         number = int(response_id.removeprefix("resp_"))
         if self._error and number == 0:
             raise self._error
-        before = 10 if self._is_circle and number == 9 else number - 1
+        before = 10 if self._is_cycle and number == 9 else number - 1
         return {"id": response_id, "previous_response_id": f"resp_{before}", "model": "m", "output": []}
 
     async def list_input_items(self, response_id: str, **page: Any) -> ItemPage:
@@ -162,12 +162,12 @@ async def test_a_chain_is_read_up_to_ten_thousand_responses(monkeypatch: pytest.
     assert (view.links[0].id, view.links[-1].id) == ("resp_1001", "resp_2000")
 
 
-async def test_a_chain_that_is_a_circle_is_read_once() -> None:
-    view = await fetch_long_chain(LongChain(is_circle=True), "resp_10")
+async def test_a_chain_that_is_a_cycle_is_read_once() -> None:
+    view = await fetch_long_chain(LongChain(is_cycle=True), "resp_10")
     assert ([link.id for link in view.links], view.notes) == (["resp_9", "resp_10"], ())
 
 
-async def test_an_error_of_the_endpoint_is_no_missing_response() -> None:
+async def test_an_error_of_the_endpoint_is_not_reported_as_a_missing_response() -> None:
     with pytest.raises(RequestRefused, match=r"^not now$"):
         await fetch_long_chain(LongChain(RequestRefused("not now", status=405)), "resp_2")
 
@@ -222,7 +222,7 @@ async def test_a_file_with_a_record_has_its_responses(harness: ChatHarness, monk
 
 
 async def replay_view(harness: ChatHarness, text: str | None) -> ConversationView:
-    """The view of a replayed conversation whose file has `text` now; None: it was deleted."""
+    """The view of a replayed conversation whose file was changed to `text`, or deleted if that is None."""
     file = harness.folder / "talk.json"
     if text is None:
         file.unlink()

@@ -226,7 +226,7 @@ class BusyStore(MemoryStore):
         return await super().data_version()
 
 
-async def test_a_write_to_another_conversation_is_no_change(tmp_path: Path) -> None:
+async def test_a_write_to_another_conversation_is_not_a_change(tmp_path: Path) -> None:
     store, clock = BusyStore(writes := dict[int, Callable[[], Awaitable[object]]]()), FixedClock()
     harness = ChatHarness(store, RecordingEndpoint(make_embedded_endpoint(store)), tmp_path)
     mine, other = [await harness.open(Strategy.SESSION, name=name) for name in ("mine", "other")]

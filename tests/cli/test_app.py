@@ -176,7 +176,7 @@ def test_every_row_of_the_command_table_is_a_command() -> None:
 
 
 LONG = "x" * 201
-"""A word that is longer than a hint or a message repeats."""
+"""A word that is too long to be repeated in a hint or a message."""
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ TEA: dict[str, Any] = {"run": "run_2", "session": "my tea", "session_id": "ses_2
 
 
 def untimed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records without their times, which are checked."""
+    """Check the times of the records, and return the records without them."""
     for record in records:
         age_s = SystemClock().now() - record.pop("since")
         waits_s = record.pop("waits_s")

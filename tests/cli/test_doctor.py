@@ -176,7 +176,7 @@ def test_a_server_that_does_not_respond_is_a_fault(convo: Convo, monkeypatch: py
 
 
 def run_slow_check(monkeypatch: pytest.MonkeyPatch, timeout_s: float, margin_s: float, wait: Callable[[], None]) -> Any:
-    """Run a check that waits beside one that does not; return their results."""
+    """Run a check that calls `wait`, together with one that does not wait; return its result."""
 
     def run(context: DoctorContext) -> CheckResult:
         wait()

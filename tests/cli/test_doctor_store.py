@@ -151,6 +151,6 @@ def test_supabase_poolers_are_recognized_by_their_host_names(host: str, descript
     assert describe_supabase_pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == description
 
 
-def test_a_url_without_a_host_is_no_supabase_server() -> None:
+def test_a_url_without_a_host_is_not_a_supabase_server() -> None:
     assert describe_supabase_pooler("postgresql:///postgres") == ""
     assert describe_supabase_pooler("") == ""

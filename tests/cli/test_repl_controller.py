@@ -1,4 +1,4 @@
-"""The values that the prompt shows of a chat."""
+"""The status line of a chat: its owner, model, tokens and cost."""
 
 import asyncio
 from contextlib import AsyncExitStack

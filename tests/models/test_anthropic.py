@@ -382,7 +382,7 @@ async def test_models_are_listed_by_name(server: ChatServer, model: AnthropicMod
 
 
 @pytest.mark.parametrize("body", [[], 7, {}, {"input_tokens": "7"}])
-async def test_a_count_that_is_no_number_is_unknown(server: ChatServer, model: AnthropicModel, body: Any) -> None:
+async def test_a_count_that_is_not_a_number_is_unknown(server: ChatServer, model: AnthropicModel, body: Any) -> None:
     server.refuse(200, body)
 
     assert await model.count(HI) is None

@@ -125,7 +125,7 @@ def test_a_part_that_claude_does_not_support_is_refused_with_its_type(part: dict
 
 
 @pytest.mark.parametrize("data", ["no base64!", encode(b"\xff")])
-def test_a_text_file_that_is_no_text_is_refused(data: str) -> None:
+def test_a_text_file_that_is_not_text_is_refused(data: str) -> None:
     with pytest.raises(InputFault) as error:
         content_block({"type": "input_file", "file_data": f"data:text/plain;base64,{data}"})
 

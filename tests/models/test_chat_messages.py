@@ -259,7 +259,7 @@ def test_an_item_that_chat_completions_does_not_support_is_refused_with_its_type
         (["bare"], "a message's content contains a part that is not an object"),
     ],
 )
-def test_content_that_is_no_list_of_parts_is_refused(content: Json, message: str) -> None:
+def test_content_that_is_not_a_list_of_parts_is_refused(content: Json, message: str) -> None:
     with pytest.raises(InputFault) as caught:
         build_chat_messages([{"role": "user", "content": content}], "deepseek/m")
     assert caught.value.message == message

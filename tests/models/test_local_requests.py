@@ -56,7 +56,7 @@ def test_an_unsupported_request_is_refused_with_its_feature(
         {"reasoning": {"summary": "auto"}, "text": {"format": {"type": "json_object"}}},
     ],
 )
-def test_a_request_without_effect_on_the_engine_is_accepted(parameters: dict[str, Any]) -> None:
+def test_a_request_without_unsupported_values_is_accepted(parameters: dict[str, Any]) -> None:
     check_local_request(ModelRequest("m", [HELLO], parameters=parameters), "local/m")
 
 

@@ -393,7 +393,7 @@ async def test_a_history_with_a_call_round_trips_at_a_server_that_validates_it(l
 
 
 @pytest.mark.parametrize("body", [{}, {"output": {}}, {"output": ["text"]}, []])
-async def test_an_answer_that_is_no_compacted_history_is_refused(
+async def test_an_answer_that_is_not_a_compacted_history_is_refused(
     body: Any, server: ChatServer, model: ResponsesModel
 ) -> None:
     server.refuse(200, body)
@@ -464,7 +464,7 @@ def test_missing_and_odd_fields_of_the_last_event_have_defaults(event: StreamEve
         ),
     ],
 )
-def test_usage_that_is_no_number_of_tokens_is_left_out(usage: Any, clean: Any) -> None:
+def test_usage_that_is_not_a_number_of_tokens_is_left_out(usage: Any, clean: Any) -> None:
     assert terminal_response({"type": "response.completed", "response": {"usage": usage}})["usage"] == clean
 
 

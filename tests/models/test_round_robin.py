@@ -6,7 +6,7 @@ from convo.models.http import RoundRobin
 
 
 class CountedRoundRobin(RoundRobin):
-    """Counts the passes of the event loop in which the queue was looked at."""
+    """Counts the passes of the event loop in which the queue selects a stream."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -17,7 +17,7 @@ class CountedRoundRobin(RoundRobin):
         super()._wake_next(loop)
 
 
-async def test_one_stream_runs_in_each_pass_and_an_empty_queue_takes_none() -> None:
+async def test_one_stream_runs_in_each_pass_and_an_empty_queue_needs_none() -> None:
     queue, order = CountedRoundRobin(), list[tuple[str, int]]()
 
     async def stream(name: str) -> None:
@@ -34,7 +34,7 @@ async def test_one_stream_runs_in_each_pass_and_an_empty_queue_takes_none() -> N
     assert queue.pass_count == passes
 
 
-async def test_a_stream_that_was_cancelled_while_it_waited_takes_no_pass() -> None:
+async def test_a_stream_that_was_cancelled_while_it_waited_needs_no_pass() -> None:
     queue = CountedRoundRobin()
     first, second = (asyncio.ensure_future(queue.wait_turn()) for _ in range(2))
     await asyncio.sleep(0)

@@ -184,7 +184,7 @@ async def test_an_invalid_script_is_refused_with_its_mistake(model: ScriptedMode
 
 
 @pytest.mark.parametrize("raw", ["{", "[" * 100_000], ids=["cut", "nested too deeply"])
-async def test_a_script_that_is_no_json_is_refused(model: ScriptedModel, raw: str) -> None:
+async def test_a_script_that_is_not_json_is_refused(model: ScriptedModel, raw: str) -> None:
     with pytest.raises(Unreadable, match=r"^script.json is not JSON: "):
         await read_events(model, make_request(user_message("a"), model=script_name(raw)))
 

@@ -234,7 +234,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def paused_run() -> Run:
-    """A run that was handed to `closer`; of its three calls one has run, and two are pending."""
+    """A run that was handed off to `closer`; of its three calls one has run, and two are pending."""
     run, _ = apply_events(make_run(DESK, max_turns=7), RunStarted())
     run, _ = apply_events(run, model_response(run, REASONING, HANDOFF), HandoffCompleted())
     run, _ = apply_events(run, model_response(run, CLOSE_CALL, FREE_CALL, REQUEST), ToolReturned("c2", "two"))

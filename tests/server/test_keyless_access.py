@@ -86,7 +86,7 @@ def test_an_invalid_host_is_named(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["é" * 300, "\udc80", "a\0b"])
-def test_a_host_that_cannot_be_encoded_is_no_host_name(host: str) -> None:
+def test_a_host_that_cannot_be_encoded_is_not_a_host_name(host: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         open_listening_socket(host, 0)
     assert str(caught.value) == f"cannot listen on {host}, port 0: it is not a host name"

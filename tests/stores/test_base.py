@@ -176,7 +176,7 @@ def test_events_have_increasing_numbers(numbers: list[object], last: int, result
     assert caught.value.message == result.message
 
 
-def test_the_own_id_of_an_item_is_a_text() -> None:
+def test_the_id_of_an_item_is_a_string() -> None:
     assert [base.own_item_id(item) for item in ({"id": "a"}, {"id": ""}, {"id": 7}, {"id": None}, {})] == [
         "a", "", "", "", "",
     ]  # fmt: skip
@@ -199,11 +199,11 @@ DIGITS = "0123456789abcdef" * 4
         ("", ""),
     ],
 )
-def test_the_digits_of_a_node_end_an_id(item_id: str, digits: str) -> None:
+def test_an_id_may_end_with_the_first_digits_of_a_node(item_id: str, digits: str) -> None:
     assert base.parse_key_prefix(item_id) == digits
 
 
-def test_the_messages_of_records_that_are_not_there() -> None:
+def test_the_errors_about_records_have_messages_and_hints() -> None:
     errors = [
         base.run_not_open_error("resp_ä"),
         base.node_not_found_error(ONE),

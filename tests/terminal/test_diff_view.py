@@ -35,7 +35,7 @@ def test_everything_after_the_first_difference_is_shown_side_by_side() -> None:
     ]
 
 
-def test_differences_are_coloured_and_equal_groups_are_dim() -> None:
+def test_differences_are_colored_and_equal_groups_are_dim() -> None:
     lines = side_by_side(A, B, DisplayOptions(61, has_color=True))[4:9]
     assert [line.partition("m")[0] for line in lines] == ["\x1b[2", "\x1b[1", "\x1b[2", "\x1b[1", "\x1b[32"]
     assert lines[2] == "\x1b[2m  5 items identical\x1b[0m"

@@ -7,7 +7,7 @@ its output; "! " begins a line of standard error, and the last line is the exit 
     ! convo: no session 'nope'
     [5]
 
-Four kinds of commands are known: `convo ... [< FILE] [> FILE]`, `convo chat ... <<EOF` with the lines that are typed at
+A command has one of four forms: `convo ... [< FILE] [> FILE]`, `convo chat ... <<EOF` with the lines that are typed at
 its prompt, `export NAME=VALUE`, and `cat > FILE <<EOF`; the lines follow up to EOF. Ids, hashes, times, sizes and the
 folder differ in each run: the output has `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in their place, and a
 command may name `resp_#1`. In a session whose name begins with `terminal_`, the output is that of a terminal of 80

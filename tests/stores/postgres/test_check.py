@@ -131,7 +131,7 @@ PROBLEMS: dict[str, tuple[str, list[tuple[str, int, str]], list[str]]] = {
         [("item", 1, f"item {FIRST_ITEM} {NO_HASH}"), ("node", 1, f"node {FIRST_NODE} {NO_KEY}")],
         ["early", "late"],
     ),
-    "items that are no objects": (
+    "items that are not objects": (
         "UPDATE convo.items SET body = '[]'",
         [("item", 3, f"item {FIRST_ITEM} {NO_HASH}"), ("node", 3, f"node {THIRD_NODE} {NO_KEY}")],
         ["early", "late"],

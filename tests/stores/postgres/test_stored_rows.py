@@ -1,4 +1,4 @@
-"""The rows of a small store, and names and items as they are stored: a change of them needs a migration."""
+"""The rows of a small store, and names and items as they are stored. Changing them needs a migration."""
 
 import asyncio
 import zlib

@@ -1,4 +1,4 @@
-"""A backup names its reason when it cannot be made, overwrites no file, and is one snapshot."""
+"""A backup is one snapshot and overwrites no file; the error of a failed one names the reason."""
 
 import os
 import sqlite3
@@ -206,7 +206,7 @@ def test_a_database_of_another_program_is_not_backed_up(tmp_path: Path) -> None:
 
 @contextmanager
 def without_root_completely() -> Iterator[None]:
-    """Run the block as the user `nobody`, also for `os.access`, which asks for the user who started the process."""
+    """Run the block as the user `nobody`, also for `os.access`, which checks the real user."""
     if os.getuid() != 0:
         yield
         return

@@ -553,7 +553,7 @@ PROBLEMS_OF_SEVERAL_ROWS: dict[str, tuple[str, list[tuple[str, int, str]], list[
         ],
         ["late"],
     ),
-    "items that are no objects and that the conversation did not name": (
+    "items that are not objects and that the conversation did not name": (
         """DELETE FROM members WHERE node IN (3, 4); UPDATE items SET body = '{' WHERE n = 2;
            UPDATE items SET body = '[]' WHERE n = 3""",
         [
@@ -647,7 +647,7 @@ def test_a_database_of_another_program_without_the_tables_is_refused(larger_file
     assert caught.value.message == f"{file} is a database of another program"
 
 
-def test_no_row_of_a_file_that_is_no_database_is_checked(tmp_path: Path) -> None:
+def test_no_row_of_a_file_that_is_not_a_database_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "convo.db"
     file.write_text("not a database at all " * 100)
     report = check_database(file, lambda *_: None)

@@ -1,4 +1,4 @@
-"""The rows of a small store: a change of their values is a change of the file format, and needs a migration."""
+"""The rows of a small store. They are the file format: changing them needs a migration."""
 
 import asyncio
 import sqlite3
