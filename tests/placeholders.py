@@ -27,7 +27,7 @@ PLACEHOLDER = re.compile(r"(?:[a-z]+_|HASH)#\d+")
 
 
 class Placeholders:
-    """The placeholders of one recorded session in the working folder."""
+    """The placeholders of one transcript in the working folder."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Recorded sessions of a shell: every line of the output of many commands (see `tests.cli.transcripts`)."""
+"""Transcripts of a shell: every line of the output of many commands (see `tests.cli.transcripts`)."""
 
 from pathlib import Path
 

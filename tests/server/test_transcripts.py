@@ -1,4 +1,4 @@
-"""Recorded exchanges with a gateway: every header and field of many responses (see `tests.server.transcripts`)."""
+"""Transcripts of a gateway: every header and field of many responses (see `tests.server.transcripts`)."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Recorded sessions of a shell: commands with their whole output.
+"""Transcripts of a shell: commands with their whole output.
 
-Each `.txt` file is one session in an empty folder. A line that begins with "$ " is a command, the lines after it are
+Each `.txt` file is a transcript in an empty folder. A line that begins with "$ " is a command, the lines after it are
 its output; "! " begins a line of standard error, and the last line is the exit code in brackets, if it is not 0:
 
     $ convo sessions show nope
@@ -10,7 +10,7 @@ its output; "! " begins a line of standard error, and the last line is the exit 
 A command has one of four forms: `convo ... [< FILE] [> FILE]`, `convo chat ... <<EOF` with the lines that are typed at
 its prompt, `export NAME=VALUE`, and `cat > FILE <<EOF`; the lines follow up to EOF. Ids, hashes, times, sizes and the
 folder differ in each run: the output has `resp_#1`, `HASH#1`, `TIME`, `N s`, `SIZE` and `FOLDER` in their place, and a
-command may name `resp_#1`. In a session whose name begins with `terminal_`, the output is that of a terminal of 80
+command may name `resp_#1`. In a transcript whose name begins with `terminal_`, the output is that of a terminal of 80
 columns, and `\\e` is the escape character.
 
 `python -m tests.cli.transcripts [NAME ...]` runs the commands and writes the files again: read the difference before
@@ -46,7 +46,7 @@ class Step:
 
 
 def read_steps(path: Path) -> Iterator[Step]:
-    """Read the steps of a recorded session. The lines before the first one are its description."""
+    """Read the steps of a transcript. The lines before the first one are its description."""
     lines = path.read_text("utf-8").splitlines()
     starts = _step_starts(lines)
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -73,10 +73,10 @@ def _step_starts(lines: Sequence[str]) -> list[int]:
 
 
 class Shell:
-    """Runs the commands of one session in the working folder."""
+    """Runs the commands of one transcript in the working folder."""
 
-    def __init__(self, session: str, set_variable: Callable[[str, str], None]) -> None:
-        self._is_terminal, self._set_variable = session.startswith("terminal_"), set_variable
+    def __init__(self, transcript: str, set_variable: Callable[[str, str], None]) -> None:
+        self._is_terminal, self._set_variable = transcript.startswith("terminal_"), set_variable
         self._placeholders = Placeholders()
 
     def run(self, step: Step) -> Step:

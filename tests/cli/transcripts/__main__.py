@@ -1,4 +1,4 @@
-"""Run the commands of recorded sessions, and write the files with the actual output."""
+"""Run the commands of transcripts, and write the files with the actual output."""
 
 import os
 import sys

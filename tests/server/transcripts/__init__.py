@@ -1,6 +1,6 @@
-"""Recorded exchanges with a gateway: requests with the whole of their responses.
+"""Transcripts of a gateway: requests with their whole responses.
 
-Each `.txt` file is one session with an empty gateway. "> METHOD PATH" begins a request; the other lines with ">" are
+Each `.txt` file is a transcript with an empty gateway. "> METHOD PATH" begins a request; the other lines with ">" are
 its headers and its body. The lines after it are the response: the status, its headers, and its body, JSON with one
 field on a line. Ids and times have placeholders (see `tests.placeholders`), and a request may name them.
 
@@ -62,7 +62,7 @@ class Exchange:
 
 
 def read_exchanges(path: Path) -> Iterator[Exchange]:
-    """Read the exchanges of a recorded session. The lines before the first one are its description."""
+    """Read the exchanges of a transcript. The lines before the first one are its description."""
     lines = path.read_text("utf-8").splitlines()
     starts = [number for number, line in enumerate(lines) if REQUEST.match(line)]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -74,7 +74,7 @@ def read_exchanges(path: Path) -> Iterator[Exchange]:
 
 
 class Client:
-    """Sends the requests of one session to a new gateway."""
+    """Sends the requests of one transcript to a new gateway."""
 
     def __init__(self, gateway: RunningGateway) -> None:
         for model, replies in REPLIES.items():

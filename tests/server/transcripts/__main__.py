@@ -1,4 +1,4 @@
-"""Send the requests of recorded sessions, and write the files with the actual responses."""
+"""Send the requests of transcripts, and write the files with the actual responses."""
 
 import sys
 import tempfile
