@@ -24,6 +24,7 @@ from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
 from convo.history.items import Item, Json, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Key
+from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import select_owner
 from convo.terminal.prompt import Suggestion
@@ -319,4 +320,5 @@ async def render_recent_sessions(store: Store) -> str:
     ]
     if not summaries:
         return "  no conversations yet"
-    return render_session_list(summaries, detect_display_without_color(sys.stderr)) + "\n  /resume NAME continues one"
+    table = render_session_list(summaries, detect_display_without_color(sys.stderr), SystemClock().now())
+    return f"{table}\n  /resume NAME continues one"

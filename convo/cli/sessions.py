@@ -24,6 +24,7 @@ from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
 from convo.history.items import Item, Json
 from convo.history.records import Session
+from convo.runtime import SystemClock
 from convo.stores.base import SearchHit, Store
 from convo.terminal import list_views
 from convo.terminal.terminal import detect_display, escape_control_chars
@@ -52,7 +53,8 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     if as_json:
         print_json([session_summary_to_json(summary) for summary in summaries])
     elif summaries:
-        print_line(list_views.render_session_list(summaries, detect_display(sys.stdout, os.environ)))
+        display = detect_display(sys.stdout, os.environ)
+        print_line(list_views.render_session_list(summaries, display, SystemClock().now()))
     else:
         is_default = settings.storage.path == settings.paths.database
         place = "" if is_default else f" in {settings.storage}"

@@ -41,8 +41,8 @@ class SearchResult(NamedTuple):
         return f"{self.item_number}/{self.item_count}" if self.item_count else f"{self.item_number}, on a branch"
 
 
-def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOptions) -> str:
-    """Render one line for each session."""
+def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOptions, now: float) -> str:
+    """Render one line for each session; on a terminal with the time since its last use, elsewhere with the time."""
     sessions = [summary.session for summary in summaries]
     columns = [
         Column("session", [session.name for session in sessions], style="id"),
@@ -50,7 +50,13 @@ def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOpt
         Column("model", [session.model for session in sessions], drop_order=0),
         Column("items", [f"{summary.item_count:,}" for summary in summaries], align_right=True, drop_order=2),
         Column("turns", [f"{summary.turn_count:,}" for summary in summaries], align_right=True, drop_order=1),
-        Column("used", [format_local_time(session.used_at) for session in sessions]),
+        Column(
+            "used",
+            [
+                format_local_time(session.used_at) if display.width is None else format_age(session.used_at, now)
+                for session in sessions
+            ],
+        ),
         Column("first message", [summary.first_words for summary in summaries]),
     ]
     return render_table(columns, display)
@@ -84,6 +90,25 @@ def render_search_results(results: Sequence[SearchResult], display: DisplayOptio
 def format_local_time(timestamp: float) -> str:
     """Format a time in the local time zone, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))
+
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+MAX_AGE_DAYS = 30
+"""Age from which on the date is shown."""
+
+
+def format_age(timestamp: float, now: float) -> str:
+    """Format the time since `timestamp` in its largest unit up to days: "5 min ago"; the date if it is long ago."""
+    seconds = now - timestamp
+    if seconds < 2 * MINUTE_S:
+        return "just now"
+    if seconds < HOUR_S:
+        return f"{seconds // MINUTE_S:.0f} min ago"
+    if seconds < DAY_S:
+        return f"{seconds // HOUR_S:.0f} h ago"
+    if seconds < MAX_AGE_DAYS * DAY_S:
+        return f"{format_count(int(seconds // DAY_S), 'day')} ago"
+    return format_local_time(timestamp)[: len("2026-01-31")]
 
 
 def _session_rows(

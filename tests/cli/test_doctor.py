@@ -165,6 +165,7 @@ def test_names_of_checks_are_completion_candidates() -> None:
 
 def test_a_server_that_does_not_respond_is_a_fault(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(doctor, "TIMEOUT_MARGIN_S", 20.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host = f"127.0.0.1:{listener.getsockname()[1]}"
         check = run_check(convo, "store", "--store", f"postgresql://me:hush@{host}/convo?connect_timeout=600")

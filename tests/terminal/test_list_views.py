@@ -13,6 +13,7 @@ from convo.inspect.view import OpenRun
 from convo.stores.base import PruneResult, TenantStats
 from convo.terminal.list_views import (
     SearchResult,
+    format_age,
     format_bytes,
     render_prune_results,
     render_search_results,
@@ -36,6 +37,7 @@ CHAIN = Session(
     handle="resp_1",
     instructions="Be short.",
 )
+NOW = 190_000.0
 ITEMS = (user_message("one"), assistant_message("two"))
 
 
@@ -50,26 +52,38 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_sessions_are_listed_one_on_a_line() -> None:
     summaries = [SessionSummary(PLAIN, 1_204, 0, 602, "what is a monad"), SessionSummary(CHAIN, 2, 1, 1, "hello")]
-    assert render_session_list(summaries, DisplayOptions()).splitlines() == [
+    assert render_session_list(summaries, DisplayOptions(), NOW).splitlines() == [
         "session  owner    model         items  turns  used              first message",
         "mine     session  openai/gpt-5  1,204    602  1970-01-02 01:00  what is a monad",
         "a\\x1bb   chain    local/model       2      1  1970-01-01 00:02  hello",
     ]
-    assert render_session_list(summaries, DisplayOptions(62)).splitlines() == [
-        "session  owner    items  turns  used              first messa…",
-        "mine     session  1,204    602  1970-01-02 01:00  what is a m…",
-        "a\\x1bb   chain        2      1  1970-01-01 00:02  hello",
+    assert render_session_list(summaries, DisplayOptions(62), NOW).splitlines() == [
+        "session  owner    items  turns  used        first message",
+        "mine     session  1,204    602  1 day ago   what is a monad",
+        "a\\x1bb   chain        2      1  2 days ago  hello",
     ]
-    assert render_session_list(summaries, DisplayOptions(45)).splitlines() == [
-        "session  used              first message",
-        "mine     1970-01-02 01:00  what is a monad",
-        "a\\x1bb   1970-01-01 00:02  hello",
+    assert render_session_list(summaries, DisplayOptions(45), NOW).splitlines() == [
+        "session  owner    used        first message",
+        "mine     session  1 day ago   what is a monad",
+        "a\\x1bb   chain    2 days ago  hello",
     ]
-    assert render_session_list(summaries, DisplayOptions(38, has_color=True)).splitlines() == [
-        "\x1b[2msession  used              first mess…\x1b[0m",
-        "\x1b[33mmine   \x1b[0m  1970-01-02 01:00  what is a…",
-        "\x1b[33ma\\x1bb \x1b[0m  1970-01-01 00:02  hello",
+    assert render_session_list(summaries, DisplayOptions(38, has_color=True), NOW).splitlines() == [
+        "\x1b[2msession  used        first message\x1b[0m",
+        "\x1b[33mmine   \x1b[0m  1 day ago   what is a monad",
+        "\x1b[33ma\\x1bb \x1b[0m  2 days ago  hello",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((-5, "just now"), (119, "just now"), (120, "2 min ago"), (3_599, "59 min ago"), (3_600, "1 h ago")),
+        *((86_399, "23 h ago"), (86_400, "1 day ago"), (29.9 * 86_400, "29 days ago"), (30 * 86_400, "1970-01-11")),
+    ],
+)
+def test_an_age_is_in_its_largest_unit(seconds: float, text: str) -> None:
+    timestamp = 10 * 86_400.0
+    assert format_age(timestamp, timestamp + seconds) == text
 
 
 def test_a_session_shows_its_whole_record() -> None:
