@@ -218,7 +218,7 @@ class RunPresenter:
             is_streamed=output.is_streamed,
             renderer=context.get_answer_renderer(),
             format_reasoning=context.get_reasoning_formatter(),
-            before_output=output.waiting_line.hide,
+            waiting_line=output.waiting_line,
         )
         chat.notify = output.note
 

@@ -201,7 +201,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
         is_streamed=output.is_streamed,
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
-        before_output=output.waiting_line.hide,
+        waiting_line=output.waiting_line,
     )
     chat.notify = output.note
     handle_event = print_event if output.as_jsonl else ignore_event if output.as_json else printer.print_event

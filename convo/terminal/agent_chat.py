@@ -6,7 +6,7 @@ resumes after the last decision. Commands in `HEAD_MOVING_COMMANDS` are rejected
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from convo.agent_runner.runner import AgentRunner
@@ -28,6 +28,7 @@ from convo.terminal.terminal import (
 if TYPE_CHECKING:
     from convo.chat.conversation import Chat
     from convo.terminal.repl import Repl
+    from convo.terminal.waiting import WaitingLine
 
 
 HEAD_MOVING_COMMANDS = ("undo", "redo", "rewind", "fork", "owner", "model", "new", "clear", "resume")
@@ -160,7 +161,7 @@ class RunPrinter(AnswerPrinter):
         is_streamed: bool,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
-        before_output: Callable[[], None] | None = None,
+        waiting_line: "WaitingLine | None" = None,
     ) -> None:
         super().__init__(
             out,
@@ -169,7 +170,7 @@ class RunPrinter(AnswerPrinter):
             unannounced=(*UNANNOUNCED_TYPES, *SENTENCE_ITEM_TYPES),
             renderer=renderer,
             format_reasoning=format_reasoning,
-            before_output=before_output,
+            waiting_line=waiting_line,
         )
         self._running_tools = 0
         self._last_text: str | None = None

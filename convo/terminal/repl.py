@@ -239,7 +239,7 @@ class Repl:
             is_streamed=self._is_streamed,
             renderer=self._renderer,
             format_reasoning=self._format_reasoning,
-            before_output=self._waiting_line.hide,
+            waiting_line=self._waiting_line,
         )
         try:
             async with self._waiting_line.show("waiting", is_allowed=lambda: printer.is_at_line_start):

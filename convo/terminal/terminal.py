@@ -13,9 +13,12 @@ import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, TypeAlias
 
 from convo.history.items import Item, StreamEvent, decode_json_escapes, item_preview, item_text, item_type
+
+if TYPE_CHECKING:
+    from convo.terminal.waiting import WaitingLine
 
 SGR_STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
 BOX_CHARS = "│├┌─●○→…█▓▒░"
@@ -322,6 +325,7 @@ UNANNOUNCED_TYPES = ("reasoning", "compaction")
 """Item types that are not announced."""
 
 TEXT_DELTA_EVENTS = ("response.output_text.delta", "response.refusal.delta")
+REASONING_DELTA_EVENTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 ANSWER_END_EVENTS = ("response.completed", "response.incomplete")
 
 
@@ -357,15 +361,15 @@ class AnswerPrinter:
         unannounced: Container[str] = UNANNOUNCED_TYPES,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
-        before_output: Callable[[], None] | None = None,
+        waiting_line: "WaitingLine | None" = None,
     ) -> None:
         """Print text to `out`, and announce other items on `err`, except the types in `unannounced`.
 
         renderer:          gets the text instead of `out`
         format_reasoning:  formats the announcement of reasoning; None announces nothing
-        before_output:     called before anything is printed
+        waiting_line:      hidden before anything is printed; shows the reasoning while it arrives
         """
-        self._before_output = before_output
+        self._waiting_line = waiting_line
         self._renderer, self._format_reasoning = renderer, format_reasoning
         self._out, self._err, self._is_streamed, self._unannounced = out, err, is_streamed, unannounced
         self.has_open_line = False
@@ -381,6 +385,8 @@ class AnswerPrinter:
         event_type = event["type"]
         if event_type in TEXT_DELTA_EVENTS and self._is_streamed:
             self._print_delta(event)
+        elif event_type in REASONING_DELTA_EVENTS and self._waiting_line:
+            self._waiting_line.add_detail(event["delta"])
         elif event_type == "response.output_item.done":
             self._print_item(event.get("output_index", 0), event["item"])
         elif (
@@ -427,8 +433,8 @@ class AnswerPrinter:
             self._err.flush()
 
     def _prepare_output(self) -> None:
-        if self._before_output:
-            self._before_output()
+        if self._waiting_line:
+            self._waiting_line.hide()
 
     def _write(self, text: str) -> None:
         if text:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
 from convo.terminal.prompt import DUMB_TERMINALS
-from convo.terminal.terminal import detect_display
+from convo.terminal.terminal import detect_display, escape_control_chars, text_width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +23,7 @@ SHOW_DELAY_S = 0.4
 """Seconds without output after which the line appears."""
 
 FRAME_INTERVAL_S = 0.1
+MAX_DETAIL_CHARS = 400
 ERASE_LINE = "\r\x1b[2K"
 
 
@@ -38,12 +39,16 @@ class WaitingLine:
         is_terminal = out.isatty() and err.isatty() and os.environ.get("TERM", "dumb") not in DUMB_TERMINALS
         self.is_enabled, self.stop_key, self._stream = is_enabled and is_terminal, "Ctrl-C", err
         self._display = detect_display(err, os.environ)
-        self._is_shown, self._has_output = False, False
+        self._is_shown, self._has_output, self._detail = False, False, ""
         self._spinner: tuple[Console, Spinner] | None = None
+
+    def add_detail(self, text: str) -> None:
+        """Add text that arrives meanwhile, such as reasoning; the line shows its end until the next output."""
+        self._detail = (self._detail + text)[-MAX_DETAIL_CHARS:]
 
     def hide(self) -> None:
         """Erase the line before other output; it appears again after the delay."""
-        self._has_output = True
+        self._has_output, self._detail = True, ""
         if self._is_shown:
             self._is_shown = False
             self._stream.write(ERASE_LINE)
@@ -95,12 +100,22 @@ class WaitingLine:
 
         frame = spinner.render(now)
         assert isinstance(frame, Text)
-        line = Text.assemble(frame, " ", (self._display.translate_box_chars(text), "dim"), no_wrap=True)
+        detail = " ".join(escape_control_chars(self._detail).split())
+        separator, free_columns = " · " if detail else "", console.width - text_width(text) - 6
+        shown = f"{text}{separator}{_end_of_text(detail, free_columns)}"
+        line = Text.assemble(frame, " ", (self._display.translate_box_chars(shown), "dim"), no_wrap=True)
         line.truncate(console.width - 1, overflow="ellipsis")
         self._stream.write(ERASE_LINE)
         console.print(line, end="")
         self._stream.flush()
         self._is_shown = True
+
+
+def _end_of_text(text: str, columns: int) -> str:
+    """Cut the start of `text` so that the rest fits."""
+    while text and text_width(text) > columns:
+        text = text[max(1, (text_width(text) - columns) // 2) :]
+    return text
 
 
 def format_seconds(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """The line that shows that work goes on, in a real terminal."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,18 @@ def test_a_tool_that_prints_is_not_erased() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0 s"), (59.9, "59 s"), (60, "1 min 0 s"), (125.2, "2 min 5 s")])
 def test_durations_are_in_whole_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_the_line_shows_the_end_of_the_reasoning_while_it_arrives() -> None:
+    thoughts = "First I add the numbers. Then I check\x1b[31m the sum. "
+    script = scripted_flags({"reasoning": thoughts * 3, "text": "It is 4."}, chunk=20, delay_s=0.5)
+    with open_screen("chat", *script, "-n", "mine", columns=60) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("2 + 2?\r")
+        screen.wait_until(lambda: re.search(r"Esc to stop · .*check\\x1b\[31m", screen.text()) is not None)
+        screen.wait_for_prompt(" output (")
+        shown = screen.text()
+        assert "waiting" not in shown
+        assert "reasoning: First I add the numbers." in shown
+        assert "\nIt is 4.\n" in shown
+        assert "\x1b[31m" not in screen.raw
