@@ -127,8 +127,9 @@ async def _retry(
     def prepare_retry(retry_state: "RetryCallState") -> None:
         failure = retry_state.outcome.exception() if retry_state.outcome else None
         if isinstance(failure, ConvoError):
-            decision = decide_retry(strategy, failure)
-            notify(f"{failure.message}; retrying: {decision.reason}")
+            decision, wait_s = decide_retry(strategy, failure), retry_state.upcoming_sleep
+            attempt_text = f"retry {retry_state.attempt_number} of {MAX_TRIES - 1} in {wait_s:.0f} s"
+            notify(f"{failure.message}; {attempt_text}: {decision.reason}")
             if decision.action is RetryAction.READ_FIRST:
                 check_tail()
 

@@ -199,7 +199,7 @@ async def test_the_link_of_a_response_has_its_request_and_its_times(
     assert remote.chat.turn
     assert (remote.chat.turn.request_count, remote.chat.turn.response) == (2, last_event["response"])
     assert remote.notices == [
-        "busy; retrying: rejected before processing",
+        "busy; retry 1 of 3 in 10 s: rejected before processing",
     ]
     assert remote.chat.state == ConversationState(
         strategy, path, path.head, {Strategy.CHAIN: "resp_1"}.get(strategy, conversation_id)
@@ -706,7 +706,10 @@ async def test_a_connection_that_broke_is_named_in_the_link() -> None:
     remote = await open_remote_chat(Strategy.SESSION, *[[Unreachable("the connection broke")]] * 4)
     with pytest.raises(ConvoError):
         await remote.send()
-    assert remote.notices == ["the connection broke; retrying: the endpoint stores nothing"] * 3
+    assert remote.notices == [
+        f"the connection broke; retry {number} of 3 in {seconds} s: the endpoint stores nothing"
+        for number, seconds in ((1, 1), (2, 2), (3, 4))
+    ]
     assert (remote.link.id, remote.link.status, remote.link.error) == (
         "try_1",
         "failed",

@@ -55,7 +55,7 @@ def test_a_request_to_a_busy_server_is_retried_unchanged(
     server.arm(fault)
     got = convo("chat", "-c", "two")
     assert (got.exit, got.out) == (0, "two\n")
-    assert got.err.count("retrying") == 1
+    assert got.err.count("; retry 1 of 3 in ") == 1
     assert len(server.bodies) == 3
     assert server.bodies[1] == server.bodies[2]
     assert message_lines(server.bodies[2]["input"]) == expected_messages(strategy, "user: two")

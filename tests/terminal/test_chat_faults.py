@@ -54,7 +54,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: LoopbackServer
     with at_terminal("chat", "-n", "mine", env=loopback.environ) as terminal:
         terminal.wait_for_prompt()
         terminal.type_keys("hello\r")
-        terminal.wait_for_text("retrying")
+        terminal.wait_for_text("retry 1 of 3 in 60 s")
         terminal.press_ctrl("c")
         output = terminal.wait_for_prompt()
         assert receipts(output)[0]["status"] == "cancelled"
