@@ -8,10 +8,12 @@ Slow to import: load it only for a terminal that can be drawn on (see `prompt.ma
 import asyncio
 import fcntl
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -63,11 +65,12 @@ class LineEditor:
 
     def __init__(self, options: PromptOptions) -> None:
         self.pasted_texts: list[str] = []
+        self._pastes = CollapsedPastes()
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
         self._options = options
         self._session = EditorSession(
-            history=open_prompt_history(options.history_path),
-            key_bindings=build_key_bindings(self.pasted_texts.append),
+            history=open_prompt_history(options.history_path, self._pastes.expand),
+            key_bindings=build_key_bindings(self.pasted_texts.append, self._pastes),
             completer=EditorCompleter(options.suggest),
             complete_while_typing=is_command_name & ~has_more_keys,
             multiline=True,
@@ -85,7 +88,8 @@ class LineEditor:
 
     async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         self.pasted_texts.clear()
-        return replace_surrogates(await self._session.prompt_async(prompt, default=default))
+        self._pastes.clear()
+        return replace_surrogates(self._pastes.expand(await self._session.prompt_async(prompt, default=default)))
 
     def close(self) -> None:
         with suppress(OSError):  # the terminal may be gone
@@ -210,6 +214,42 @@ def is_paste(presses: list[KeyPress]) -> bool:
     return plain and first is not None and any(len(press.key) == 1 for press in presses[first:])
 
 
+MAX_SHOWN_PASTE_LINES = 20
+"""Lines of a paste that are shown; a longer one is collapsed."""
+
+
+class CollapsedPastes:
+    """The long pastes of one message, each shown as "[pasted 500 lines]" until the message is sent."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def clear(self) -> None:
+        self._texts.clear()
+
+    def collapse(self, text: str) -> str:
+        """Return the text to show for a paste: a placeholder if it is long, else `text`."""
+        line_count = len(text.removesuffix("\n").split("\n"))
+        if line_count <= MAX_SHOWN_PASTE_LINES:
+            return text
+        numbers = count(2)
+        placeholder = f"[pasted {line_count:,} lines]"
+        while placeholder in self._texts:
+            placeholder = f"[pasted {line_count:,} lines, {next(numbers)}]"
+        self._texts[placeholder] = text
+        return placeholder
+
+    def expand(self, message: str) -> str:
+        """Replace the placeholders in `message` by their texts."""
+        if not self._texts:
+            return message
+        return re.sub("|".join(map(re.escape, self._texts)), lambda match: self._texts[match[0]], message)
+
+    def find_before(self, text: str) -> str:
+        """Return the placeholder at the end of `text`; "" if there is none."""
+        return next((placeholder for placeholder in self._texts if text.endswith(placeholder)), "")
+
+
 PROMPT_HAS_FOCUS = has_focus(DEFAULT_BUFFER)
 
 EDIT_COMMAND = "/edit"
@@ -234,16 +274,16 @@ def has_more_keys() -> bool:
     return bool(get_app().key_processor.input_queue)
 
 
-def build_key_bindings(on_paste: Callable[[str], None]) -> KeyBindings:
-    """Build the key bindings; `on_paste` is called with each pasted text."""
+def build_key_bindings(on_paste: Callable[[str], None], pastes: CollapsedPastes) -> KeyBindings:
+    """Build the key bindings; `on_paste` is called with each pasted text, and the long ones are added to `pastes`."""
     bindings = KeyBindings()
+    is_after_paste = Condition(lambda: bool(pastes.find_before(get_app().current_buffer.document.text_before_cursor)))
     bindings.add("enter", filter=PROMPT_HAS_FOCUS)(accept_line)
     bindings.add("c-j", filter=PROMPT_HAS_FOCUS)(insert_newline)
     bindings.add("escape", "enter", filter=PROMPT_HAS_FOCUS & emacs_mode)(insert_newline)
     bindings.add("escape", "escape", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(edit_last_message)
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & vi_navigation_mode & is_prompt_empty)(edit_last_message)
     bindings.add("c-r", filter=PROMPT_HAS_FOCUS & is_prompt_empty)(search_history)
-    bindings.add("c-x", "c-e", filter=PROMPT_HAS_FOCUS)(open_editor)
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & has_completions, eager=True)(close_menu)
     bindings.add("backspace", filter=PROMPT_HAS_FOCUS & is_command_name)(delete_char_of_command)
     bindings.add("escape", "/", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(insert_slash)
@@ -255,7 +295,20 @@ def build_key_bindings(on_paste: Callable[[str], None]) -> KeyBindings:
     def paste(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         on_paste(text)
-        event.current_buffer.insert_text(text)
+        event.current_buffer.insert_text(pastes.collapse(text))
+
+    @bindings.add("backspace", filter=PROMPT_HAS_FOCUS & is_after_paste)
+    def delete_paste(event: KeyPressEvent) -> None:
+        """Delete a collapsed paste as a whole: a part of its placeholder would be sent as text."""
+        buffer = event.current_buffer
+        buffer.delete_before_cursor(len(pastes.find_before(buffer.document.text_before_cursor)))
+
+    @bindings.add("c-x", "c-e", filter=PROMPT_HAS_FOCUS)
+    def open_editor(event: KeyPressEvent) -> None:
+        """Open the message in the user's editor and return to the prompt: only Enter sends."""
+        buffer = event.current_buffer
+        buffer.text = pastes.expand(buffer.text)
+        buffer.open_in_editor(validate_and_handle=False)
 
     return bindings
 
@@ -304,11 +357,6 @@ def exit_search(event: KeyPressEvent) -> None:
     event.app.vi_state.input_mode = InputMode.INSERT
 
 
-def open_editor(event: KeyPressEvent) -> None:
-    """Open the message in the user's editor and return to the prompt: only Enter sends."""
-    event.current_buffer.open_in_editor(validate_and_handle=False)
-
-
 def interrupt_prompt(event: KeyPressEvent) -> None:
     """Discard the typed text; raise Interrupted at an empty prompt."""
     if event.current_buffer.text:
@@ -327,9 +375,13 @@ ENTRY_START = "\n# "
 class PromptHistory(History):
     """Prompt history in a file that several terminals share; newest entry first."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, expand: Callable[[str], str] = str) -> None:
+        """`expand` returns the whole text of a message for its entry."""
         super().__init__()
-        self._path, self._loaded_size_bytes = path, -1
+        self._path, self._loaded_size_bytes, self._expand = path, -1, expand
+
+    def append_string(self, string: str) -> None:
+        super().append_string(self._expand(string))
 
     async def load(self) -> AsyncGenerator[str, None]:
         size = self._file_size()
@@ -370,6 +422,17 @@ class PromptHistory(History):
             return 0
 
 
+class UnsavedPromptHistory(InMemoryHistory):
+    """Prompt history of this process alone; `expand` as in `PromptHistory`."""
+
+    def __init__(self, expand: Callable[[str], str]) -> None:
+        super().__init__()
+        self._expand = expand
+
+    def append_string(self, string: str) -> None:
+        super().append_string(self._expand(string))
+
+
 def reload_if_stale(buffer: Buffer) -> None:
     """Reload the history into an open, empty prompt if another terminal has added to the file."""
     if isinstance(buffer.history, PromptHistory) and buffer.history.is_stale():
@@ -397,10 +460,10 @@ def _parse_history_entries(text: str) -> list[str]:
     return ["\n".join(lines) for lines in reversed(entries)]
 
 
-def open_prompt_history(path: Path) -> History:
+def open_prompt_history(path: Path, expand: Callable[[str], str] = str) -> History:
     """Open the history file at `path` with mode 0600; in memory if it cannot be opened or is a device."""
     if path.exists() and not path.is_file():  # a link to /dev/null, whose mode must not change
-        return InMemoryHistory()
+        return UnsavedPromptHistory(expand)
     try:
         make_private_folder(path.parent)
         path.touch(mode=0o600, exist_ok=True)
@@ -408,8 +471,8 @@ def open_prompt_history(path: Path) -> History:
             path.chmod(0o600)
         path.open("ab").close()
     except (OSError, StoreFault):
-        return InMemoryHistory()
-    return PromptHistory(path)
+        return UnsavedPromptHistory(expand)
+    return PromptHistory(path, expand)
 
 
 class EditorCompleter(Completer):
