@@ -19,6 +19,7 @@ from tests.cli.chat_commands import (
 )
 from tests.command_runner import Convo, Launch
 from tests.loopback_server import LoopbackServer, raw_stream
+from tests.terminal.plain_repl import run_repl
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 PDF = b"%PDF-1.7 ..."
@@ -259,3 +260,11 @@ def test_a_request_with_more_input_than_the_price_limit_has_a_cost(server: Loopb
     server.arm(raw_stream(f"data: {json.dumps(event)}\n\n".encode()))
     got = convo("chat", "-m", "openai/gpt-5.6-terra", "hi")
     assert "300,000 input · 1,000 output · $1.22" in got.err
+
+
+@pytest.mark.parametrize("name", ["include", "tools", "text", "reasoning", "max_output_tokens", "context_management"])
+def test_a_parameter_of_a_wrong_type_is_refused_in_words(name: str) -> None:
+    for value in ("5", '"x"', "[]", "{}", "null", "true", "[1]", '{"a": 1}', '[{"type": "function"}]', "[[]]", "-1"):
+        got = run_repl(*ECHO, "--param", f"{name}={value}", lines=["/next hello", "/context", "hi", "/compact"])
+        assert got.exit in (0, 2)
+        assert "internal error" not in got.err

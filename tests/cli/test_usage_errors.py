@@ -18,6 +18,21 @@ AGENT = "--agent bot.py:desk"
         ("chat --temperature 2.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
         ("chat --top-p -0.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9"),
         ("chat --top-p 1.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9"),
+        (
+            "chat --param include=5 hi",
+            '--param include is not a list like ["reasoning.encrypted_content"]',
+            """--param 'include=["reasoning.encrypted_content"]'""",
+        ),
+        (
+            "chat --param include=[{}] hi",
+            '--param include is not a list like ["reasoning.encrypted_content"]',
+            """--param 'include=["reasoning.encrypted_content"]'""",
+        ),
+        (
+            "chat --param tools.a=1 hi",
+            '--param tools is not a list like [{"type": "web_search"}]',
+            """--param 'tools=[{"type": "web_search"}]'""",
+        ),
         ("chat --param flex hi", "--param flex is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param =flex hi", "--param =flex is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param a..b=1 hi", "--param a..b=1 is not KEY=VALUE", "--param service_tier=flex"),

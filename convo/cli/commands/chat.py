@@ -113,10 +113,22 @@ class RequestFlags:
         text = fields.get("text", {})
         if self.schema_file is not None and (not isinstance(text, dict) or "format" in text):
             raise InvalidUsage("--schema and --param text.format are both given", hint="use one of them")
+        for name, (member_type, example) in LIST_PARAMETERS.items():
+            members = fields.get(name)
+            if members is not None and not (
+                isinstance(members, list) and all(isinstance(member, member_type) for member in members)
+            ):
+                raise InvalidUsage(f"--param {name} is not a list like {example}", hint=f"--param '{name}={example}'")
         return fields
 
 
 PARAMETER_KEY = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+
+LIST_PARAMETERS: Mapping[str, tuple[type, str]] = {
+    "include": (str, '["reasoning.encrypted_content"]'),
+    "tools": (dict, '[{"type": "web_search"}]'),
+}
+"""Fields that convo reads itself, the type of their members, and an example; the API checks all others."""
 
 OWN_OPTIONS: Mapping[str, str] = {
     "model": "-m MODEL",
