@@ -385,7 +385,7 @@ async def run_single_message(presenter: RunPresenter, message: Item, output: Cha
     if runner.can_resume and runner.run.calls:
         raise make_open_run_error(presenter)
     start_count = len(chat.state.path) + 1
-    async with output.waiting_line.show("loading the model"):
+    async with output.waiting_line.show("starting"):
         await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
     return await present_run(presenter, output, start_count, lambda: runner.start([message]))
 

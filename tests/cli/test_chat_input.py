@@ -262,6 +262,7 @@ def test_a_request_with_more_input_than_the_price_limit_has_a_cost(server: Loopb
     assert "300,000 input · 1,000 output · $1.22" in got.err
 
 
+@pytest.mark.needs("posix")
 @pytest.mark.parametrize("name", ["include", "tools", "text", "reasoning", "max_output_tokens", "context_management"])
 def test_a_parameter_of_a_wrong_type_is_refused_in_words(name: str) -> None:
     for value in ("5", '"x"', "[]", "{}", "null", "true", "[1]", '{"a": 1}', '[{"type": "function"}]', "[[]]", "-1"):
