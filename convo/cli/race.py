@@ -14,7 +14,7 @@ from convo.chat.files import read_text_file
 from convo.chat.session_record import ChatDeps
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
-from convo.cli.output import print_event, print_json, print_line
+from convo.cli.output import print_event, print_json, print_line, print_notice
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
@@ -23,7 +23,7 @@ from convo.history.records import Strategy
 from convo.runtime import SystemClock, random_id, temporary_folder
 from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import format_race_progress, render_race
-from convo.terminal.terminal import detect_display
+from convo.terminal.terminal import detect_display, format_count
 from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, RaceTurn, run_race
 from convo.usage.model_info import find_price
 
@@ -69,6 +69,9 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
                 options.keep_sessions,
             )
             price = find_price(request_options.model, settings.prices)
+            if choice.provider.key_env or choice.provider.token_env:
+                count = format_count(len(turns) * len(RACE_ORDER), "paid request")
+                print_notice(f"sending {count} to {request_options.model}")
             results = await run_interruptibly(_run_with_progress(plan, price, as_events=options.as_jsonl))
     if options.as_json:
         print_json(_race_to_json(request_options.model, turns, results, price))

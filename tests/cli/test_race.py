@@ -25,6 +25,10 @@ def test_a_table_and_a_bar_are_printed_for_each_owner(convo: Convo, home: Path) 
     assert not list(Path().glob("*.json"))
 
 
+def test_a_race_of_a_model_without_a_key_announces_no_paid_requests(convo: Convo) -> None:
+    assert convo("race", *ECHO, "hello").err == ""
+
+
 def test_json_prints_one_object(convo: Convo) -> None:
     result = convo("race", "hello", "and then?", "--json", *ECHO).json()
     assert (result["model"], result["turns"]) == ("scripted/echo", ["hello", "and then?"])
@@ -101,8 +105,9 @@ def test_an_invalid_race_is_refused(convo: Convo, home: Path, argv: list[str], e
 
 def test_data_stored_at_a_remote_endpoint_is_deleted_after_the_race(convo: Convo, server: LoopbackServer) -> None:
     server.replies({"text": "Hello."})
-    result = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
-    assert all(one["error"] is None for one in result["owners"])
+    got = convo("race", "hello", "again", "-m", "openai/any", "--json")
+    assert got.err == "sending 8 paid requests to openai/any\n"
+    assert all(one["error"] is None for one in got.json()["owners"])
     assert server.run(stored_ids(server.store.for_tenant(KEY))) == []
 
 
