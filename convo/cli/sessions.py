@@ -24,6 +24,7 @@ from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
 from convo.history.items import Item, Json
 from convo.history.records import Session
+from convo.history.tree import Key
 from convo.runtime import SystemClock
 from convo.stores.base import SearchHit, Store
 from convo.terminal import list_views
@@ -94,9 +95,11 @@ def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bo
     if as_json:
         print_json([_search_hit_to_json(hit, result) for hit, result in results])
     elif results:
-        print_line(
-            list_views.render_search_results([result for _, result in results], detect_display(sys.stdout, os.environ))
-        )
+        found: dict[Key, list[list_views.SearchResult]] = {}
+        for hit, result in results:  # a fork has the items of the session that it came from
+            found.setdefault(hit.key, []).append(result)
+        unique = [first._replace(other_session_count=len(others)) for first, *others in found.values()]
+        print_line(list_views.render_search_results(unique, detect_display(sys.stdout, os.environ)))
     else:
         print_notice(f"no matches for {query!r}")
 

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class SearchResult(NamedTuple):
     """The location of a search result.
 
-    item_number:  the item's number on its path, from 1
-    item_count:   items of the session; None when the item is on a branch that is no longer current
-    author:       the item's role, or else its type
+    item_number:          the item's number on its path, from 1
+    item_count:           items of the session; None when the item is on a branch that is no longer current
+    author:               the item's role, or else its type
+    other_session_count:  other sessions that have the item, such as forks
     """
 
     session: Session
@@ -36,6 +37,7 @@ class SearchResult(NamedTuple):
     item_count: int | None
     author: str
     snippet: str
+    other_session_count: int = 0
 
     def __str__(self) -> str:
         return f"{self.item_number}/{self.item_count}" if self.item_count else f"{self.item_number}, on a branch"
@@ -79,7 +81,15 @@ def render_session(
 def render_search_results(results: Sequence[SearchResult], display: DisplayOptions) -> str:
     """Render one line for each item that a search found."""
     columns = [
-        Column("session", [result.session.name for result in results], style="id"),
+        Column(
+            "session",
+            [
+                result.session.name
+                + (f" and {format_count(result.other_session_count, 'other')}" if result.other_session_count else "")
+                for result in results
+            ],
+            style="id",
+        ),
         Column("item", [str(result) for result in results]),
         Column("role", [result.author for result in results], drop_order=0),
         Column("text", [result.snippet for result in results]),

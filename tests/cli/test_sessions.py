@@ -11,6 +11,7 @@ import pytest
 from convo.chat.session_record import acquire_session_lease
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Transaction
+from tests.cli.chat_commands import ECHO
 from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
 from tests.cli.test_app import HEAVY, imported_modules
 from tests.command_runner import Convo, Launch
@@ -149,6 +150,15 @@ def test_a_search_result_has_the_session_the_item_and_an_excerpt(convo: Convo, h
         ["monads", "3/4", "user", "And in Haskell?"],
         ["monads", "4/4", "assistant", "And in Haskell?"],
     ]
+
+
+def test_an_item_that_forks_share_is_listed_once(convo: Convo) -> None:
+    convo("chat", *ECHO, "-n", "first", "a banana")
+    for name in ("second", "third"):
+        convo("chat", "--fork", "first", "-n", name, "more")
+    lines = [" ".join(line.split()) for line in convo("sessions", "search", "banana").out.splitlines()[1:]]
+    assert lines == ["third and 2 others 1/4 user a banana", "third and 2 others 2/4 assistant a banana"]
+    assert len(convo("sessions", "search", "banana", "--json").json()) == 6
 
 
 def test_a_search_text_is_literal(convo: Convo, home: Path) -> None:
