@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from shlex import quote
+from typing import TYPE_CHECKING, TextIO
 
 from convo.chat.endpoint_factory import open_catalogue
 from convo.cli.output import print_json, print_line, print_notice
@@ -24,8 +25,17 @@ from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused,
 from convo.history.items import Json
 from convo.models.base import ModelLister, fetch_model_names
 from convo.models.factory import find_built_in_weights, get_built_in_weights, pull_built_in_weights
-from convo.terminal.settings_views import BuiltInModel, ProviderStatus, format_megabytes, render_models
+from convo.terminal.settings_views import (
+    BuiltInModel,
+    ProviderStatus,
+    format_megabytes,
+    render_local_servers,
+    render_models,
+)
 from convo.terminal.terminal import detect_display, escape_control_chars
+
+if TYPE_CHECKING:
+    from convo.models.server_search import LocalServer
 
 LISTING_TIMEOUT_S = 2.0
 """Seconds that a server has to list its models."""
@@ -56,6 +66,34 @@ def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> No
             + (f"set one of {keys}, or " if keys else "")
             + "add a provider under [providers]"
         )
+
+
+def print_local_servers(config: Path | None, *, as_json: bool) -> None:
+    """Print the model servers on this machine on stdout, and on stderr how to use the first one."""
+    from convo.models.server_search import SERVER_KINDS, find_local_servers
+
+    settings = load_settings(config)
+    servers = asyncio.run(find_local_servers(SERVER_KINDS))
+    if as_json:
+        print_json([_local_server_to_json(server) for server in servers])
+        return
+    if not servers:
+        ports = ", ".join(f"{kind.name} ({kind.port})" for kind in SERVER_KINDS)
+        print_notice(f"no model server answers on this machine at the standard ports of {ports}")
+        return
+    print_line(render_local_servers(servers, detect_display(sys.stdout, os.environ)))
+    sys.stdout.flush()
+    server = servers[0]
+    if server.kind.provider not in settings.providers:
+        key = f"providers.{server.kind.provider}"
+        print_notice(f"to use it: convo config set {key}.api chat && convo config set {key}.base_url {server.base_url}")
+    if server.windows:
+        print_notice(f"to chat: convo chat -m {quote(f'{server.kind.provider}/{next(iter(server.windows))}')}")
+
+
+def _local_server_to_json(server: "LocalServer") -> dict[str, Json]:
+    models = [{"model": name, "context": window} for name, window in server.windows.items()]
+    return {"server": server.kind.name, "provider": server.kind.provider, "base_url": server.base_url, "models": models}
 
 
 def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[ProviderStatus, ModelLister | None]:

@@ -6,6 +6,7 @@ The functions named *_to_json return the same data for programs.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from convo.config.sections import Provider
 from convo.config.settings import Settings, resolve_model
@@ -32,6 +33,9 @@ from convo.usage.model_info import (
     load_model_windows,
     load_prices,
 )
+
+if TYPE_CHECKING:
+    from convo.models.server_search import LocalServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,22 @@ def render_models(
     return display.translate_box_chars(
         "\n".join([*key_value_lines(head, display), "", *table, *([""] if model_lines else []), *model_lines])
     )
+
+
+def render_local_servers(servers: "Sequence[LocalServer]", display: DisplayOptions) -> str:
+    """Render one line for each model of the servers, or one for a server without models."""
+    rows = [
+        (server, model, "-" if window is None else f"{window:,}")
+        for server in servers
+        for model, window in server.windows.items() or [("no models", None)]
+    ]
+    columns = [
+        Column("server", [server.kind.name for server, _, _ in rows]),
+        Column("base_url", [server.base_url for server, _, _ in rows], drop_order=0),
+        Column("context", [window for _, _, window in rows], align_right=True),
+        Column("model", [model for _, model, _ in rows], style="id"),
+    ]
+    return render_table(columns, display)
 
 
 def format_megabytes(size_bytes: int) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from convo.cli.app import App, JsonOption, get_root_options
+from convo.errors import InvalidUsage
 
 app = App()
 
@@ -15,6 +16,7 @@ Examples:
   convo models                     the default model and the status of each provider
   convo models --ask               also the models of the providers' servers
   convo models --ask | grep llama  names for -m
+  convo models --local             model servers on this machine, and how to use them
   convo models known               context windows and prices, with their sources
   convo models pull                download the built-in model
 """
@@ -25,11 +27,22 @@ AskServersOption = Annotated[
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def models_command(ctx: typer.Context, ask: AskServersOption = False, as_json: JsonOption = False) -> None:
+def models_command(
+    ctx: typer.Context,
+    ask: AskServersOption = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Search this machine for Ollama, llama.cpp, LM Studio and vLLM.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List providers and models, and download the built-in model."""
-    from convo.cli.models import print_models
+    from convo.cli.models import print_local_servers, print_models
 
-    if ctx.invoked_subcommand is None:
+    if local and (ask or ctx.invoked_subcommand is not None):
+        raise InvalidUsage("--local cannot be used with --ask or a command", hint="convo models --local")
+    if local:
+        print_local_servers(get_root_options(ctx).config, as_json=as_json)
+    elif ctx.invoked_subcommand is None:
         print_models(get_root_options(ctx).config, ask_servers=ask, as_json=as_json)
 
 

@@ -1,0 +1,122 @@
+"""Model servers on this machine, found at the standard ports of Ollama, llama.cpp, LM Studio and vLLM.
+
+Another program may listen at such a port: its response is bounded in size and time, and ignored if it is no list of
+models. No model is loaded by a search.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from convo.config.settings import ResponseLimits
+from convo.errors import ConvoError
+from convo.history.items import Json
+from convo.models.base import parse_model_names
+from convo.models.chat_completions import ChatModel
+from convo.runtime import random_id
+
+SEARCH_TIMEOUT_S = 2.0
+"""Seconds for all requests to one server."""
+
+MAX_SHOWN_MODELS = 50
+"""Models of Ollama that are asked for their context window, each with a request of its own."""
+
+_LIMITS = ResponseLimits(body_bytes=1024 * 1024)
+
+RequestJson: TypeAlias = Callable[..., Awaitable[Json]]
+ContextWindows: TypeAlias = Mapping[str, int | None]
+
+
+class ServerKind(NamedTuple):
+    """A kind of model server.
+
+    name:      of the product
+    provider:  the name for it in the settings
+    port:      its standard port
+    """
+
+    name: str
+    provider: str
+    port: int
+
+
+SERVER_KINDS = (
+    ServerKind("Ollama", "ollama", 11434),
+    ServerKind("llama.cpp", "llamacpp", 8080),
+    ServerKind("LM Studio", "lmstudio", 1234),
+    ServerKind("vLLM", "vllm", 8000),
+)
+
+
+class LocalServer(NamedTuple):
+    """A server that answered.
+
+    base_url:  as a provider's setting, with /v1
+    windows:   maximum context window of each model in tokens; None if the server does not tell it
+    """
+
+    kind: ServerKind
+    base_url: str
+    windows: ContextWindows
+
+
+async def find_local_servers(kinds: Sequence[ServerKind]) -> list[LocalServer]:
+    """Ask the servers of these kinds at once; those that do not answer with a list of models are left out."""
+    await asyncio.to_thread(__import__, "openai")  # not counted in the time of the first server
+    found = await asyncio.gather(*map(_ask_server, kinds))
+    return [server for server in found if server]
+
+
+async def _ask_server(kind: ServerKind) -> LocalServer | None:
+    root = f"http://127.0.0.1:{kind.port}"
+    client = ChatModel(kind.name, root, random_id, limits=_LIMITS)
+    windows: dict[str, int | None] = {}
+    try:
+        async with asyncio.timeout(SEARCH_TIMEOUT_S):
+            listed = await client.request_json("/v1/models")
+            windows.update(dict.fromkeys(parse_model_names(listed, kind.name)))
+            windows.update(await _fetch_windows(kind, listed, client.request_json))
+    except (ConvoError, TimeoutError):
+        if not windows:
+            return None
+    finally:
+        await client.aclose()
+    return LocalServer(kind, f"{root}/v1", windows)
+
+
+async def _fetch_windows(kind: ServerKind, listed: Json, request_json: RequestJson) -> dict[str, int | None]:
+    """Return the context windows that the server tells. Raises ConvoError."""
+    models = [model for model in _members(listed, "data") if isinstance(model.get("id"), str)]
+    match kind.provider:
+        case "ollama":
+            shown = models[:MAX_SHOWN_MODELS]
+            details = await asyncio.gather(*(request_json("/api/show", {"model": model["id"]}) for model in shown))
+            return {
+                model["id"]: _find_window(detail.get("model_info"), ".context_length")
+                for model, detail in zip(shown, details, strict=True)
+                if isinstance(detail, Mapping)
+            }
+        case "llamacpp":
+            properties = await request_json("/props")
+            settings = properties.get("default_generation_settings") if isinstance(properties, Mapping) else None
+            return {model["id"]: _find_window(settings, "n_ctx") for model in models}
+        case "lmstudio":
+            native = _members(await request_json("/api/v0/models"), "data")
+            windows = {model.get("id"): _find_window(model, "max_context_length") for model in native}
+            return {model["id"]: windows.get(model["id"]) for model in models}
+    return {model["id"]: _find_window(model, "max_model_len") for model in models}
+
+
+def _members(value: Json, name: str) -> list[Mapping[str, Json]]:
+    """Return the objects in the list `name` of `value`; an empty list for a response of another shape."""
+    members = value.get(name) if isinstance(value, Mapping) else None
+    return [member for member in members if isinstance(member, Mapping)] if isinstance(members, list) else []
+
+
+def _find_window(value: Json, suffix: str) -> int | None:
+    """Return the first positive number of `value` whose name ends with `suffix`."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            if str(name).endswith(suffix) and type(number) is int and number > 0:
+                return number
+    return None

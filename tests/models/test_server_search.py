@@ -1,0 +1,133 @@
+"""Model servers on this machine: the models and context windows that each kind of server lists."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from convo.models import server_search
+from convo.models.server_search import LocalServer, ServerKind, find_local_servers
+from tests.asgi_server import listen_on_free_port, serve_in_thread
+from tests.command_runner import Convo
+
+Responses = Mapping[str, Any]
+
+MODELS = {"object": "list", "data": [{"id": "a"}, {"id": "b"}]}
+
+OLLAMA: Responses = {
+    "/v1/models": MODELS,
+    "/api/show a": {"model_info": {"general.architecture": "qwen", "qwen.context_length": 131_072}},
+    "/api/show b": {"model_info": {}},
+}
+LLAMA_CPP: Responses = {"/v1/models": MODELS, "/props": {"default_generation_settings": {"n_ctx": 4_096}}}
+LM_STUDIO: Responses = {
+    "/v1/models": MODELS,
+    "/api/v0/models": {"data": [{"id": "b", "max_context_length": 32_768}, {"id": "c", "max_context_length": 1}]},
+}
+VLLM: Responses = {"/v1/models": {"data": [{"id": "a", "max_model_len": 8_096}, {"id": "b", "max_model_len": "x"}]}}
+
+
+@contextmanager
+def run_server(responses: Responses, *, delay_s: float = 0.0) -> Iterator[int]:
+    """Run a server with these JSON responses by path, and by model for POST; yields its port."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        path = scope["path"] + (f" {json.loads(body)['model']}" if body else "")
+        response = responses.get(path)
+        content = response if isinstance(response, bytes) else json.dumps(response).encode()
+        await asyncio.sleep(delay_s)
+        status = 404 if response is None else 200
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    listener, _ = listen_on_free_port()
+    with serve_in_thread(application, listener, asyncio.new_event_loop()):
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("provider", "responses", "windows"),
+    [
+        ("ollama", OLLAMA, {"a": 131_072, "b": None}),
+        ("llamacpp", LLAMA_CPP, {"a": 4_096, "b": 4_096}),
+        ("lmstudio", LM_STUDIO, {"a": None, "b": 32_768}),
+        ("vllm", VLLM, {"a": 8_096, "b": None}),
+        ("ollama", {"/v1/models": {"object": "list", "data": None}}, {}),
+        ("llamacpp", {"/v1/models": MODELS}, {"a": None, "b": None}),
+        ("llamacpp", {"/v1/models": MODELS, "/props": []}, {"a": None, "b": None}),
+        ("lmstudio", {"/v1/models": MODELS, "/api/v0/models": {"data": [5, {"id": "a"}]}}, {"a": None, "b": None}),
+        ("ollama", {"/v1/models": MODELS, "/api/show a": [], "/api/show b": {"model_info": 5}}, {"a": None, "b": None}),
+    ],
+)
+async def test_the_models_of_a_server_have_the_windows_that_it_tells(
+    provider: str, responses: Responses, windows: dict[str, int | None]
+) -> None:
+    with run_server(responses) as port:
+        kind = ServerKind("Server", provider, port)
+        assert await find_local_servers([kind]) == [LocalServer(kind, f"http://127.0.0.1:{port}/v1", windows)]
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        {},
+        {"/v1/models": b"<html>hello</html>"},
+        {"/v1/models": {"data": [{"name": "a"}]}},
+        {"/v1/models": {"data": [{"id": "x" * 2_000_000}]}},
+        {"/v1/models": 5},
+    ],
+)
+async def test_another_program_at_a_port_is_no_model_server(responses: Responses) -> None:
+    with run_server(responses) as port:
+        assert await find_local_servers([ServerKind("Server", "vllm", port)]) == []
+
+
+def test_the_command_lists_the_servers_and_how_to_use_the_first(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    with run_server(VLLM) as port:
+        kinds = (ServerKind("vLLM", "vllm", port), ServerKind("Nobody", "ollama", 1))
+        monkeypatch.setattr(server_search, "SERVER_KINDS", kinds)
+        got = convo("models", "--local")
+        url = f"http://127.0.0.1:{port}/v1"
+        assert [line.split() for line in got.out.splitlines()] == [
+            ["server", "base_url", "context", "model"],
+            ["vLLM", url, "8,096", "a"],
+            ["vLLM", url, "-", "b"],
+        ]
+        use, chat = got.err.splitlines()
+        commands = use.removeprefix("to use it: ").split(" && ")
+        assert commands == [
+            "convo config set providers.vllm.api chat",
+            f"convo config set providers.vllm.base_url {url}",
+        ]
+        assert chat == "to chat: convo chat -m vllm/a"
+        models = [{"model": "a", "context": 8_096}, {"model": "b", "context": None}]
+        assert convo("models", "--local", "--json").json() == [
+            {"server": "vLLM", "provider": "vllm", "base_url": url, "models": models}
+        ]
+        for command in commands:
+            assert convo(*command.split()[1:]).exit == 0
+        assert convo("models", "--local").err == f"{chat}\n"
+    assert convo("models", "--local").err == (
+        f"no model server answers on this machine at the standard ports of vLLM ({port}), Nobody (1)\n"
+    )
+
+
+@pytest.mark.parametrize("argv", [("--local", "--ask"), ("--local", "known")])
+def test_local_cannot_be_combined(convo: Convo, argv: tuple[str, ...]) -> None:
+    got = convo("models", *argv)
+    message = "--local cannot be used with --ask or a command"
+    assert (got.exit, got.err) == (2, f"convo: {message}\n  try: convo models --local\n")
+
+
+async def test_a_port_without_a_server_and_a_slow_server_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_search, "SEARCH_TIMEOUT_S", 0.2)
+    with socket.socket() as unused, run_server(VLLM, delay_s=1.0) as slow_port:
+        unused.bind(("127.0.0.1", 0))
+        kinds = [ServerKind("Nobody", "ollama", unused.getsockname()[1]), ServerKind("Slow", "vllm", slow_port)]
+        assert await find_local_servers(kinds) == []
