@@ -1,6 +1,6 @@
 """Model servers on this machine, found at the standard ports of Ollama, llama.cpp, LM Studio and vLLM.
 
-Another program may listen at such a port: its response is bounded in size and time, and ignored if it is no list of
+Another program may listen at such a port: its response is bounded in size and time, and ignored if it is not a list of
 models. No model is loaded by a search.
 """
 

@@ -144,7 +144,7 @@ OWN_OPTIONS: Mapping[str, str] = {
 
 
 def parse_parameter(argument: str) -> tuple[str, Json]:
-    """Parse the KEY=VALUE of --param; a value that is no JSON is text. Raises InvalidUsage."""
+    """Parse the KEY=VALUE of --param; a value that is not JSON is text. Raises InvalidUsage."""
     key, separator, text = argument.partition("=")
     if not separator or not PARAMETER_KEY.fullmatch(key):
         raise InvalidUsage(f"--param {argument} is not KEY=VALUE", hint="--param service_tier=flex")
@@ -158,7 +158,7 @@ def parse_parameter(argument: str) -> tuple[str, Json]:
 
 
 def _reject_constant(name: str) -> Json:
-    """Raise ValueError: NaN and Infinity are no JSON."""
+    """Raise ValueError: NaN and Infinity are not JSON."""
     raise ValueError(name)
 
 
