@@ -26,8 +26,10 @@ from convo.history.items import Json
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.selection import select_owner
+from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.report_views import render_compaction, render_compaction_preview
 from convo.terminal.terminal import detect_display
+from convo.terminal.waiting import WaitingLine
 from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
 
 LEASE_TIMEOUT_S, LEASE_RETRY_S = 30.0, 0.25
@@ -57,7 +59,12 @@ async def run_compact(options: CompactCommandOptions) -> None:
         if not options.preview:
             async with _write_lease(chat, timeout_s=0.0):
                 pass  # a chat that is open in a terminal would not release it later either
-        prepared = await prepare_compaction(chat, options.compaction, confirmed=options.yes, preview=options.preview)
+        is_shown = not options.as_json and settings.editing != EDITING_PLAIN
+        waiting_line = WaitingLine(sys.stdout, sys.stderr, is_enabled=is_shown)
+        async with waiting_line.show("compacting"):
+            prepared = await prepare_compaction(
+                chat, options.compaction, confirmed=options.yes, preview=options.preview
+            )
         for note in prepared.notes:
             print_notice(note)
         if options.preview:

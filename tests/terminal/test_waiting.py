@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from convo.terminal.waiting import format_seconds
-from tests.cli.chat_commands import scripted_flags
+from tests.cli.chat_commands import LONG, scripted_flags
+from tests.command_runner import Convo
 from tests.terminal.pty_session import at_terminal
 from tests.terminal.screen import open_screen
 
@@ -119,3 +120,13 @@ def test_the_line_shows_the_end_of_the_reasoning_while_it_arrives() -> None:
         assert "reasoning: First I add the numbers." in shown
         assert "\nIt is 4.\n" in shown
         assert "\x1b[31m" not in screen.raw
+
+
+@pytest.mark.parametrize(("flags", "env"), [((), {}), (("--json",), {}), ((), {"CONVO_EDITING": "plain"})])
+def test_a_compaction_shows_the_line_to_a_user(flags: tuple[str, ...], env: dict[str, str], convo: Convo) -> None:
+    quick, slow = scripted_flags({"text": LONG}), scripted_flags({"text": "Short."}, delay_s=1.5)
+    assert convo("chat", "-q", *quick, "-n", "mine", f"one {LONG}").exit == 0
+    assert convo("chat", "-q", "--from", "mine", *quick, f"two {LONG}").exit == 0
+    with at_terminal("compact", "mine", *slow, *flags, env=env) as terminal:
+        assert terminal.wait_for_exit() == 0
+        assert ("compacting 0 s · Ctrl-C to stop" in terminal.output) == (not flags and not env)
