@@ -72,7 +72,7 @@ def test_in_a_narrow_terminal_the_line_is_cut() -> None:
 def test_programs_screen_readers_and_terminals_without_a_cursor_get_no_such_line(
     flags: list[str], env: dict[str, str]
 ) -> None:
-    with at_terminal("chat", *scripted_flags(SLOW_ANSWER, delay_s=1.5), "count", *flags, env=env) as terminal:
+    with at_terminal("chat", *scripted_flags(SLOW_ANSWER, delay_s=0.8), "count", *flags, env=env) as terminal:
         assert terminal.wait_for_exit() == 0
         assert "one two" in terminal.output
         assert "waiting" not in terminal.output
@@ -80,7 +80,7 @@ def test_programs_screen_readers_and_terminals_without_a_cursor_get_no_such_line
 
 @pytest.mark.parametrize("redirection", ["2>err.txt", ">out.txt"])
 def test_the_line_is_shown_only_if_both_outputs_are_a_terminal(redirection: str) -> None:
-    flags = " ".join(scripted_flags(SLOW_ANSWER, delay_s=1.5))
+    flags = " ".join(scripted_flags(SLOW_ANSWER, delay_s=0.8))
     with at_terminal(command=f"convo chat {flags} -n mine count {redirection}") as terminal:
         assert terminal.wait_for_exit() == 0
     assert "waiting" not in terminal.output + Path(redirection.strip("2>")).read_text()
