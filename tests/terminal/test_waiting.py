@@ -39,7 +39,7 @@ def wait_for_line(screen: TerminalScreen, pattern: str) -> None:
 
 
 def test_a_chat_shows_the_time_and_the_key_until_the_answer_begins() -> None:
-    with open_screen("chat", *scripted_flags(SLOW_ANSWER, chunk=4, delay_s=1.5), "-n", "mine") as screen:
+    with open_screen("chat", *scripted_flags(SLOW_ANSWER, delay_s=1.2), "-n", "mine") as screen:
         screen.wait_for_prompt("/help")
         screen.type_keys("count\r")
         wait_for_line(screen, r"waiting \d s · Esc to stop")
@@ -128,7 +128,7 @@ def test_the_line_shows_the_end_of_the_reasoning_while_it_arrives() -> None:
 
 @pytest.mark.parametrize(("flags", "env"), [((), {}), (("--json",), {}), ((), {"CONVO_EDITING": "plain"})])
 def test_a_compaction_shows_the_line_to_a_user(flags: tuple[str, ...], env: dict[str, str], convo: Convo) -> None:
-    quick, slow = scripted_flags({"text": LONG}), scripted_flags({"text": "Short."}, delay_s=1.5)
+    quick, slow = scripted_flags({"text": LONG}), scripted_flags({"text": "Short."}, delay_s=1.0)
     assert convo("chat", "-q", *quick, "-n", "mine", f"one {LONG}").exit == 0
     assert convo("chat", "-q", "--from", "mine", *quick, f"two {LONG}").exit == 0
     with at_terminal("compact", "mine", *slow, *flags, env=env) as terminal:
