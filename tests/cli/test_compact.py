@@ -57,9 +57,11 @@ def test_compacting_a_response_without_a_session_creates_one(convo: Convo, home:
     first = stored_sessions(home)[0].handle
     assert convo("chat", "-q", "--from", "mine", *model, f"two {LONG}").exit == 0
     got = convo("compact", str(first), *model)
-    assert got.exit in (0, 1)
-    assert [one.strategy for one in stored_sessions(home) if one.name == "mine"] == [Strategy.CHAIN]
-    assert sorted(one.handle or "" for one in stored_sessions(home) if one.name == "mine") != [first]
+    assert got.exit == 0, got
+    new, mine = stored_sessions(home)
+    assert (new.name, new.strategy, new.handle) == ("one-and-this-goes", Strategy.CHAIN, None)
+    assert "continues as  chain one-and-this-goes\n" in got.out
+    assert (mine.name, mine.handle != first) == ("mine", True)
 
 
 def test_a_replay_file_is_compacted_and_its_old_content_is_copied(convo: Convo) -> None:
