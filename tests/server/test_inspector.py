@@ -1,5 +1,8 @@
 """The inspector page in a real Chromium: served by a gateway, and as a file."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -173,6 +176,31 @@ def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
         assert page.evaluate("getComputedStyle(document.body).color") == text_color
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == outline_color
+
+
+@pytest.mark.needs("curl")
+def test_an_empty_store_shows_how_to_send_the_first_request(browser: Browser, tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "served") as empty, open_page(browser, width=360) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.goto(empty.root)
+        expect(page.get_by_text("No conversations yet. A conversation")).to_be_visible()
+        assert accessibility(page) == []
+        assert horizontal_overflow(page) == 0
+        copied = {}
+        for name in ("Base URL", "curl", "Python"):
+            page.get_by_role("button", name=f"Copy {name}").click()
+            expect(page.get_by_text("Copied").last).to_be_visible()
+            copied[name] = page.evaluate("navigator.clipboard.readText()")
+            assert copied[name] == page.get_by_role("group", name=name).inner_text()
+        assert copied["Base URL"] == empty.url
+        command = copied["curl"].replace('"local"', '"echo"')
+        response = json.loads(subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout)
+        assert response["output"][0]["content"][0]["text"] == "Say hello in French."
+        program = copied["Python"].replace('"local"', '"echo"')
+        printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        assert printed == "Say hello in French.\n"
+        expect(page.get_by_role("heading", name="Other clients")).to_be_visible()
+        expect(page.get_by_role("button", name="Copy curl")).to_have_count(0)
 
 
 # -- responses in progress ------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
 import { resetRanges } from "./paged.js";
 import { KeyRequired, openSource } from "./source.js";
+import { firstRequests } from "./start.js";
 import { linkTree } from "./tree.js";
 
 const [RUNNING_POLL_MS, IDLE_POLL_MS] = [300, 1000];
@@ -109,9 +110,10 @@ function drawMain() {
 }
 
 function welcome({ sessions, others }) {
-  const emptyText = "No conversations yet. A conversation appears here when it is stored.";
-  const text = sessions.length + others.length ? "Choose a conversation." : emptyText;
-  return [titleHeading("Inspector"), element("p", {}, text)];
+  const heading = titleHeading("Inspector");
+  if (sessions.length + others.length) return [heading, element("p", {}, "Choose a conversation.")];
+  const text = "No conversations yet. A conversation appears here when it is stored.";
+  return [heading, element("p", {}, text), ...(source.isLive ? firstRequests(source.hasKey) : [])];
 }
 
 function titleHeading(text) {
