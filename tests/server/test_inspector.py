@@ -178,6 +178,27 @@ def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
         assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == outline_color
 
 
+def test_a_long_text_is_collapsed_and_stays_open_when_the_page_is_drawn_again(browser: Browser, tmp_path: Path) -> None:
+    long_text = "\n".join(f"line {number}" for number in range(200))
+    with run_gateway(tmp_path / "served") as running, open_page(browser) as page:
+        first = running.create_response({"model": "echo", "input": long_text}).json()["id"]
+        page.goto(f"{running.root}/#/{first}")
+        last_line = page.get_by_text("line 199").first
+        expect(page.get_by_role("button", name="Show all")).to_have_count(2)
+        assert last_line.evaluate("node => node.parentElement.clientHeight") < 250
+        assert page.evaluate("document.documentElement.scrollHeight") < 1_500
+        assert accessibility(page) == []
+        page.get_by_role("button", name="Show all (1,689 characters) of item 1").click()
+        expect(page.get_by_role("button", name="Show less of item 1")).to_have_attribute("aria-expanded", "true")
+        assert last_line.evaluate("node => node.parentElement.clientHeight") > 2_000
+        running.create_response({"model": "echo", "input": "more", "previous_response_id": first})
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(page.get_by_role("button", name="Show less of item 1")).to_be_visible()
+        expect(page.get_by_role("button", name="Show all")).to_have_count(1)
+        page.emulate_media(media="print")
+        assert page.locator(".collapsed").first.evaluate("node => node.clientHeight") > 2_000
+
+
 @pytest.mark.needs("curl")
 def test_an_empty_store_shows_how_to_send_the_first_request(browser: Browser, tmp_path: Path) -> None:
     with run_gateway(tmp_path / "served") as empty, open_page(browser, width=360) as page:

@@ -4,7 +4,7 @@
 // thought  text of a reasoning item       aside  a note in place of content that cannot be shown
 // image    shown if the item contains its data; no image is ever fetched from an address
 
-import { codeBlock, element } from "./make.js";
+import { codeBlock, element, formatCount } from "./make.js";
 import { pagedList } from "./paged.js";
 
 const TEXT_FIELDS = ["text", "refusal", "transcript"];
@@ -100,6 +100,30 @@ const PASSAGE_RENDERERS = {
       : element("p", { class: "aside" }, `an image: ${url.startsWith("data:") ? url.split(";")[0] : url}`),
 };
 
+const [MAX_SHOWN_CHARS, MAX_SHOWN_LINES] = [2000, 30];
+
+// The long texts that were opened: they stay open when the page is drawn again.
+const openTexts = new Set();
+
+/** Show the start of a long passage, and a button that opens the rest; all of it is printed and searched. */
+function collapsedIfLong(passage, text, label) {
+  const isLong = text.length > MAX_SHOWN_CHARS || text.split("\n").length > MAX_SHOWN_LINES;
+  if (!isLong || !["P", "BLOCKQUOTE"].includes(passage.tagName)) return passage; // code scrolls in its box
+  const key = `${label}: ${text}`;
+  const button = element("button", { type: "button", class: "more", click: () => show(!openTexts.has(key)) });
+  const box = element("div", {}, passage);
+  function show(isOpen) {
+    if (isOpen) openTexts.add(key);
+    else openTexts.delete(key);
+    box.classList.toggle("collapsed", !isOpen);
+    button.setAttribute("aria-expanded", String(isOpen));
+    button.textContent = isOpen ? "Show less" : `Show all (${formatCount(text.length, "character")})`;
+    button.setAttribute("aria-label", `${button.textContent} of ${label}`);
+  }
+  show(openTexts.has(key));
+  return element("div", {}, box, button);
+}
+
 /**
  * Create one item in full.
  *
@@ -119,7 +143,7 @@ function itemArticle(item, { number, note = "", level }) {
     "article",
     { class: item.role === "user" || item.role === "assistant" ? item.role : "other" },
     heading,
-    ...itemPassages(item).map(([form, text]) => PASSAGE_RENDERERS[form](text, label)),
+    ...itemPassages(item).map(([form, text]) => collapsedIfLong(PASSAGE_RENDERERS[form](text, label), text, label)),
     jsonDetails(item, label),
   );
 }
