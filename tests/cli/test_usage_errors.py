@@ -33,6 +33,8 @@ AGENT = "--agent bot.py:desk"
             '--param tools is not a list like [{"type": "web_search"}]',
             """--param 'tools=[{"type": "web_search"}]'""",
         ),
+        (f"chat --param a={'[' * 101}{']' * 101} hi", "--param a is nested too deeply", "use at most 100 levels"),
+        (f"chat --param {'.'.join('a' * 102)}=1 hi", "--param a is nested too deeply", "use at most 100 levels"),
         ("chat --param flex hi", "--param flex is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param =flex hi", "--param =flex is not KEY=VALUE", "--param service_tier=flex"),
         ("chat --param a..b=1 hi", "--param a..b=1 is not KEY=VALUE", "--param service_tier=flex"),

@@ -122,6 +122,9 @@ class RequestFlags:
         return fields
 
 
+MAX_PARAMETER_LEVELS = 100
+"""Levels of objects and lists in a field."""
+
 PARAMETER_KEY = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
 LIST_PARAMETERS: Mapping[str, tuple[type, str]] = {
@@ -152,9 +155,21 @@ def parse_parameter(argument: str) -> tuple[str, Json]:
     if name in OWN_OPTIONS:
         raise InvalidUsage(f"--param cannot set {name}", hint=OWN_OPTIONS[name])
     try:
-        return key, json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite)
+        value: Json = json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite)
     except (ValueError, RecursionError):
-        return key, text
+        value = text
+    if key.count(".") + _count_levels(value) > MAX_PARAMETER_LEVELS:
+        raise InvalidUsage(f"--param {name} is nested too deeply", hint=f"use at most {MAX_PARAMETER_LEVELS} levels")
+    return key, value
+
+
+def _count_levels(value: Json) -> int:
+    """Count the levels of objects and lists in `value`."""
+    levels, members = 0, [value]
+    while containers := [member for member in members if isinstance(member, dict | list)]:
+        members = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+        levels += 1
+    return levels
 
 
 def _reject_constant(name: str) -> Json:
