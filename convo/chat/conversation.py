@@ -59,6 +59,7 @@ class Chat:
         self.record = record
         self._replay_file = ReplayFile(record.session.replay_file) if record.session.replay_file else None
         self._path_read = record.state.path
+        self._applied_file_path: Path | None = None
 
     @property
     def session(self) -> Session:
@@ -197,6 +198,7 @@ class Chat:
         it. A file that equals its last written version is not edited: newer items are in the record alone.
         """
         record = self.record
+        self._applied_file_path = None
         try:
             path = Path(record.state.path.root).append(file.read_valid())
         except NotCanonical as error:
@@ -205,6 +207,7 @@ class Chat:
             record.session = replace(record.session, file_head=path.head if path else None)
         elif path.head != (record.session.file_head or path.root):
             record.state = replace(record.state, path=path, confirmed_head=path.head)
+            self._applied_file_path = path
 
     async def _run_turn(
         self, check_tail: bool, snapshot: RecordSnapshot | None = None
@@ -256,8 +259,11 @@ class Chat:
             raise
 
     async def _save_state(self, state: ConversationState, run_update: RunUpdate = NO_UPDATE) -> None:
+        applied = self._applied_file_path
         self.record.session = replace(
             self.session,
+            # with edits applied, the file as it is counts as written: after a kill it must not replace what follows
+            file_head=self.session.file_head if applied is None else applied.head if applied else None,
             model=self.options.model,
             instructions=self.options.instructions,
             scope=self.deps.endpoint.scope,
@@ -276,6 +282,7 @@ class Chat:
             await self._save_state(merge_file_edits(self.state, self._path_read, self._replay_file.read_valid()))
             self.notify(f"{self._replay_file.path} changed during the response; both changes are kept")
         self._replay_file.write(self.state.path.items)
+        self._applied_file_path = None
         await self.record.update_fields(replace(self.session, file_head=self.state.path.head))
 
 

@@ -7,6 +7,7 @@ session; the files that the user named stay and are reported.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from convo.stores.base import Store
 RUN_MARK_KEY = "convo"
 """The member of a document with the id of its stored run; other readers ignore it."""
 
+RUN_ID_PATTERN = re.compile(r"run_[0-9A-Za-z_-]{1,64}")
+
 
 def get_marked_run_id(state: RunState) -> str | None:
     """Return the id of the run that a document of convo's own is of; only the store with the run has this id."""
@@ -29,17 +32,24 @@ def get_marked_run_id(state: RunState) -> str | None:
 
 
 def state_file_path(folder: Path, run_id: str) -> Path:
-    """Return the path of a paused run without a named file."""
-    return folder / f"{run_id}.json"
+    """Return the path of a paused run without a named file. Raises StoreFault for an id that is not convo's."""
+    return folder / f"{_check_run_id(run_id)}.json"
 
 
 def base_state_file_path(folder: Path, run_id: str) -> Path:
-    """Return the path of the state that an imported run continued from."""
-    return folder / f"{run_id}.base.json"
+    """Return the path of the state that an imported run continued from. Raises StoreFault as `state_file_path`."""
+    return folder / f"{_check_run_id(run_id)}.base.json"
 
 
 def _named_files_list_path(folder: Path, run_id: str) -> Path:
-    return folder.with_name("named") / run_id
+    return folder.with_name("named") / _check_run_id(run_id)
+
+
+def _check_run_id(run_id: str) -> str:
+    """Return `run_id`, a part of a path. A store that somebody else wrote may contain any text in its place."""
+    if not RUN_ID_PATTERN.fullmatch(run_id):
+        raise StoreFault(f"the store has a run with the invalid id {run_id!r}", hint="convo store check")
+    return run_id
 
 
 def delete_state_files(folder: Path, run_id: str) -> None:
@@ -69,7 +79,8 @@ def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
     """
     failures: list[StoreFault] = []
     path_functions = (state_file_path, base_state_file_path, _named_files_list_path)
-    for path in [make_path(folder, run) for run in runs for make_path in path_functions]:
+    valid_runs = [run for run in runs if RUN_ID_PATTERN.fullmatch(run)]
+    for path in [make_path(folder, run) for run in valid_runs for make_path in path_functions]:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -86,7 +97,8 @@ async def list_runs_with_files(store: Store, folder: Path) -> list[str]:
 
 def _list_run_ids(folder: Path) -> list[str]:
     folders = [directory for directory in (folder, folder.with_name("named")) if directory.is_dir()]
-    return sorted({name.partition(".")[0] for directory in folders for name in os.listdir(directory)} - {""})
+    names = {name.partition(".")[0] for directory in folders for name in os.listdir(directory)}
+    return sorted(name for name in names if RUN_ID_PATTERN.fullmatch(name))
 
 
 def _read_named_files(folder: Path, run_id: str) -> Sequence[str]:

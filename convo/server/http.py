@@ -7,6 +7,7 @@ a request id and its duration; every error is the API's error object.
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isinf
@@ -316,8 +317,8 @@ def _child_values(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 def _reject_duplicate_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for name in unique if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        duplicate = next(name for name in unique if counts[name] > 1)
         raise InvalidJson(f"the key {json.dumps(duplicate[:64])} occurs twice in one object")
     return unique
 

@@ -188,12 +188,16 @@ def make_websocket_protocol(write_s: float, **options: Any) -> asyncio.Protocol:
 
 @contextmanager
 def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterator[None]:
-    """Discard uvicorn's own log, except for unexpected exceptions."""
+    """Discard uvicorn's own log, except for unexpected exceptions.
+
+    A text of a WebSocket that is not UTF-8 is a client's error: uvicorn closes the connection with 1007.
+    """
 
     class Reporting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.exc_info and isinstance(record.exc_info[1], Exception):
-                report(record.exc_info[1])
+            error = record.exc_info[1] if record.exc_info else None
+            if isinstance(error, Exception) and not isinstance(error, UnicodeDecodeError):
+                report(error)
 
     log, handler = logging.getLogger("uvicorn.error"), Reporting()
     before = log.propagate, log.level

@@ -134,8 +134,11 @@ def split_integers(value: Json) -> tuple[Json, str | None]:
 
 
 def merge_integers(form: Json, integers: str) -> Json:
-    """Return the value that `split_integers` split."""
-    return _put_integers(form, iter(decode_json(f"[{integers}]")))
+    """Return the value that `split_integers` split. Raises ValueError for fewer integers than there are places."""
+    try:
+        return _put_integers(form, iter(decode_json(f"[{integers}]")))
+    except StopIteration as error:
+        raise ValueError("a stored value has more places for integers than integers") from error
 
 
 def _take_integers(value: Json, integers: list[int]) -> Json:

@@ -118,6 +118,18 @@ async def test_a_file_as_it_was_written_last_is_not_an_edit(harness: ChatHarness
     assert file_lines(harness)[-3:] == ["assistant: two", "user: three", "assistant: three"]
 
 
+async def test_a_question_after_an_edit_survives_a_kill(harness: ChatHarness, chat: Chat) -> None:
+    """The process is killed after the commit of the question; the edited file is older than that and must not win."""
+    write_items(harness, user_message("uno"), assistant_message("eins"))
+    events = chat.send([user_message("two")])
+    async for event in events:
+        if event["type"] == "response.created":
+            break
+    reopened = await harness.open(None, "mine")
+    assert message_lines(reopened.load_state().path.items) == ["user: uno", "assistant: eins", "user: two"]
+    await events.aclose()
+
+
 @pytest.mark.parametrize("file_head", [None, "first"])
 async def test_a_file_that_equals_the_history_counts_as_written(
     harness: ChatHarness, chat: Chat, file_head: str | None

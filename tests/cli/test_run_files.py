@@ -66,6 +66,17 @@ def test_removing_a_session_removes_the_state_files_of_an_imported_run(
     assert (stored_files(other), files_with_secret(other), stored_files(home)) == ([], [], [run])
 
 
+def test_the_id_of_a_stored_run_is_never_used_as_a_path(convo: Convo, home: Path, tmp_path: Path) -> None:
+    """A store that somebody else wrote has a run whose id leads to another folder."""
+    run_id = pause_run(convo, "u")
+    other_file = tmp_path / "other.json"
+    other_file.write_text("{}")
+    with closing(sqlite3.connect(home / DATABASE)) as database, database:
+        database.execute("UPDATE agent_runs SET id = ? WHERE id = ?", (str(tmp_path / "other"), run_id))
+    got = convo("sessions", "rm", "u", "--yes")
+    assert other_file.exists(), got.err
+
+
 def test_a_named_state_file_is_kept_and_reported(convo: Convo, home: Path, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     pause_run(convo, "u", "--state", "here/s.json")

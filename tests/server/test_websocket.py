@@ -168,6 +168,16 @@ def test_a_message_that_is_far_too_large_closes_the_connection(serve: Serve) -> 
         assert close_code(client) == 1009
 
 
+def test_a_text_that_is_not_utf8_closes_the_connection_and_is_not_reported_as_an_error_of_the_server(
+    serve: Serve,
+) -> None:
+    gateway = serve()
+    with connect_client(gateway) as client:
+        client.socket.send(b"\xff", text=True)
+        assert close_code(client) == 1007
+    assert gateway.unexpected_errors == []
+
+
 def test_the_number_of_queued_messages_is_limited(serve: Serve) -> None:
     gateway = serve(websocket_limits=WebSocketLimits(max_queued=2))
     gateway.script("slow", SLOW, chunk=1, delay_s=0.02)

@@ -44,6 +44,12 @@ def test_integers_are_split_from_a_value_and_merged_again() -> None:
     assert split_integers(None) == (None, None)
 
 
+def test_a_value_with_too_few_stored_integers_is_a_value_error() -> None:
+    """A StopIteration inside a coroutine would not be an error of the store."""
+    with pytest.raises(ValueError, match="more places for integers than integers"):
+        merge_integers({"a": 0, "b": 0}, "12")
+
+
 @pytest.mark.parametrize(
     ("text", "terms"),
     [
