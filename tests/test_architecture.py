@@ -61,7 +61,7 @@ HEAVY = {
     "psycopg": ("convo.stores.postgres",),
     "pydantic": (),
     "pygments": ("convo.terminal.markdown",),
-    "rich": (),
+    "rich": ("convo.terminal.markdown",),
     "sqlite3": ("convo.stores.sqlite",),
     "starlette": ("convo.server",),
     "toktok": (),

@@ -47,7 +47,13 @@ from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import OwnerSelection, owner_of_handle, select_owner
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.answer import ANSWERS_PLAIN, format_reasoning_line, make_answer_renderer, reasoning_text
+from convo.terminal.answer import (
+    ANSWERS_PLAIN,
+    MARKDOWN_MODULE,
+    format_reasoning_line,
+    make_answer_renderer,
+    reasoning_text,
+)
 from convo.terminal.prompt import EDITING_PLAIN
 from convo.terminal.status_line import format_receipt
 from convo.terminal.terminal import (
@@ -244,7 +250,9 @@ class ChatContext:
         """Return the renderer of answers; None for answers printed as plain text."""
         assert self._settings
         is_plain = self._output.is_plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
-        return None if is_plain else make_answer_renderer(sys.stdout, os.environ)
+        renderer = None if is_plain else make_answer_renderer(sys.stdout, os.environ)
+        self._output.waiting_line.preloaded_module = MARKDOWN_MODULE if renderer else ""
+        return renderer
 
     def get_reasoning_formatter(self) -> FormatReasoning | None:
         """Return the formatter of the line about reasoning; None if --quiet is set or stderr is not a terminal."""

@@ -72,6 +72,10 @@ MIN_VTE_VERSION = 5_000
 """Signs of a terminal with clickable links. No query reports this ability, so known terminals are listed."""
 
 
+MARKDOWN_MODULE = "convo.terminal.markdown"
+"""The module that renders Markdown; it is imported while the model works."""
+
+
 def make_answer_renderer(stream: TextIO, environ: Mapping[str, str]) -> AnswerRenderer | None:
     """Make a Markdown renderer for `stream`; None unless it is a terminal with cursor control."""
     if not stream.isatty() or environ.get("TERM", "dumb") in DUMB_TERMINALS:
@@ -95,15 +99,17 @@ class LazyMarkdownRenderer:
             self._renderer.finish()
 
     def _make_renderer(self) -> AnswerRenderer:
-        from convo.terminal.markdown.render import MarkdownOptions
-        from convo.terminal.markdown.stream import MarkdownRenderer
+        from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer, detect_color_system
 
         display = detect_display(self._stream, self._environ)
         has_links = _has_clickable_links(self._environ)
         options = MarkdownOptions(
-            has_color=display.has_color, has_box_chars=display.has_box_chars, has_links=has_links and display.has_color
+            has_color=display.has_color,
+            has_box_chars=display.has_box_chars,
+            has_links=has_links and display.has_color,
+            color_system=detect_color_system(self._environ),
         )
-        return MarkdownRenderer(self._stream, options, lambda: get_terminal_size().columns)
+        return MarkdownRenderer(self._stream, options, get_terminal_size)
 
 
 def _has_clickable_links(environ: Mapping[str, str]) -> bool:

@@ -30,14 +30,16 @@ ERASE_LINE = "\r\x1b[2K"
 class WaitingLine:
     """One line at the cursor, on stderr, while nothing else is printed; call `hide` before any other output.
 
-    is_enabled:  whether the line is ever shown
-    stop_key:    the key that stops the work
+    is_enabled:       whether the line is ever shown
+    stop_key:         the key that stops the work
+    preloaded_module: imported once the line is shown, because the output that ends it needs it; "" for none
     """
 
     def __init__(self, out: TextIO, err: TextIO, *, is_enabled: bool = True) -> None:
         """Prepare the line; it is shown only if both streams are terminals whose cursor can be moved."""
         is_terminal = out.isatty() and err.isatty() and os.environ.get("TERM", "dumb") not in DUMB_TERMINALS
         self.is_enabled, self.stop_key, self._stream = is_enabled and is_terminal, "Ctrl-C", err
+        self.preloaded_module = ""
         self._display = detect_display(err, os.environ)
         self._is_shown, self._has_output, self._detail = False, False, ""
         self._spinner: tuple[Console, Spinner] | None = None
@@ -85,6 +87,9 @@ class WaitingLine:
                 if self._spinner is None:  # output may arrive during the import
                     await asyncio.to_thread(import_module, "rich.spinner")
                     self._spinner = self._make_spinner()
+                    if self.preloaded_module:
+                        preloading = loop.run_in_executor(None, import_module, self.preloaded_module)
+                        preloading.add_done_callback(lambda done: done.exception())  # raised by the next import
                     continue
                 self._draw(*self._spinner, f"{label} {format_seconds(now - started_at)} · {self.stop_key} to stop", now)
 

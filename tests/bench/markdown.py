@@ -6,16 +6,21 @@ Answers of several kinds arrive in pieces of 16 characters, each of which is ren
 number of characters that the parser examined for each character of the answer, `written` the number of
 bytes that were written to the terminal for each one. Both must be constant from 10 KB to 1 MB, or the
 script ends with 1. The naive renderer parses and prints everything at each piece; it is shown at 5 and 10 KB.
+Last, the processor time for 100 KB that arrive at once, and in pieces of 5 characters, each of which is drawn, as a
+ratio to rich, which renders the blocks of the same text once; all three in turn, the medians of `ROUNDS`.
 """
 
 import io
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from convo.terminal.markdown.render import BlockRenderer, MarkdownOptions, RenderState, encode_row, parse_blocks
-from convo.terminal.markdown.stream import MarkdownRenderer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer, limit_nesting, render_blocks
 
 KILOBYTES = (10, 100, 1_000)
 NAIVE = (5, 10)
@@ -104,7 +109,7 @@ def make_text(kind: str, length: int) -> str:
 def streaming(text: str, piece: int) -> Cost:
     """Measure convo's renderer."""
     out, longest = Bytes(), 0
-    page = MarkdownRenderer(out, MarkdownOptions(has_color=True), lambda: 80)
+    page = MarkdownRenderer(out, MarkdownOptions(has_color=True, color_system="truecolor"), lambda: (80, 24))
     started_at = time.process_time()
     for position in range(0, len(text), piece):
         page.write(text[position : position + piece])
@@ -120,8 +125,7 @@ def naive(text: str, piece: int) -> Cost:
     for position in range(0, len(text), piece):
         lines = text[: position + piece].split("\n")
         examined += position + piece
-        rows = BlockRenderer(parse_blocks(lines), lines, options, RenderState()).render()
-        out.write("\x1b[H\x1b[J" + "\n".join(encode_row(row, options) for row in rows))
+        out.write("\x1b[H\x1b[J" + "\n".join(render_blocks([*map(limit_nesting, lines)], options)))
     return Cost(len(text), out.count, examined, time.process_time() - started_at, len(text))
 
 
@@ -145,12 +149,42 @@ def linear(kind: str, lengths: Sequence[int]) -> bool:
     )
 
 
+ROUNDS = 5
+RATIO_CHARS = 100_000
+SMALL_PIECE = 5
+FRAME_CHARS = 8
+"""Characters that arrive in 40 ms, the time between two frames, at 200 characters a second."""
+
+
+def rich_blocks(text: str) -> float:
+    """Return the seconds in which rich renders the blocks of an answer of kind "answer" once."""
+    console = Console(file=Bytes(), force_terminal=True, color_system="truecolor", width=79)
+    started_at = time.process_time()
+    for part in text.split(ANSWER):
+        for block in (part, ANSWER):
+            console.print(Markdown(block))
+    return time.process_time() - started_at
+
+
+def ratios() -> None:
+    text = ANSWER * (RATIO_CHARS // len(ANSWER))
+    floor, at_once, in_pieces = [], [], []
+    for _ in range(ROUNDS):
+        floor.append(rich_blocks(text))
+        at_once.append(streaming(text, len(text)).seconds)
+        in_pieces.append(streaming(text, SMALL_PIECE).seconds)
+    base = statistics.median(floor)
+    print(f"\n{len(text):,} characters: rich {base:.2f} s", end="")
+    print(f", at once {statistics.median(at_once) / base:.2f}x, in pieces {statistics.median(in_pieces) / base:.2f}x")
+
+
 def main() -> int:
     print(HEAD)
     for length in NAIVE:
         print(format_row("naive", naive(make_text("answer", length * 1_000), PIECE)), flush=True)
     lengths = sorted(map(int, sys.argv[1:])) or KILOBYTES
     all_passed = [linear(kind, lengths) for kind in KINDS]
+    ratios()
     return 0 if all(all_passed) else 1
 
 

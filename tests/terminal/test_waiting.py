@@ -1,16 +1,19 @@
 """The line that shows that work goes on, in a real terminal."""
 
+import asyncio
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
-from convo.terminal.waiting import format_seconds
+from convo.terminal.waiting import WaitingLine, format_seconds
 from tests.cli.chat_commands import LONG, scripted_flags
 from tests.command_runner import Convo
 from tests.terminal.pty_session import at_terminal
 from tests.terminal.screen import TerminalScreen, open_screen
+from tests.terminal.test_capabilities import fake_terminal
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -33,6 +36,10 @@ desk = Agent("desk", tools=(measure,))
 """
 
 
+IMPORTED = threading.Event()
+"""Set by the module that is imported while the line is shown."""
+
+
 def wait_for_line(screen: TerminalScreen, pattern: str) -> None:
     """Wait until a line matches; on a busy machine the first one may be late."""
     screen.wait_until(lambda: re.search(pattern, screen.text()) is not None)
@@ -46,6 +53,18 @@ def test_a_chat_shows_the_time_and_the_key_until_the_answer_begins() -> None:
         screen.wait_for_prompt("session mine")
         assert "one two\n" in screen.text()
         assert "waiting" not in screen.text()
+
+
+async def test_the_module_that_the_output_needs_is_imported_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_output.py").write_text(f"from {__name__} import IMPORTED\nIMPORTED.set()")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TERM", "xterm")
+    line = WaitingLine(fake_terminal(), fake_terminal())
+    line.preloaded_module = "slow_output"
+    async with line.show("waiting"):
+        assert await asyncio.to_thread(IMPORTED.wait, 30)
 
 
 def test_esc_stops_the_wait() -> None:

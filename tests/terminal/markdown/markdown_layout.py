@@ -8,12 +8,12 @@ displayed_lines(sequences, columns)     all lines of an emulated terminal, inclu
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyte
 from hypothesis import strategies as st
 
-from convo.terminal.markdown.render import BlockRenderer, MarkdownOptions, RenderState, encode_row, parse_blocks
-from convo.terminal.markdown.stream import MarkdownRenderer, MarkdownStream
+from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer, MarkdownStream, limit_nesting, render_blocks
 
 HERE = Path(__file__).parent
 
@@ -24,11 +24,10 @@ COLUMNS = (40, 80, 120)
 
 def render_whole(text: str, options: MarkdownOptions) -> list[str]:
     """Render `text` with one parse of all of it."""
-    lines = [line.expandtabs(4) for line in text.removesuffix("\n").split("\n")]
+    lines = [limit_nesting(line) for line in text.removesuffix("\n").split("\n")]
     while lines and not lines[0].strip():
         lines.pop(0)
-    rows = BlockRenderer(parse_blocks(lines), lines, options, RenderState()).render()
-    return [encode_row(row, options).rstrip() for row in rows]
+    return render_blocks(lines, options)
 
 
 def render_streamed(pieces: Iterable[str], options: MarkdownOptions) -> list[str]:
@@ -37,7 +36,7 @@ def render_streamed(pieces: Iterable[str], options: MarkdownOptions) -> list[str
     for piece in pieces:
         rows += stream.feed(piece)
         stream.render_open()
-    return [encode_row(row, options).rstrip() for row in [*rows, *stream.finish()]]
+    return [*rows, *stream.finish()]
 
 
 def split_by_sizes(text: str, sizes: Iterable[int]) -> Iterator[str]:
@@ -53,10 +52,10 @@ def split_by_sizes(text: str, sizes: Iterable[int]) -> Iterator[str]:
 piece_sizes = st.lists(st.sampled_from((1, 2, 3, 5, 8, 13, 50, 400, 10_000)), min_size=1, max_size=6)
 
 
-def terminal_output(pieces: Iterable[str], columns: int, **render_options: bool) -> str:
+def terminal_output(pieces: Iterable[str], columns: int, **render_options: Any) -> str:
     """The output of a `MarkdownRenderer` to a terminal of `columns`."""
     out = io.StringIO()
-    renderer = MarkdownRenderer(out, MarkdownOptions(**render_options), lambda: columns)
+    renderer = MarkdownRenderer(out, MarkdownOptions(**render_options), lambda: (columns, 24))
     for piece in pieces:
         renderer.write(piece)
     renderer.finish()

@@ -2,12 +2,13 @@
 
 import pytest
 
+from convo.terminal.markdown import MAX_TEXT_CHARS
 from tests.bench.markdown import KINDS, Cost, make_text, naive, streaming
 
 PIECE = 64
 
-MAX_OPEN_CHARS = 3_000
-"""Maximum of open characters: a line of code that is broken at 2,000, or markers without their closing ones."""
+MAX_OPEN_CHARS = MAX_TEXT_CHARS + 2 * PIECE
+"""Maximum of open characters: a paragraph that is as long as it may be."""
 
 
 def costs(kind: str, *lengths: int) -> list[Cost]:
@@ -22,7 +23,7 @@ def check_costs(small: Cost, large: Cost) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_longer_answer_costs_no_more_per_character(kind: str) -> None:
-    check_costs(*costs(kind, 3_000, 9_000))
+    check_costs(*costs(kind, 5_000, 15_000))
 
 
 @pytest.mark.full

@@ -5,8 +5,7 @@ import io
 
 import pytest
 
-from convo.terminal.markdown.render import MarkdownOptions
-from convo.terminal.markdown.stream import FRAME_INTERVAL_S, MarkdownRenderer, Throttle
+from convo.terminal.markdown import FRAME_INTERVAL_S, MarkdownOptions, MarkdownRenderer, Throttle
 from tests.terminal.markdown.markdown_layout import displayed_lines
 
 
@@ -34,7 +33,7 @@ async def run_ready_callbacks() -> None:
 
 async def test_pieces_that_arrive_together_are_drawn_once() -> None:
     out = io.StringIO()
-    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: (80, 24))
     for piece in ("**o", "ne", "**"):
         renderer.write(piece)
     assert out.getvalue() == ""
@@ -58,7 +57,7 @@ async def test_the_text_is_drawn_at_most_once_a_frame(monkeypatch: pytest.Monkey
 
 
 async def test_a_closed_terminal_is_reported_with_the_next_text() -> None:
-    renderer = MarkdownRenderer(ClosedTerminal(), MarkdownOptions(), lambda: 80)
+    renderer = MarkdownRenderer(ClosedTerminal(), MarkdownOptions(), lambda: (80, 24))
     renderer.write("a")
     await run_due_callbacks()
     with pytest.raises(OSError, match="Input/output error"):
@@ -67,7 +66,7 @@ async def test_a_closed_terminal_is_reported_with_the_next_text() -> None:
 
 def test_a_renderer_can_be_used_for_several_texts() -> None:
     out = io.StringIO()
-    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: (80, 24))
     for text in ("```\nnot closed", "", "- a"):
         renderer.write(text)
         renderer.finish()

@@ -5,10 +5,10 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, RowPainter, build_screen_update
+from convo.terminal.markdown import RowPainter, build_screen_update
 from tests.terminal.markdown.markdown_layout import displayed_lines
 
-rows = st.lists(st.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m")), max_size=MAX_REDRAWN_ROWS)
+rows = st.lists(st.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m")), max_size=6)
 
 
 @given(finished=st.lists(st.tuples(rows, rows), min_size=1, max_size=6))
@@ -33,5 +33,5 @@ def test_the_cursor_goes_no_higher_than_the_first_row_that_changed() -> None:
 
 def test_of_many_open_rows_the_last_are_drawn() -> None:
     out = io.StringIO()
-    RowPainter(out).update([], [str(number) for number in range(20)])
-    assert out.getvalue().split() == [str(number) for number in range(20 - MAX_REDRAWN_ROWS, 20)]
+    RowPainter(out).update([], [str(number) for number in range(20)], max_rows=6)
+    assert out.getvalue().split() == [str(number) for number in range(14, 20)]

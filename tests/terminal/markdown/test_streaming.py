@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convo.terminal.markdown.render import MarkdownOptions
-from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, MarkdownRenderer
+from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer
 from tests.terminal.markdown.markdown_layout import (
     COLUMNS,
     CORPUS,
@@ -51,7 +50,14 @@ def texts(draw: st.DrawFn) -> str:
     return "\n".join(mark + line for mark, line in pairs).rstrip("\n")
 
 
-option_strategy = st.builds(MarkdownOptions, width=st.sampled_from((20, 39, 79, 119)), has_color=st.booleans())
+option_strategy = st.builds(
+    MarkdownOptions,
+    width=st.sampled_from((20, 39, 79, 119)),
+    has_color=st.booleans(),
+    has_box_chars=st.just(True),
+    has_links=st.just(False),
+    color_system=st.sampled_from(("standard", "256", "truecolor")),
+)
 
 
 @pytest.mark.parametrize("name", CORPUS)
@@ -140,15 +146,17 @@ def test_the_rendered_screen_equals_the_recorded_one(columns: int) -> None:
     )
 
 
-def test_no_row_above_the_open_rows_is_drawn_again() -> None:
-    output = terminal_output(split_by_sizes(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
+def test_no_row_above_the_open_block_is_drawn_again() -> None:
+    """The cursor never goes higher than the rows of one block: 12 rows of a paragraph at 40 columns."""
+    output = terminal_output(split_by_sizes(CORPUS["prose"], [5]), 40)
     ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", output)]
-    assert 0 < max(ups) < MAX_REDRAWN_ROWS
+    paragraphs = [len(render_whole(text, MarkdownOptions(39))) for text in CORPUS["prose"].split("\n\n")]
+    assert 0 < max(ups) < max(paragraphs)
 
 
 def test_after_a_resize_no_row_above_is_redrawn() -> None:
     out, columns = io.StringIO(), 80
-    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: (columns, 24))
     renderer.write("short words " * 10)
     printed = out.getvalue()
     columns = 40
@@ -160,7 +168,7 @@ def test_after_a_resize_no_row_above_is_redrawn() -> None:
 def test_after_a_resize_printed_rows_stay_and_the_rest_fits() -> None:
     """The terminal is made narrower, then wider; the open rows are drawn again below."""
     out, columns = io.StringIO(), 80
-    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
+    renderer = MarkdownRenderer(out, MarkdownOptions(), lambda: (columns, 24))
     before = len(CORPUS["prose"])
     for piece in split_by_sizes(CORPUS["prose"], [before]):
         renderer.write(piece)
