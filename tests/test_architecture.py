@@ -36,7 +36,7 @@ IMPLEMENTATIONS = {
     "convo.stores.sqlite": {"convo.stores.factory", "convo.stores.memory"},
     "convo.stores.factory": {"convo.chat.endpoint_factory", "convo.cli"},
     "convo.models.anthropic": {"convo.models.factory"},
-    "convo.models.chat_completions": {"convo.models.factory", "convo.models.local", "convo.models.server_search"},
+    "convo.models.chat_completions": {"convo.models.factory", "convo.models.local"},
     "convo.models.chat_messages": {"convo.models.chat_completions", "convo.models.local"},
     "convo.models.local": {"convo.models.factory"},
     "convo.models.responses": {"convo.models.factory"},

@@ -1,19 +1,21 @@
 """Model servers on this machine, found at the standard ports of Ollama, llama.cpp, LM Studio and vLLM.
 
 Another program may listen at such a port: its response is bounded in size and time, and ignored if it is not a list of
-models. No model is loaded by a search.
+models. No model is loaded by a search. The requests are made with httpx2 alone, because importing the openai package
+takes a second.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from convo.config.settings import ResponseLimits
-from convo.errors import ConvoError
+from convo.errors import ConvoError, EndpointFault
 from convo.history.items import Json
 from convo.models.base import parse_model_names
-from convo.models.chat_completions import ChatModel
-from convo.runtime import random_id
+from convo.models.http import limit_response_bodies
 
 SEARCH_TIMEOUT_S = 2.0
 """Seconds for all requests to one server."""
@@ -60,32 +62,67 @@ class LocalServer(NamedTuple):
     windows: ContextWindows
 
 
-async def find_local_servers(kinds: Sequence[ServerKind]) -> list[LocalServer]:
-    """Ask the servers of these kinds at once; those that do not answer with a list of models are left out."""
-    await asyncio.to_thread(__import__, "openai")  # not counted in the time of the first server
-    found = await asyncio.gather(*map(_ask_server, kinds))
+async def find_local_servers(
+    kinds: Sequence[ServerKind], *, timeout_s: float | None = None, with_windows: bool = True
+) -> list[LocalServer]:
+    """Ask the servers of these kinds at once; those that do not answer with a list of models are left out.
+
+    timeout_s:     seconds to connect, and again for all requests to one server; None: `SEARCH_TIMEOUT_S`
+    with_windows:  also ask for the context windows; they are None otherwise
+    """
+    duration_s = SEARCH_TIMEOUT_S if timeout_s is None else timeout_s
+    async with asyncio.TaskGroup() as group:
+        probes = [group.create_task(_is_port_open(kind.port, duration_s)) for kind in kinds]
+    listening = [kind for kind, probe in zip(kinds, probes, strict=True) if probe.result()]
+    if not listening:
+        return []
+    await asyncio.to_thread(__import__, "httpx2")
+    found = await asyncio.gather(*(_ask_server(kind, duration_s, with_windows=with_windows) for kind in listening))
     return [server for server in found if server]
 
 
-async def _ask_server(kind: ServerKind) -> LocalServer | None:
-    root = f"http://127.0.0.1:{kind.port}"
-    client = ChatModel(kind.name, root, random_id, limits=_LIMITS)
-    windows: dict[str, int | None] = {}
+async def _is_port_open(port: int, timeout_s: float) -> bool:
+    """Return whether a program listens at the port of this machine; a closed port is usually refused at once."""
     try:
-        async with asyncio.timeout(SEARCH_TIMEOUT_S):
-            listed = await client.request_json("/v1/models")
-            windows.update(dict.fromkeys(parse_model_names(listed, kind.name)))
-            windows.update(await _fetch_windows(kind, listed, client.request_json))
-    except (ConvoError, TimeoutError):
-        if not windows:
-            return None
-    finally:
-        await client.aclose()
-    return LocalServer(kind, f"{root}/v1", windows)
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+async def _ask_server(kind: ServerKind, timeout_s: float, *, with_windows: bool) -> LocalServer | None:
+    from httpx2 import AsyncClient, HTTPError
+
+    root = f"http://127.0.0.1:{kind.port}"
+    client = AsyncClient(base_url=root, trust_env=False, verify=False, timeout=timeout_s)
+    windows: dict[str, int | None] = {}
+
+    async def request_json(path: str, body: Json = None) -> Json:
+        """Return the value that the server sends. Raises HTTPError, LimitReached or EndpointFault."""
+        response = await (client.get(path) if body is None else client.post(path, json=body))
+        response.raise_for_status()
+        try:
+            return json.loads(response.content)
+        except (ValueError, RecursionError) as error:
+            raise EndpointFault(f"{kind.name} sent a response that is not JSON") from error
+
+    async with limit_response_bodies(client, _LIMITS):
+        with suppress(ConvoError, HTTPError, TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                listed = await request_json("/v1/models")
+                windows.update(dict.fromkeys(parse_model_names(listed, kind.name)))
+                if with_windows:
+                    windows.update(await _fetch_windows(kind, listed, request_json))
+                return LocalServer(kind, f"{root}/v1", windows)
+    return LocalServer(kind, f"{root}/v1", windows) if windows else None
 
 
 async def _fetch_windows(kind: ServerKind, listed: Json, request_json: RequestJson) -> dict[str, int | None]:
-    """Return the context windows that the server tells. Raises ConvoError."""
+    """Return the context windows that the server tells. Raises the errors of `request_json`."""
     models = [model for model in _members(listed, "data") if isinstance(model.get("id"), str)]
     match kind.provider:
         case "ollama":
