@@ -47,6 +47,11 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     setup = _load_agents(options)
     model = setup.model if setup and options.model is None else options.model
     settings = _load_chat_settings(options, model, output)
+    if model is None and not (options.is_continued or output.quiet or output.as_json or output.as_jsonl):
+        from convo.cli.local_server_offer import offer_local_server
+
+        if await offer_local_server(settings, options.config):
+            settings = _load_chat_settings(options, model, output)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         context = ReplController(settings, store, exit_stack, options, output)
         if options.is_continued and not options.run_flags.agent:

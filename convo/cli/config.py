@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
@@ -98,15 +98,25 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
         print_line(render_settings(entries, detect_display(sys.stdout, os.environ), ignored))
 
 
-def write_setting(target: SettingsTarget, name: str, value_text: str) -> None:
-    """Write one value. Raises InvalidUsage, InvalidSettings or StoreFault; then the file is unchanged."""
-    key = _qualify_with_profile(parse_setting_key(name))
-    value = parse_setting_value(value_text, key, "config set")
-    is_applied = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.path)))
-    print_notice(f"set {format_setting_key(key)} to {format_setting_value(value)} in {target.path}")
-    if is_applied:
-        _note_stronger_source(target, key)
-    else:
+def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
+    """Write values in one change; `texts` has each value as it is typed, by the dotted name of its setting.
+
+    Raises InvalidUsage, InvalidSettings, Unreadable or StoreFault; then the file is unchanged.
+    """
+    keys = {name: _qualify_with_profile(parse_setting_key(name)) for name in texts}
+    values = {keys[name]: parse_setting_value(text, keys[name], "config set") for name, text in texts.items()}
+
+    def set_values(document: str) -> str:
+        for key, value in values.items():
+            document = set_toml_value(document, key, value, str(target.path))
+        return document
+
+    is_applied = edit_settings_file(target, set_values)
+    for key, value in values.items():
+        print_notice(f"set {format_setting_key(key)} to {format_setting_value(value)} in {target.path}")
+        if is_applied:
+            _note_stronger_source(target, key)
+    if not is_applied:
         _note_still_untrusted(target)
 
 

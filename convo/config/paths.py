@@ -70,6 +70,11 @@ class AppPaths(NamedTuple):
         """The file of the prompt history."""
         return self.state / "prompts"
 
+    @property
+    def declined_server_offer(self) -> Path:
+        """The file that exists if the user declined to use a model server on this machine by default."""
+        return self.state / "local-server-declined"
+
 
 def make_private_folder(folder: Path) -> Path:
     """Create `folder` and its missing parents with mode 0700, and return it. Existing folders stay as they are.

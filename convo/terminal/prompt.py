@@ -206,10 +206,10 @@ async def read_plain_line(prompt: str) -> str:
         if not ready.done():
             ready.set_result(has_input)
 
-    write_to_terminal(prompt)
     loop.add_reader(sys.stdin.fileno(), settle, True)
     try:
         with on_signal(signal.SIGINT, lambda: settle(False)):
+            write_to_terminal(prompt)  # only now: a Ctrl-C that answers it has its handler
             has_input = await ready
     finally:
         loop.remove_reader(sys.stdin.fileno())

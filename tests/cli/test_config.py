@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from convo.cli.config import SettingsTarget, write_setting
+from convo.cli.config import SettingsTarget, write_settings
 from convo.config.editor import parse_setting_key
 from tests.cli.agent_files import REFUND, agent_flags
 from tests.cli.chat_commands import scripted_flags
@@ -282,7 +282,11 @@ def test_an_invalid_settings_file_can_be_fixed_with_config_set(convo: Convo, con
 
 def test_concurrent_writers_of_settings_do_not_overwrite_each_other(config_file: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: write_setting(SettingsTarget(config_file), f"aliases.a{number}", "a/b"), range(8)))
+        list(
+            pool.map(
+                lambda number: write_settings(SettingsTarget(config_file), {f"aliases.a{number}": "a/b"}), range(8)
+            )
+        )
     assert {f"a{number}" for number in range(8)} < set(tomllib.loads(config_file.read_text())["aliases"])
 
 

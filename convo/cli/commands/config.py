@@ -90,9 +90,9 @@ def config_set_command(
     project: ProjectOption = False,
 ) -> None:
     """Set a value in a settings file; comments are kept."""
-    from convo.cli.config import SettingsTarget, write_setting
+    from convo.cli.config import SettingsTarget, write_settings
 
-    write_setting(SettingsTarget(get_root_options(ctx).config, project), name, value)
+    write_settings(SettingsTarget(get_root_options(ctx).config, project), {name: value})
 
 
 @app.command("unset")
