@@ -1,4 +1,4 @@
-"""Clock, ids, shielded coroutines, process liveness, notices and temporary files: effects that can be injected.
+"""Clock, ids, shielded coroutines, process liveness, notices, progress, temporary files: effects that can be injected.
 
 Pure functions take times and ids as arguments; only the outer layers read the clock. A killed process cannot
 release its leases: `is_process_dead` recognizes it on the same machine. Temporary files have the tag of their
@@ -13,7 +13,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from hashlib import sha256
@@ -198,6 +198,39 @@ def redirect_notices(sink: NoticeSink) -> Iterator[None]:
         yield
     finally:
         _NOTICE_SINK.reset(token)
+
+
+Value = TypeVar("Value")
+
+ReportProgress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the units of a step, such as "items", the number of them that are done, and their total; 0: unknown."""
+
+_PROGRESS_SINK: ContextVar[ReportProgress | None] = ContextVar("progress_sink", default=None)
+
+
+def report_progress(step: str, done: int, total: int = 0) -> None:
+    """Pass the progress of long work to the sink."""
+    sink = _PROGRESS_SINK.get()
+    if sink is not None:
+        sink(step, done, total)
+
+
+def track_progress(step: str, values: Sequence[Value]) -> Iterator[Value]:
+    """Yield `values`, and report how many of them are done."""
+    for done, value in enumerate(values):
+        report_progress(step, done, len(values))
+        yield value
+    report_progress(step, len(values), len(values))
+
+
+@contextmanager
+def redirect_progress(sink: ReportProgress) -> Iterator[None]:
+    """Send the progress of all work in the block to `sink`."""
+    token = _PROGRESS_SINK.set(sink)
+    try:
+        yield
+    finally:
+        _PROGRESS_SINK.reset(token)
 
 
 TEMPORARY_FILE_PREFIX = ".convo-"

@@ -29,6 +29,7 @@ from convo.history.tree import Key, Path, root_key
 from convo.inspect.diff import describe_drift
 from convo.inspect.tree import build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
+from convo.runtime import report_progress
 from convo.stores.base import AgentRun, Store
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
@@ -366,6 +367,7 @@ async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple
         if len(responses) >= MAX_CHAIN_RESPONSES:
             note = f"the chain is longer than {MAX_CHAIN_RESPONSES:,} responses; responses before {before} are not read"
             return list(reversed(responses.values())), (note,)
+        report_progress("responses", len(responses))
         try:
             responses[before] = await endpoint.retrieve(before)
         except ConvoError as error:

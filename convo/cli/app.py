@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -28,6 +28,7 @@ from typer.main import get_command
 
 from convo import __version__
 from convo.cli.output import EXIT_CODES_HELP, OUTPUT_LOST_CODES, print_debug_traceback, print_failure, to_failure
+from convo.cli.progress import forbid_progress
 from convo.errors import InvalidUsage
 from convo.runtime import redirect_notices
 
@@ -370,7 +371,10 @@ def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
     """Run one command line and return its exit code. Raises every error of the command."""
     group = make_root_group(commands)
     try:
-        with group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx:
+        with (
+            forbid_progress() if is_json_requested(argv) else nullcontext(),
+            group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx,
+        ):
             group.invoke(ctx)
     except typer.Exit as exit_request:
         return exit_request.exit_code

@@ -15,6 +15,7 @@ from convo.chat.conversation import Chat
 from convo.chat.session_record import check_session_name_free
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store
 from convo.cli.output import print_json, print_line
+from convo.cli.progress import show_progress
 from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.config.loader import (
@@ -68,10 +69,9 @@ async def run_convert(options: ConvertOptions) -> None:
     inputs = read_settings_inputs(options.config, SettingFlags(model=options.model))
     settings = resolve_settings(inputs)
     async with open_configured_store(settings) as store:
-        view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
-            options.handle
-        )
-        source = await load_source_from_owner(view, settings, store)
+        resolver = HandleResolver(settings, store, LookupOptions(options.config, options.provider))
+        with show_progress("reading", settings):
+            source = await load_source_from_owner(await resolver.resolve(options.handle), settings, store)
         redactions = redact_if_requested(source.to_document(), options.redact, options.patterns, settings)
         source = source.with_redacted_document(redactions.document) if redactions else source
         destination = await resolve_destination(options.new_name, options.strategy, store)
@@ -82,9 +82,12 @@ async def run_convert(options: ConvertOptions) -> None:
         if not options.as_json:
             notes = (*source.notes, *(format_redactions(redactions) if redactions else ()))
             print_line(render_losses(plan.losses, notes, detect_display(sys.stdout, os.environ)))
-        session = (
-            None if options.dry_run else await _make_session(source, plan, target, destination, choice, settings, store)
-        )
+        with show_progress("writing", settings):
+            session = (
+                None
+                if options.dry_run
+                else await _make_session(source, plan, target, destination, choice, settings, store)
+            )
     if options.as_json:
         print_json(conversion_to_json(source, plan, target, session) | redactions_to_json(redactions))
     elif session:

@@ -16,6 +16,7 @@ from convo.chat.next_request import rebuild_request
 from convo.chat.view_loader import load_handle_view
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_line
+from convo.cli.progress import show_progress
 from convo.cli.resolve import HandleResolver, LookupOptions, get_owner_handle, is_path_like
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, ItemDeleted, Unreadable
@@ -52,19 +53,22 @@ async def run_diff(options: DiffOptions, *, as_json: bool) -> bool:
         resolver = CachingHandleResolver(
             HandleResolver(settings, store, LookupOptions(options.config, options.provider))
         )
+        with show_progress("reading", settings):
+            if options.compare_requests:
+                requests = (
+                    await load_sent_request(options.a, resolver, store),
+                    await load_sent_request(options.b or "", resolver, store),
+                )
+            elif options.compare_with_owner:
+                sides = await load_mirror_and_owner(options.a, resolver, store)
+            else:
+                sides = (
+                    await load_diff_side(options.a, resolver, store),
+                    await load_diff_side(options.b or "", resolver, store),
+                )
         if options.compare_requests:
-            return _print_request_diff(
-                await load_sent_request(options.a, resolver, store),
-                await load_sent_request(options.b or "", resolver, store),
-                as_json,
-            )
-        if options.compare_with_owner:
-            return _print_history_diff(*await load_mirror_and_owner(options.a, resolver, store), as_json)
-        return _print_history_diff(
-            await load_diff_side(options.a, resolver, store),
-            await load_diff_side(options.b or "", resolver, store),
-            as_json,
-        )
+            return _print_request_diff(*requests, as_json)
+        return _print_history_diff(*sides, as_json)
 
 
 class CachingHandleResolver:

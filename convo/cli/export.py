@@ -16,6 +16,7 @@ from convo.chat.lookup import to_absolute_path
 from convo.cli.convert import owner_endpoint
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_notice
+from convo.cli.progress import show_progress
 from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.config.loader import load_settings
@@ -66,17 +67,18 @@ async def run_export(options: ExportOptions) -> None:
     if export_format == RUNSTATE_FORMAT:
         await _export_run(options, settings)
         return
-    async with open_configured_store(settings) as store:
-        view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
-            options.handle
-        )
-        source = await load_source_from_mirror(view, settings, store)
-    if options.file:
-        check_not_source_file(options.file, source)
-    document = select_exported_parts(source.to_document(), export_format, options)
-    redactions = redact_if_requested(document, options.redact, options.patterns, settings)
-    document = redactions.document if redactions else document
-    text = EXPORT_RENDERERS[export_format](document, options)
+    with show_progress("exporting", settings):
+        async with open_configured_store(settings) as store:
+            view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+                options.handle
+            )
+            source = await load_source_from_mirror(view, settings, store)
+        if options.file:
+            check_not_source_file(options.file, source)
+        document = select_exported_parts(source.to_document(), export_format, options)
+        redactions = redact_if_requested(document, options.redact, options.patterns, settings)
+        document = redactions.document if redactions else document
+        text = EXPORT_RENDERERS[export_format](document, options)
     write_export(text, options.file)
     if options.file:
         report_export(options, export_format, document, redactions)

@@ -13,13 +13,14 @@ from convo.chat.session_record import validate_session_name
 from convo.cli.convert import get_endpoint_scope
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.progress import show_progress
 from convo.config.loader import choose_model, load_settings
 from convo.config.settings import Settings
 from convo.errors import Conflict, InvalidSettings, InvalidUsage, NotFound
 from convo.history.items import Json
 from convo.history.records import Session
 from convo.inspect.serialize import ConversationDocument
-from convo.runtime import SystemClock, random_id
+from convo.runtime import SystemClock, random_id, track_progress
 from convo.terminal.terminal import escape_control_chars, format_count
 from convo.transfer.convert import SessionWriter
 from convo.transfer.import_ import (
@@ -45,17 +46,26 @@ class ImportOptions:
 
 async def run_import(options: ImportOptions) -> None:
     """Store the conversations of a file, and print the session of each."""
-    documents = select_documents(read_documents(options.file), options)
     settings = load_settings(options.config)
+    with show_progress("reading", settings):
+        documents = select_documents(read_documents(options.file), options)
     if options.dry_run:
         for document in documents:
             report_import(document, None, as_json=options.as_json)
         return
+    with show_progress("importing", settings):
+        await _store_documents(documents, options, settings)
+
+
+async def _store_documents(
+    documents: Sequence[ConversationDocument], options: ImportOptions, settings: Settings
+) -> None:
+    """Store each conversation that was not imported before, and print its session."""
     async with open_configured_store(settings) as store:
         name = None if options.name is None else validate_session_name(options.name)
         imported = await find_imported_sessions(documents, store, name)
         writer = SessionWriter(store, SystemClock(), random_id)
-        for document, previous in zip(documents, imported, strict=True):
+        for document, previous in track_progress("conversations", list(zip(documents, imported, strict=True))):
             try:
                 session = previous or await import_document(
                     document, choose_import_defaults(document, settings), writer, name

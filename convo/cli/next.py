@@ -35,6 +35,7 @@ from convo.cli.deps import (
     open_configured_store,
 )
 from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.progress import show_progress
 from convo.cli.repl_actions import check_no_open_run
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.cli.run_options import NO_AGENTS, RunFlags
@@ -159,9 +160,9 @@ def _load_agents(flags: RunFlags) -> "AgentSetup | None":
 
 async def _load_continued_view(store: Store, options: NextOptions, settings: Settings) -> ConversationView:
     """Resolve the handle; for an endpoint's handle return the view of its session record, if one exists."""
-    view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
-        options.handle
-    )
+    resolver = HandleResolver(settings, store, LookupOptions(options.config, options.provider))
+    with show_progress("reading", settings):
+        view = await resolver.resolve(options.handle)
     is_id = STRATEGIES[owner_of_handle(view.handle)].is_server_side
     record = await find_session_by_handle(store, view.handle) if is_id and not view.session else None
     return await load_session_view(store, record) if record else view

@@ -21,6 +21,7 @@ import typer
 from typer import Abort, TyperException
 
 import convo
+from convo.cli.progress import hide_progress
 from convo.config.values import redact_passwords
 from convo.errors import ConvoError, RequestRefused, StreamBroken, TryLater
 from convo.history.items import Json
@@ -29,7 +30,8 @@ from convo.terminal.terminal import escape_control_chars
 
 def print_line(text: str) -> None:
     """Print the answer, or a line of it, without escaping."""
-    sys.stdout.write(text + "\n")
+    with hide_progress():
+        sys.stdout.write(text + "\n")
 
 
 def print_json(value: Json) -> None:
@@ -45,7 +47,8 @@ def print_event(event: Json) -> None:
 
 def print_notice(text: str) -> None:
     """Print a message that is not the answer to stderr; passwords in URLs are removed."""
-    sys.stderr.write(escape_control_chars(redact_passwords(text)) + "\n")
+    with hide_progress():
+        sys.stderr.write(escape_control_chars(redact_passwords(text)) + "\n")
 
 
 PACKAGE_DIR = Path(convo.__file__).parent

@@ -15,16 +15,25 @@ from convo.chat.session_record import ChatDeps
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
 from convo.cli.output import print_event, print_json, print_line, print_notice
+from convo.cli.progress import show_progress
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
 from convo.history.items import Json
 from convo.history.records import Strategy
-from convo.runtime import SystemClock, random_id, temporary_folder
+from convo.runtime import ReportProgress, SystemClock, random_id, redirect_progress, temporary_folder
 from convo.terminal.answer import run_interruptibly
-from convo.terminal.report_views import format_race_progress, render_race
+from convo.terminal.report_views import render_race
 from convo.terminal.terminal import detect_display, format_count
-from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, RaceTurn, run_race
+from convo.transfer.race import (
+    RACE_ORDER,
+    RaceObserver,
+    RacePlan,
+    RaceResult,
+    RaceTurn,
+    ignore_progress,
+    run_race,
+)
 from convo.usage.model_info import find_price
 
 DEFAULT_TURNS = (
@@ -72,7 +81,8 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
             if choice.provider.key_env or choice.provider.token_env:
                 count = format_count(len(turns) * len(RACE_ORDER), "paid request")
                 print_notice(f"sending {count} to {request_options.model}")
-            results = await run_interruptibly(_run_with_progress(plan, price, as_events=options.as_jsonl))
+            with show_progress("race", settings) as report, redirect_progress(ignore_progress):
+                results = await run_interruptibly(_run_with_events(plan, price, report, as_events=options.as_jsonl))
     if options.as_json:
         print_json(_race_to_json(request_options.model, turns, results, price))
     elif not options.as_jsonl:
@@ -105,16 +115,14 @@ def read_race_turns(options: RaceOptions) -> tuple[str, ...]:
     return turns
 
 
-async def _run_with_progress(plan: RacePlan, price: Price | None, *, as_events: bool) -> list[RaceResult]:
-    """Run the race with a bar on a terminal's stderr; `as_events`: each turn is printed as it ends."""
-    is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    total = len(plan.messages) * len(RACE_ORDER)
+async def _run_with_events(
+    plan: RacePlan, price: Price | None, report: ReportProgress, *, as_events: bool
+) -> list[RaceResult]:
+    """Run the race and report its turns; `as_events`: each turn is printed as it ends."""
 
-    def show_start(strategy: Strategy, number: int) -> None:
-        if is_shown:
-            done = RACE_ORDER.index(strategy) * len(plan.messages) + number
-            sys.stderr.write(f"\r\x1b[K{format_race_progress(done, total, strategy)}")
-            sys.stderr.flush()
+    def report_start(strategy: Strategy, number: int) -> None:
+        total = len(plan.messages) * len(RACE_ORDER)
+        report(str(strategy), RACE_ORDER.index(strategy) * len(plan.messages) + number, total)
 
     def print_turn(strategy: Strategy, number: int, turn: RaceTurn) -> None:
         if as_events:
@@ -124,12 +132,7 @@ async def _run_with_progress(plan: RacePlan, price: Price | None, *, as_events: 
         if as_events:
             print_event({"type": "convo.owner", **_result_to_json(result, price)})
 
-    try:
-        return await run_race(plan, RaceObserver(show_start, print_turn, print_result))
-    finally:
-        if is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+    return await run_race(plan, RaceObserver(report_start, print_turn, print_result))
 
 
 def _race_to_json(

@@ -15,6 +15,7 @@ from convo.chat.lookup import resolve_handle
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
 from convo.cli.output import print_line, print_notice
+from convo.cli.progress import show_progress
 from convo.config.loader import choose_model, load_settings
 from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.values import Layer, SettingSource
@@ -60,7 +61,8 @@ async def resolve_handles(handles: Sequence[str], options: LookupOptions) -> lis
     settings = load_settings(options.config)
     async with open_configured_store(settings) as store:
         resolver = HandleResolver(settings, store, options)
-        return [await resolver.resolve(handle) for handle in handles]
+        with show_progress("reading", settings):
+            return [await resolver.resolve(handle) for handle in handles]
 
 
 def print_newest_handles(prefix: str, config: Path | None) -> None:

@@ -7,25 +7,24 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
 
 from convo.cli.deps import get_store_url, read_from_store
 from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.progress import show_progress
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import InvalidValue, parse_duration
 from convo.errors import InvalidUsage, NotFound
 from convo.history.items import Json
-from convo.runtime import SystemClock
+from convo.runtime import SystemClock, track_progress
 from convo.stores.base import (
     NamedSession,
     PruneResult,
-    ReportProgress,
     Store,
     StoreCheckReport,
     TenantStats,
@@ -76,7 +75,8 @@ def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) ->
     async def migrate(store: Store) -> Sequence[int]:
         return await store.admin.migrate()
 
-    migrations = list(read_from_store(settings, migrate))
+    with show_progress("migrating", settings):
+        migrations = list(read_from_store(settings, migrate))
     location = str(settings.storage)
     if as_json:
         print_json({"store": location, "ran": migrations})
@@ -95,7 +95,8 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
         return await store.admin.tenant_stats()
 
     settings = _load_durable_settings(config, flags)
-    tenants = read_from_store(settings, read)
+    with show_progress("counting", settings):
+        tenants = read_from_store(settings, read)
     if as_json:
         print_json([_tenant_stats_to_json(tenant) for tenant in tenants])
     elif tenants:
@@ -117,22 +118,22 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
     from convo.stores.factory import check_store
 
     settings = _load_durable_settings(config, flags)
-    with progress_line("checking") as progress:
-        report = asyncio.run(check_store(get_store_url(settings.storage), progress))
-    location, is_ok = str(settings.storage), not report.problems
+    with show_progress("checking", settings) as report:
+        checked = asyncio.run(check_store(get_store_url(settings.storage), report))
+    location, is_ok = str(settings.storage), not checked.problems
     if as_json:
-        print_json({"store": location, "ok": is_ok, **_check_to_json(report)})
+        print_json({"store": location, "ok": is_ok, **_check_to_json(checked)})
     else:
-        for problem in report.problems:
+        for problem in checked.problems:
             print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
-        for session in report.damaged_sessions:
+        for session in checked.damaged_sessions:
             print_line(escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
-        if report.skipped_reason:
+        if checked.skipped_reason:
             print_notice(
-                f"not checked: {report.skipped_reason}" + ("; convo store migrate, then check again" if is_ok else "")
+                f"not checked: {checked.skipped_reason}" + ("; convo store migrate, then check again" if is_ok else "")
             )
-        rows = _format_row_counts(report.row_counts)
-        count = sum(problem.count for problem in report.problems)
+        rows = _format_row_counts(checked.row_counts)
+        count = sum(problem.count for problem in checked.problems)
         summary = "no problems found" if is_ok else f"{count:,} problem{'' if count == 1 else 's'}"
         print_notice(f"{location}: {summary} ({rows or 'no rows'})")
         if not is_ok and settings.storage.type == "sqlite":
@@ -185,25 +186,6 @@ def _prune_result_to_json(result: PruneResult) -> dict[str, Json]:
     return {"sessions": result.sessions, "responses": result.responses, "conversations": result.conversations}
 
 
-@contextmanager
-def progress_line(label: str) -> Iterator[ReportProgress]:
-    """Report progress in one line on a terminal, which is cleared at the end; elsewhere report nothing."""
-    if not sys.stderr.isatty():
-        yield lambda step, done, total: None
-        return
-
-    def report(step: str, done: int, total: int) -> None:
-        share = f" {min(done, total):,} of {total:,}" if total else ""
-        sys.stderr.write(f"\r\x1b[K{label}: {step}{share}")
-        sys.stderr.flush()
-
-    try:
-        yield report
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
-
-
 def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> None:
     """Copy the database into `file`; for a server print the command that does so.
 
@@ -223,8 +205,8 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
             print_line(escape_control_chars(command))
             print_notice("run this command; set a password in PGPASSWORD or ~/.pgpass")
         return
-    with progress_line("copying") as progress:
-        size = factory.backup_store(get_store_url(settings.storage), file, progress)
+    with show_progress("copying", settings) as report:
+        size = factory.backup_store(get_store_url(settings.storage), file, report)
     if as_json:
         print_json({"store": location, "file": str(file), "bytes": size, "command": None})
     else:
@@ -240,8 +222,8 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
     from convo.stores import factory
 
     settings = _load_durable_settings(config, flags)
-    with progress_line("recovering") as progress:
-        result = factory.recover_store(get_store_url(settings.storage), file, progress)
+    with show_progress("recovering", settings) as report:
+        result = factory.recover_store(get_store_url(settings.storage), file, report)
     is_complete = not (result.truncated_sessions or result.lost_sessions or result.recreated_sessions)
     if as_json:
         sessions = {
@@ -292,10 +274,14 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
             raise NotFound("tenant", options.tenant, hint="convo store stats")
         selected = names if options.tenant is None else [options.tenant]
         runs = await list_runs_with_files(store, folder)
-        results = [(name, await store.admin.prune(name, cutoff, dry_run=not options.is_confirmed)) for name in selected]
+        results = [
+            (name, await store.admin.prune(name, cutoff, dry_run=not options.is_confirmed))
+            for name in track_progress("tenants", selected)
+        ]
         return results, [run for run in runs if not await store.agent_run(run)]
 
-    results, removed_runs = read_from_store(settings, prune)
+    with show_progress("removing" if options.is_confirmed else "counting", settings):
+        results, removed_runs = read_from_store(settings, prune)
     matches = [(name, pruned) for name, pruned in results if any(pruned)]
     if as_json:
         tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in matches]

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.items import Item, Json, Response, StreamEvent
 from convo.history.records import Scope
+from convo.runtime import report_progress
 
 SortOrder = Literal["asc", "desc"]
 
@@ -317,4 +318,8 @@ async def iter_pages(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) ->
 async def list_all_items(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) -> list[Item]:
     """Return all items of a list. Raises the errors of `iter_pages`."""
     async with aclosing(iter_pages(fetch_page)) as pages:
-        return [item async for page in pages for item in page.items]
+        items: list[Item] = []
+        async for page in pages:
+            items += page.items
+            report_progress("items", len(items))
+        return items

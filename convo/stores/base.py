@@ -19,9 +19,6 @@ from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
 from convo.stores.codec import is_utf8_encodable
 
-ReportProgress: TypeAlias = Callable[[str, int, int], None]
-"""Called with the name of a step, the rows or pages done, and their total."""
-
 
 @dataclass(frozen=True, slots=True)
 class StoreProblem:

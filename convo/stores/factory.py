@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from convo.errors import InvalidUsage
-from convo.stores.base import RecoveryReport, ReportProgress, Store, StoreCheckReport, StoreHealth
+from convo.runtime import ReportProgress
+from convo.stores.base import RecoveryReport, Store, StoreCheckReport, StoreHealth
 
 STORE_URL_FORMS = "memory, sqlite:PATH, postgresql://..."
 POSTGRES_SCHEMES = ("postgresql", "postgres")

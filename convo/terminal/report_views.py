@@ -51,12 +51,6 @@ def render_race(results: "Sequence[RaceResult]", price: Price | None, display: D
     return display.translate_box_chars("\n".join(lines))
 
 
-def format_race_progress(done: int, total: int, strategy: Strategy, columns: int = 24) -> str:
-    """Format the progress of a race as one line."""
-    filled = columns * done // total if total else columns
-    return f"[{'#' * filled}{' ' * (columns - filled)}] {done}/{total} {strategy}"
-
-
 def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Iterator[Column]:
     usages = [result.usage for result in results]
     yield Column("owner", [str(result.strategy) for result in results], style="bold")

@@ -25,7 +25,7 @@ from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, Strategy
 from convo.history.tree import Key, Path, common_prefix_length, root_key
 from convo.inspect.serialize import ConversationDocument, links_to_json
 from convo.inspect.view import ConversationView
-from convo.runtime import Clock, NewId, shielded
+from convo.runtime import Clock, NewId, report_progress, shielded
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.strategies.conversion import (
     UNKNOWN_ORIGIN,
@@ -236,6 +236,7 @@ async def seed_conversation(
     handle = str(created["id"])
     try:
         for start in range(SEED_BATCH_ITEMS, len(items), SEED_BATCH_ITEMS):
+            report_progress("items", start, len(items))
             await deps.endpoint.add_conversation_items(handle, items[start : start + SEED_BATCH_ITEMS])
         path = await load_conversation_history(handle, deps)
         if len(path) != len(items):

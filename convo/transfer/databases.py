@@ -20,6 +20,7 @@ from urllib.parse import quote
 from convo.errors import InputFault
 from convo.history.items import Item, Json, assistant_message, item_text, item_type, user_message
 from convo.inspect.serialize import ConversationDocument
+from convo.runtime import track_progress
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,7 +32,10 @@ def read_agents_sessions(database: "ForeignDatabase") -> list[ConversationDocume
         "SELECT session_id, CAST(strftime('%s', created_at) AS INTEGER) AS created"
         " FROM agent_sessions ORDER BY created_at, session_id"
     )
-    return [_agents_session_document(database, row["session_id"], row["created"]) for row in rows]
+    return [
+        _agents_session_document(database, row["session_id"], row["created"])
+        for row in track_progress("sessions", rows)
+    ]
 
 
 def _agents_session_document(database: "ForeignDatabase", session: str, created_at: int | None) -> ConversationDocument:
@@ -136,7 +140,7 @@ def read_llm_threads(database: ForeignDatabase) -> dict[str, ConversationDocumen
     """Read all threads by id; a thread has the id of the conversation that it was migrated from. Raises InputFault."""
     message_count = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
     rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
-    return {row["id"]: _thread_document(database, row, message_count) for row in rows}
+    return {row["id"]: _thread_document(database, row, message_count) for row in track_progress("threads", rows)}
 
 
 def _thread_document(database: ForeignDatabase, thread: Mapping[str, Any], message_count: int) -> ConversationDocument:
@@ -242,7 +246,11 @@ WHERE p.response_id = ? ORDER BY p."order"
 def read_llm_conversations(database: ForeignDatabase, excluded_ids: Collection[str]) -> dict[str, ConversationDocument]:
     """Read all conversations by id, except those in `excluded_ids`."""
     rows = database.rows("SELECT id, name FROM conversations ORDER BY id")
-    return {row["id"]: _conversation_document(database, row) for row in rows if row["id"] not in excluded_ids}
+    return {
+        row["id"]: _conversation_document(database, row)
+        for row in track_progress("conversations", rows)
+        if row["id"] not in excluded_ids
+    }
 
 
 def _conversation_document(database: ForeignDatabase, conversation: Mapping[str, Any]) -> ConversationDocument:

@@ -9,7 +9,6 @@ from convo.stores.base import Store
 from tests.cli.chat_commands import ECHO, stored_sessions
 from tests.command_runner import Convo, Start
 from tests.loopback_server import KEY, Fault, LoopbackServer, pause_after
-from tests.terminal.pty_session import at_terminal
 
 OWNERS = ["replay", "session", "conversation", "chain"]
 
@@ -164,11 +163,3 @@ async def confirmed_ids(store: Store, ids: list[str]) -> list[str]:
 
 async def stored_ids(store: Store) -> list[str]:
     return [handle.id for prefix in ("resp_", "conv_") for handle in await store.find_handles(prefix)]
-
-
-@pytest.mark.needs("terminal")
-def test_a_progress_bar_is_shown_in_a_terminal() -> None:
-    with at_terminal("race", "hello", *ECHO) as terminal:
-        terminal.wait_for_text("0/4 replay")
-        terminal.wait_for_text("3/4 chain")
-        assert terminal.wait_for_exit() == 0

@@ -77,6 +77,7 @@ class TerminalScreen:
         import pexpect
 
         self.child.expect(pexpect.EOF)
+        self.raw += self.child.before
         self._stream.feed(self.child.before)
         self.child.close()
         return int(self.child.exitstatus)

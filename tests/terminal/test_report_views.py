@@ -14,7 +14,6 @@ from convo.lint.model import LintView, RepairChange
 from convo.lint.repair import RepairResult
 from convo.terminal.report_views import (
     format_compaction,
-    format_race_progress,
     new_session_rows,
     parse_compact_arguments,
     render_compaction,
@@ -76,13 +75,6 @@ def test_a_race_without_a_price_has_no_costs_and_fits_a_narrow_terminal() -> Non
         "conversation   0",
         "conversation: the endpoint has no conversations",
     ]
-
-
-def test_the_progress_of_a_race_is_a_bar_with_the_current_strategy() -> None:
-    assert format_race_progress(0, 8, Strategy.CHAIN) == f"[{' ' * 24}] 0/8 chain"
-    assert format_race_progress(2, 8, Strategy.CHAIN) == f"[{'#' * 6}{' ' * 18}] 2/8 chain"
-    assert format_race_progress(1, 4, Strategy.REPLAY, columns=8) == "[##      ] 1/4 replay"
-    assert format_race_progress(0, 0, Strategy.REPLAY, columns=2) == "[##] 0/0 replay"
 
 
 @pytest.mark.parametrize(

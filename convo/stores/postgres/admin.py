@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from convo.runtime import report_progress
 from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
 from convo.stores.postgres import connection, gc, tenant_rows
 from convo.stores.postgres.connection import PostgresDatabase
@@ -117,6 +118,7 @@ class PostgresAdmin:
             lambda db: gc.prune_batch(TenantConnection.from_name(db, tenant), find_old_rows, before), no_time_limit=True
         ):
             total += count
+            report_progress("records", total)
         return total
 
     async def abandoned_runs(self) -> Sequence[AbandonedRun]:

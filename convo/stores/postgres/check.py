@@ -11,8 +11,9 @@ from convo.errors import ConvoError, StoreTooNew
 from convo.history.canonical import item_hash
 from convo.history.items import Item
 from convo.history.tree import Key, child_key, root_key
+from convo.runtime import ReportProgress
 from convo.stores import base
-from convo.stores.base import NamedSession, ProblemCounter, ReportProgress, ServerHealth, StoreCheckReport
+from convo.stores.base import NamedSession, ProblemCounter, ServerHealth, StoreCheckReport
 from convo.stores.codec import is_session_record, tokenize_item
 from convo.stores.postgres import connection, tenant_rows
 from convo.stores.postgres.commit import hash_terms

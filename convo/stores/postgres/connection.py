@@ -31,6 +31,7 @@ from convo.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from convo.runtime import track_progress
 from convo.stores.base import TransactionObserver, ignore_transaction
 from convo.stores.postgres.tenant_rows import DatabaseConnection
 
@@ -401,7 +402,7 @@ async def migrate_schema(db: DatabaseConnection, location: str) -> Sequence[int]
         if version > SCHEMA_VERSION:
             raise StoreTooNew(location, version, SCHEMA_VERSION)
         missing = range(version + 1, SCHEMA_VERSION + 1)
-        for number in missing:
+        for number in track_progress("migrations", missing):
             await db.execute(_migration_sql(number, await _select_number(db, COUNT_PARTITIONS)))
     return list(missing)
 

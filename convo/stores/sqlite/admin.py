@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 
+from convo.runtime import report_progress
 from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
 from convo.stores.sqlite import runs
 from convo.stores.sqlite.connection import SqliteDatabase
@@ -94,6 +95,7 @@ class SqliteAdmin:
                     lambda db: prune_batch(TenantConnection.find(db, tenant), cutoff), create=False
                 )
             )
+            report_progress("records", sum(map(sum, results)))
         return PruneResult(*map(sum, zip(*results, strict=True)))
 
     async def abandoned_runs(self) -> Sequence[AbandonedRun]:

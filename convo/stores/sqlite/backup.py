@@ -13,8 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from convo.errors import InvalidUsage, NotFound, StoreUnavailable
-from convo.runtime import PRIVATE_FILE_MODE, open_temporary_file
-from convo.stores.base import ReportProgress
+from convo.runtime import PRIVATE_FILE_MODE, ReportProgress, open_temporary_file
 from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import quick_check
 from convo.stores.sqlite.connection import damaged_file_error, translate_errors

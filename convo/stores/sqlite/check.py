@@ -19,8 +19,9 @@ from convo.config.paths import check_folder_writable
 from convo.errors import ConvoError, NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.history.canonical import Hash, item_hash
 from convo.history.tree import Key, child_key, root_key
+from convo.runtime import ReportProgress
 from convo.stores import base
-from convo.stores.base import FileHealth, NamedSession, ProblemCounter, ReportProgress, StoreCheckReport
+from convo.stores.base import FileHealth, NamedSession, ProblemCounter, StoreCheckReport
 from convo.stores.codec import decode_json, is_route, is_session_record, tokenize_item
 from convo.stores.sqlite import connection, tenant_rows
 from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.runtime import track_progress
 from convo.stores import base
 from convo.stores.base import TransactionObserver, ignore_transaction
 from convo.stores.codec import decode_json
@@ -567,7 +568,7 @@ def migrate_schema(db: sqlite3.Connection) -> Sequence[int]:
     db.execute("BEGIN IMMEDIATE")
     try:
         missing = range(_read_pragma(db, "user_version") + 1, SCHEMA_VERSION + 1)
-        for number in missing:
+        for number in track_progress("migrations", missing):
             _run_migration(db, number)
         for pragma in SIGNATURE_PRAGMAS:
             db.execute(pragma)

@@ -16,8 +16,9 @@ from convo.history.canonical import item_hash
 from convo.history.items import Item, user_message
 from convo.history.records import EMBEDDED_SCOPE
 from convo.history.tree import Key, child_key, root_key
+from convo.runtime import ReportProgress
 from convo.stores import base
-from convo.stores.base import AppendItems, NamedSession, RecoveryReport, ReportProgress, TruncatedSession
+from convo.stores.base import AppendItems, NamedSession, RecoveryReport, TruncatedSession
 from convo.stores.codec import decode_json, encode_json, is_route, is_session_record, tokenize_item
 from convo.stores.sqlite import check, connection, tenant_rows, tree
 from convo.stores.sqlite.backup import new_database

@@ -6,7 +6,7 @@ lost row can be restored.
 
 import sqlite3
 
-from convo.stores.base import ReportProgress
+from convo.runtime import ReportProgress
 from convo.stores.sqlite.page_reader import ColumnValue, PageReader
 
 PROGRESS_INTERVAL_PAGES = 1000
