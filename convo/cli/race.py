@@ -21,7 +21,7 @@ from convo.config.sections import Price
 from convo.errors import InvalidUsage
 from convo.history.items import Json
 from convo.history.records import Strategy
-from convo.runtime import ReportProgress, SystemClock, random_id, redirect_progress, temporary_folder
+from convo.runtime import ReportProgress, SystemClock, random_id, temporary_folder
 from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import render_race
 from convo.terminal.terminal import detect_display, format_count
@@ -31,7 +31,6 @@ from convo.transfer.race import (
     RacePlan,
     RaceResult,
     RaceTurn,
-    ignore_progress,
     run_race,
 )
 from convo.usage.model_info import find_price
@@ -81,7 +80,7 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
             if choice.provider.key_env or choice.provider.token_env:
                 count = format_count(len(turns) * len(RACE_ORDER), "paid request")
                 print_notice(f"sending {count} to {request_options.model}")
-            with show_progress("race", settings) as report, redirect_progress(ignore_progress):
+            with show_progress("race", settings) as report:
                 results = await run_interruptibly(_run_with_events(plan, price, report, as_events=options.as_jsonl))
     if options.as_json:
         print_json(_race_to_json(request_options.model, turns, results, price))
