@@ -156,8 +156,8 @@ def _session_rows(
 SIZE_UNITS = ("B", "KB", "MB", "GB", "TB")
 SIZE_UNIT_FACTOR = 1000
 
-KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2}
-"""Drop order of the columns on a narrow terminal."""
+KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2, "runs": 4, "conversations": 5, "responses": 6}
+"""Drop order of the columns on a narrow terminal; `oldest` is 3 and `newest` 7."""
 
 KIND_HEADINGS = {"places": "nodes"}
 """Headings of kinds whose name in JSON is another one."""
@@ -177,8 +177,8 @@ def render_tenant_stats(tenants: Sequence[TenantStats], display: DisplayOptions)
             for kind in tenants[0].row_counts
         ),
         Column("size", [format_bytes(stats.size_bytes) for stats in tenants], align_right=True),
-        Column("oldest", [_format_optional_time(stats.oldest_at) for stats in tenants]),
-        Column("newest", [_format_optional_time(stats.newest_at) for stats in tenants]),
+        Column("oldest", [_format_optional_time(stats.oldest_at) for stats in tenants], drop_order=3),
+        Column("newest", [_format_optional_time(stats.newest_at) for stats in tenants], drop_order=7),
     ]
     return render_table(columns, display)
 

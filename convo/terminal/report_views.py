@@ -55,16 +55,23 @@ def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Itera
     usages = [result.usage for result in results]
     yield Column("owner", [str(result.strategy) for result in results], style="bold")
     yield Column("turns", [str(len(result.turns)) for result in results], align_right=True, drop_order=0)
-    yield Column("bytes", [f"{result.request_bytes:,}" for result in results], align_right=True)
-    yield Column("items", [f"{result.sent_count:,}" for result in results], align_right=True)
-    yield Column("input", [f"{usage.input_tokens:,}" if usage else NO_VALUE for usage in usages], align_right=True)
+    yield Column("bytes", [f"{result.request_bytes:,}" for result in results], align_right=True, drop_order=6)
+    yield Column("items", [f"{result.sent_count:,}" for result in results], align_right=True, drop_order=3)
+    yield Column(
+        "input", [f"{usage.input_tokens:,}" if usage else NO_VALUE for usage in usages], align_right=True, drop_order=5
+    )
     yield Column(
         "cached",
         [f"{usage.cached_tokens:,}" if usage else NO_VALUE for usage in usages],
         align_right=True,
         drop_order=2,
     )
-    yield Column("output", [f"{usage.output_tokens:,}" if usage else NO_VALUE for usage in usages], align_right=True)
+    yield Column(
+        "output",
+        [f"{usage.output_tokens:,}" if usage else NO_VALUE for usage in usages],
+        align_right=True,
+        drop_order=4,
+    )
     if price:
         yield Column("cost", [_format_usd(result.cost_usd(price)) for result in results], align_right=True)
     yield Column(

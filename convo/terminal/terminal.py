@@ -144,7 +144,10 @@ def _can_encode(encoding: str) -> bool:
 
 COLUMN_GAP = 2
 MIN_LAST_COLUMN_WIDTH = 12
-"""Width of the last column below which other columns are dropped first."""
+"""Width of a last column of text below which other columns are dropped first.
+
+A last column of numbers, or one that can be dropped itself, counts with its full width: it is not cut.
+"""
 
 
 class Column(NamedTuple):
@@ -182,7 +185,7 @@ class Table(NamedTuple):
 
 
 def fit_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
-    """Escape all cells, and drop columns until the table fits the display. The last column stays."""
+    """Escape all cells, and drop columns until the table fits the display."""
     kept = [column._replace(cells=tuple(map(escape_control_chars, column.cells))) for column in columns]
     common_cells: list[tuple[str, str]] = []
     for column in sorted(kept, key=_drop_key):
@@ -197,7 +200,7 @@ def fit_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
 
 def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
     """Yield the headings, then every line, no wider than the display."""
-    widths = [column.width for column in table.columns[:-1]]
+    widths = [column.width for column in table.columns[: None if table.columns[-1].align_right else -1]]
     yield display.apply_style(
         _format_row([column.heading for column in table.columns], table, widths, DisplayOptions(display.width)), "dim"
     )
@@ -234,7 +237,9 @@ def _drop_key(column: Column) -> tuple[bool, int]:
 def _is_too_wide(columns: Sequence[Column], display: DisplayOptions) -> bool:
     if display.width is None:
         return False
-    last_width = min(columns[-1].width, MIN_LAST_COLUMN_WIDTH)
+    last, last_width = columns[-1], columns[-1].width
+    if last.drop_order is None and not last.align_right:
+        last_width = min(last_width, MIN_LAST_COLUMN_WIDTH)
     return sum(column.width + COLUMN_GAP for column in columns[:-1]) + last_width > display.width
 
 

@@ -41,6 +41,15 @@ def test_in_a_narrower_terminal_columns_are_omitted_by_priority() -> None:
     assert table.common_cells == (("owner", "chain"),)
 
 
+def test_a_last_column_of_numbers_or_dates_is_dropped_or_whole_but_not_cut() -> None:
+    columns = [Column("id", ["one", "two"]), Column("date", ["2026-01-31 12:00", "2026-01-31 12:01"], drop_order=1)]
+    assert [column.heading for column in fit_columns(columns, DisplayOptions(21)).columns] == ["id", "date"]
+    assert [column.heading for column in fit_columns(columns, DisplayOptions(20)).columns] == ["id"]
+    numbers = [Column("id", ["one", "two"]), Column("bytes", ["1", "20"], align_right=True)]
+    lines = list(table_lines(fit_columns(numbers, DisplayOptions()), DisplayOptions()))
+    assert lines == ["id   bytes", "one      1", "two     20"]
+
+
 def test_a_table_of_one_row_keeps_its_columns() -> None:
     only = [Column("id", ["one"]), Column("owner", ["chain"], drop_order=1), Column("words", ["w" * 40])]
     assert fit_columns(only, DisplayOptions(60)).common_cells == ()
