@@ -145,18 +145,24 @@ def check_folders(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def make_integer_check(minimum: int, *, maximum: int | None = None) -> ValueCheck:
-    """Make a check of a whole number from `minimum` to `maximum`."""
-    bounds = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+class IntegerCheck:
+    """Check a whole number from `minimum` to `maximum`; None: no maximum."""
 
-    def check(value: object) -> int:
+    def __init__(self, minimum: int, maximum: int | None) -> None:
+        self.minimum, self.maximum = minimum, maximum
+
+    def __call__(self, value: object) -> int:
         if type(value) is not int:
             raise InvalidValue(f"must be a whole number, not {toml_type_name(value)}")
-        if value < minimum or (maximum is not None and value > maximum):
+        if value < self.minimum or (self.maximum is not None and value > self.maximum):
+            bounds = f"at least {self.minimum}" if self.maximum is None else f"from {self.minimum} to {self.maximum}"
             raise InvalidValue(f"must be {bounds}")
         return value
 
-    return check
+
+def make_integer_check(minimum: int, *, maximum: int | None = None) -> IntegerCheck:
+    """Make a check of a whole number from `minimum` to `maximum`."""
+    return IntegerCheck(minimum, maximum)
 
 
 def check_seconds(value: object) -> float:
@@ -169,27 +175,41 @@ def check_seconds(value: object) -> float:
     return float(value)
 
 
-def make_choice_check(*choices: str) -> ValueCheck:
-    """Make a check of one word of `choices`."""
+class ChoiceCheck:
+    """Check one word of `choices`."""
 
-    def check(value: object) -> str:
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self.choices = choices
+
+    def __call__(self, value: object) -> str:
         word = check_text(value)
-        if word not in choices:
-            raise InvalidValue(f"must be one of {', '.join(choices)}")
+        if word not in self.choices:
+            raise InvalidValue(f"must be one of {', '.join(self.choices)}")
         return word
 
-    return check
+
+def make_choice_check(*choices: str) -> ChoiceCheck:
+    """Make a check of one word of `choices`."""
+    return ChoiceCheck(choices)
 
 
-def make_choices_check(*choices: str) -> ValueCheck:
-    """Make a check of an array of words in `choices`; duplicates are dropped."""
+class ChoicesCheck:
+    """Check an array of words in `choices`; duplicates are dropped."""
 
-    def check(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word in choices for word in value):
-            raise InvalidValue(f"must be an array with values among {', '.join(choices)}")
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self.choices = choices
+
+    def __call__(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(
+            isinstance(word, str) and word in self.choices for word in value
+        ):
+            raise InvalidValue(f"must be an array with values among {', '.join(self.choices)}")
         return tuple(dict.fromkeys(value))
 
-    return check
+
+def make_choices_check(*choices: str) -> ChoicesCheck:
+    """Make a check of an array of words in `choices`; duplicates are dropped."""
+    return ChoicesCheck(choices)
 
 
 def find_closest_word(word: str, candidates: Collection[str]) -> str | None:

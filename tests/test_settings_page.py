@@ -1,0 +1,82 @@
+"""The page of settings: it is up to date, and its commands and its TOML are accepted and mean the same."""
+
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from convo.config.paths import AppPaths
+from tests.command_runner import ROOT, Convo
+from tests.docs.settings import NOTES, PAGE, describe_default, page, walk_schema
+
+EXAMPLE = re.compile(r"^```sh\n(.*?)^```\n\n^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+EXAMPLES = EXAMPLE.findall(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else []
+
+
+def test_the_page_is_up_to_date() -> None:
+    """To update the page: python -m tests.docs.settings > .github/SETTINGS.md"""
+    assert PAGE.read_text(encoding="utf-8") == page()
+    assert ".github/SETTINGS.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("commands", "toml"), EXAMPLES, ids=[toml.split("\n")[0] for _, toml in EXAMPLES])
+def test_the_commands_of_the_page_write_its_toml(commands: str, toml: str, convo: Convo, home: Path) -> None:
+    file = AppPaths.from_environ({"CONVO_HOME": str(home)}).settings_file
+    for command in commands.splitlines():
+        result = convo(*shlex.split(command)[1:])
+        assert result.exit == 0, result
+    assert file.read_text(encoding="utf-8") == toml
+
+
+@pytest.mark.parametrize("toml", [toml for _, toml in EXAMPLES], ids=[toml.split("\n")[0] for _, toml in EXAMPLES])
+def test_the_loader_uses_every_value_of_the_toml(toml: str, convo: Convo, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(toml, encoding="utf-8")
+    result = convo("--config", str(file), "config", "--json")
+    assert result.exit == 0, result
+    used = {entry["key"] for entry in json.loads(result.out) if entry["layer"] in ("user", "profile")}
+    assert used >= set(leaf_keys(tomllib.loads(toml), ""))
+
+
+def leaf_keys(table: dict[str, object], prefix: str) -> list[str]:
+    """The names in a document as `convo config` prints them; a table that is one value has one name."""
+    keys = []
+    for name, value in table.items():
+        key = f'{prefix}"{name}"' if "/" in name else f"{prefix}{name}"
+        is_one_value = key == "state_storage" or prefix in ("prices.", "windows.", "serve.limits.keys.")
+        keys += leaf_keys(value, f"{key}.") if isinstance(value, dict) and not is_one_value else [key]
+    return [key.removeprefix("profiles.work.") for key in keys]
+
+
+def test_every_table_of_the_page_has_an_example() -> None:
+    assert len(EXAMPLES) == PAGE.read_text(encoding="utf-8").count("\n## ")
+
+
+LIMITS = [
+    ("serve.port", "65535", "65536"),
+    ("limits.idle_s", "86400", "86401"),
+    ("serve.max_depth", "500", "501"),
+    ("tenant", "a" * 64, "a" * 65),
+    ("compact_at", "2", "1.5"),
+    ('prices."a/b"', "{ input = 0, output = 0 }", "{ input = -1, output = 0 }"),
+    ("trusted", '["~/x"]', '["x"]'),
+    ("state_storage", '{ type = "sqlite", ttl = "30d" }', '{ type = "sqlite", ttl = "30" }'),
+]
+
+
+@pytest.mark.parametrize(("key", "accepted", "refused"), LIMITS, ids=[key for key, _, _ in LIMITS])
+def test_the_limits_that_the_page_names_are_those_of_the_loader(
+    key: str, accepted: str, refused: str, convo: Convo
+) -> None:
+    assert convo("config", "set", key, accepted).exit == 0
+    assert convo("config", "set", key, refused).exit == 2
+
+
+def test_defaults_that_the_page_describes_in_words_have_no_fixed_value() -> None:
+    assert describe_default("serve.port") == "`8788`"
+    assert describe_default("serve.max_body_bytes") == "`33554432` (32 MB)"
+    assert set(NOTES) == dict(walk_schema()).keys()
