@@ -303,6 +303,12 @@ def format_setting_value(value: object) -> str:
         return str(value).lower()
     if type(value) is tuple:
         return f"[{', '.join(map(repr, value))}]"
+    if isinstance(value, dict):
+        import tomlkit
+
+        table = tomlkit.inline_table()
+        table.update(value)
+        return table.as_string()
     if isinstance(value, Storage) and value.default_ttl_s is not None:
         return f"{value}, for {format_duration_setting(value.default_ttl_s)}"
     return f"{value:g}" if isinstance(value, float) else str(value)

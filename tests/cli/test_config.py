@@ -176,6 +176,13 @@ def test_a_value_is_added_to_a_table_in_any_toml_notation(text: str, convo: Conv
     assert after["providers"] == before.get("providers", {}) | {"mine": {"api": "chat", "key_env": "MINE"}}
 
 
+def test_a_table_that_is_set_is_printed_as_toml(convo: Convo, config_file: Path) -> None:
+    table = '{ type = "sqlite", ttls = { alice = "30d" } }'
+    got = convo("config", "set", "state_storage", table)
+    assert got.exit == 0, got
+    assert f'set state_storage to {{type = "sqlite", ttls = {{alice = "30d"}}}} in {config_file}' in got.err
+
+
 def test_a_new_settings_file_is_readable_only_by_its_owner(convo: Convo, home: Path) -> None:
     assert convo("config", "set", "tenant", "alice").exit == 0
     path = home / "config" / "config.toml"
