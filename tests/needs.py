@@ -85,6 +85,12 @@ PARTS = {
     "bash": program("bash"),
     "curl": program("curl"),
     "man": program("man"),
+    "openssl": program("openssl"),
+    "script": Part(
+        "script of util-linux",
+        lambda: sys.platform == "linux" and shutil.which("script") is not None,
+        "Debian's package bsdutils; other systems have other options",
+    ),
     "zsh": program("zsh"),
     "fish": program("fish"),
     "chromium": Part("Chromium", lambda: shutil.which("chromium") is not None, "Debian's package chromium"),

@@ -9,6 +9,10 @@ from tests.docs.pages import COOKBOOK, cookbook_pages, run_page
 from tests.docs.transcript import blocks, differences
 
 MARKS = {
+    "approve-on-another-machine": [pytest.mark.needs("openssl")],
+    "change-a-request-parameter": [pytest.mark.needs("weights")],
+    "change-the-colors": [pytest.mark.needs("script")],
+    "share-the-inspector-with-a-team": [pytest.mark.needs("curl")],
     "add-state-to-ollama": [pytest.mark.needs("posix")],
     "run-three-replicas-on-postgresql": [pytest.mark.needs("postgresql")],
 }

@@ -56,6 +56,7 @@ def run_page(
         environ = {"CONVO_HOME": str(folder / "home")}
         replacements = {str(folder / "home" / "data"): "/home/you/.local/share/convo", loopback.url: OPENAI}
         replacements |= {str(folder / "home" / "state"): "/home/you/.local/state/convo"}
+        replacements |= {str(folder / "home" / "config"): "/home/you/.config/convo", str(folder / "here"): "/home/you"}
         environ |= {} if "<!-- keyless -->" in page else loopback.environ
         if "ollama" in page:
             environ["OLLAMA_HOST"] = open_.enter_context(run_ollama(REPLIES.findall(page)))

@@ -9,7 +9,10 @@ A page is Markdown. Its blocks are processed in order, in a separate folder:
 Ids, seconds and dates differ from run to run, so any two of them are equal in a comparison, and so are columns
 of any width. `…` in a line matches any text; alone on a line it matches any lines. `$ echo $?` must follow a
 command that fails. `convo serve` runs until the page ends; commands use its real
-port in place of the port that the page shows.
+port in place of the port that the page shows. If it does not start, it is a command like any other.
+
+After a comment `<!-- machine: NAME -->` the commands run as on another machine: with a CONVO_HOME of its own, so with
+other settings and another store. The working folder stays the same, as if every file was copied.
 """
 
 import os
@@ -28,7 +31,8 @@ from convo.cli.app import run_command_line
 from tests.command_runner import text_stream, written_text
 from tests.fork_server import ConvoProcess
 
-BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$|^<!-- (machine): (\w+) -->$", re.DOTALL | re.MULTILINE)
+MACHINE = "machine"
 PORT = re.compile(r"127\.0\.0\.1:(\d+)")
 SERVE, STATUS = "convo serve", "echo $?"
 SHELL = re.compile(r"[|<>$`;&*]")
@@ -36,6 +40,7 @@ SHELL = re.compile(r"[|<>$`;&*]")
 
 MASKS = (
     (re.compile(r"\b(resp|conv|ses|msg|run|call|item|try)_[0-9a-f]{8,}\b"), r"\1_0"),
+    (re.compile(r"\bconvo_[\w-]{43}(?![\w-])"), "convo_0"),
     (re.compile(r"\b\d+\.\d\d? s\b"), "0 s"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "0-0-0"),
     (re.compile(r"\b\d\d:\d\d\b"), "0:0"),
@@ -45,7 +50,7 @@ MASKS = (
 
 
 class Block(NamedTuple):
-    """One block of a page; `name` is the name of its file, or empty."""
+    """One block of a page; `name` is the name of its file or machine, or empty."""
 
     language: str
     name: str
@@ -60,7 +65,7 @@ class CommandOutput(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    return [Block(*found) for found in BLOCK.findall(page)]
+    return [Block(found[1] or found[4], found[2] or found[5] or "", found[3] or "") for found in BLOCK.finditer(page)]
 
 
 def parse_console(console: str) -> Iterator[CommandOutput]:
@@ -110,7 +115,9 @@ class TranscriptRunner:
         outputs: list[CommandOutput] = []
         with self.open, chdir(self.folder), patch.dict(os.environ, self.environ):
             for block in blocks(page):
-                if block.name:
+                if block.language == MACHINE:
+                    os.environ["CONVO_HOME"] = str(self.folder.parent / block.name)
+                elif block.name:
                     (self.folder / block.name).write_text(block.text, encoding="utf-8")
                 elif block.language == "python":
                     exec(self._with_ports(block.text), {})
@@ -139,13 +146,13 @@ class TranscriptRunner:
 
     def _run_command(self, command: str) -> str:
         if command.startswith("export "):
-            name, _, value = shlex.split(command)[1].partition("=")
-            os.environ[name] = os.path.expandvars(value)
+            name = command.removeprefix("export ").partition("=")[0]
+            os.environ[name] = self._shell(f'{command} && printf %s "${name}"')
             return ""
         first, _, rest = command.partition(" | ")
         if not first.startswith("convo ") or SHELL.search(first):
             return self._shell(command)
-        if first.startswith(SERVE):
+        if first.startswith(SERVE) and "--new-key" not in first:
             return self._serve(first)
         return self._shell(command) if self.in_processes else self._run_in_process(first, rest)
 
@@ -182,7 +189,10 @@ class TranscriptRunner:
         assert process.stderr
         line = process.stderr.readline()
         found = PORT.search(line)
-        assert found, line + process.stderr.read()
+        if not found:  # it is refused
+            line += process.stderr.read()
+            self.status = process.wait()
+            return line
         self.ports[shown_port] = found[1]
         return line
 
