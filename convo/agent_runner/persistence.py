@@ -8,6 +8,7 @@ A checkpoint has the run's position in the conversation, and the model's input t
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from convo.agents.graph import Graph
@@ -415,7 +416,8 @@ async def load_run_row(store: Store, handle: str) -> AgentRun:
     matched_row = await store.agent_run(match.id) if match.kind == "run" else None
     rows = [matched_row] if matched_row else await store.agent_runs(session_id=match.id, limit=1)
     if not rows:
-        raise NotFound("run", handle, hint="convo approvals")
+        is_session = match.kind == "session"
+        raise NotFound("run", handle, hint=f"convo chat --from {quote(handle)}" if is_session else "convo approvals")
     return rows[0]
 
 

@@ -261,6 +261,29 @@ class RootGroup(PlainHelpGroup):
         write_help_sections(formatter, {"Commands": [(name, entry.summary) for name, entry in self.entries.items()]})
 
 
+COMMAND_BY_WORD = {
+    "approve": "approvals approve",
+    "backup": "store backup",
+    "continue": "chat -c",
+    "delete": "sessions rm",
+    "find": "sessions search",
+    "fork": "chat --fork",
+    "key": "config key set",
+    "list": "sessions",
+    "ls": "sessions",
+    "migrate": "store migrate",
+    "prune": "store prune",
+    "pull": "models pull",
+    "recover": "store recover",
+    "reject": "approvals reject",
+    "rename": "sessions rename",
+    "rm": "sessions rm",
+    "search": "sessions search",
+    "set": "config set",
+    "trust": "config trust",
+}
+"""The command that a user may expect under a name of its own."""
+
 MIN_MESSAGE_WORDS = 3
 """Words from which a command line without a command is probably a message."""
 
@@ -272,6 +295,9 @@ def suggest_command(args: Sequence[str], commands: CommandTable) -> str:
     """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
     name, rest = args[0], args[1:]
     words = [word for word in args if not word.startswith("-")]
+    meant = COMMAND_BY_WORD.get(name, "") if len(words) < MIN_MESSAGE_WORDS else ""
+    if meant.partition(" ")[0] in commands and sum(map(len, rest)) <= MAX_HINT_CHARS:
+        return " ".join(("convo", meant, *map(quote, rest)))
     matches = (
         get_close_matches(name, commands, n=1, cutoff=0.6 if len(words) < MIN_MESSAGE_WORDS else 0.8)
         if " " not in name

@@ -121,13 +121,28 @@ def _to_usage_failure(error: TyperException) -> CommandFailure:
     option: str = getattr(error, "option_name", None) or ""
     command = ctx.command_path if ctx else "convo"
     if hasattr(error, "possibilities"):
-        matches = get_close_matches(option, error.possibilities or (), n=1)
-        hint = _suggest_option_position(option, ctx) or (f"{command} {matches[0]}" if matches else f"{command} --help")
+        matches = _find_longer_options(option, ctx) or get_close_matches(option, error.possibilities or (), n=1)
+        hint = _suggest_option_position(option, ctx) or HINT_BY_UNKNOWN_OPTION.get(option)
+        hint = hint or (f"{command} {matches[0]}" if matches else f"{command} --help")
         return CommandFailure("usage", f"no option {option!r}", hint, 2)
     message = _format_typer_message(error.format_message())
     if error.exit_code != 2:
         return CommandFailure("failed", message, exit=error.exit_code)
     return CommandFailure("usage", message, HINT_BY_OPTION.get(option, f"{command} --help"), 2)
+
+
+HINT_BY_UNKNOWN_OPTION = {
+    "--curl": "convo next HANDLE --curl",
+    "--offline": "convo chat -m local",
+    "--resume": "convo chat -c",
+}
+"""For an option that another command has, or has under another name."""
+
+
+def _find_longer_options(name: str, ctx: typer.Context | None) -> list[str]:
+    """Return the options of the command that contain `name` as a word: `--reasoning-effort` for `--effort`."""
+    options = [option for parameter in ctx.command.params for option in parameter.opts] if ctx else []
+    return [option for option in options if name.strip("-") in option.strip("-").split("-")]
 
 
 HINT_BY_OPTION = {"--explain": "convo lint --explain all"}

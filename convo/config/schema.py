@@ -211,6 +211,9 @@ _COMMON_MISTAKES = {
 }
 """Frequent wrong names and the names that are meant."""
 
+_KEY_NAMES = ("api_key", "key", "token")
+"""Names for a key itself, which is not a setting."""
+
 
 def iter_settings(document: Mapping[str, object], location: str) -> Iterator[tuple[SettingKey, object]]:
     """Yield every value of a parsed file with its key, checked.
@@ -331,6 +334,8 @@ def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | Key
     """Suggest the command for the closest name, or for the first name; None in a table with free names."""
     if isinstance(schema, KeyedTable):
         return None
+    if key[-1] in _KEY_NAMES:
+        return f"convo config key set {key[-2] if 'providers' in key[:-2] else 'PROVIDER'}"
     suggestion = _guess_setting_name(key[-1], schema)
     command = f"convo config set {format_setting_key((*key[:-1], suggestion or next(iter(schema))))} VALUE"
     return command if suggestion else f"{command}, or another of these settings"

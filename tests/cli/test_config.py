@@ -399,6 +399,8 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
         ('prices."a/b"', "3", "write an inline table: '{ input = 0.25, output = 2 }'"),
         ("windows.a/b.context", "3", "quote a name that has special characters: 'windows.\"a/b\"'"),
         ("aliases.a b", "c/d", "quote a name that has special characters: 'aliases.\"a b\"'"),
+        ("providers.groq.api_key", KEY, "convo config key set groq"),
+        ("api_key", KEY, "convo config key set PROVIDER"),
         ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-5-mini\"'"),
     ],
 )

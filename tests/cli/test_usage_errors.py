@@ -14,6 +14,10 @@ AGENT = "--agent bot.py:desk"
     ("argv", "message", "hint"),
     [
         ("chat --json --jsonl hi", "--json and --jsonl cannot be used together", "use one of them"),
+        ("chat --effort high hi", "no option '--effort'", "convo chat --reasoning-effort"),
+        ("chat --tokens 5 hi", "no option '--tokens'", "convo chat --max-output-tokens"),
+        ("chat --offline hi", "no option '--offline'", "convo chat -m local"),
+        ("inspect --curl @last", "no option '--curl'", "convo next HANDLE --curl"),
         ("chat --temperature -0.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
         ("chat --temperature 2.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
         ("chat --top-p -0.1 hi", "--top-p must be between 0 and 1", "convo chat --top-p 0.9"),

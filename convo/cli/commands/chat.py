@@ -30,6 +30,10 @@ Examples:
   convo chat --from resp_... "and then?"      continue from any response
   convo chat --replay --from talk.json "hi"   keep the conversation in a file that you can edit
   convo chat -c                               continue the most recent session
+  convo chat --from monads                    continue another session (convo sessions lists them)
+  convo chat --fork monads@2 "or rather:"     a new session with the first two turns of another one
+  convo chat -a notes.md "summarize this"     attach a file
+  convo chat -m local "hello"                 use the built-in model: no key, no network
   convo chat --agent support.py:triage "hi"   run agents with their tools and handoffs
 """
 

@@ -17,6 +17,7 @@ Examples:
   convo config set model openai/gpt-5           write to your own settings file
   convo config set --project model local        write to this project's .convo.toml
   convo config set 'prices."groq/llama"' '{ input = 0.1, output = 0.4 }'
+  convo config set 'windows."groq/llama"' '{ context = 128000 }'
   convo --profile work config set tenant office write to [profiles.work]
   convo config unset model
   convo config trust                            trust the current content of this project's .convo.toml

@@ -11,6 +11,7 @@ app = App()
 EXAMPLES = """
 Examples:
   convo sessions                                   list the most recent sessions
+  convo chat --from monads                         continue one of them
   convo sessions search monad haskell              find items that contain both words
   convo sessions rename @last monads
   convo sessions rm monads what-is-a-monad --yes
