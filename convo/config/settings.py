@@ -265,7 +265,7 @@ def resolve_model_name(
         return ModelName(guessed, full_name)
     if guessed in providers:
         key = providers[guessed].key_env
-        hint = f"set {key}, or choose a model with -m" if key else None
+        hint = f"convo config key set {guessed}, set {key}, or choose a model with -m" if key else None
         raise UnknownModel(f"{source.location}: no model {full_name!r}: {guessed} needs a key", hint=hint)
     raise UnknownModel(f"{source.location}: no model {full_name!r}: no provider is known for it")
 

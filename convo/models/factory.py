@@ -148,7 +148,8 @@ def check_provider_key(provider: Provider, key: Secret | None) -> Secret | None:
     if provider.key_env is None:
         return key
     if key is None:
-        raise KeyRefused(f"{provider.name} needs a key", hint=f"set {provider.key_env}, or choose a model with -m")
+        hint = f"convo config key set {provider.name}, set {provider.key_env}, or choose a model with -m"
+        raise KeyRefused(f"{provider.name} needs a key", hint=hint)
     text = key.reveal()
     if not text.isascii() or not text.isprintable() or " " in text:
         raise KeyRefused(

@@ -52,7 +52,7 @@ def test_a_missing_key_of_the_default_model_is_a_fault(convo: Convo, monkeypatch
     monkeypatch.setenv("CONVO_MODEL", "anthropic/claude-haiku-4-5")
     check = run_check(convo, "model")
     assert (check["level"], check["found"]) == ("fault", "anthropic needs a key")
-    assert check["next"].startswith("set ANTHROPIC_API_KEY")
+    assert check["next"].startswith("convo config key set anthropic, set ANTHROPIC_API_KEY")
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     assert run_check(convo, "model")["found"].startswith("anthropic/claude-haiku-4-5 (from CONVO_MODEL)")
@@ -83,7 +83,11 @@ def test_without_its_engine_the_built_in_model_is_a_fault(convo: Convo, monkeypa
         ("local/no-such.gguf", "{path}/no-such.gguf cannot be read: No such file or directory", None),
         ("local/words.gguf", "{path}/words.gguf is not a GGUF file", None),
         ("local/my.gguf", "the engine of local models, xllamacpp, is not installed", "pip install xllamacpp"),
-        ("openai/gpt-5", "openai needs a key", "set OPENAI_API_KEY, or choose a model with -m"),
+        (
+            "openai/gpt-5",
+            "openai needs a key",
+            "convo config key set openai, set OPENAI_API_KEY, or choose a model with -m",
+        ),
         (
             "azure/x",
             "the provider 'azure' has no base URL",

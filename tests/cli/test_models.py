@@ -140,7 +140,7 @@ def test_json_lists_providers_and_aliases(convo: Convo, weights: Path, tmp_path:
         "error": {
             "code": "invalid_api_key",
             "message": "groq needs a key",
-            "hint": "set GROQ_API_KEY, or choose a model with -m",
+            "hint": "convo config key set groq, set GROQ_API_KEY, or choose a model with -m",
         },
         "models": None,
     }

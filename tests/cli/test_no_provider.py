@@ -76,7 +76,7 @@ UNAVAILABLE_MODELS = [
         1,
         "invalid_api_key",
         "openai needs a key",
-        "set OPENAI_API_KEY, or choose a model with -m",
+        "convo config key set openai, set OPENAI_API_KEY, or choose a model with -m",
     ),
     BadInput(
         "no such model", "-m openai/m", 1, "model_not_found", "openai has no model 'm'", MODELS_HINT, refuse_model

@@ -171,7 +171,7 @@ def test_a_bare_name_without_a_known_provider_is_refused(name: str) -> None:
 def test_a_bare_name_of_a_provider_without_a_key_names_the_missing_key() -> None:
     with pytest.raises(UnknownModel, match="no model 'claude-sonnet-5': anthropic needs a key") as error:
         choose_model(make_settings(environ=KEYED), "claude-sonnet-5")
-    assert error.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
+    assert error.value.hint == "convo config key set anthropic, set ANTHROPIC_API_KEY, or choose a model with -m"
 
 
 def test_a_bare_name_in_the_cached_list_of_a_provider_with_a_key_selects_it() -> None:

@@ -26,6 +26,10 @@ def run_ollama(replies: list[str]) -> Iterator[str]:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
+        if scope["method"] == "GET":
+            await send_head(send, 200, "application/json")
+            await send_piece(send, json.dumps({"object": "list", "data": [{"id": "llama3.2"}]}).encode(), more=False)
+            return
         messages = json.loads(body or b"{}").get("messages", [])
         user_count = sum(one["role"] == "user" for one in messages)
         text = texts[min(user_count, len(texts)) - 1]

@@ -3,7 +3,7 @@
 A page that uses a model defines the model's answers in a comment, `<!-- replies: [...] -->`, in the form of
 `convo.models.scripted`. A server on loopback in place of OpenAI and another in place of Ollama send these
 answers. `<!-- keyless -->` omits the API key; `<!-- postgresql -->` creates a database for the page, with its
-URL in $DATABASE_URL.
+URL in $DATABASE_URL. `<!-- sections -->` gives each section an environment of its own.
 
     python -m tests.docs.pages            update every page with the current output of its commands
 """
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 from unittest.mock import patch
 
 from tests import databases
@@ -40,6 +41,11 @@ def cookbook_pages() -> list[Path]:
 
 def getting_started() -> list[Path]:
     return sorted(GETTING_STARTED.glob("*.md"))
+
+
+def sections(page: str) -> list[str]:
+    """The parts of a page that run separately; joined they are the page."""
+    return re.split(r"(?<=\n)(?=## )", page) if "<!-- sections -->" in page else [page]
 
 
 @contextmanager
@@ -85,14 +91,17 @@ def main(names: list[str]) -> None:
     for path in [*cookbook_pages(), *getting_started()]:
         if names and path.stem not in names:
             continue
-        text = path.read_text(encoding="utf-8")
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            patch.dict(os.environ, clean, clear=True),
-            run_page(text, Path(folder)) as (outputs, _),
-        ):
-            path.write_text(updated_page(text, outputs), encoding="utf-8")
-        print(path.relative_to(ROOT))
+        updated = []
+        for section in sections(path.read_text(encoding="utf-8")):
+            start = monotonic()
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                patch.dict(os.environ, clean, clear=True),
+                run_page(section, Path(folder)) as (outputs, _),
+            ):
+                updated.append(updated_page(section, outputs))
+            print(f"{monotonic() - start:5.1f} s  {path.relative_to(ROOT)}: {section.splitlines()[0].lstrip('# ')}")
+        path.write_text("".join(updated), encoding="utf-8")
 
 
 if __name__ == "__main__":

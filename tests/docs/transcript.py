@@ -149,11 +149,11 @@ class TranscriptRunner:
             name = command.removeprefix("export ").partition("=")[0]
             os.environ[name] = self._shell(f'{command} && printf %s "${name}"')
             return ""
+        if command.startswith(SERVE) and "--new-key" not in command:
+            return self._serve(command)
         first, _, rest = command.partition(" | ")
         if not first.startswith("convo ") or SHELL.search(first):
             return self._shell(command)
-        if first.startswith(SERVE) and "--new-key" not in first:
-            return self._serve(first)
         return self._shell(command) if self.in_processes else self._run_in_process(first, rest)
 
     def _run_in_process(self, command: str, rest: str) -> str:

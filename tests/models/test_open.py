@@ -63,7 +63,7 @@ def test_an_azure_request_has_an_api_key_or_a_token() -> None:
 
     with pytest.raises(KeyRefused, match=r"^azure needs a key$") as error:
         make_openai_options(azure, key=None)
-    assert error.value.hint == "set AZURE_OPENAI_API_KEY, or choose a model with -m"
+    assert error.value.hint == "convo config key set azure, set AZURE_OPENAI_API_KEY, or choose a model with -m"
     options = make_openai_options(azure, key=None, token=Secret("entra"))
 
     assert (options.is_azure, options.deployment, options.token) == (True, "mine", Secret("entra"))
