@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from convo.chat.conversation import Chat
@@ -140,6 +141,17 @@ def build_first_message(prompt: str | None, attachment_parts: Sequence[Json]) ->
     if not prompt.strip() and not attachment_parts:
         raise InvalidUsage("the message is empty", hint='convo chat "..."')
     return user_message(prompt, *attachment_parts)
+
+
+def note_mentioned_files(text: str, attachments: Sequence[str], output: ChatOutput) -> None:
+    """Print a notice for each existing file that a one-shot message mentions as @FILE: only a prompt attaches it."""
+    if "@" not in text:
+        return
+    from convo.terminal.slash_commands import list_mentioned_files
+
+    for name in list_mentioned_files(text):
+        if name not in attachments:
+            output.note(f"@{name} is sent as text; to attach the file: -a {quote(name)}")
 
 
 async def run_interactive_chat(

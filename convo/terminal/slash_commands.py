@@ -57,6 +57,11 @@ def load_mentioned_files(text: str, pasted: Iterable[str]) -> list[tuple[str, di
     return [(name, load_attachment(name)) for name in _find_mentioned_files(text, pasted, is_existing_file)]
 
 
+def list_mentioned_files(text: str) -> list[str]:
+    """Return the names of the existing files that `text` mentions."""
+    return _find_mentioned_files(text, (), is_existing_file)
+
+
 def is_existing_file(name: str) -> bool:
     return os.path.isfile(os.path.expanduser(name))
 

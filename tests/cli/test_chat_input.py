@@ -67,6 +67,23 @@ def test_the_message_is_the_prompt_followed_by_the_piped_input(
     assert stored_messages(home, "mine")[0] == f"user: {message}"
 
 
+def test_a_file_that_a_one_shot_message_only_mentions_is_reported(convo: Convo) -> None:
+    Path("my notes.md").write_text("Milk is out.")
+    model = scripted_flags({"text": "Buy milk."})
+    notice = "@my notes.md is sent as text; to attach the file: -a 'my notes.md'\n"
+    for argv, expected in (
+        (['Summarize @"my notes.md".'], notice),
+        (['Summarize @"my notes.md".', "-a", "my notes.md"], ""),
+        (['Summarize @"my notes.md".', "-q"], ""),
+        (["Ask @somebody."], ""),
+    ):
+        got = convo("chat", *model, *argv)
+        assert (got.exit, [line for line in got.err.splitlines(keepends=True) if "sent as text" in line]) == (
+            0,
+            [expected] if expected else [],
+        )
+
+
 @pytest.mark.parametrize(("argv", "stdin"), [([], ""), ([""], ""), (["  "], ""), (["-"], " \n"), ([], "\n")])
 def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, *argv, stdin=stdin)

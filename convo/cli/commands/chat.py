@@ -228,7 +228,7 @@ def chat_command(
     output: Annotated[ChatOutputFlags, "Output"],
 ) -> None:
     """Chat with a model. Choose where the conversation state lives."""
-    from convo.cli.chat import run_chat
+    from convo.cli.chat import note_mentioned_files, run_chat
     from convo.cli.context import ChatOptions, ChatOutput
     from convo.terminal.signals import run_until_terminated
 
@@ -255,4 +255,5 @@ def chat_command(
     out = ChatOutput(
         output.quiet, output.as_json, output.as_jsonl, is_streamed=not output.no_stream, is_plain=output.plain
     )
+    note_mentioned_files(" ".join(prompt or ()), options.attachments, out)
     raise typer.Exit(asyncio.run(run_until_terminated(run_chat(options, out))))
