@@ -6,13 +6,11 @@ Attachments (@FILE, /attach) and shell commands (!, !!) are here as well.
 """
 
 import asyncio
-import base64
 import os
 import re
 import shlex
-import shutil
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +22,7 @@ from convo.errors import Interrupted, InvalidUsage
 from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
 from convo.history.tree import Path
 from convo.terminal.answer import handle_reasoning
+from convo.terminal.clipboard import build_osc52_sequence, copy_with_programs
 from convo.terminal.prompt import FILE_ARGUMENT
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.terminal import format_count
@@ -162,20 +161,6 @@ async def handle_cost(repl: "Repl", _: str) -> None:
     repl.print_message(usage_views.format_session_cost(await repl.host.links(repl.chat), repl.host.prices))
 
 
-MAX_OSC52_BYTES = 74_994
-"""Bytes that terminals accept at once: 100,000 characters of base64."""
-
-CLIPBOARD_TIMEOUT_S = 2.0
-"""Seconds that a program may take; some stay running in a forked child to serve the clipboard."""
-
-CLIPBOARD_PROGRAMS: Sequence[tuple[str, Sequence[str]]] = (
-    ("TMUX", ("tmux", "load-buffer", "-w", "-")),
-    ("WAYLAND_DISPLAY", ("wl-copy",)),
-    ("DISPLAY", ("xclip", "-selection", "clipboard")),
-    ("", ("pbcopy",)),
-)
-"""Clipboard programs, and the variable that must be set for each to work."""
-
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -191,7 +176,7 @@ async def handle_copy(repl: "Repl", argument: str) -> None:
         raise InvalidUsage("no answer to copy yet", hint="send a message")
     text = _find_last_code_block(answers[-1]) if argument else answers[-1]
     targets = [
-        *(["the terminal"] if repl.send_control_sequence(_build_osc52_sequence(text)) else []),
+        *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(text)) else []),
         *await copy_with_programs(text, os.environ),
     ]
     if not targets:
@@ -205,36 +190,6 @@ def _find_last_code_block(answer: str) -> str:
     if not blocks:
         raise InvalidUsage("the last answer has no code block", hint="/copy copies all of it")
     return blocks[-1]
-
-
-def _build_osc52_sequence(text: str) -> str:
-    """Build the control sequence that copies `text`; "" if it exceeds `MAX_OSC52_BYTES`."""
-    raw = text.encode("utf-8", "replace")
-    return f"\x1b]52;c;{base64.b64encode(raw).decode('ascii')}\x07" if len(raw) <= MAX_OSC52_BYTES else ""
-
-
-async def copy_with_programs(text: str, environ: Mapping[str, str]) -> list[str]:
-    """Copy `text` with the available programs. Returns the names of those that succeeded."""
-    available = [
-        argv
-        for variable, argv in CLIPBOARD_PROGRAMS
-        if (not variable or environ.get(variable)) and shutil.which(argv[0])
-    ]
-    return [argv[0] for argv in available if await _run_clipboard_program(argv, text)]
-
-
-async def _run_clipboard_program(argv: Sequence[str], text: str) -> bool:
-    try:
-        process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
-    except OSError:
-        return False
-    try:
-        async with asyncio.timeout(CLIPBOARD_TIMEOUT_S):
-            await process.communicate(text.encode("utf-8", "replace"))
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-    return process.returncode == 0
 
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"

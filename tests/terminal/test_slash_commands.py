@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from convo.errors import InvalidUsage
+from convo.terminal.clipboard import MAX_OSC52_BYTES
 from convo.terminal.slash_commands import (
-    MAX_OSC52_BYTES,
     SLASH_COMMAND_ALIASES,
     SLASH_COMMANDS,
     parse_slash_command,
