@@ -57,7 +57,7 @@ HEAVY = {
     "markdown_it": ("convo.terminal.markdown",),
     "openai": ("convo.endpoints.remote",),
     "prometheus_client": ("convo.server",),
-    "prompt_toolkit": ("convo.terminal.line_editor",),
+    "prompt_toolkit": ("convo.terminal.line_editor", "convo.terminal.request_browser"),
     "psycopg": ("convo.stores.postgres",),
     "pydantic": (),
     "pygments": ("convo.terminal.markdown",),
@@ -98,6 +98,7 @@ READS_CLOCK = {
     "convo.stores.sqlite.connection": "a thread waits for a lock, and no event loop runs in it",
     "convo.terminal.list_views": "formats a time that it was given",
     "convo.terminal.inspect_view": "formats a time that it was given",
+    "convo.terminal.request_browser": "formats a time that it was given",
 }
 """Modules that read the clock or create random values; all others get both as arguments."""
 

@@ -2,7 +2,8 @@
 
 One conversation tree, or its items, JSON, token chart or HTML page. `--watch` repaints the tree while another
 process continues the conversation: in place in a terminal, elsewhere one line for each finished response.
-Output for programs is never paged. A file with a paused run is shown without a store.
+`--interactive` browses the requests on the whole screen. Output for programs is never paged. A file with a paused run
+is shown without a store.
 """
 
 import asyncio
@@ -13,17 +14,18 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from shlex import quote
 
 from convo.chat.files import resolve_links, write_atomic
 from convo.chat.lookup import to_absolute_path
 from convo.chat.watch import is_in_progress, watch_conversation
 from convo.cli.deps import open_configured_store
-from convo.cli.output import print_notice
-from convo.cli.resolve import is_path_like, is_unknown_file
+from convo.cli.output import INTERRUPTED, print_notice
+from convo.cli.resolve import LookupOptions, is_path_like, is_unknown_file, resolve_handles
 from convo.cli.state_input import print_rendered, render_run_state_in_format
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
-from convo.history.records import UNFINISHED_STATUSES
+from convo.history.records import UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import ConversationView
 from convo.runstate.run_state import RunState
@@ -31,10 +33,13 @@ from convo.runtime import SystemClock
 from convo.terminal.inspect_view import (
     build_tree_rows,
     fit_link_table,
+    format_fork_command,
+    get_fork_model,
     render_conversation,
     render_path_items,
     render_token_chart,
 )
+from convo.terminal.prompt import DUMB_TERMINALS
 from convo.terminal.terminal import DisplayOptions, detect_display, format_count, table_lines
 
 
@@ -98,6 +103,46 @@ def write_html_page(views: Sequence[ConversationView | RunState], handles: Seque
             raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with --html")
     write_atomic(target, render_inspector_page(build_inspector_data(conversations)))
     print_notice(f"wrote {format_count(len(conversations), 'conversation')} to {file}")
+
+
+def check_can_browse(handle: str) -> None:
+    """Raise InvalidUsage where the browser cannot be drawn or controlled."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidUsage("--interactive needs a terminal", hint=f"convo inspect {quote(handle)}")
+    if os.environ.get("TERM") in DUMB_TERMINALS:
+        raise InvalidUsage(
+            f"--interactive needs a terminal that can move the cursor; TERM is {os.environ['TERM']}",
+            hint=f"convo inspect {quote(handle)}",
+        )
+
+
+async def browse_handle(handle: str, options: LookupOptions) -> int:
+    """Browse the requests of a conversation until the user leaves, or continues one in a chat; return the exit code.
+
+    Raises the errors of `resolve_handles` and of `run_chat`.
+    """
+    from convo.terminal.request_browser import Action, RequestBrowser, browse_requests
+
+    (view,) = await resolve_handles([handle], options)
+
+    async def build_curl(link: Link) -> str:
+        from convo.cli.next import render_sent_curl_command
+
+        return await render_sent_curl_command(link, view, load_settings(options.config))
+
+    browser = RequestBrowser(view, has_box_chars=detect_display(sys.stdout, os.environ).has_box_chars)
+    action, link = await browse_requests(browser, build_curl)
+    if action is not Action.FORK or link is None:
+        return INTERRUPTED.exit if action is Action.INTERRUPT else 0
+    from convo.cli.chat import run_chat
+    from convo.cli.context import ChatOptions, ChatOutput
+
+    print_notice(f"fork: {format_fork_command(link)}")
+    if link.is_stored:
+        chat_options = ChatOptions(handle=link.id, model=get_fork_model(link), config=options.config)
+    else:
+        chat_options = ChatOptions(fork=link.id, config=options.config)
+    return await run_chat(chat_options, ChatOutput())
 
 
 CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

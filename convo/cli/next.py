@@ -23,6 +23,7 @@ from convo.chat.next_request import (
     make_continuation_state,
     make_endpoint_counter,
     next_request_to_json,
+    rebuild_link_request,
     skip_remote_count,
 )
 from convo.chat.turn import RequestOptions
@@ -42,8 +43,9 @@ from convo.cli.run_options import NO_AGENTS, RunFlags
 from convo.config.credentials import load_provider_token
 from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, load_settings
 from convo.config.settings import ModelChoice, Settings
-from convo.endpoints.base import Endpoint
+from convo.endpoints.base import Endpoint, HttpRequest
 from convo.history.items import user_message
+from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.selection import owner_of_handle
@@ -230,20 +232,43 @@ def print_next_request(
 
 def _render_curl_command(request: NextRequest, settings: Settings, base_url: str | None) -> str:
     """Render the command; print a notice if the request is one to our own endpoint."""
-    if request.url:
-        return build_curl_command(request, base_url)
-    print_notice(SERVED_NOTICE)
-    serve = settings.serve
-    host = f"[{serve.host}]" if ":" in serve.host else serve.host
-    return build_curl_command(
-        _with_server_key(request, needs_key=serve.keys_file is not None), base_url or f"http://{host}:{serve.port}/v1"
-    )
+    if not request.url:
+        print_notice(SERVED_NOTICE)
+    target = HttpRequest(request.url or "", request.body, request.headers)
+    return render_curl_command(target, request.key_env, settings, base_url)
 
 
-def _with_server_key(request: NextRequest, *, needs_key: bool) -> NextRequest:
-    """Return the request with the authorization of our own server."""
-    return (
-        replace(request, headers={"Authorization": "Bearer {key}"}, key_env=SERVER_KEY_VARIABLE)
-        if needs_key
-        else request
-    )
+def render_curl_command(
+    request: HttpRequest, key_env: str | None, settings: Settings, base_url: str | None = None
+) -> str:
+    """Render a request as a curl command; one to convo's own endpoint, which has no URL, goes to `convo serve`.
+
+    key_env:   the variable that holds the key; None if none is needed
+    base_url:  target instead of the request's own
+    """
+    if not request.url:
+        serve = settings.serve
+        host = f"[{serve.host}]" if ":" in serve.host else serve.host
+        base_url = base_url or f"http://{host}:{serve.port}/v1"
+        if serve.keys_file is not None:
+            request, key_env = replace(request, headers={"Authorization": "Bearer {key}"}), SERVER_KEY_VARIABLE
+    if base_url:
+        request = replace(request, url=f"{base_url.rstrip('/')}/responses")
+    return build_curl_command(request, key_env)
+
+
+async def render_sent_curl_command(link: Link, view: ConversationView, settings: Settings) -> str:
+    """Render the request of `link` as it was sent, as `convo next --curl` rendered it before.
+
+    Raises NotFound when an item of its input was deleted, and InvalidSettings, WrongOwner or KeyRefused when its
+    endpoint is not in the settings.
+    """
+    body = rebuild_link_request(link, view).body
+    if link.scope == EMBEDDED_SCOPE:
+        return render_curl_command(HttpRequest("", body, {}), None, settings)
+    scope = link.scope
+    record = RecordedEndpoint(view.handle, link.model, scope.url, scope.organisation, scope.project)
+    choice = choose_model(settings, link.model, source=f"the model of {link.id}", record=record)
+    async with open_configured_store(settings) as store, endpoint_session(choice, settings, store) as endpoint:
+        request = endpoint.build_http_request(body) or HttpRequest("", body, {})
+    return render_curl_command(request, _get_key_variable(choice), settings)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from shlex import quote
 
 from convo.chat.next_request import NextRequest
+from convo.endpoints.base import HttpRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
     Item,
@@ -22,7 +23,7 @@ from convo.history.items import (
     item_type,
     searchable_text,
 )
-from convo.history.records import IGNORED_PARAMETER, Link
+from convo.history.records import ANSWERED_STATUSES, IGNORED_PARAMETER, PROVIDER_PARAMETER, Link
 from convo.inspect.serialize import link_provider
 from convo.inspect.tree import LinkRow, iter_link_rows
 from convo.inspect.view import (
@@ -65,7 +66,7 @@ def render_conversation(view: ConversationView, display: DisplayOptions, *, with
     table = fit_link_table(view, display) if view.links else None
     lines = [
         display.apply_style(escape_control_chars(view.handle), "bold"),
-        *key_value_lines(_conversation_rows(view, table), display),
+        *key_value_lines(conversation_rows(view, table), display),
         "",
     ]
     lines += table_lines(table, display) if table else _item_lines(view, display)
@@ -102,7 +103,8 @@ def render_item(number: int, item: Item, *, is_unconfirmed: bool, display: Displ
     return "\n".join([display.apply_style(head, "dim"), *(f"   {line}".rstrip() for line in text.split("\n"))])
 
 
-def _conversation_rows(view: ConversationView, table: Table | None) -> Iterator[KeyValue]:
+def conversation_rows(view: ConversationView, table: Table | None = None) -> Iterator[KeyValue]:
+    """Yield the facts about the conversation as a whole; `table` is its tree where that is shown as well."""
     yield "owner", f"{STRATEGIES[view.strategy].description} (--{view.strategy})"
     if view.session:
         yield "session", f"{view.session.name} ({view.session.id})"
@@ -175,11 +177,31 @@ def _continue_command(view: ConversationView) -> str:
     return f"convo chat --from {view.handle}" if can_continue else ""
 
 
+def format_fork_command(link: Link) -> str:
+    """Return the command that starts a branch after the response `link`; "" where none can."""
+    if link.status not in ANSWERED_STATUSES or not link.id.startswith("resp_"):
+        return ""
+    if not link.is_stored:  # the session that sent it has its history
+        return f"convo chat --fork {link.id}" if link.session_id else ""
+    model = get_fork_model(link)
+    return f"convo chat --from {link.id}" + (f" -m {quote(model)}" if model else "")
+
+
+def get_fork_model(link: Link) -> str | None:
+    """Return the model that continues `link`; None for the configured one, where the name lacks its provider."""
+    return None if PROVIDER_PARAMETER in link.parameters else link.model
+
+
 def _item_lines(view: ConversationView, display: DisplayOptions) -> Iterator[str]:
     """Yield one line for each item; used where no links are known."""
     for number, node in enumerate(view.path.nodes, 1):
-        line = f"{number:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
-        yield line if display.width is None else truncate_text(line, display.width)
+        yield format_item_line(number, node.item, display.width)
+
+
+def format_item_line(number: int, item: Item, columns: int | None) -> str:
+    """Return number, label and first words of an item; `columns` None: not cut to the width of a display."""
+    line = f"{number:>4}  {format_item_label(item)}: {escape_control_chars(item_preview(item))}"
+    return line if columns is None else truncate_text(line, columns)
 
 
 def format_item_label(item: Item) -> str:
@@ -226,18 +248,15 @@ def fit_link_table(view: ConversationView, display: DisplayOptions) -> Table:
 
 def build_tree_rows(view: ConversationView) -> list[TreeRow]:
     """Build the rows of the tree, in drawing order."""
-    ids = _shorten_ids([link.id for link in view.links])
+    ids = shorten_ids([link.id for link in view.links])
     link_rows = iter_link_rows(view.links, view.current_link_id)
-    return [
-        TreeRow(
-            row,
-            compute_link_stats(row.link, view.path_index),
-            ids[row.link.id],
-            row.link.id == view.current_link_id,
-            is_first=index == 0,
-        )
-        for index, row in enumerate(link_rows)
-    ]
+    return [build_tree_row(row, ids[row.link.id], view, is_first=index == 0) for index, row in enumerate(link_rows)]
+
+
+def build_tree_row(row: LinkRow, short_id: str, view: ConversationView, *, is_first: bool) -> TreeRow:
+    """Build one row of the tree; `is_first`: it is the first one."""
+    stats = compute_link_stats(row.link, view.path_index)
+    return TreeRow(row, stats, short_id, row.link.id == view.current_link_id, is_first)
 
 
 def tree_labels(rows: Sequence[TreeRow]) -> list[str]:
@@ -250,7 +269,7 @@ def format_optional_number(number: int | None) -> str:
     return UNKNOWN_NUMBER if number is None else f"{number:,}"
 
 
-def _shorten_ids(ids: Sequence[str]) -> dict[str, str]:
+def shorten_ids(ids: Sequence[str]) -> dict[str, str]:
     """Shorten all ids to the smallest common length at which they still differ."""
     longest = max(map(len, ids), default=0)
     for size in range(MIN_SHORT_ID_CHARS, longest):
@@ -269,7 +288,7 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
     is_wide = display.width is None or display.width >= WIDE_TERMINAL_COLUMNS
     yield Column("response", tree_labels(rows), style="id")
     if len({row.link.session_id for row in rows}) > 1:
-        yield Column("session", [_session_cell(row.link, view) for row in rows], drop_order=6)
+        yield Column("session", [session_name(row.link, view) for row in rows], drop_order=6)
     owners = [str(row.link.strategy) for row in rows]
     yield Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else MIXED_OWNERS_DROP_ORDER)
     yield from _amount_columns(rows)
@@ -284,7 +303,7 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
     if is_wide:
         yield Column("status", [_format_link_status(row.link) for row in rows])
     yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=5)
-    yield Column("preview", [_preview_cell(row, with_status=not is_wide) for row in rows])
+    yield Column("preview", [preview_cell(row, with_status=not is_wide) for row in rows])
 
 
 def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
@@ -318,7 +337,8 @@ def _tree_prefix(row: TreeRow) -> str:
     return "│ " * (depth - 1) + ("┌─" if row.is_first else "├─") + mark
 
 
-def _session_cell(link: Link, view: ConversationView) -> str:
+def session_name(link: Link, view: ConversationView) -> str:
+    """Return the name of the session that sent the request."""
     return view.session_names.get(link.session_id, "(removed)") if link.session_id else "(other client)"
 
 
@@ -336,7 +356,8 @@ def _format_link_status(link: Link) -> str:
     return f"{link.status} ({limit})" if limit else link.status
 
 
-def _preview_cell(row: TreeRow, *, with_status: bool) -> str:
+def preview_cell(row: TreeRow, *, with_status: bool) -> str:
+    """Return the input and the answer of a request in one line, not escaped."""
     status = f"{_format_link_status(row.link)}: " if with_status and row.link.status != "completed" else ""
     return status + " → ".join(text for text in (row.stats.input_preview, row.stats.output_preview) if text)
 
@@ -367,7 +388,7 @@ def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Itera
     table = fit_columns([*columns, Column(CHART_HEADING, [" " * MIN_BAR_CELLS] * len(rows))], display)
     bars = _render_bars(shares, _bar_width(table, display))
     yield from table_lines(table._replace(columns=(*table.columns[:-1], Column(CHART_HEADING, bars))), display)
-    yield from key_value_lines([("", _chart_legend("".join(bars)))], display)
+    yield from key_value_lines([("", chart_legend("".join(bars)))], display)
 
 
 def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -> list[Column]:
@@ -397,10 +418,16 @@ def _bar_width(table: Table, display: DisplayOptions) -> int:
 
 def _render_bars(shares: Sequence[InputTokenShare], columns: int) -> list[str]:
     max_tokens = max_input_tokens(shares)
-    return ["".join(CELL_CHARS[cell][0] for cell in share.to_cells(columns, max_tokens)) for share in shares]
+    return [render_token_bar(share, columns, max_tokens) for share in shares]
 
 
-def _chart_legend(bars: str) -> str:
+def render_token_bar(share: InputTokenShare, columns: int, max_tokens: int) -> str:
+    """Render the input tokens of one request; the bar of `max_tokens` is `columns` wide."""
+    return "".join(CELL_CHARS[cell][0] for cell in share.to_cells(columns, max_tokens))
+
+
+def chart_legend(bars: str) -> str:
+    """Return the meaning of the characters that occur in `bars`."""
     return " · ".join(f"{char} {label}" for char, label in CELL_CHARS.values() if char in bars)
 
 
@@ -432,17 +459,18 @@ def format_request_target(request: NextRequest) -> str:
     return f"POST {request.url}" if request.url else "to convo's own endpoint, in this process"
 
 
-def build_curl_command(request: NextRequest, base_url: str | None = None) -> str:
+def build_curl_command(request: HttpRequest, key_env: str | None) -> str:
     """Build a curl command for a POSIX shell. It streams the response, as a chat does.
 
-    base_url:  target instead of the request's own, for a request that would not leave this process
+    key_env:  the variable that holds the key; None if none is needed
     """
-    url = f"{base_url.rstrip('/')}/responses" if base_url else request.url or ""
     headers = {"Content-Type": "application/json", **request.headers}
-    header_options = [f"-H {_format_header(name, value, request.key_env)}" for name, value in headers.items()]
+    header_options = [f"-H {_format_header(name, value, key_env)}" for name, value in headers.items()]
     # escaped as JSON, so that no byte of it is special to a terminal or a shell
     body = json.dumps({**request.body, "stream": True}, indent=2).replace("\x7f", "\\u007f")
-    options = " \\\n  ".join([f"curl -sS -N {quote(url)}", *header_options, f"--data-binary @- <<'{HEREDOC_END}'"])
+    options = " \\\n  ".join(
+        [f"curl -sS -N {quote(request.url)}", *header_options, f"--data-binary @- <<'{HEREDOC_END}'"]
+    )
     return f"{options}\n{body}\n{HEREDOC_END}"
 
 
@@ -475,6 +503,5 @@ def _prepended_lines(request: NextRequest, display: DisplayOptions, max_prepende
     if left_out:
         yield f"      {format_count(left_out, 'earlier item')} not shown"
     for number, node in enumerate(request.prepended_nodes[left_out:], left_out + 1):
-        line = f"{number:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
-        yield line if display.width is None else truncate_text(line, display.width)
+        yield format_item_line(number, node.item, display.width)
     yield ""

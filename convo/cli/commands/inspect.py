@@ -25,6 +25,7 @@ Examples:
   convo inspect @last                        the most recent conversation
   convo inspect what-is-a-monad --items      all items with their text
   convo inspect @last --chart                the tokens of each request
+  convo inspect @last -i                     browse the requests: search, compare, copy as curl, fork
   convo inspect @last --watch                update the view while the conversation continues elsewhere
   convo inspect @last --html page.html       a page with more details, for a browser
   convo inspect resp_                        list the newest responses; likewise conv_ and ses_
@@ -66,6 +67,7 @@ class InspectFormatFlags:
 class InspectDisplayFlags:
     """How the view is displayed."""
 
+    interactive: bool = flag_option("-i --interactive", "Browse the requests on the whole screen; ? shows the keys.")
     watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
     until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
     no_pager: bool = flag_option("--no-pager", "Do not use a pager.")
@@ -83,6 +85,16 @@ def inspect_command(
 ) -> None:
     """Inspect a conversation: its owner, requests, items, tokens and cost."""
     output_format, config = output.selected_format(), get_root_options(ctx).config
+    if display.interactive:
+        _check_interactive(handles, display, output_format, config)
+        import asyncio
+
+        from convo.cli.inspect import browse_handle
+        from convo.cli.resolve import LookupOptions
+        from convo.terminal.signals import run_until_terminated
+
+        browsing = browse_handle(handles[0], LookupOptions(config, provider, remote))
+        raise typer.Exit(asyncio.run(run_until_terminated(browsing)))
     if display.watch or display.until_idle:
         _watch_one_handle(
             handles,
@@ -116,6 +128,26 @@ def inspect_command(
         write_html_page(views, handles, parse_output_path(output.html))
     else:
         print_views(views, handles, output_format, paged=not display.no_pager)
+
+
+def _check_interactive(
+    handles: list[str], display: InspectDisplayFlags, output_format: str, config: Path | None
+) -> None:
+    """Raise InvalidUsage for what --interactive cannot show, and where there is no terminal."""
+    others = {output_format: bool(output_format), "--watch": display.watch, "--until-idle": display.until_idle}
+    other = next((flag for flag, is_set in others.items() if is_set), None)
+    if other:
+        raise InvalidUsage(f"--interactive and {other} cannot be used together", hint="use one of them")
+    if len(handles) > 1 or handles == ["-"]:
+        raise InvalidUsage("--interactive accepts one handle", hint=f"convo inspect {handles[0]} --interactive")
+    from convo.cli.inspect import check_can_browse
+    from convo.cli.state_input import find_run_state
+
+    check_can_browse(handles[0])
+    if find_run_state(handles[0], config):
+        raise InvalidUsage(
+            f"{handles[0]} is a paused run; --interactive shows conversations only", hint=f"convo inspect {handles[0]}"
+        )
 
 
 def _watch_one_handle(
