@@ -121,7 +121,7 @@ async def browse_handle(handle: str, options: LookupOptions) -> int:
 
     Raises the errors of `resolve_handles` and of `run_chat`.
     """
-    from convo.terminal.request_browser import Action, RequestBrowser, browse_requests
+    from convo.terminal.request_browser import ActionKind, RequestBrowser, browse_requests
 
     (view,) = await resolve_handles([handle], options)
 
@@ -131,12 +131,13 @@ async def browse_handle(handle: str, options: LookupOptions) -> int:
         return await render_sent_curl_command(link, view, load_settings(options.config))
 
     browser = RequestBrowser(view, has_box_chars=detect_display(sys.stdout, os.environ).has_box_chars)
-    action, link = await browse_requests(browser, build_curl)
-    if action is not Action.FORK or link is None:
-        return INTERRUPTED.exit if action is Action.INTERRUPT else 0
+    action = await browse_requests(browser, build_curl)
+    if action.kind is not ActionKind.FORK:
+        return INTERRUPTED.exit if action.kind is ActionKind.INTERRUPT else 0
     from convo.cli.chat import run_chat
     from convo.cli.context import ChatOptions, ChatOutput
 
+    (link,) = action.links
     print_notice(f"fork: {format_fork_command(link)}")
     if link.is_stored:
         chat_options = ChatOptions(handle=link.id, model=get_fork_model(link), config=options.config)

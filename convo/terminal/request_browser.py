@@ -34,7 +34,7 @@ from convo.errors import ConvoError, NotFound
 from convo.history.items import Item, searchable_text
 from convo.history.records import IGNORED_PARAMETER, Link, client_parameters
 from convo.history.tree import Key
-from convo.inspect.diff import diff_histories, diff_requests
+from convo.inspect.diff import HistoryDiff, RequestDiff, SentRequest, diff_histories, diff_requests
 from convo.inspect.tree import LinkRow, iter_link_rows
 from convo.inspect.view import (
     ConversationView,
@@ -101,13 +101,30 @@ class Overlay(NamedTuple):
     detail_top: int
 
 
-class Action(Enum):
-    """The part of a key that the caller performs, for the selected request."""
+class ActionKind(Enum):
+    """The kinds of `Action`."""
 
     LEAVE = "leave"
     INTERRUPT = "interrupt"
     FORK = "fork"
     COPY = "copy"
+    COMPARE = "compare"
+
+
+class Action(NamedTuple):
+    """The part of a key that the caller performs; `links` are the requests that it is about."""
+
+    kind: ActionKind
+    links: tuple[Link, ...] = ()
+
+
+class Difference(NamedTuple):
+    """The comparison of two requests, as they were sent, and of their histories with the output."""
+
+    requests: tuple[SentRequest, SentRequest]
+    request_diff: RequestDiff
+    histories: tuple[DiffSide, DiffSide]
+    history_diff: HistoryDiff
 
 
 class Screen(NamedTuple):
@@ -212,7 +229,7 @@ class RequestBrowser:
             "f": self._fork,
             "c": self._copy,
             "?": self._show_help,
-            "q": lambda: Action.LEAVE,
+            "q": lambda: Action(ActionKind.LEAVE),
         }
 
     @property
@@ -226,7 +243,7 @@ class RequestBrowser:
         """Apply one key, a character or a key of prompt_toolkit; an unknown one changes nothing."""
         self._message = ""
         if key == Keys.ControlC:
-            return Action.INTERRUPT
+            return Action(ActionKind.INTERRUPT)
         if self._typed_query is not None:
             self._type_query(key)
             return None
@@ -292,7 +309,7 @@ class RequestBrowser:
         elif self._query:
             self._query, self._matches = "", []
         else:
-            return Action.LEAVE
+            return Action(ActionKind.LEAVE)
         return None
 
     def _show(self, title: str, build: Callable[[int], list[Row]]) -> None:
@@ -315,34 +332,32 @@ class RequestBrowser:
             self._marked = [*self._marked[-1:], link.id]
             self.show_message(f"{len(self._marked)} marked; d shows the difference")
 
-    def _compare(self) -> None:
-        """Show the difference between two requests, the earlier one first."""
+    def _compare(self) -> Action | None:
+        """Ask for the difference between two requests, the earlier one first."""
         selected = self.selected_link
         if len(self._marked) == 2:
             links = [self._links[id_] for id_ in self._marked]
         elif selected is None:
             self.show_message("select a request, or mark two with m")
-            return
+            return None
         elif self._marked and self._marked[0] != selected.id:
             links = [self._links[self._marked[0]], selected]
         elif selected.parent_id in self._links:
             links = [self._links[selected.parent_id], selected]
         else:
             self.show_message(f"{selected.id} has no parent to compare it with; mark two requests with m")
-            return
-        a, b = sorted(links, key=lambda link: link.created_at) if self._marked else links
-        try:
-            first, second = rebuild_link_request(a, self.view), rebuild_link_request(b, self.view)
-        except NotFound as error:
-            self.show_message(error.message)
-            return
-        sides = [DiffSide(link.id, STRATEGIES[link.strategy].description, self._history(link)) for link in (a, b)]
-        request_diff, history_diff = diff_requests(first, second), diff_histories(sides[0].items, sides[1].items)
+            return None
+        self.show_message("comparing")
+        return Action(ActionKind.COMPARE, tuple(sorted(links, key=lambda link: link.created_at)))
+
+    def show_difference(self, difference: Difference) -> None:
+        """Show what `compare_requests` returned."""
+        self._message = ""
 
         def build(columns: int) -> list[Row]:
             display = DisplayOptions(columns, has_color=True)
-            requests = render_request_diff(first, second, request_diff, display)
-            histories = render_history_diff(sides[0], sides[1], history_diff, display)
+            requests = render_request_diff(*difference.requests, difference.request_diff, display)
+            histories = render_history_diff(*difference.histories, difference.history_diff, display)
             return [
                 *_styled_rows([(HEAD_STYLE, "requests as they were sent")]),
                 *_sgr_rows(requests, columns),
@@ -355,7 +370,7 @@ class RequestBrowser:
     def _fork(self) -> Action | None:
         link = self.selected_link
         if link is not None and format_fork_command(link):
-            return Action.FORK
+            return Action(ActionKind.FORK, (link,))
         self.show_message(
             f"{link.id} has no stored response to continue from" if link else "select a response to fork from"
         )
@@ -368,7 +383,7 @@ class RequestBrowser:
         elif self._copied and self._copied[0] == link.id and not self._overlay:
             self._show_curl(*self._copied)
         else:
-            return Action.COPY
+            return Action(ActionKind.COPY, (link,))
         return None
 
     def _show_curl(self, link_id: str, command: str) -> None:
@@ -460,12 +475,6 @@ class RequestBrowser:
 
     def _item(self, key: Key) -> Item:
         return self.view.path_index.item(key) or {}
-
-    def _history(self, link: Link) -> list[Item]:
-        """Return the items that the model received, and its output."""
-        index = self.view.path_index
-        end = link.head if link.head in index else link.input_head
-        return [self._item(key) for key in index.last_keys(end, index.depth(end))]
 
     def _parts(self, link: Link) -> "RequestParts":
         parent = self._links.get(link.parent_id or "")
@@ -746,6 +755,21 @@ class RequestBrowser:
         return [[(DIM_STYLE, PART_SEPARATOR.join(hints + last))]], None
 
 
+def compare_requests(a: Link, b: Link, view: ConversationView) -> Difference:
+    """Compare two requests of a conversation; this may take seconds. Raises NotFound when an item was deleted."""
+    requests = rebuild_link_request(a, view), rebuild_link_request(b, view)
+    index = view.path_index
+    sides: list[DiffSide] = []
+    for link in (a, b):
+        end = link.head if link.head in index else link.input_head
+        items = [index.item(key) or {} for key in index.last_keys(end, index.depth(end))]
+        sides.append(DiffSide(link.id, STRATEGIES[link.strategy].description, items))
+    histories = sides[0], sides[1]
+    return Difference(
+        requests, diff_requests(*requests), histories, diff_histories(histories[0].items, histories[1].items)
+    )
+
+
 class RequestParts(NamedTuple):
     """The items of one request by origin, as keys in the order of the path.
 
@@ -915,8 +939,8 @@ BuildCurl: TypeAlias = Callable[[Link], Awaitable[str]]
 """Builds the curl command of a request. Raises ConvoError."""
 
 
-async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> tuple[Action, Link | None]:
-    """Run `browser` in the terminal; return its last action and the request that was selected.
+async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> Action:
+    """Run `browser` in the terminal; return the action that ended it: to leave, to fork, or an interrupt.
 
     The terminal is restored before this returns, is cancelled or raises the first error of a key or of the drawing.
     """
@@ -948,14 +972,23 @@ async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> tup
             browser.show_copied(link, command, [*(["the terminal"] if sequence else []), *programs])
         app.invalidate()
 
+    async def compare(a: Link, b: Link) -> None:
+        try:
+            browser.show_difference(await asyncio.to_thread(compare_requests, a, b, browser.view))
+        except NotFound as error:
+            browser.show_message(error.message)
+        app.invalidate()
+
     def press(event: KeyPressEvent) -> None:
         press_key = event.key_sequence[0]
         if press_key.key == Keys.BracketedPaste:
             browser.paste(press_key.data)
             return
-        action, link = browser.press(press_key.key), browser.selected_link
-        if action is Action.COPY and link:
-            app.create_background_task(copy_as_curl(link))
+        action = browser.press(press_key.key)
+        if action and action.kind is ActionKind.COPY:
+            app.create_background_task(copy_as_curl(*action.links))
+        elif action and action.kind is ActionKind.COMPARE:
+            app.create_background_task(compare(*action.links))
         elif action:
             app.exit(result=action)
 
@@ -969,7 +1002,7 @@ async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> tup
 
     @bindings.add(Keys.SIGINT)
     def interrupt(event: KeyPressEvent) -> None:
-        app.exit(result=Action.INTERRUPT)
+        app.exit(result=Action(ActionKind.INTERRUPT))
 
     def stop_on_error(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
@@ -984,8 +1017,8 @@ async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> tup
     try:
         action = await app.run_async(set_exception_handler=False)
     except EOFError:  # the terminal is gone
-        action = Action.LEAVE
+        action = Action(ActionKind.LEAVE)
     finally:
         loop.set_exception_handler(old_handler)
         app.renderer.reset()  # an error of the first drawing leaves the alternate screen on
-    return action, browser.selected_link
+    return action
