@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import random
 import re
 import resource
 import signal
@@ -11,18 +12,23 @@ import stat
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from pathlib import Path as FilePath
 
 import pytest
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.utils import get_cwidth
 
-from convo.errors import RequestRefused
+from convo.errors import NotFound, RequestRefused
 from convo.history.records import Session, Strategy
+from convo.history.tree import Path
+from convo.inspect.view import ConversationView, PathIndex
 from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
+from convo.terminal.request_browser import ActionKind, RequestBrowser, compare_requests
 from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo
-from tests.inspect.conversation_builder import START_TIME, build_chain
+from tests.inspect.conversation_builder import ROOT, START_TIME, build_chain
 from tests.loopback_server import LoopbackServer
 from tests.terminal.pty_session import at_terminal
 from tests.terminal.screen import ROWS, TerminalScreen, open_screen
@@ -107,7 +113,7 @@ async def write_forks(writer: ChatWriter) -> None:
 
 
 @pytest.fixture
-def forks(home: Path) -> str:
+def forks(home: FilePath) -> str:
     """A conversation with forks; return its handle."""
     write_chats(home, write_forks)
     return "mine"
@@ -268,7 +274,7 @@ def test_resizing_switches_between_one_pane_and_two(forks: str) -> None:
 # -- long conversations ---------------------------------------------------------------------------
 
 
-def write_long_chain(home: Path, turns: int) -> None:
+def write_long_chain(home: FilePath, turns: int) -> None:
     """Store a chain of `turns` requests in one transaction, as the session "mine"."""
     builder = build_chain(turns)
     path = builder.paths[f"resp_{turns}"]
@@ -295,7 +301,7 @@ def write_long_chain(home: Path, turns: int) -> None:
     asyncio.run(write())
 
 
-def test_2000_requests_open_and_move_without_delay(home: Path) -> None:
+def test_2000_requests_open_and_move_without_delay(home: FilePath) -> None:
     """The limits are seconds of processor time, since other processes share the machine."""
     write_long_chain(home, 2_000)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -317,7 +323,7 @@ def test_2000_requests_open_and_move_without_delay(home: Path) -> None:
     assert moved.ru_utime + moved.ru_stime - opened.ru_utime - opened.ru_stime < 3
 
 
-def test_of_a_long_context_every_item_can_be_reached(home: Path) -> None:
+def test_of_a_long_context_every_item_can_be_reached(home: FilePath) -> None:
     write_long_chain(home, 300)
     with browse("mine", columns=80) as browser:
         browser.press("\r", "lines 1-27 of ")
@@ -438,7 +444,7 @@ def test_f_continues_from_the_response_in_a_chat(forks: str, convo: Convo) -> No
     assert [parents[name] for name in new] == ["resp_1"]
 
 
-def test_f_forks_the_session_of_a_response_that_its_endpoint_does_not_store(home: Path, convo: Convo) -> None:
+def test_f_forks_the_session_of_a_response_that_its_endpoint_does_not_store(home: FilePath, convo: Convo) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two"))
     with at_terminal("inspect", "mine", "-i", columns=100) as terminal:
         terminal.wait_for_text("q quit")
@@ -485,7 +491,7 @@ def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_clipboard")
 @pytest.mark.parametrize("strategy", [*Strategy])
 def test_c_copies_the_command_that_convo_next_printed_before_the_request(
-    strategy: Strategy, home: Path, convo: Convo
+    strategy: Strategy, home: FilePath, convo: Convo
 ) -> None:
     write_chats(home, chat_of("mine", strategy, "one"))
     handle = "talk.json" if strategy is Strategy.REPLAY else "mine"
@@ -515,7 +521,7 @@ def test_c_names_the_variable_of_the_key_and_not_the_key(flag: str, server: Loop
 
 
 @pytest.mark.usefixtures("no_clipboard")
-def test_a_command_that_is_too_long_for_the_terminal_is_shown(home: Path) -> None:
+def test_a_command_that_is_too_long_for_the_terminal_is_shown(home: FilePath) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "x" * 80_000))
     with browse("mine", columns=80) as browser:
         text = browser.press("c", "no clipboard available; install xclip or wl-clipboard")
@@ -524,7 +530,9 @@ def test_a_command_that_is_too_long_for_the_terminal_is_shown(home: Path) -> Non
         browser.press("G", "END_OF_REQUEST")
 
 
-def test_a_command_is_copied_with_a_program(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_is_copied_with_a_program(
+    home: FilePath, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "x" * 80_000))
     program = tmp_path / "bin" / "xclip"
     program.parent.mkdir()
@@ -613,10 +621,10 @@ except ZeroDivisionError:
 
 
 @pytest.mark.parametrize("method", ["render", "press"])
-def test_an_error_restores_the_terminal(method: str, tmp_path: Path) -> None:
+def test_an_error_restores_the_terminal(method: str, tmp_path: FilePath) -> None:
     script = tmp_path / "crash.py"
     script.write_text(CRASH.format(method=method))
-    root = Path(__file__).parent.parent.parent
+    root = FilePath(__file__).parent.parent.parent
     with at_terminal(command=f'cd "{root}" && PYTHONPATH=. exec "{sys.executable}" "{script}"') as terminal:
         fd = os.dup(terminal.child.child_fd)
         if method == "press":
@@ -664,7 +672,7 @@ def test_an_unknown_handle_exits_5(forks: str) -> None:
 # -- other conversations --------------------------------------------------------------------------
 
 
-def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence(home: Path) -> None:
+def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence(home: FilePath) -> None:
     hostile = "\x1b]0;title\x07\x1b[31mred\u202e\u200b\ttab\x9b2J\x01end " + "字" * 70
 
     async def script(writer: ChatWriter) -> None:
@@ -684,7 +692,7 @@ def test_no_text_of_a_conversation_reaches_the_terminal_as_a_control_sequence(ho
             assert sequence not in browser.screen.raw
 
 
-def test_a_file_without_requests_shows_its_items(tmp_path: Path) -> None:
+def test_a_file_without_requests_shows_its_items(tmp_path: FilePath) -> None:
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]')
     with browse("./talk.json") as browser:
         assert "2 items" in browser.text
@@ -694,7 +702,7 @@ def test_a_file_without_requests_shows_its_items(tmp_path: Path) -> None:
         browser.press("/ho\r", "1 of 1 matching line")
 
 
-def test_unconfirmed_items_are_shown_with_the_conversation(home: Path) -> None:
+def test_unconfirmed_items_are_shown_with_the_conversation(home: FilePath) -> None:
     async def script(writer: ChatWriter) -> None:
         chat = await writer.chat(Strategy.CHAIN, "mine", "one")
         await writer.fail(chat, "second", RequestRefused("no"))
@@ -711,3 +719,52 @@ def test_a_plain_terminal_gets_ascii_only(forks: str) -> None:
         assert "|-* resp_4" in browser.text
         assert browser.screen.raw.isascii()
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", browser.screen.raw)
+
+
+# -- every key at every size ----------------------------------------------------------------------
+
+NAMED_KEYS = (
+    *(Keys.Up, Keys.Down, Keys.PageUp, Keys.PageDown, Keys.Home, Keys.End, Keys.ControlM, Keys.ControlJ, Keys.ControlI),
+    *(Keys.ControlH, Keys.ControlU, Keys.Escape, Keys.F1, Keys.Left),
+)
+CHARACTERS = "jjjkkkgG/nNmm dddfcc?é字\x1b"
+
+
+def deep_forks() -> ConversationView:
+    """A conversation with 40 forks, each below the other, long words, wide characters and tabs."""
+    builder = build_chain(3)
+    for depth in range(40):
+        before = "resp_1" if depth == 0 else f"resp_{depth}d"
+        builder.turn(f"resp_{depth + 1}d", "字" * depth, f"\t{'x' * 10 * depth}\u0301 \ud800\x00", after=before)
+        builder.turn(f"resp_{depth + 1}e", "along", None, after=before, error={"message": "no\n" * 9})
+    return builder.view("resp_3")
+
+
+def deleted_items() -> ConversationView:
+    """A conversation whose items were deleted."""
+    return build_chain(3).view("resp_3", path_index=PathIndex(ROOT), path=Path(ROOT), confirmed_head=ROOT)
+
+
+@pytest.mark.parametrize("view", [deep_forks(), deleted_items(), build_chain(1).view(None)])
+def test_any_keys_at_any_size_draw_a_screen_of_that_size(view: ConversationView) -> None:
+    rng = random.Random(1)
+    browser = RequestBrowser(view)
+    for _ in range(400):
+        key = rng.choice([*NAMED_KEYS, *CHARACTERS])
+        action = browser.press(key)
+        if action and action.kind is ActionKind.COMPARE:
+            with suppress(NotFound):
+                a, b = action.links
+                browser.show_difference(compare_requests(a, b, view))
+        elif action and action.kind is ActionKind.COPY:
+            browser.show_copied(action.links[0], "curl " + "x" * 500, rng.choice([[], ["xclip"]]))
+        columns, rows = rng.choice([(rng.randint(1, 20), rng.randint(1, 6)), (rng.randint(20, 200), 24)])
+        screen = browser.render(columns, rows)
+        assert len(screen.lines) == rows
+        assert {sum(get_cwidth(text) for _, text in line) for line in screen.lines} == {columns}
+
+
+def test_deleted_items_are_stated() -> None:
+    browser = RequestBrowser(deleted_items())
+    text = "\n".join("".join(text for _, text in line) for line in browser.render(120, 30).lines)
+    assert "an item of this input was deleted; the items cannot be shown" in text
