@@ -601,6 +601,22 @@ def test_a_signal_restores_the_terminal(name: str, forks: str) -> None:
         os.close(fd)
 
 
+@pytest.mark.needs("bash")
+def test_ctrl_z_suspends_the_browser_and_fg_draws_it_again(forks: str) -> None:
+    with at_terminal(command="exec bash --norc --noprofile -i", columns=100, env={"PS1": "READY> "}) as terminal:
+        terminal.wait_for_text("READY> ")
+        terminal.type_keys(f'"{sys.executable}" -m convo inspect {forks} -i\r')
+        terminal.wait_for_text("q quit")
+        terminal.press_ctrl("z")
+        terminal.wait_for_text("Stopped")
+        assert LEAVE_ALTERNATE_SCREEN in terminal.child.before
+        terminal.wait_for_text("READY> ")
+        terminal.type_keys("fg\r")
+        terminal.wait_for_text("q quit")
+        terminal.type_keys("q")
+        terminal.wait_for_text("READY> ")
+
+
 CRASH = """
 import asyncio, sys
 from convo.terminal.request_browser import RequestBrowser, browse_requests
