@@ -93,7 +93,7 @@ async def _open_chat_by_handle(options: CompactCommandOptions, settings: Setting
     settings, choice = choose_session_model(settings, session)
     async with endpoint_session(choice, settings, store) as endpoint:
         request_options = make_request_options(
-            choice, instructions=session.instructions if session else None, parameters={}
+            choice, settings, instructions=session.instructions if session else None, parameters={}
         )
         yield await open_chat(selection, session, request_options, ChatDeps(store, endpoint, SystemClock(), random_id))
 

@@ -405,12 +405,14 @@ class ChatContext:
         return ModelRoute(self._make_request_options(choice, None), self._endpoints[name])
 
     def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
+        assert self._settings
         options = self._options
         parameters = dict(options.parameters)
         if options.schema_file:
             parameters["text"] = {**parameters.get("text", {}), **load_text_format(options.schema_file)}
         return make_request_options(
             choice,
+            self._settings,
             instructions=session.instructions if session and options.instructions is None else options.instructions,
             parameters=parameters,
             store=options.store_remotely,

@@ -116,10 +116,20 @@ def make_recorded_endpoint(session: Session) -> RecordedEndpoint:
 
 
 def make_request_options(
-    choice: ModelChoice, *, instructions: str | None, parameters: Mapping[str, Json], store: bool = False
+    choice: ModelChoice,
+    settings: Settings,
+    *,
+    instructions: str | None,
+    parameters: Mapping[str, Json],
+    store: bool = False,
 ) -> "RequestOptions":
-    """Build the request options for the chosen model; `store` and `parameters` as in `RequestOptions`."""
+    """Build the request options for the chosen model.
+
+    parameters:  the fields that the command sets; they override those of the settings
+    store:       as in `RequestOptions`
+    """
     from convo.chat.turn import RequestOptions
+    from convo.config.request_settings import find_request_settings, merge_request_parameters
     from convo.usage.model_info import has_encrypted_reasoning
 
     remote = choice.provider.endpoint == "remote"
@@ -127,7 +137,7 @@ def make_request_options(
         model=str(choice.name),
         wire_model=choice.name.model if remote else str(choice.name),
         instructions=instructions,
-        parameters=parameters,
+        parameters=merge_request_parameters(find_request_settings(settings.entries, str(choice.name)), parameters),
         store=store,
         encrypt_reasoning=remote and has_encrypted_reasoning(choice.name.model),
     )

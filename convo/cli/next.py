@@ -101,7 +101,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
         settings, choice = _choose_settings_and_model(settings, view, model)
         endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
         request_options, request_input, counter = (
-            _build_request_options(choice, view, options),
+            _build_request_options(choice, settings, view, options),
             None,
             TOKEN_COUNTERS[options.count_by](endpoint, choice),
         )
@@ -185,10 +185,16 @@ def _choose_settings_and_model(
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 
-def _build_request_options(choice: ModelChoice, view: ConversationView, options: NextOptions) -> RequestOptions:
+def _build_request_options(
+    choice: ModelChoice, settings: Settings, view: ConversationView, options: NextOptions
+) -> RequestOptions:
     instructions = get_instructions(view) if options.instructions is None else options.instructions
     return make_request_options(
-        choice, instructions=instructions, parameters=get_repeated_parameters(view), store=options.store_remotely
+        choice,
+        settings,
+        instructions=instructions,
+        parameters=get_repeated_parameters(view),
+        store=options.store_remotely,
     )
 
 

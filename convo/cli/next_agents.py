@@ -60,7 +60,7 @@ class AgentRequestPreview:
         choice = choose_model(self.settings, model, source="an agent's model")
         endpoint = open_chosen_endpoint(choice, self.settings, self.store)
         self.exit_stack.push_async_callback(endpoint.aclose)
-        return ModelRoute(make_request_options(choice, instructions=None, parameters={}), endpoint)
+        return ModelRoute(make_request_options(choice, self.settings, instructions=None, parameters={}), endpoint)
 
 
 async def _open_read_only_chat(view: ConversationView, options: RequestOptions, deps: ChatDeps) -> Chat:

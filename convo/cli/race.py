@@ -68,7 +68,7 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
             open_configured_store(settings) as store,
             endpoint_session(choice, settings, store) as endpoint,
         ):
-            request_options = make_request_options(choice, instructions=options.system, parameters={})
+            request_options = make_request_options(choice, settings, instructions=options.system, parameters={})
             plan = RacePlan(
                 tuple(turns),
                 request_options,

@@ -28,7 +28,12 @@ from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.strategies.selection import select_owner
 from convo.terminal.prompt import Suggestion
-from convo.terminal.status_line import StatusLineState, format_owner_handle, format_status
+from convo.terminal.status_line import (
+    StatusLineState,
+    format_owner_handle,
+    format_request_fields,
+    format_status,
+)
 from convo.terminal.terminal import detect_display_without_color
 from convo.usage.cost import Usage
 from convo.usage.counting import estimate_tokens
@@ -192,7 +197,9 @@ class ReplController(ChatContext):
         return await render_handle(self._store, handle or chat.session.id)
 
     def render_status(self, chat: Chat) -> str:
-        return format_status(chat.session, chat.load_state(), chat.options.model)
+        assert self._settings
+        fields = format_request_fields(chat.options.parameters, self._settings.entries, chat.options.model)
+        return format_status(chat.session, chat.load_state(), chat.options.model, fields)
 
     async def render_next_request(self, chat: Chat, text: str) -> str:
         from convo.chat.next_request import build_next_request

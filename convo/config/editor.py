@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping, MutableMapping
 from typing import Any, cast
 
+from convo.config.request_settings import MODELS_TABLE, check_parameter_value
 from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema
 from convo.config.values import InvalidValue, SettingKey, format_setting_key
 from convo.errors import InvalidSettings, InvalidUsage
@@ -54,9 +55,12 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
 def _quoted_key_hint(raw_key: str) -> str:
     """Show how to quote a name that contains other characters than letters."""
     table, _, rest = raw_key.partition(".")
+    field = ""
+    if table == MODELS_TABLE and "." in rest:
+        rest, _, field = rest.rpartition(".")
     name = rest.removesuffix(".context") if table == "windows" else rest
     example = (
-        f"'{table}.\"{name}\"'"
+        f"'{table}.\"{name}\"{f'.{field}' if field else ''}'"
         if table in SETTINGS_SCHEMA and name and '"' not in name
         else "'prices.\"openai/gpt-5-mini\"'"
     )
@@ -153,6 +157,8 @@ def _check_text_or_value(schema: SettingSchema, raw_value: str, as_value: object
             raise InvalidValue("has several fields", hint=f"write an inline table: '{_EXAMPLE_TABLES[first]}'")
         return as_value
     check = cast(Any, schema)
+    if check is check_parameter_value and as_value is not None:
+        return check(as_value)  # any text is valid, so 5 and false would become strings
     try:
         check(raw_value)
     except InvalidValue:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 from convo.config.credentials import has_provider_key, has_stored_key
 from convo.config.model_lists import ModelLists, load_model_lists
 from convo.config.paths import PROJECT_FILE, AppPaths
+from convo.config.request_settings import iter_parameter_faults
 from convo.config.schema import get_check, iter_settings, run_check
 from convo.config.sections import (
     APIS_WITHOUT_URL,
@@ -53,6 +54,7 @@ from convo.config.values import (
     SettingSource,
     check_folders,
     find_closest_word,
+    format_setting_key,
     read_secret,
 )
 from convo.errors import InvalidSettings, WrongOwner
@@ -250,6 +252,10 @@ def resolve_settings(sources: SettingsInputs) -> Settings:
         for key in merged
         if key == KEYS_FILE_KEY or key[2:] == ("key_file",)
     }
+    for setting, fault in iter_parameter_faults(merged):
+        raise InvalidSettings(
+            f"{setting.source.location}: '{format_setting_key(setting.key)}' {fault}", hint=fault.hint
+        ) from fault
     providers = _build_providers(merged)
     model = merged.get(MODEL_KEY) or _choose_default_model(providers, sources.environ)
     merged |= {MODEL_KEY: model, STORAGE_KEY: storage}

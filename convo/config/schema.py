@@ -8,6 +8,13 @@ and the key.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
+from convo.config.request_settings import (
+    MODELS_TABLE,
+    PARAM_TABLE,
+    REQUEST_TABLE,
+    check_parameter_name,
+    check_parameter_value,
+)
 from convo.config.sections import (
     CONFIGURABLE_APIS,
     PROVIDER_EXTRA_FIELDS,
@@ -37,6 +44,7 @@ from convo.config.values import (
     make_choice_check,
     make_choices_check,
     make_integer_check,
+    make_number_check,
     parse_duration,
     parse_durations,
     toml_type_name,
@@ -175,6 +183,17 @@ _PRICE_SCHEMA: dict[str, SettingSchema] = {
     "output": check_amount,
 }
 
+MAX_TEMPERATURE = 2
+
+_REQUEST_SCHEMA: dict[str, SettingSchema] = {
+    "temperature": make_number_check(0, MAX_TEMPERATURE),
+    "top_p": make_number_check(0, 1),
+    "max_output_tokens": make_integer_check(1),
+    "reasoning_effort": check_text,
+    "verbosity": check_text,
+    PARAM_TABLE: KeyedTable(check_parameter_name, check_parameter_value),
+}
+
 _PROFILE_SCHEMA: dict[str, SettingSchema] = {
     "model": check_text,
     "tenant": check_tenant,
@@ -187,6 +206,8 @@ _PROFILE_SCHEMA: dict[str, SettingSchema] = {
     "state_storage": AtomicTable(_STORAGE_SCHEMA, parse_storage_table),
     "serve": _SERVE_SCHEMA,
     "limits": _LIMITS_SCHEMA,
+    REQUEST_TABLE: _REQUEST_SCHEMA,
+    MODELS_TABLE: KeyedTable(check_model_name, _REQUEST_SCHEMA),
     "prices": KeyedTable(check_model_name, AtomicTable(_PRICE_SCHEMA, parse_price_table)),
     "windows": KeyedTable(
         check_model_name,
@@ -208,6 +229,10 @@ _COMMON_MISTAKES = {
     "organization": "organisation",
     "url": "base_url",
     "connection": "connection_string",
+    "max_tokens": "max_output_tokens",
+    "effort": "reasoning_effort",
+    "params": "param",
+    "parameters": "param",
 }
 """Frequent wrong names and the names that are meant."""
 

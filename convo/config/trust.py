@@ -39,6 +39,8 @@ UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
     "serve": UntrustedRule(False, "opens the user's store to other machines and other keys"),
     "prices": UntrustedRule(False, "shows wrong costs"),
     "windows": UntrustedRule(False, "truncates or compacts the history that the model receives"),
+    "request": UntrustedRule(False, "sends any field, such as tools on another server, and changes the cost"),
+    "models": UntrustedRule(False, "sends any field, such as tools on another server, and changes the cost"),
     "limits": UntrustedRule(False, "lets a response use all memory and time of this machine, or ends each one early"),
     "trusted": UntrustedRule(False, "a file cannot trust itself"),
     "profile": UntrustedRule(False, "selects among the user's own profiles, with their store, tenant and servers"),

@@ -165,6 +165,20 @@ def make_integer_check(minimum: int, *, maximum: int | None = None) -> IntegerCh
     return IntegerCheck(minimum, maximum)
 
 
+def make_number_check(minimum: float, maximum: float) -> ValueCheck:
+    """Make a check of a number from `minimum` to `maximum`; whole numbers stay whole."""
+
+    def check(value: object) -> int | float:
+        if type(value) not in (int, float):
+            raise InvalidValue(f"must be a number, not {toml_type_name(value)}")
+        assert isinstance(value, int | float)
+        if not minimum <= value <= maximum:
+            raise InvalidValue(f"must be from {minimum:g} to {maximum:g}")
+        return value
+
+    return check
+
+
 def check_seconds(value: object) -> float:
     """Check a duration above 0 s and up to one day."""
     if type(value) not in (int, float):

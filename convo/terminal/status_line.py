@@ -4,13 +4,17 @@ Numbers are tokens and USD. The status bar shortens its parts, then drops them, 
 A receipt ends with the handle that continues the conversation.
 """
 
+import json
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
 
+from convo.config.request_settings import OBJECT_PARAMETERS, find_request_settings
 from convo.config.sections import Price
+from convo.config.values import Setting
+from convo.history.items import Json
 from convo.history.records import Link, Session
 from convo.inspect.view import OpenRun
 from convo.strategies.strategy import STRATEGIES, ConversationState
@@ -213,8 +217,41 @@ def _shown_id(link: Link) -> str:
     return "" if link.id.startswith("try_") else link.id
 
 
-def format_status(session: Session, state: ConversationState, model: str) -> str:
-    """Format the lines of /status."""
+MAX_FIELD_CHARS = 200
+"""Characters of a field's value in /status."""
+
+
+def format_request_fields(parameters: Mapping[str, Json], entries: Sequence[Setting], model: str) -> Sequence[str]:
+    """Format each field of the requests of a model with its source, as in "temperature 0.2  (from config.toml, ...)".
+
+    entries:  the merged settings
+    """
+    settings = dict(find_request_settings(entries, model))
+    lines = []
+    for field, value in _iter_fields(parameters, settings):
+        setting = settings.get(field)
+        source = str(setting.source) if setting and setting.value == value else "set for this chat"
+        text = value if isinstance(value, str) else json.dumps(value)
+        text = text if len(text) <= MAX_FIELD_CHARS else f"{text[:MAX_FIELD_CHARS]}…"
+        lines.append(f"{field} {text}  ({source})")
+    return lines
+
+
+def _iter_fields(
+    parameters: Mapping[str, Json], settings: Mapping[str, Setting], prefix: str = ""
+) -> Iterator[tuple[str, Json]]:
+    """Yield the fields, and of `reasoning`, `text` and objects that a setting sets a member of, each member."""
+    for name, value in parameters.items():
+        field = f"{prefix}{name}"
+        has_members = field in OBJECT_PARAMETERS or any(one.startswith(f"{field}.") for one in settings)
+        if isinstance(value, dict) and has_members:
+            yield from _iter_fields(value, settings, f"{field}.")
+        else:
+            yield field, value
+
+
+def format_status(session: Session, state: ConversationState, model: str, request_fields: Sequence[str] = ()) -> str:
+    """Format the lines of /status; `request_fields` as of `format_request_fields`."""
     owner = STRATEGIES[session.strategy]
     unconfirmed = len(state.unconfirmed_nodes)
     rows = {
@@ -227,7 +264,8 @@ def format_status(session: Session, state: ConversationState, model: str) -> str
         "items": f"{len(state.path)}" + (f", {unconfirmed} unconfirmed" if unconfirmed else ""),
         "turn sends": "the unconfirmed items" if owner.is_server_side else "the full history",
     }
-    return "\n".join(f"  {name:<11} {value}" for name, value in rows.items())
+    lines = [*rows.items(), *(("" if index else "parameters", field) for index, field in enumerate(request_fields))]
+    return "\n".join(f"  {name:<11} {value}" for name, value in lines)
 
 
 def describe_open_run(run: OpenRun) -> str:

@@ -135,7 +135,7 @@ HANDLES = [("@last", "chained"), CHAINED, MONADS]
         (["race", "-m"], "openai/gpt-5-m", [("openai/gpt-5-mini", "price known")]),
         (["next", "monads", "--provider"], "o", [("ollama", "chat"), ("openai", "responses")]),
         (["--profile"], "", [("work", "in .convo.toml")]),
-        (["config", "set"], "mod", [("model", "")]),
+        (["config", "set"], "mod", [("model", ""), ("models", "")]),
         (
             ["config", "set"],
             "state_",

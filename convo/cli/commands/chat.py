@@ -3,8 +3,6 @@
 import asyncio
 import json
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,13 +11,22 @@ import typer
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
 from convo.cli.input import read_message
 from convo.cli.run_options import RunFlags
+from convo.config.request_settings import (
+    FIELD_BY_SETTING,
+    LIST_PARAMETERS,
+    MAX_PARAMETER_LEVELS,
+    OWN_OPTIONS,
+    PARAMETER_KEY,
+    check_list_parameter,
+    count_levels,
+)
+from convo.config.schema import MAX_TEMPERATURE
+from convo.config.values import InvalidValue
 from convo.errors import InvalidUsage
 from convo.history.items import Json
 from convo.history.records import Strategy
 
 app = App()
-
-MAX_TEMPERATURE = 2
 
 EXAMPLES = """
 Examples:
@@ -101,53 +108,24 @@ class RequestFlags:
             raise InvalidUsage("--top-p must be between 0 and 1", hint="convo chat --top-p 0.9")
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
             raise InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
-        given: dict[str, Json] = {
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "max_output_tokens": self.max_output_tokens,
-            "reasoning.effort": self.reasoning_effort,
-            "text.verbosity": self.verbosity,
-        }
         fields: dict[str, Json] = {}
-        for key, value in given.items():
+        for name, field in FIELD_BY_SETTING.items():
+            value: Json = getattr(self, name)
             if value is not None:
-                set_parameter(fields, key, value)
+                set_parameter(fields, field, value)
         for argument in self.other_parameters or ():
             set_parameter(fields, *parse_parameter(argument))
         text = fields.get("text", {})
         if self.schema_file is not None and (not isinstance(text, dict) or "format" in text):
             raise InvalidUsage("--schema and --param text.format are both given", hint="use one of them")
-        for name, (member_type, example) in LIST_PARAMETERS.items():
-            members = fields.get(name)
-            if members is not None and not (
-                isinstance(members, list) and all(isinstance(member, member_type) for member in members)
-            ):
-                raise InvalidUsage(f"--param {name} is not a list like {example}", hint=f"--param '{name}={example}'")
+        for name, value in fields.items():
+            try:
+                check_list_parameter(name, value)
+            except InvalidValue as error:
+                raise InvalidUsage(
+                    f"--param {name} {error}", hint=f"--param '{name}={LIST_PARAMETERS[name][1]}'"
+                ) from error
         return fields
-
-
-MAX_PARAMETER_LEVELS = 100
-"""Levels of objects and lists in a field."""
-
-PARAMETER_KEY = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
-
-LIST_PARAMETERS: Mapping[str, tuple[type, str]] = {
-    "include": (str, '["reasoning.encrypted_content"]'),
-    "tools": (dict, '[{"type": "web_search"}]'),
-}
-"""Fields that convo reads itself, the type of their members, and an example; the API checks all others."""
-
-OWN_OPTIONS: Mapping[str, str] = {
-    "model": "-m MODEL",
-    "input": 'convo chat "..."',
-    "instructions": "-s TEXT",
-    "stream": "--no-stream prints the complete response",
-    "store": "--store",
-    "previous_response_id": "--from resp_...",
-    "conversation": "--from conv_...",
-    "background": "leave it out",
-}
-"""Fields that convo sets itself, which --param cannot set, and the option for each."""
 
 
 def parse_parameter(argument: str) -> tuple[str, Json]:
@@ -162,18 +140,9 @@ def parse_parameter(argument: str) -> tuple[str, Json]:
         value: Json = json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite)
     except (ValueError, RecursionError):
         value = text
-    if key.count(".") + _count_levels(value) > MAX_PARAMETER_LEVELS:
+    if key.count(".") + count_levels(value) > MAX_PARAMETER_LEVELS:
         raise InvalidUsage(f"--param {name} is nested too deeply", hint=f"use at most {MAX_PARAMETER_LEVELS} levels")
     return key, value
-
-
-def _count_levels(value: Json) -> int:
-    """Count the levels of objects and lists in `value`."""
-    levels, members = 0, [value]
-    while containers := [member for member in members if isinstance(member, dict | list)]:
-        members = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
-        levels += 1
-    return levels
 
 
 def _reject_constant(name: str) -> Json:

@@ -1,0 +1,174 @@
+"""Fields of a request: which ones users may set, and the settings for all models and for one model.
+
+`[request]` has settings for every model, `[models."provider/model"]` for one. Both have the names of the options of
+`convo chat`; `param` has every other field. `merge_request_parameters` combines them with the fields of a command.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from convo.config.values import InvalidValue, Layer, Setting, SettingKey, format_setting_key, toml_type_name
+
+REQUEST_TABLE = "request"
+MODELS_TABLE = "models"
+PARAM_TABLE = "param"
+
+FIELD_BY_SETTING: Mapping[str, str] = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_output_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+}
+"""The field of a request for each setting; a dot names a member."""
+
+MAX_PARAMETER_LEVELS = 100
+"""Levels of objects and lists in a field."""
+
+PARAMETER_KEY = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+
+LIST_PARAMETERS: Mapping[str, tuple[type, str]] = {
+    "include": (str, '["reasoning.encrypted_content"]'),
+    "tools": (dict, '[{"type": "web_search"}]'),
+}
+"""Fields that convo reads itself, the type of their members, and an example; the API checks all others."""
+
+OBJECT_PARAMETERS = ("reasoning", "text")
+"""Fields that are objects, of which convo sets single members."""
+
+OWN_OPTIONS: Mapping[str, str] = {
+    "model": "-m MODEL",
+    "input": 'convo chat "..."',
+    "instructions": "-s TEXT",
+    "stream": "--no-stream prints the complete response",
+    "store": "--store",
+    "previous_response_id": "--from resp_...",
+    "conversation": "--from conv_...",
+    "background": "leave it out",
+}
+"""Fields that convo sets itself, which neither a setting nor --param can set, and the option for each."""
+
+
+def check_parameter_name(name: str) -> None:
+    """Check a name in the table `param`."""
+    field, _, member = name.partition(".")
+    if not PARAMETER_KEY.fullmatch(name):
+        raise InvalidValue(
+            "is not the name of a field of a request", hint='use a name like service_tier or "text.format"'
+        )
+    if field in OWN_OPTIONS:
+        raise InvalidValue("cannot be set: convo sets this field itself", hint=OWN_OPTIONS[field])
+    if field in OBJECT_PARAMETERS and not member:
+        raise InvalidValue(
+            f'is an object: set its members, as in param."{field}.{"summary" if field == "reasoning" else "format"}"'
+        )
+    for setting, own_field in FIELD_BY_SETTING.items():
+        if name == own_field:
+            raise InvalidValue(f"has its own setting, {setting}", hint=f"use {setting} instead")
+
+
+def check_parameter_value(value: object) -> object:
+    """Check a value in the table `param`: JSON, and no table, so that each member of an object has its own source."""
+    if isinstance(value, dict):
+        raise InvalidValue(
+            "must be one value, not a table; quote a name with a dot to set a member",
+            hint='param."reasoning.summary" = "auto"',
+        )
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(f"must be a value that JSON can express, not {toml_type_name(value)}") from error
+    if count_levels(value) > MAX_PARAMETER_LEVELS:
+        raise InvalidValue(f"must have at most {MAX_PARAMETER_LEVELS} levels of arrays and tables")
+    return value
+
+
+def check_list_parameter(name: str, value: object) -> None:
+    """Check a field that convo reads itself; every other field has any value."""
+    if name not in LIST_PARAMETERS or value is None:
+        return
+    member_type, example = LIST_PARAMETERS[name]
+    if not isinstance(value, list) or not all(isinstance(member, member_type) for member in value):
+        raise InvalidValue(f"is not a list like {example}")
+
+
+def count_levels(value: object) -> int:
+    """Count the levels of objects and lists in `value`."""
+    levels, members = 0, [value]
+    while containers := [member for member in members if isinstance(member, dict | list)]:
+        members = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+        levels += 1
+    return levels
+
+
+def iter_parameter_faults(merged: Mapping[SettingKey, Setting]) -> Iterator[tuple[Setting, InvalidValue]]:
+    """Yield the values of `param` that do not fit their field, or that another value of the same table contradicts."""
+    for key, setting in merged.items():
+        if key[0] not in (REQUEST_TABLE, MODELS_TABLE) or key[-2] != PARAM_TABLE:
+            continue
+        try:
+            check_list_parameter(key[-1], setting.value)
+        except InvalidValue as error:
+            yield setting, error
+        parts = key[-1].split(".")
+        for count in range(1, len(parts)):
+            object_key = (*key[:-1], ".".join(parts[:count]))
+            if object_key in merged:
+                yield (
+                    setting,
+                    InvalidValue(f"and '{format_setting_key(object_key)}' are both set", hint="set one of them"),
+                )
+
+
+class RequestSetting(NamedTuple):
+    """A field of the requests of one model, set by a settings file; `field` is "reasoning.effort"."""
+
+    field: str
+    setting: Setting
+
+
+def find_request_settings(entries: Sequence[Setting], model: str) -> tuple[RequestSetting, ...]:
+    """Return the fields that the settings set for a model, in the order of precedence, lowest first.
+
+    entries:  the merged settings
+    model:    "provider/model", without aliases
+
+    A setting for the model precedes one for all models, unless only the latter is in the chosen profile.
+    """
+    chosen: dict[str, tuple[bool, RequestSetting]] = {}
+    for setting in entries:
+        is_for_model = setting.key[:2] == (MODELS_TABLE, model)
+        if not is_for_model and setting.key[0] != REQUEST_TABLE:
+            continue
+        name = setting.key[2:] if is_for_model else setting.key[1:]
+        field = name[1] if name[0] == PARAM_TABLE else FIELD_BY_SETTING[name[0]]
+        found = is_for_model, RequestSetting(field, setting)
+        if field not in chosen or _rank(*found) > _rank(*chosen[field]):
+            chosen[field] = found
+    return tuple(found for _, found in sorted(chosen.values(), key=lambda pair: (_rank(*pair), pair[1].field)))
+
+
+def _rank(is_for_model: bool, found: RequestSetting) -> tuple[bool, bool]:
+    return found.setting.source.layer is Layer.PROFILE, is_for_model
+
+
+def merge_request_parameters(settings: Sequence[RequestSetting], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request: those of the settings, overridden by the given ones.
+
+    settings:  lowest precedence first
+    given:     of a command; the members of an object override single members
+    """
+    fields: dict[str, Any] = {}
+    for field, setting in settings:
+        *path, last = field.split(".")
+        parent = fields
+        for name in path:
+            member = parent.get(name)
+            parent[name] = parent = member if isinstance(member, dict) else {}
+        parent[last] = setting.value
+    for name, value in given.items():
+        current = fields.get(name)
+        fields[name] = {**current, **value} if isinstance(current, dict) and isinstance(value, dict) else value
+    return fields
