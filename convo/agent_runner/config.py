@@ -104,6 +104,13 @@ def validate_run_config(
     _validate_limits(config)
     if is_server_side and (config.session_limit is not None or config.session_input_callback is not None):
         raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
+    for tool in options.parameters.get("tools") or ():
+        if _is_client_tool(tool):
+            raise Unsupported(
+                "a run",
+                f"the tool {tool.get('type')!r} in the parameters",
+                hint="name a function with --tool FILE.py:NAME",
+            )
     for identity, agent in graph.agents.items():
         toolbox(agent.functions)
         tool_definitions(agent.tools)
@@ -161,11 +168,11 @@ def _validate_hosted_tools(agent: Agent) -> None:
 
 
 def _is_client_tool(tool: Hosted) -> bool:
-    if tool["type"] == "shell":
+    if tool.get("type") == "shell":
         return bool((tool.get("environment") or {}).get("type", "local") == "local")
-    if tool["type"] == "tool_search":
+    if tool.get("type") == "tool_search":
         return bool(tool.get("execution") == "client")
-    return tool["type"] in CLIENT_TOOL_TYPES
+    return tool.get("type") in CLIENT_TOOL_TYPES
 
 
 def _validate_settings(agent: Agent) -> None:

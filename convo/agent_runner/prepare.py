@@ -130,14 +130,14 @@ def _build_parameters(
     tools: list[Tool | Hosted],
     handoff_offers: list[HandoffTool],
 ) -> dict[str, Json]:
-    """Return the fields of the request: the chat's, overridden by the agent's."""
+    """Return the fields of the request: the chat's, overridden by the agent's; `tools` has those of both."""
     settings = {name: value for name, value in settings.items() if name != "store"}
     if effect.omit_tool_choice:
         settings.pop("tool_choice", None)
     fields = {**parameters, **settings}
     definitions = [*tool_definitions(tools), *(offer.definition for offer in handoff_offers)]
     if definitions:
-        fields["tools"] = definitions
+        fields["tools"] = [*(fields.get("tools") or ()), *definitions]
     else:
         fields.pop("parallel_tool_calls", None)  # servers refuse it without tools
     if agent.output is not None:

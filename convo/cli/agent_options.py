@@ -13,13 +13,14 @@ import os
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isroutine
 from pathlib import Path
 from shlex import quote
 from types import ModuleType, TracebackType
@@ -28,21 +29,22 @@ from typing import Any, NamedTuple, TextIO, cast
 from convo.agent_runner.config import ModelRoute, RunConfig
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
 from convo.agent_runner.user_code import IN_USER_CODE, format_exception, user_code_scope
-from convo.agents.graph import AgentTool, Graph
+from convo.agents.agent import TOOL_NAME_PATTERN, Agent
+from convo.agents.graph import AgentTool, Graph, graph
 from convo.agents.handoff_history import DEFAULT_HISTORY_MARKERS, HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
 from convo.agents.sdk import ForeignInputFilter, foreign_agents, from_object, is_foreign_filter
 from convo.agents.toml import from_tables
 from convo.chat.files import read_text_file
 from convo.cli.output import print_notice
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
 from convo.history.items import Json
 from convo.runs.state import RunLimits
 from convo.runtime import open_temporary_file, random_id
 from convo.stores.base import AgentRun, Store
-from convo.tools.tool import NO_VALUES, Hosted, Tool
+from convo.tools.tool import NO_VALUES, Hosted, Tool, tool, toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,14 @@ class AgentSetup:
     """The agents of a run and the run's configuration.
 
     model:                 the model of the first agent
-    agents_reference:      the value of --agent
+    source:                the options that name the agents or tools
     ignores_agent_models:  whether the models that agents name are replaced by the chat's
     """
 
     graph: Graph
     run_config: RunConfig
     model: str | None
-    agents_reference: str
+    source: AgentSource
     ignores_agent_models: bool = False
 
     def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
@@ -84,15 +86,13 @@ class AgentSetup:
         """
         return replace(
             self,
-            run_config=replace(
-                self.run_config, agents_source=make_agents_record(self.agents_reference, model, session, folder)
-            ),
+            run_config=replace(self.run_config, agents_source=make_agents_record(self.source, model, session, folder)),
         )
 
     def format_options(self, model: str) -> str:
         """Return the options that name these agents; `model` is included if it replaces the agents' models."""
         model_option = f" -m {quote(model)}" if self.ignores_agent_models else ""
-        return f"--agent {quote(self.agents_reference)}{model_option}"
+        return f"{self.source.options}{model_option}"
 
 
 def _has_agent_models(graph: Graph) -> bool:
@@ -124,16 +124,17 @@ def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSe
 
     Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
-    assert flags.agent
-    graph = load_agent_graph(flags.agent)
+    source = flags.source
+    assert source
+    graph = load_agent_graph(source.agent) if source.agent else load_tool_graph(source.tools)
     _note_unused_history_flags(flags, graph)
     run_config = load_run_config(flags, described_context)
     if flags.input_filter is not None:
         function = load_function(flags.input_filter, "--input-filter")
-        sdk_agents = load_sdk_agents(flags.agent)
+        sdk_agents = load_sdk_agents(source.agent) if source.agent else {}
         if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
             run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
-    return AgentSetup(graph, run_config, graph[graph.start].model, flags.agent)
+    return AgentSetup(graph, run_config, graph[graph.start].model, source)
 
 
 def load_run_config(flags: RunFlags, described_context: Json = None) -> RunConfig:
@@ -248,6 +249,39 @@ def load_agent_graph(reference_text: str) -> Graph:
     return from_object(_load_object(reference, ReferenceSource("--agent")))
 
 
+TOOL_AGENT_NAME = "assistant"
+"""The name of the agent of a chat with --tool: its messages have this role."""
+
+
+def load_tool_graph(references: Sequence[str]) -> Graph:
+    """Load the functions that --tool names, as the tools of one agent without a model and without instructions.
+
+    Raises the errors of `load_named_object`, and InputFault for an object that cannot be a tool.
+    """
+    tools = tuple(_load_tool(reference) for reference in references)
+    toolbox(tools)
+    return graph(Agent(TOOL_AGENT_NAME, tools=tools))
+
+
+def _load_tool(reference_text: str) -> Tool:
+    """Load a `Tool`, or make one from a function. Raises the errors of `load_tool_graph`."""
+    reference = parse_file_reference(reference_text, "--tool")
+    if reference.file.suffix != ".py":
+        raise InvalidUsage(f"--tool {reference_text!r} names no .py file", hint="--tool FILE.py:NAME")
+    loaded = _load_object(reference, ReferenceSource("--tool"))
+    if isinstance(loaded, Tool):
+        return loaded
+    if not isroutine(loaded):
+        raise InputFault(
+            f"--tool {reference_text} is neither a function nor a tool", hint="decorate a function with @tool"
+        )
+    with translate_user_code_errors(reference.file):
+        made = tool(loaded)
+        if not TOOL_NAME_PATTERN.fullmatch(made.name):
+            raise InputFault(f"{made.name!r} is not a name for a tool", hint="define it with def, or @tool(name=...)")
+    return made
+
+
 def load_sdk_agents(reference_text: str) -> Mapping[str, object]:
     """Return the Agents SDK's own agents that --agent names, by identity; empty for other agents.
 
@@ -333,9 +367,23 @@ def _load_object(reference: FileReference, source: ReferenceSource) -> object:
 
 def _suggest_reference(reference: FileReference, module: ModuleType, source: ReferenceSource) -> str:
     """Format a hint: for an option an agent of this file, for a file the nearest name of any kind."""
+    if source.name == "--tool":
+        return f"--tool {_suggest_tool(reference, module)}"
     matches = get_close_matches(reference.name, [name for name in vars(module) if not name.startswith("_")], n=1)
     path = reference.file.name if source.folder is None else os.path.relpath(reference.file, source.folder)
     return source.format_hint(_suggest_agent(reference, module), f"{path}:{matches[0] if matches else 'NAME'}")
+
+
+def _suggest_tool(reference: FileReference, module: ModuleType) -> str:
+    """Return a reference to the tool or function of this file with the nearest name, or to the last one."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, Tool)
+        or (isroutine(value) and value.__module__ == module.__name__ and TOOL_NAME_PATTERN.fullmatch(value.__name__))
+    ]
+    matches = get_close_matches(reference.name, names, n=1) or names[-1:] or ["NAME"]
+    return quote(f"{_format_path(reference.file)}:{matches[0]}")
 
 
 def _suggest_agent(reference: FileReference, module: ModuleType) -> str:
@@ -458,27 +506,34 @@ NAME_AGENTS_OR_NONE_HINT = f"{NAME_AGENTS_HINT}; or continue without agents: --a
 
 
 class RememberedAgents(NamedTuple):
-    """The agents of an earlier run.
+    """The agents, or the tools, of an earlier run.
 
-    reference:  FILE.py:NAME or FILE.toml[:NAME] with an absolute path
-    model:      the value of -m
+    source:  with absolute paths
+    model:   the value of -m
     """
 
-    reference: str
+    source: AgentSource
     model: str | None
 
 
-def make_agents_record(agent: str, model: str | None, session: str, folder: Path) -> Mapping[str, Json] | None:
-    """Build the record of --agent and -m for a stored run; None if no key can be stored.
+def make_agents_record(source: AgentSource, model: str | None, session: str, folder: Path) -> Mapping[str, Json] | None:
+    """Build the record of --agent or --tool, and of -m, for a stored run; None if no key can be stored.
 
     folder:  convo's data folder, which has the key
     """
-    reference = parse_file_reference(agent, "--agent")
-    file = f"{reference.file}:{reference.name}" if reference.name else str(reference.file)
     key = _load_user_key(folder, create=True)
     if key is None:
         return None
-    return {"agent": file, "model": model, "proof": _compute_proof(key, session, file, model)}
+    name = "agent" if source.agent else "tools"
+    files: Json = (
+        _to_absolute_reference(source.agent) if source.agent else list(map(_to_absolute_reference, source.tools))
+    )
+    return {name: files, "model": model, "proof": _compute_proof(key, session, files, model)}
+
+
+def _to_absolute_reference(reference_text: str) -> str:
+    reference = parse_file_reference(reference_text, "--agent")
+    return f"{reference.file}:{reference.name}" if reference.name else str(reference.file)
 
 
 async def load_session_agents(store: Store, session: str, folder: Path) -> RememberedAgents | None:
@@ -496,27 +551,45 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
     Raises the errors of `load_session_agents`, with `hint`.
     """
     record = row.document.get(AGENTS_SOURCE_KEY)
-    if not isinstance(record, dict) or not isinstance(record.get("agent"), str):
+    if not isinstance(record, dict):
         return None
-    file, model, proof = record["agent"], record.get("model"), record.get("proof")
+    agent, tools = record.get("agent"), record.get("tools")
+    if isinstance(agent, str):
+        source = AgentSource(agent)
+    elif isinstance(tools, list) and tools and all(isinstance(reference, str) for reference in tools):
+        source = AgentSource(tools=tuple(tools))
+    else:
+        return None
+    files = agent if source.agent else tools
+    model, proof = record.get("model"), record.get("proof")
     key = _load_user_key(folder)
     if (
         key is None
         or not isinstance(proof, str)
-        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session_id, file, model).encode())
+        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session_id, files, model).encode())
     ):
         raise InvalidUsage(
-            f"the agents of this session, {file}, were named by another user or on another machine",
-            hint=hint,
+            f"the {source.kind} of this session, {source}, were named by another user or on another machine",
+            hint=_name_again_hint(hint, source),
         )
-    path = parse_file_reference(file, "--agent").file
-    if not path.is_file():
-        raise Unreadable(f"the agents of this session were in {path}, which is missing or not a file", hint=hint)
-    return RememberedAgents(file, model if isinstance(model, str) else None)
+    for reference in (source.agent,) if source.agent else source.tools:
+        path = parse_file_reference(reference, "--agent").file
+        if not path.is_file():
+            raise Unreadable(
+                f"the {source.kind} of this session were in {path}, which is missing or not a file",
+                hint=_name_again_hint(hint, source),
+            )
+    return RememberedAgents(source, model if isinstance(model, str) else None)
 
 
-def _compute_proof(key: bytes, session: str, file: str, model: Json) -> str:
-    return hmac.new(key, json.dumps([session, file, model]).encode(), sha256).hexdigest()
+def _name_again_hint(hint: str, source: AgentSource) -> str:
+    return (
+        hint if source.agent else hint.replace("--agent FILE.py:NAME", "--tool FILE.py:NAME").replace("agents", "tools")
+    )
+
+
+def _compute_proof(key: bytes, session: str, files: Json, model: Json) -> str:
+    return hmac.new(key, json.dumps([session, files, model]).encode(), sha256).hexdigest()
 
 
 def _load_user_key(folder: Path, *, create: bool = False) -> bytes | None:

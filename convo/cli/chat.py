@@ -55,7 +55,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
             settings = _load_chat_settings(options, model, output)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
         context = ReplController(settings, store, exit_stack, options, output)
-        if options.is_continued and not options.run_flags.agent:
+        if options.is_continued and not (options.agent_source or options.run_flags.agent):
             new_options = await _with_previous_agents(context, options, output)
             if new_options is not options:
                 options, setup = new_options, _load_agents(new_options)
@@ -94,8 +94,8 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":
-    """Load the agents that --agent names; None without agents. Raises the errors of `load_agent_setup`."""
-    if not options.agents_reference:
+    """Load what --agent or --tool names; None without both. Raises the errors of `load_agent_setup`."""
+    if not options.agent_source:
         return None
     from convo.chat.state_file import check_state_path
     from convo.cli.agent_options import load_agent_setup
@@ -112,9 +112,9 @@ async def _with_previous_agents(context: ChatContext, options: ChatOptions, outp
     """
     agents = await context.load_previous_agents()
     if agents is not None:
-        output.note(f"using this session's agents: {agents.reference}")
+        output.note(f"using this session's {agents.source.kind}: {agents.source}")
         model = agents.model if options.model is None else options.model
-        options = replace(options, model=model, run_flags=replace(options.run_flags, agent=agents.reference))
+        options = replace(options, model=model, run_flags=options.run_flags.with_source(agents.source))
     options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
     return options
 

@@ -34,7 +34,7 @@ from convo.cli.deps import (
     open_chosen_endpoint,
 )
 from convo.cli.output import print_notice
-from convo.cli.run_options import NO_AGENTS, RunFlags
+from convo.cli.run_options import AgentSource, RunFlags
 from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
@@ -154,9 +154,9 @@ class ChatOptions:
         return bool(self.handle or self.continue_last or self.fork)
 
     @property
-    def agents_reference(self) -> str | None:
-        """The value of --agent; None for `none`."""
-        return None if self.run_flags.agent == NO_AGENTS else self.run_flags.agent
+    def agent_source(self) -> AgentSource | None:
+        """The agents or tools that the options name; None for none."""
+        return self.run_flags.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class ChatContext:
         try:
             await self._acquire_lease(chat)
         except Busy as busy:
-            if not session or options.agents_reference or not await confirm_fork_of_busy_session(busy, session):
+            if not session or options.agent_source or not await confirm_fork_of_busy_session(busy, session):
                 raise
             chat = await fork_session(session, request_options, deps)
             await self._acquire_lease(chat)
@@ -291,7 +291,8 @@ class ChatContext:
         is_stored = not self.is_store_ephemeral and await self._store.session(session.id)
         handle = session.name if is_stored else session.handle
         prefix = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
-        agent_option = f" --agent {quote(self._options.agents_reference)}" if self._options.agents_reference else ""
+        source = self._options.agent_source
+        agent_option = f" {source.options}" if source else ""
         return f"{prefix} chat --from {quote(handle)}{agent_option}" if handle and chat.turn else ""
 
     @property

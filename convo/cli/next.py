@@ -39,7 +39,7 @@ from convo.cli.output import print_json, print_line, print_notice
 from convo.cli.progress import show_progress
 from convo.cli.repl_actions import check_no_open_run
 from convo.cli.resolve import HandleResolver, LookupOptions
-from convo.cli.run_options import NO_AGENTS, RunFlags
+from convo.cli.run_options import RunFlags
 from convo.config.credentials import load_provider_token
 from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, load_settings
 from convo.config.settings import ModelChoice, Settings
@@ -93,7 +93,7 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
         view = await _load_continued_view(store, options, settings)
         if view.session:
             await check_no_open_run(store, view.session)
-        if options.run_flags.agent is None:
+        if options.run_flags.agent is None and not options.run_flags.tool:
             options = await _with_previous_agents(store, view, options, settings.paths.data)
             setup = _load_agents(options.run_flags)
             model = setup.model if setup and options.model is None else options.model
@@ -141,19 +141,19 @@ async def _with_previous_agents(
 
         agents = await load_session_agents(store, view.session.id, data_dir)
         if agents is not None:
-            sys.stderr.write(f"using this session's agents: {escape_control_chars(agents.reference)}\n")
+            sys.stderr.write(f"using this session's {agents.source.kind}: {escape_control_chars(str(agents.source))}\n")
             options = replace(
                 options,
                 model=options.model or agents.model,
-                run_flags=replace(options.run_flags, agent=agents.reference),
+                run_flags=options.run_flags.with_source(agents.source),
             )
     options.run_flags.validate(instructions=options.instructions)
     return options
 
 
 def _load_agents(flags: RunFlags) -> "AgentSetup | None":
-    """Load the agents that --agent names; None without agents. Raises the errors of `load_agent_setup`."""
-    if flags.agent in (None, NO_AGENTS):
+    """Load what --agent or --tool names; None without both. Raises the errors of `load_agent_setup`."""
+    if flags.source is None:
         return None
     from convo.cli.agent_options import load_agent_setup
 

@@ -113,7 +113,7 @@ class ReplController(ChatContext):
             check_replay_file_exists(selection.replay_file)
         if session:
             await check_no_open_run(self._store, session)
-            if not self._options.agents_reference and await self._store.agent_runs(session_id=session.id, limit=1):
+            if not self._options.agent_source and await self._store.agent_runs(session_id=session.id, limit=1):
                 command = f"{get_command_prefix()} chat --from {quote(session.name)}"
                 self._output.note(f"{session.name} used agents, and this chat does not; to use them: {command}")
         deps, options = await self._connect(session)

@@ -31,7 +31,7 @@ from convo.cli.decision_flags import (
 )
 from convo.cli.deps import open_configured_store
 from convo.cli.paused_files import get_marked_run_id
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import AgentSource, RunFlags
 from convo.cli.state_input import STDIN_HANDLE
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
@@ -71,7 +71,8 @@ class ResumeRequest:
 
 async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
-    if request.run_flags.agent is None:
+    request.run_flags.validate(is_continued=True)
+    if request.run_flags.agent is None and not request.run_flags.tool:
         request = await _with_previous_agents(request, out)
     setup = load_agent_setup(
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
@@ -101,9 +102,9 @@ async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> Resu
             hint=f"convo resume {request.handle} --agent FILE.py:NAME;"
             " or --decide-only -o decided.json, to resume with the Agents SDK",
         )
-    out.note(f"using this run's agents: {agents.reference}")
+    out.note(f"using this run's {agents.source.kind}: {agents.source}")
     model = agents.model if request.model is None else request.model
-    return replace(request, model=model, run_flags=replace(request.run_flags, agent=agents.reference))
+    return replace(request, model=model, run_flags=request.run_flags.with_source(agents.source))
 
 
 class ResumedRunOpener:
@@ -128,7 +129,7 @@ class ResumedRunOpener:
         row = await _find_stored_run(self._store, state)
         if row is None:
             return await self._adopt_state(state, setup)
-        _check_state_current(row, state, setup.agents_reference)
+        _check_state_current(row, state, setup.source)
         presenter = await self._open_stored(row, setup)
         if presenter.runner.run.phase is Phase.PAUSED:
             run, events = _merge_decisions(presenter.runner.run, state, self._request)
@@ -221,7 +222,7 @@ async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
     return rows[0] if rows else None
 
 
-def _check_state_current(row: AgentRun, state: RunState, agents: str) -> None:
+def _check_state_current(row: AgentRun, state: RunState, agents: AgentSource) -> None:
     """Raise StateFault for a document of convo's own that is older than its run."""
     if row.status in ENDED_STATUSES or get_marked_run_id(state) != row.id:
         return
@@ -234,7 +235,7 @@ def _check_state_current(row: AgentRun, state: RunState, agents: str) -> None:
         ):
             raise StateFault(
                 f"{row.id} has continued since this state was written",
-                hint=f"convo resume {row.id} --agent {quote(agents)}",
+                hint=f"convo resume {row.id} {agents.options}",
             )
 
 

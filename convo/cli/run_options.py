@@ -4,14 +4,17 @@ Separate from `agent_options`, which loads the agents: a chat without agents doe
 """
 
 from collections.abc import Sequence
-from dataclasses import Field, dataclass, fields
-from typing import Any
+from dataclasses import Field, dataclass, fields, replace
+from shlex import quote
+from typing import Any, NamedTuple
 
-from convo.cli.app import OPTION_METADATA_KEY, STDOUT_ARGUMENT, OptionalText, flag_option, value_option
+from convo.cli.app import OPTION_METADATA_KEY, STDOUT_ARGUMENT, OptionalText, OptionalTexts, flag_option, value_option
 from convo.errors import InvalidUsage
 
 NO_AGENTS = "none"
-"""The value of --agent that omits the agents that a session had before."""
+"""The value of --agent that omits the agents and the tools that a session had before."""
+
+TOOL_OPTION = "--tool", "FILE.py:NAME", "Python function that the model may call; can be repeated."
 
 CONTEXT_OPTION = "--context", "FILE", "Context values for tools: a JSON file, or FILE.py:NAME."
 SESSION_LIMIT_OPTION = "--session-limit", "N", "Send only the newest N items of the history."
@@ -25,6 +28,33 @@ HISTORY_MAPPER_OPTION = "--history-mapper", "FILE:NAME", "Function that makes th
 HISTORY_MARKERS_OPTION = "--history-markers", "START END", "Text before and after that summary."
 
 
+HANDOFF_FIELDS = ("nest_history", "history_mapper", "history_markers")
+"""The fields of `RunFlags` that apply to handoffs, which a chat with --tool does not have."""
+
+
+class AgentSource(NamedTuple):
+    """The files that define the agents of a chat: the value of --agent, or the values of --tool.
+
+    tools:  the functions that the model of a chat without --agent may call
+    """
+
+    agent: str | None = None
+    tools: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.agent or ", ".join(self.tools)
+
+    @property
+    def kind(self) -> str:
+        return "agents" if self.agent else "tools"
+
+    @property
+    def options(self) -> str:
+        """The options that name them, quoted for a shell."""
+        references = [("--agent", self.agent)] if self.agent else [("--tool", reference) for reference in self.tools]
+        return " ".join(f"{option} {quote(reference)}" for option, reference in references)
+
+
 @dataclass(frozen=True, slots=True)
 class RunFlags:
     """The options of agent runs; None for one that was not given.
@@ -36,6 +66,7 @@ class RunFlags:
     agent: OptionalText = value_option(
         "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none for no agents."
     )
+    tool: OptionalTexts = value_option(*TOOL_OPTION)
     context: OptionalText = value_option(*CONTEXT_OPTION)
     max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls in a run.", min=1)
     session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
@@ -46,12 +77,23 @@ class RunFlags:
     state: OptionalText = value_option("--state", "FILE", "File for the state of a paused run.")
 
     @property
+    def source(self) -> AgentSource | None:
+        """The agents or tools that the options name; None for none."""
+        if self.tool:
+            return AgentSource(tools=tuple(dict.fromkeys(self.tool)))
+        return None if self.agent in (None, NO_AGENTS) else AgentSource(self.agent)
+
+    def with_source(self, source: AgentSource) -> "RunFlags":
+        """Return the options with the agents or tools that a session had before."""
+        return replace(self, agent=source.agent, tool=list(source.tools) or None)
+
+    @property
     def list_agent_options(self) -> Sequence[str]:
-        """The given options that need --agent."""
+        """The given options that need --agent or --tool."""
         given = [
             option_field
             for option_field in fields(self)
-            if option_field.name != "agent" and getattr(self, option_field.name) is not None
+            if option_field.name not in ("agent", "tool") and getattr(self, option_field.name) is not None
         ]
         return [_format_option(option_field) for option_field in given]
 
@@ -65,15 +107,21 @@ class RunFlags:
 
         Raises InvalidUsage.
         """
-        agents = None if self.agent == NO_AGENTS else self.agent
-        if agents is None and self.list_agent_options and not (is_continued and self.agent is None):
+        source = self.source
+        if self.agent is not None and self.tool:
+            raise InvalidUsage("--agent and --tool cannot be used together: an agent has its own tools", hint="use one")
+        if source is None and self.list_agent_options and not (is_continued and self.agent is None):
             raise InvalidUsage(
                 f"{self.list_agent_options[0]} applies to agent runs and needs --agent",
                 hint="add --agent FILE.py:NAME",
             )
+        for option_field in fields(self):
+            if self.tool and option_field.name in HANDOFF_FIELDS and getattr(self, option_field.name) is not None:
+                option = _format_option(option_field)
+                raise InvalidUsage(f"{option} applies to handoffs, and --tool has none", hint=f"leave {option} out")
         if self.state == STDOUT_ARGUMENT:
             raise InvalidUsage("--state needs a file, because stdout has the answer", hint="--state FILE")
-        if agents and (instructions is not None or schema_file is not None):
+        if source and source.agent and (instructions is not None or schema_file is not None):
             flag, setting = ("-s", "instructions") if instructions is not None else ("--schema", "output type")
             raise InvalidUsage(
                 f"{flag} and --agent cannot be used together: an agent has its own {setting}", hint=f"leave {flag} out"

@@ -38,7 +38,7 @@ COMMANDS_WITHOUT_AGENTS = {
     "edit": "undo the last turn with /undo and send a new message",
     "system": "each agent has its own instructions",
 }
-"""Commands that are not available with agents, and the hint for each."""
+"""Commands that are not available with agents, and the hint for each; /system is, for an agent without instructions."""
 
 OPEN_RUN_HINT = "/retry continues the run, /stop ends it"
 
@@ -121,7 +121,8 @@ class AgentChat:
 
     def check_command(self, command: str) -> None:
         """Raise InvalidUsage for a command without meaning for agents, StateFault for one barred by the open run."""
-        if command in COMMANDS_WITHOUT_AGENTS:
+        uses_chat_instructions = self.runner.run.graph[self.runner.run.agent].instructions is None
+        if command in COMMANDS_WITHOUT_AGENTS and not (command == "system" and uses_chat_instructions):
             raise InvalidUsage(f"/{command} is not available with agents", hint=COMMANDS_WITHOUT_AGENTS[command])
         if command in HEAD_MOVING_COMMANDS and self.runner.can_resume:
             raise StateFault(f"/{command} is not available while a run is open", hint=OPEN_RUN_HINT)

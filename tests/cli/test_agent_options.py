@@ -26,7 +26,7 @@ from convo.cli.agent_options import (
     make_agents_record,
     parse_file_reference,
 )
-from convo.cli.run_options import RunFlags
+from convo.cli.run_options import AgentSource, RunFlags
 from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
 from convo.history.items import Json
 from convo.runs.state import RunLimits
@@ -338,9 +338,9 @@ def test_flags_configure_a_run(folder: Path) -> None:
         values={"customer": "A1"},
         open_scratch_store=setup.run_config.open_scratch_store,
     )
-    assert (setup.model, setup.agents_reference, setup.ignores_agent_models) == (
+    assert (setup.model, setup.source, setup.ignores_agent_models) == (
         "scripted/echo",
-        "bot/support.py:triage",
+        AgentSource("bot/support.py:triage"),
         False,
     )
     assert setup.graph.start == "triage"
@@ -499,19 +499,21 @@ def stored_run(record: object) -> AgentRun:
 @pytest.mark.parametrize("model", [None, "scripted/echo"])
 def test_the_agents_of_a_run_are_loaded_from_its_record(name: str, model: str | None, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
-    setup = AgentSetup(graph(Agent("a")), RunConfig(), None, f"a.toml{name}")
+    setup = AgentSetup(graph(Agent("a")), RunConfig(), None, AgentSource(f"a.toml{name}"))
     changed = setup.with_agents_record("ses_1", model, tmp_path / "data")
     record = changed.run_config.agents_source
-    assert record == make_agents_record(f"a.toml{name}", model, "ses_1", tmp_path / "data")
+    assert record == make_agents_record(AgentSource(f"a.toml{name}"), model, "ses_1", tmp_path / "data")
     assert replace(changed.run_config, agents_source=None) == setup.run_config
-    assert load_run_agents(stored_run(record), tmp_path / "data") == RememberedAgents(f"{tmp_path}/a.toml{name}", model)
+    assert load_run_agents(stored_run(record), tmp_path / "data") == RememberedAgents(
+        AgentSource(f"{tmp_path}/a.toml{name}"), model
+    )
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["agents.key"]
     assert (tmp_path / "data" / "agents.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_agents_whose_file_is_missing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
-    record = make_agents_record("a.toml:desk", None, "ses_1", tmp_path)
+    record = make_agents_record(AgentSource("a.toml:desk"), None, "ses_1", tmp_path)
     (tmp_path / "a.toml").unlink()
     (tmp_path / "a.toml").mkdir()
     with pytest.raises(Unreadable) as excinfo:
@@ -532,7 +534,7 @@ def test_a_run_without_a_record_of_its_agents_has_none(record: object, tmp_path:
 )
 def test_a_record_that_was_changed_is_refused(change: dict[str, Json], tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
-    record = {**(make_agents_record("a.toml", None, "ses_1", tmp_path) or {}), **change}
+    record = {**(make_agents_record(AgentSource("a.toml"), None, "ses_1", tmp_path) or {}), **change}
     with pytest.raises(InvalidUsage) as excinfo:
         load_run_agents(stored_run(record), tmp_path)
     assert (excinfo.value.message, excinfo.value.hint) == (
@@ -543,7 +545,7 @@ def test_a_record_that_was_changed_is_refused(change: dict[str, Json], tmp_path:
 
 def test_a_record_of_another_session_or_another_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
-    record = make_agents_record("a.toml", None, "ses_2", tmp_path)
+    record = make_agents_record(AgentSource("a.toml"), None, "ses_2", tmp_path)
     with pytest.raises(InvalidUsage, match="another user"):
         load_run_agents(stored_run(record), tmp_path)
     with pytest.raises(InvalidUsage, match="another user"):
@@ -563,7 +565,7 @@ def test_without_a_key_no_record_is_made(obstacle: str, tmp_path: Path) -> None:
             key.touch()
         else:
             key.symlink_to("nowhere")
-    assert make_agents_record("a.toml", None, "ses_1", folder) is None
+    assert make_agents_record(AgentSource("a.toml"), None, "ses_1", folder) is None
     assert obstacle == "a file" or [path.name for path in folder.iterdir()] == ["agents.key"]
 
 

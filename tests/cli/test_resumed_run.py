@@ -345,9 +345,12 @@ def test_the_options_of_a_resumed_run_and_of_the_next_request_are_those_of_a_run
         history_markers=("<", ">"),
         state="s.json",
     )
-    assert NextAgentFlags("a.py:b", "c.json", 0, "a.py:f").to_run_flags(None) == RunFlags(
+    assert NextAgentFlags("a.py:b", None, "c.json", 0, "a.py:f").to_run_flags(None) == RunFlags(
         agent="a.py:b", context="c.json", session_limit=0, input_filter="a.py:f"
     )
+    tools = ["a.py:b", "a.py:c"]
+    assert ResumeRunFlags(tool=tools).to_run_flags(None) == RunFlags(tool=tools)
+    assert NextAgentFlags(tool=tools).to_run_flags("Be brief.") == RunFlags(tool=tools)
 
 
 @pytest.mark.parametrize("source", ["file", "pipe"])

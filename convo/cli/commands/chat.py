@@ -42,6 +42,7 @@ Examples:
   convo chat -a notes.md "summarize this"     attach a file
   convo chat -m local "hello"                 use the built-in model: no key, no network
   convo chat --agent support.py:triage "hi"   run agents with their tools and handoffs
+  convo chat --tool desk.py:look_up "A1?"     let the model call a Python function
 """
 
 PromptArgument = Annotated[

@@ -15,7 +15,7 @@ from convo.cli.app import (
     get_root_options,
     value_option,
 )
-from convo.cli.run_options import CONTEXT_OPTION, INPUT_FILTER_OPTION, SESSION_LIMIT_OPTION, RunFlags
+from convo.cli.run_options import CONTEXT_OPTION, INPUT_FILTER_OPTION, SESSION_LIMIT_OPTION, TOOL_OPTION, RunFlags
 from convo.errors import InvalidUsage
 
 app = App()
@@ -83,6 +83,7 @@ class NextAgentFlags:
     agent: OptionalText = value_option(
         "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none for no agents."
     )
+    tool: OptionalTexts = value_option(*TOOL_OPTION)
     context: OptionalText = value_option(*CONTEXT_OPTION)
     session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
     input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
@@ -91,6 +92,7 @@ class NextAgentFlags:
         """Return the options as RunFlags. Raises InvalidUsage for options that cannot be used together."""
         flags = RunFlags(
             agent=self.agent,
+            tool=self.tool,
             context=self.context,
             session_limit=self.session_limit,
             input_filter=self.input_filter,

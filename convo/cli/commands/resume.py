@@ -12,6 +12,7 @@ from convo.cli.run_options import (
     HISTORY_MARKERS_OPTION,
     INPUT_FILTER_OPTION,
     NEST_HISTORY_OPTION,
+    TOOL_OPTION,
     RunFlags,
 )
 from convo.errors import InvalidUsage
@@ -66,6 +67,7 @@ class ResumeRunFlags:
     agent: OptionalText = value_option(
         "--agent", "FILE:NAME", "Agents of the run: support.py:triage, or a .toml file; default: as before."
     )
+    tool: OptionalTexts = value_option(*TOOL_OPTION)
     model: OptionalText = value_option("-m --model", "MODEL", "Model to use for all agents, as provider/model.")
     context: OptionalText = value_option(
         "--context", "FILE", "Context values that replace those of the run: a JSON file, or FILE.py:NAME."
@@ -119,7 +121,7 @@ def resume_command(
     if decisions.always and not (decisions.approve or decisions.reject or decisions.edit):
         raise InvalidUsage("--always requires --approve, --reject or --edit", hint="--approve CALL --always")
     if state_file.decide_only:
-        raise typer.Exit(_decide_without_resuming(state, decisions, run_flags.agent, state_file, as_json=as_json))
+        raise typer.Exit(_decide_without_resuming(state, decisions, run_flags, state_file, as_json=as_json))
     config = get_root_options(ctx).config
     if state_file.out == "-" or state_file.schema or state_file.sign:
         raise InvalidUsage("-o -, --schema and --sign require --decide-only", hint="add --decide-only, or use -o FILE")
@@ -130,7 +132,7 @@ def resume_command(
 
 
 def _decide_without_resuming(
-    state: str, decisions: ApprovalFlags, agents: OptionalText, output: StateFileFlags, *, as_json: bool
+    state: str, decisions: ApprovalFlags, run_flags: ResumeRunFlags, output: StateFileFlags, *, as_json: bool
 ) -> int:
     """Write the decided state; do not resume the run.
 
@@ -138,8 +140,11 @@ def _decide_without_resuming(
     """
     from convo.cli import resume
 
-    if agents:
-        raise InvalidUsage("--decide-only and --agent cannot be used together: no agent runs", hint="omit one of them")
+    if run_flags.agent or run_flags.tool:
+        option = "--agent" if run_flags.agent else "--tool"
+        raise InvalidUsage(
+            f"--decide-only and {option} cannot be used together: no agent runs", hint="omit one of them"
+        )
     if decisions.rerun or decisions.output or decisions.abort:
         raise InvalidUsage(
             "--rerun, --output and --abort cannot be used with --decide-only",
