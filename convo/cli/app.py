@@ -77,6 +77,7 @@ COMMANDS: CommandTable = MappingProxyType(
         "models": CommandEntry(
             "convo.cli.commands.models", "List providers and models, and download the built-in model."
         ),
+        "templates": CommandEntry("convo.cli.commands.templates", "List and show the templates for convo chat -t."),
         "config": CommandEntry("convo.cli.commands.config", "Show settings with their sources, and change them."),
         "schema": CommandEntry("convo.cli.commands.schema", "Print the JSON Schema of a command's JSON output."),
         "doctor": CommandEntry("convo.cli.commands.doctor", "Diagnose problems and suggest fixes."),

@@ -61,7 +61,11 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
                 options, setup = new_options, _load_agents(new_options)
                 model = setup.model if setup and options.model is None else options.model
                 context = ReplController(
-                    load_settings(options.config, SettingFlags(model=model)), store, exit_stack, options, output
+                    load_settings(options.config, SettingFlags(model=model, model_source=options.model_source)),
+                    store,
+                    exit_stack,
+                    options,
+                    output,
                 )
         chat = await context.open()
         presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
@@ -82,7 +86,7 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
     """Load the settings, with a store in memory if a replay chat cannot write the configured one."""
     from convo.stores.factory import is_store_writable
 
-    settings = load_settings(options.config, SettingFlags(model=model))
+    settings = load_settings(options.config, SettingFlags(model=model, model_source=options.model_source))
     is_replayed = options.strategies == (Strategy.REPLAY,) or (
         options.handle is not None and is_file_handle(options.handle) and not options.strategies
     )
@@ -90,7 +94,7 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
         return settings
     output.note(f"{storage} cannot be written; only the file of the conversation is saved")
-    return load_settings(options.config, SettingFlags(model=model, store="memory"))
+    return load_settings(options.config, SettingFlags(model=model, store="memory", model_source=options.model_source))
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":

@@ -5,6 +5,7 @@ last the word under the cursor after "=". Output: one candidate a line, its help
 means file names. No network is used, and an error gives no candidates.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from convo.cli.app import COMMANDS, CommandTable, RootGroup, make_root_group
 from convo.config.loader import load_settings, read_settings_inputs, use_profile
+from convo.config.paths import AppPaths
 from convo.config.settings import Settings
 from convo.errors import ConvoError, InvalidUsage
 from convo.history.records import Session
@@ -246,12 +248,28 @@ def complete_provider(ctx: Context, incomplete: str) -> Completions:
     )
 
 
+def complete_template(ctx: Context, incomplete: str) -> Completions:
+    """Return the names of the templates, each with its first line."""
+    from convo.config.templates import list_template_names, load_template
+
+    templates: dict[str, str] = {}
+    with suppress(ConvoError):
+        folder = AppPaths.from_environ(os.environ).templates
+        for name in list_template_names(folder):
+            templates[name] = ""
+            with suppress(ConvoError):
+                template = load_template(folder, name)
+                templates[name] = (template.prompt or template.instructions or "").partition("\n")[0]
+    return _filter_by_prefix(templates.items(), incomplete)
+
+
 COMPLETER_BY_PARAMETER: Mapping[str, Callable[[Context, str], Completions]] = MappingProxyType(
     {
         **dict.fromkeys(("handle", "handles", "a", "b", "state", "fork"), complete_handle),
         "model": complete_model,
         "profile": complete_profile,
         "provider": complete_provider,
+        "template": complete_template,
     }
 )
 """Completion of a parameter, by its name in the command's function."""

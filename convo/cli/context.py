@@ -131,7 +131,11 @@ async def _find_replay_session(store: Store, path: str) -> Session:
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """The options of one `convo chat`; `prompt` is None for an interactive chat."""
+    """The options of one `convo chat`.
+
+    model_source:  the origin of `model`, if it is not -m
+    prompt:        None for an interactive chat
+    """
 
     strategies: tuple[Strategy, ...] = ()
     handle: str | None = None
@@ -140,6 +144,7 @@ class ChatOptions:
     name: str | None = None
     store_remotely: bool = False
     model: str | None = None
+    model_source: str | None = None
     instructions: str | None = None
     attachments: tuple[str, ...] = ()
     schema_file: str | None = None

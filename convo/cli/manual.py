@@ -37,6 +37,7 @@ OTHER_VARIABLES = {
 
 FILE_DESCRIPTIONS = {
     "~/.config/convo/config.toml": "the user's settings; convo config path prints the location on this machine",
+    "~/.config/convo/templates/": "the templates for convo chat -t",
     ".convo.toml": "a project's settings, in the working directory or a parent up to the root of the repository",
     "~/.config/convo/trust": "the trusted project files, by path and content",
     "~/.local/share/convo/convo.db": "the conversations, if no other store is configured",

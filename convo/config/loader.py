@@ -190,7 +190,10 @@ VARIABLE_SETTINGS: dict[str, SettingKey] = {
 
 
 class SettingFlags(NamedTuple):
-    """The flags of the command line; None for a flag that is not given."""
+    """The flags of the command line; None for a flag that is not given.
+
+    model_source:  the origin of `model` in errors, if it is not -m
+    """
 
     model: str | None = None
     store: str | None = None
@@ -198,6 +201,7 @@ class SettingFlags(NamedTuple):
     port: int | None = None
     keys: str | None = None
     profile: str | None = None
+    model_source: str | None = None
 
 
 FLAG_SETTINGS: dict[str, tuple[str, SettingKey]] = {
@@ -337,7 +341,8 @@ def _iter_flag_settings(flags: SettingFlags) -> Iterator[Setting]:
     for name, (flag, key) in FLAG_SETTINGS.items():
         value = getattr(flags, name)
         if value is not None:
-            yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, flag))
+            source = flags.model_source if name == "model" and flags.model_source else flag
+            yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, source))
 
 
 def _iter_variable_settings(environ: Mapping[str, str]) -> Iterator[Setting]:

@@ -47,6 +47,11 @@ class AppPaths(NamedTuple):
         return self.config / "config.toml"
 
     @property
+    def templates(self) -> Path:
+        """The folder of the user's templates of chats."""
+        return self.config / "templates"
+
+    @property
     def trust(self) -> Path:
         """The folder that records which project files the user trusts."""
         return self.config / "trust"

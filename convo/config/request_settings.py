@@ -162,13 +162,23 @@ def merge_request_parameters(settings: Sequence[RequestSetting], given: Mapping[
     """
     fields: dict[str, Any] = {}
     for field, setting in settings:
-        *path, last = field.split(".")
-        parent = fields
-        for name in path:
-            member = parent.get(name)
-            parent[name] = parent = member if isinstance(member, dict) else {}
-        parent[last] = setting.value
+        assign_field(fields, field, setting.value)
+    return override_fields(fields, given)
+
+
+def assign_field(fields: dict[str, Any], field: str, value: object) -> None:
+    """Set a field; "reasoning.effort" is the member `effort` of `reasoning`. A value in the way is replaced."""
+    *path, last = field.split(".")
+    for name in path:
+        member = fields.get(name)
+        fields[name] = fields = member if isinstance(member, dict) else {}
+    fields[last] = value
+
+
+def override_fields(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `fields` overridden by the given ones; the members of an object override single members."""
+    merged = dict(fields)
     for name, value in given.items():
-        current = fields.get(name)
-        fields[name] = {**current, **value} if isinstance(current, dict) and isinstance(value, dict) else value
-    return fields
+        current = merged.get(name)
+        merged[name] = {**current, **value} if isinstance(current, dict) and isinstance(value, dict) else value
+    return merged

@@ -180,6 +180,15 @@ def test_a_missing_store_is_not_created(home: Path) -> None:
     assert not home.exists()
 
 
+def test_the_names_of_templates_are_candidates(home: Path) -> None:
+    folder = home / "config" / "templates"
+    folder.mkdir(parents=True)
+    (folder / "review.toml").write_text('prompt = "Review this:\\n$input"\n')
+    (folder / "invalid.toml").write_text("prompt = 1\n")
+    assert list_completions(["chat", "-t"], "") == [("invalid", ""), ("review", "Review this:")]
+    assert list_completions(["templates", "show"], "r") == [("review", "Review this:")]
+
+
 def test_candidates_for_handles_and_models_import_no_large_packages(sessions_and_settings: None) -> None:
     code = (
         "import sys; from convo.cli.completion import list_completions; "

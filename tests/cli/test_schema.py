@@ -157,7 +157,7 @@ def check(convo: Convo, home: Path) -> SchemaChecker:
 
 
 def test_the_json_output_of_every_command_matches_its_schema(check: SchemaChecker, home: Path) -> None:
-    check_chat(check)
+    check_chat(check, home)
     check_views(check)
     check_transfers(check)
     check_compaction(check)
@@ -167,7 +167,7 @@ def test_the_json_output_of_every_command_matches_its_schema(check: SchemaChecke
     assert check.checked == set(SCHEMA_FILES)
 
 
-def check_chat(check: SchemaChecker) -> None:
+def check_chat(check: SchemaChecker, home: Path) -> None:
     for owner in Strategy:
         check("chat", *ECHO, f"--{owner}", "-n", f"by {owner}", "hello")
     check("chat", *ECHO, "--max-output-tokens", "1", "hello there", exit=1)
@@ -178,6 +178,12 @@ def check_chat(check: SchemaChecker) -> None:
     check.fails("chat", *refused, "hello", "--jsonl")
     check.fails("inspect", "nope", "--json")
     check.fails("nonsense", "--json")
+    templates = home / "config" / "templates"
+    templates.mkdir(parents=True)
+    (templates / "ask.toml").write_text('prompt = "$who: $input"\nvars = {who = "me"}\n')
+    (templates / "invalid.toml").write_text("prompt = 1\n")
+    check("templates")
+    check("templates list")
     check("race", *ECHO, "hello", "and then?")
     check("race", *refused, "hello", exit=1)
     check("race --jsonl", *ECHO, "hello", "and then?")

@@ -3,14 +3,17 @@
 import asyncio
 import json
 import math
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
-from convo.cli.input import read_message
+from convo.cli.input import join_message_texts, read_message
 from convo.cli.run_options import RunFlags
+from convo.config.paths import AppPaths
 from convo.config.request_settings import (
     FIELD_BY_SETTING,
     LIST_PARAMETERS,
@@ -19,12 +22,16 @@ from convo.config.request_settings import (
     PARAMETER_KEY,
     check_list_parameter,
     count_levels,
+    override_fields,
 )
 from convo.config.schema import MAX_TEMPERATURE
 from convo.config.values import InvalidValue
 from convo.errors import InvalidUsage
 from convo.history.items import Json
 from convo.history.records import Strategy
+
+if TYPE_CHECKING:
+    from convo.config.templates import Template
 
 app = App()
 
@@ -42,6 +49,7 @@ Examples:
   convo chat -a notes.md "summarize this"     attach a file
   convo chat -m local "hello"                 use the built-in model: no key, no network
   convo chat --agent support.py:triage "hi"   run agents with their tools and handoffs
+  git diff | convo chat -t review             use the template review
   convo chat --tool desk.py:look_up "A1?"     let the model call a Python function
 """
 
@@ -83,6 +91,10 @@ class RequestFlags:
     model: OptionalText = value_option("-m --model", "MODEL", "Model to use, as provider/model.")
     instructions: OptionalText = value_option("-s --system", "TEXT", "Instructions to send with every request.")
     attachments: OptionalTexts = value_option("-a --attach", "FILE", "File to attach; can be repeated.")
+    template: OptionalText = value_option("-t --template", "NAME", "Template to use; convo templates lists them.")
+    variables: OptionalTexts = value_option(
+        "--var", "KEY=VALUE", "Value of a variable of the template; can be repeated."
+    )
     schema_file: OptionalText = value_option("--schema", "FILE", "JSON Schema that the response must match.")
     temperature: float | None = value_option("--temperature", "T", "Sampling temperature, 0 to 2.")
     top_p: float | None = value_option("--top-p", "P", "Share of the probability to sample from, 0 to 1.")
@@ -187,6 +199,40 @@ class ChatOutputFlags:
             raise InvalidUsage("--json and --jsonl cannot be used together", hint="use one of them")
 
 
+def load_chat_template(request: RequestFlags, run: RunFlags) -> "Template":
+    """Load the template of -t.
+
+    Raises the errors of `load_template`, and InvalidUsage for options that do not fit the template.
+    """
+    from convo.config.templates import load_template
+
+    assert request.template is not None
+    template = load_template(AppPaths.from_environ(os.environ).templates, request.template)
+    if template.instructions is not None and run.source and run.source.agent:
+        raise InvalidUsage(
+            f"template {template.name!r} has instructions and cannot be used with --agent: an agent has its own",
+            hint="leave one of them out",
+        )
+    if request.schema_file is not None and "format" in template.parameters.get("text", {}):
+        raise InvalidUsage(
+            f"--schema and text.format of template {template.name!r} are both given", hint="use one of them"
+        )
+    return template
+
+
+def parse_variables(arguments: Sequence[str]) -> dict[str, str]:
+    """Parse the values of --var. Raises InvalidUsage for one that is not KEY=VALUE, or is given twice."""
+    values: dict[str, str] = {}
+    for argument in arguments:
+        name, separator, value = argument.partition("=")
+        if not separator or not name.isidentifier():
+            raise InvalidUsage(f"--var {argument} is not KEY=VALUE", hint="--var language=French")
+        if name in values:
+            raise InvalidUsage(f"--var {name} is given twice", hint="give each variable once")
+        values[name] = value
+    return values
+
+
 @app.command(epilog=EXAMPLES)
 def chat_command(
     ctx: typer.Context,
@@ -200,12 +246,27 @@ def chat_command(
     """Chat with a model. Choose where the conversation state lives."""
     from convo.cli.chat import note_mentioned_files, run_chat
     from convo.cli.context import ChatOptions, ChatOutput
+    from convo.config.templates import expand_template
     from convo.terminal.signals import run_until_terminated
 
     output.validate()
     is_continued = bool(strategy.handle or strategy.continue_last or strategy.fork)
     run.validate(instructions=request.instructions, schema_file=request.schema_file, is_continued=is_continued)
     files = (*(request.attachments or ()), request.schema_file, run.context, strategy.handle)
+    parameters = request.parameters()
+    template = load_chat_template(request, run) if request.template is not None else None
+    if request.variables and template is None:
+        raise InvalidUsage("--var sets a variable of a template and needs -t", hint="add -t NAME")
+    has_prompt = template is not None and template.prompt is not None and not template.uses_input
+    message = read_message(prompt or [], files, example='convo chat "..."', required=not has_prompt)
+    model, instructions = request.model, request.instructions
+    if template is not None:
+        expanded = expand_template(template, parse_variables(request.variables or ()), message)
+        parameters = override_fields(template.parameters, parameters)
+        model = template.model if model is None else model
+        instructions = expanded.instructions if instructions is None else instructions
+        if expanded.prompt is not None:
+            message = expanded.prompt if template.uses_input else join_message_texts(expanded.prompt, message or "")
     options = ChatOptions(
         strategies=strategy.strategies,
         handle=strategy.handle,
@@ -213,12 +274,13 @@ def chat_command(
         fork=strategy.fork,
         name=strategy.name,
         store_remotely=strategy.store_remotely,
-        model=request.model,
-        instructions=request.instructions,
+        model=model,
+        model_source=f"template {template.name!r}" if template and request.model is None else None,
+        instructions=instructions,
         attachments=tuple(request.attachments or ()),
         schema_file=request.schema_file,
-        parameters=request.parameters(),
-        prompt=read_message(prompt or [], files, example='convo chat "..."', required=True),
+        parameters=parameters,
+        prompt=message,
         config=get_root_options(ctx).config,
         run_flags=run,
     )

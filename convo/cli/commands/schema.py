@@ -64,6 +64,8 @@ SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
         "models list": "models",
         "models known": "models.known",
         "models pull": "models.pull",
+        "templates": "templates",
+        "templates list": "templates",
         "config": "config",
         "config list": "config",
         "doctor": "doctor",
