@@ -276,6 +276,7 @@ class RequestOptions:
     parameters:         further fields of every request
     store:              keep a copy at the endpoint although the client owns the history
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
+    field_sources:      the setting that sets a field, by the field: "reasoning.effort"
     """
 
     model: str
@@ -284,6 +285,7 @@ class RequestOptions:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     store: bool = False
     encrypt_reasoning: bool = False
+    field_sources: Mapping[str, str] = field(default_factory=dict)
 
     def build_input(self, state: ConversationState) -> RequestInput:
         """Build the input of the next request for `state`."""
@@ -406,6 +408,7 @@ class ChatTurn:
             yield last_event
         except ConvoError as failure:
             await self._save_partial("failed", {"code": failure.code, "message": failure.message})
+            name_refused_setting(failure, self._options.field_sources)
             raise
 
     def _make_incomplete_event(self, limit_error: LimitReached) -> StreamEvent | None:
@@ -635,6 +638,17 @@ class ChatTurn:
         error = response.get("error") or make_incomplete_error(response)
         mismatch = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}
         return {**mismatch, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._has_text_mismatch else error
+
+
+def name_refused_setting(failure: ConvoError, field_sources: Mapping[str, str]) -> None:
+    """Add to an error about a field of the request the setting that sets the field."""
+    name = getattr(failure, "param", None)
+    if not isinstance(name, str):
+        return
+    for field_name, source in field_sources.items():
+        if name == field_name or name.startswith(f"{field_name}.") or field_name.startswith(f"{name}."):
+            failure.args = (f"{failure.message}; {field_name} is set by {source}",)
+            return
 
 
 def _append_update_items(state: ConversationState, run_update: RunUpdate | None) -> ConversationState:

@@ -129,17 +129,20 @@ def make_request_options(
     store:       as in `RequestOptions`
     """
     from convo.chat.turn import RequestOptions
-    from convo.config.request_settings import find_request_settings, merge_request_parameters
+    from convo.config.request_settings import describe_field_sources, find_request_settings, merge_request_parameters
     from convo.usage.model_info import has_encrypted_reasoning
 
+    request_settings = find_request_settings(settings.entries, str(choice.name))
+    fields = merge_request_parameters(request_settings, parameters)
     remote = choice.provider.endpoint == "remote"
     return RequestOptions(
         model=str(choice.name),
         wire_model=choice.name.model if remote else str(choice.name),
         instructions=instructions,
-        parameters=merge_request_parameters(find_request_settings(settings.entries, str(choice.name)), parameters),
+        parameters=fields,
         store=store,
         encrypt_reasoning=remote and has_encrypted_reasoning(choice.name.model),
+        field_sources=describe_field_sources(request_settings, fields),
     )
 
 

@@ -197,8 +197,7 @@ class ReplController(ChatContext):
         return await render_handle(self._store, handle or chat.session.id)
 
     def render_status(self, chat: Chat) -> str:
-        assert self._settings
-        fields = format_request_fields(chat.options.parameters, self._settings.entries, chat.options.model)
+        fields = format_request_fields(chat.options.parameters, chat.options.field_sources)
         return format_status(chat.session, chat.load_state(), chat.options.model, fields)
 
     async def render_next_request(self, chat: Chat, text: str) -> str:

@@ -166,6 +166,24 @@ def merge_request_parameters(settings: Sequence[RequestSetting], given: Mapping[
     return override_fields(fields, given)
 
 
+def describe_field_sources(settings: Sequence[RequestSetting], fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the setting of each field that has the value of a setting, as "request.top_p from config.toml, /folder".
+
+    settings, fields:  the argument and the result of `merge_request_parameters`
+    """
+    return {
+        field: f"{format_setting_key(setting.key)} {setting.source}"
+        for field, setting in settings
+        if _get_field(fields, field) == setting.value
+    }
+
+
+def _get_field(fields: Any, field: str) -> object:
+    for name in field.split("."):
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    return fields
+
+
 def assign_field(fields: dict[str, Any], field: str, value: object) -> None:
     """Set a field; "reasoning.effort" is the member `effort` of `reasoning`. A value in the way is replaced."""
     *path, last = field.split(".")

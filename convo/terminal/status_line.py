@@ -11,9 +11,8 @@ from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
 
-from convo.config.request_settings import OBJECT_PARAMETERS, find_request_settings
+from convo.config.request_settings import OBJECT_PARAMETERS
 from convo.config.sections import Price
-from convo.config.values import Setting
 from convo.history.items import Json
 from convo.history.records import Link, Session
 from convo.inspect.view import OpenRun
@@ -221,31 +220,28 @@ MAX_FIELD_CHARS = 200
 """Characters of a field's value in /status."""
 
 
-def format_request_fields(parameters: Mapping[str, Json], entries: Sequence[Setting], model: str) -> Sequence[str]:
-    """Format each field of the requests of a model with its source, as in "temperature 0.2  (from config.toml, ...)".
+def format_request_fields(parameters: Mapping[str, Json], field_sources: Mapping[str, str]) -> Sequence[str]:
+    """Format each field of a request with its source, as in "temperature 0.2  (request.temperature from config.toml)".
 
-    entries:  the merged settings
+    field_sources:  as in `RequestOptions`
     """
-    settings = dict(find_request_settings(entries, model))
     lines = []
-    for field, value in _iter_fields(parameters, settings):
-        setting = settings.get(field)
-        source = str(setting.source) if setting and setting.value == value else "set for this chat"
+    for field, value in _iter_fields(parameters, field_sources):
         text = value if isinstance(value, str) else json.dumps(value)
         text = text if len(text) <= MAX_FIELD_CHARS else f"{text[:MAX_FIELD_CHARS]}…"
-        lines.append(f"{field} {text}  ({source})")
+        lines.append(f"{field} {text}  ({field_sources.get(field, 'set for this chat')})")
     return lines
 
 
 def _iter_fields(
-    parameters: Mapping[str, Json], settings: Mapping[str, Setting], prefix: str = ""
+    parameters: Mapping[str, Json], field_sources: Mapping[str, str], prefix: str = ""
 ) -> Iterator[tuple[str, Json]]:
     """Yield the fields, and of `reasoning`, `text` and objects that a setting sets a member of, each member."""
     for name, value in parameters.items():
         field = f"{prefix}{name}"
-        has_members = field in OBJECT_PARAMETERS or any(one.startswith(f"{field}.") for one in settings)
+        has_members = field in OBJECT_PARAMETERS or any(one.startswith(f"{field}.") for one in field_sources)
         if isinstance(value, dict) and has_members:
-            yield from _iter_fields(value, settings, f"{field}.")
+            yield from _iter_fields(value, field_sources, f"{field}.")
         else:
             yield field, value
 

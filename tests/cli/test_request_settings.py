@@ -192,3 +192,22 @@ def test_a_schema_replaces_the_format_and_keeps_the_verbosity(
     convo("chat", "--schema", "form.json", "hi")
     assert server.bodies[0]["text"]["verbosity"] == "low"
     assert server.bodies[0]["text"]["format"]["name"] == "form"
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",), ("--tool", "desk.py:look_up")])
+def test_a_field_that_the_model_refuses_is_reported_with_its_setting(
+    flags: tuple[str, ...], convo: Convo, settings_file: Path
+) -> None:
+    settings_file.write_text("[request.param]\ntempo = 1\n")
+    Path("desk.py").write_text("def look_up(order: str) -> str:\n    return order\n")
+    got = convo("chat", "-m", "scripted/echo", *flags, "hi")
+    source = f"tempo is set by request.param.tempo from config.toml, {settings_file.parent}"
+    assert got.exit == 1
+    assert f"Unknown parameter: 'tempo'; {source}" in (got.json()["error"]["message"] if "--json" in flags else got.err)
+    assert "is set by" not in convo("chat", "-m", "scripted/echo", "--param", "tempo=2", *flags, "hi").err
+
+
+def test_a_setting_that_the_built_in_model_refuses_is_named(convo: Convo, settings_file: Path) -> None:
+    settings_file.write_text('[request]\nreasoning_effort = "low"\n')
+    got = convo("chat", "-m", "local", "hi")
+    assert "does not support a reasoning effort; reasoning.effort is set by request.reasoning_effort from" in got.err

@@ -18,12 +18,13 @@ def test_another_model_has_its_own_settings_and_status_shows_their_sources(home:
     with at_terminal("chat", *ECHO, "--top-p", "0.9", "-n", "mine", columns=200) as terminal:
         terminal.wait_for_prompt()
         status = terminal.send_line("/status")
-        source = f"  (from config.toml, {settings.parent})"
-        for line in (f"temperature 0.1{source}", "top_p 0.9  (set for this chat)", f"text.verbosity low{source}"):
-            assert line in status
+        place = f"from config.toml, {settings.parent})"
+        assert f'temperature 0.1  (models."scripted/echo".temperature {place}' in status
+        assert "top_p 0.9  (set for this chat)" in status
+        assert f"text.verbosity low  (request.verbosity {place}" in status
         assert '"temperature": 0.1' in terminal.send_line("/next hi")
         terminal.send_line(f"/model {other}")
         request = terminal.send_line("/next hi")
         assert re.findall(r'"(?:temperature|top_p)": ([\d.]+)', request) == ["0.2", "0.9"]
-        assert f"temperature 0.2{source}" in terminal.send_line("/status")
+        assert "temperature 0.2  (models" in terminal.send_line("/status")
         assert terminal.end_session() == 0
