@@ -211,3 +211,26 @@ def test_a_setting_that_the_built_in_model_refuses_is_named(convo: Convo, settin
     settings_file.write_text('[request]\nreasoning_effort = "low"\n')
     got = convo("chat", "-m", "local", "hi")
     assert "does not support a reasoning effort; reasoning.effort is set by request.reasoning_effort from" in got.err
+
+
+@pytest.mark.usefixtures("settings_file")
+def test_the_next_request_of_an_agent_with_its_own_model_has_the_settings_of_that_model(
+    server: LoopbackServer, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"""
+from convo.agents import Agent
+billing = Agent("billing", model="{MODEL}")
+triage = Agent("triage", handoffs=(billing,))
+"""
+    flags = agent_flags("triage", text)
+    server.replies({"call": {"name": "transfer_to_billing", "call_id": "h0"}}, {"error": {"status": 400}})
+    assert convo("chat", *flags, "-n", "talk", "hi").exit == 1
+    monkeypatch.setenv("CONVO_MODEL", "openai/gpt-4.1")  # otherwise that model is the one of the session
+    body = convo("next", "talk", *flags, "--json").json()["body"]
+    assert (body["model"], body["temperature"], body["top_p"]) == ("gpt-4o", 0.2, 0.2)
+
+
+@pytest.mark.usefixtures("settings_file")
+def test_a_race_has_the_settings_of_its_model(server: LoopbackServer, convo: Convo) -> None:
+    assert convo("race", "-m", MODEL, "hi").exit == 0
+    assert [body["temperature"] for body in server.bodies if "temperature" in body] == [0.2] * 4
