@@ -511,6 +511,19 @@ def test_the_agents_of_a_run_are_loaded_from_its_record(name: str, model: str | 
     assert (tmp_path / "data" / "agents.key").stat().st_mode & 0o777 == 0o600
 
 
+def test_the_tools_of_a_run_are_loaded_from_its_record(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    record = make_agents_record(AgentSource(tools=("a.py:f", "a.py:g")), "scripted/echo", "ses_1", tmp_path)
+    tools = (f"{tmp_path}/a.py:f", f"{tmp_path}/a.py:g")
+    remembered = load_run_agents(stored_run(record), tmp_path)
+    assert remembered == RememberedAgents(AgentSource(tools=tools), "scripted/echo")
+    for change in ({"tools": [*tools, "/other.py:h"]}, {"model": None}, {"agent": tools[0]}):
+        with pytest.raises(InvalidUsage, match="were named by another user or on another machine"):
+            load_run_agents(stored_run({**(record or {}), **change}), tmp_path)
+    for tools_value in ([], "a.py:f", [1]):
+        assert load_run_agents(stored_run({**(record or {}), "tools": tools_value}), tmp_path) is None
+
+
 def test_agents_whose_file_is_missing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("")
     record = make_agents_record(AgentSource("a.toml:desk"), None, "ses_1", tmp_path)
