@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from convo.config.paths import AppPaths
+from convo.config.schema import AtomicTable
 from tests.command_runner import ROOT, Convo
-from tests.docs.settings import NOTES, PAGE, describe_default, page, walk_schema
+from tests.docs.settings import NOTES, PAGE, describe_default, example_key, page, walk_schema
 
 EXAMPLE = re.compile(r"^```sh\n(.*?)^```\n\n^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -50,6 +51,17 @@ def leaf_keys(table: dict[str, object], prefix: str) -> list[str]:
         is_one_value = key == "state_storage" or prefix in ("prices.", "windows.", "serve.limits.keys.")
         keys += leaf_keys(value, f"{key}.") if isinstance(value, dict) and not is_one_value else [key]
     return [key.removeprefix("profiles.work.") for key in keys]
+
+
+ATOMIC_TABLES = [example_key(key) for key, schema in walk_schema() if isinstance(schema, AtomicTable)]
+
+
+@pytest.mark.parametrize("key", ATOMIC_TABLES)
+def test_a_number_for_a_table_is_refused_with_a_table_that_is_accepted(key: str, convo: Convo) -> None:
+    refused = convo("config", "set", key, "3")
+    assert refused.exit == 2
+    hint = refused.err.splitlines()[1].removeprefix("  try: write an inline table: ")
+    assert convo("config", "set", key, *shlex.split(hint)).exit == 0
 
 
 def test_every_table_of_the_page_has_an_example() -> None:

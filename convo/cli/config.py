@@ -24,7 +24,13 @@ from convo.config.credentials import (
     has_stored_key,
     write_keyring,
 )
-from convo.config.editor import parse_setting_key, parse_setting_value, set_toml_value, unset_toml_value
+from convo.config.editor import (
+    parse_setting_key,
+    parse_setting_value,
+    set_toml_value,
+    suggest_setting_command,
+    unset_toml_value,
+)
 from convo.config.loader import (
     ACTIVE_PROFILE,
     TRUSTED_SETTING,
@@ -42,7 +48,7 @@ from convo.config.loader import (
     resolve_settings,
 )
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
-from convo.config.schema import iter_settings
+from convo.config.schema import get_schema, iter_settings
 from convo.config.sections import Provider
 from convo.config.settings import Settings
 from convo.config.storage import StorageOption
@@ -91,11 +97,18 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
         else []
     )
     if not entries and not ignored:
-        raise NotFound("value for", format_setting_key(key), hint="convo config")
+        raise NotFound("value for", format_setting_key(key), hint=_hint_for_unset_setting(key))
     if as_json:
         print_json(settings_to_json(entries, ignored))
     else:
         print_line(render_settings(entries, detect_display(sys.stdout, os.environ), ignored))
+
+
+def _hint_for_unset_setting(key: SettingKey) -> str:
+    try:
+        return suggest_setting_command(key, get_schema(key, "config list"))
+    except InvalidSettings:
+        return "convo config"
 
 
 def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:

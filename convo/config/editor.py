@@ -6,6 +6,7 @@ a number for a port and a string for a name.
 
 import tomllib
 from collections.abc import Mapping, MutableMapping
+from shlex import quote
 from typing import Any, cast
 
 from convo.config.request_settings import MODELS_TABLE, check_parameter_value
@@ -17,8 +18,12 @@ _EXAMPLE_TABLES = {
     "input": "{ input = 0.25, output = 2 }",
     "context": "{ context = 128000, output = 16000 }",
     "type": '{ type = "sqlite", connection_string = "convo.db" }',
+    "concurrent": "{ concurrent = 5, per_minute = 60 }",
 }
 """Example of each table that is one value, by the table's first field."""
+
+_EXAMPLE_NAMES = {"prices": "provider/model", "windows": "provider/model", "keys": "alice"}
+"""Example of a name in each table with free names whose values are tables, by the table's own name."""
 
 
 def parse_setting_key(raw_key: str) -> SettingKey:
@@ -43,13 +48,34 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
     """
     schema = get_schema(key, location)
     if isinstance(schema, KeyedTable | Mapping):
-        raise InvalidUsage(f"'{format_setting_key(key)}' is a table of several settings", hint="name one setting")
+        raise InvalidUsage(
+            f"'{format_setting_key(key)}' is a table of several settings", hint=suggest_setting_command(key, schema)
+        )
     as_value = (_parse_toml(f"value = {raw_value}") or {}).get("value")
     try:
         return _check_text_or_value(schema, raw_value, as_value)
     except InvalidValue as error:
         hint = error.hint or f"convo config list {format_setting_key(key)}"
         raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint) from error
+
+
+def suggest_setting_command(key: SettingKey, schema: SettingSchema) -> str:
+    """Return the command that sets the value at `key`, or one value in the table at `key`."""
+    name = format_setting_key(key)
+    if callable(schema):
+        return f"convo config set {quote(name)} VALUE"
+    if isinstance(schema, Mapping):
+        return f"convo config set {name}.{next(iter(schema))} VALUE, or another of its settings"
+    below = schema.schema if isinstance(schema, KeyedTable) else schema
+    if isinstance(below, AtomicTable):
+        example_key = (*key, _EXAMPLE_NAMES.get(key[-1], "NAME")) if isinstance(schema, KeyedTable) else key
+        return f"convo config set {quote(format_setting_key(example_key))} '{_get_example_table(below)}'"
+    field = f".{next(iter(below))}" if isinstance(below, Mapping) else ""
+    return f"convo config set {name}.NAME{field} VALUE"
+
+
+def _get_example_table(schema: AtomicTable) -> str:
+    return _EXAMPLE_TABLES[next(iter(cast(Mapping[str, SettingSchema], schema.schema)))]
 
 
 def _quoted_key_hint(raw_key: str) -> str:
@@ -153,8 +179,7 @@ def _check_text_or_value(schema: SettingSchema, raw_value: str, as_value: object
     """Return `raw_value` as a string if it is valid, else as the TOML value that it contains. Raises InvalidValue."""
     if isinstance(schema, AtomicTable):
         if not isinstance(as_value, dict):
-            first = next(iter(cast(Mapping[str, SettingSchema], schema.schema)))
-            raise InvalidValue("has several fields", hint=f"write an inline table: '{_EXAMPLE_TABLES[first]}'")
+            raise InvalidValue("has several fields", hint=f"write an inline table: '{_get_example_table(schema)}'")
         return as_value
     check = cast(Any, schema)
     if check is check_parameter_value and as_value is not None:

@@ -91,7 +91,7 @@ def test_each_value_is_printed_on_a_line(convo: Convo, config_file: Path) -> Non
     )
     assert convo("config").out.splitlines()[0].split() == ["setting", "value", "source"]
     missing = convo("config", "list", "redact")
-    assert (missing.exit, missing.err) == (5, "convo: no value for 'redact'\n  try: convo config\n")
+    assert (missing.exit, missing.err) == (5, "convo: no value for 'redact'\n  try: convo config set redact VALUE\n")
 
 
 def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +174,17 @@ def test_a_value_is_added_to_a_table_in_any_toml_notation(text: str, convo: Conv
     after = tomllib.loads(config_file.read_text())
     assert after["aliases"] == before.get("aliases", {}) | {"slow": "c/d"}
     assert after["providers"] == before.get("providers", {}) | {"mine": {"api": "chat", "key_env": "MINE"}}
+
+
+def test_a_setting_without_a_value_is_not_found_and_the_hint_sets_it(convo: Convo, home: Path) -> None:
+    for key, hint in (
+        ("prices", """convo config set 'prices."provider/model"' '{ input = 0.25, output = 2 }'"""),
+        ('windows."a/b"', """convo config set 'windows."a/b"' '{ context = 128000, output = 16000 }'"""),
+        ("profile", "convo config set profile VALUE"),
+        ("xyzzy", "convo config"),
+    ):
+        got = convo("config", "list", key)
+        assert (got.exit, got.err.splitlines()[1]) == (5, f"  try: {hint}")
 
 
 def test_a_table_that_is_set_is_printed_as_toml(convo: Convo, config_file: Path) -> None:
@@ -397,6 +408,13 @@ def test_a_typed_key_is_not_shown(home: Path) -> None:
     [
         ('windows."a/b"', "3", "write an inline table: '{ context = 128000, output = 16000 }'"),
         ('prices."a/b"', "3", "write an inline table: '{ input = 0.25, output = 2 }'"),
+        ("serve.limits.keys.bob", "3", "write an inline table: '{ concurrent = 5, per_minute = 60 }'"),
+        ("prices", "3", "convo config set 'prices.\"provider/model\"' '{ input = 0.25, output = 2 }'"),
+        ("windows", "3", "convo config set 'windows.\"provider/model\"' '{ context = 128000, output = 16000 }'"),
+        ("serve.limits.keys", "3", "convo config set serve.limits.keys.alice '{ concurrent = 5, per_minute = 60 }'"),
+        ("serve", "3", "convo config set serve.host VALUE, or another of its settings"),
+        ("aliases", "3", "convo config set aliases.NAME VALUE"),
+        ("providers", "3", "convo config set providers.NAME.api VALUE"),
         ("windows.a/b.context", "3", "quote a name that has special characters: 'windows.\"a/b\"'"),
         ("aliases.a b", "c/d", "quote a name that has special characters: 'aliases.\"a b\"'"),
         ("providers.groq.api_key", KEY, "convo config key set groq"),

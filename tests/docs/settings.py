@@ -276,6 +276,8 @@ def page() -> str:
     rows = dict(walk_schema())
     if set(rows) != set(NOTES):
         raise KeyError(f"settings and notes differ: {sorted(set(rows) ^ set(NOTES))}")
+    if untitled := [key for key in rows if "." in key and not table_of(key)]:
+        raise KeyError(f"no title for the tables of {untitled}")
     sections = {title: [key for key in rows if table_of(key) == title] for title in TITLES}
     allowed = ", ".join(f"`{name}`" for name, rule in UNTRUSTED_RULES.items() if rule.allowed)
     titles = [*(title for title, _ in TITLES.values()), "[profiles.PROFILE]"]
