@@ -57,7 +57,11 @@ HEAVY = {
     "markdown_it": ("convo.terminal.markdown",),
     "openai": ("convo.endpoints.remote",),
     "prometheus_client": ("convo.server",),
-    "prompt_toolkit": ("convo.terminal.line_editor", "convo.terminal.request_browser"),
+    "prompt_toolkit": (
+        "convo.terminal.line_editor",
+        "convo.terminal.picker",
+        "convo.terminal.request_browser",
+    ),
     "psycopg": ("convo.stores.postgres",),
     "pydantic": (),
     "pygments": ("convo.terminal.markdown",),

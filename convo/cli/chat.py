@@ -20,12 +20,14 @@ from convo.cli.repl import ReplController
 from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
-from convo.errors import ConvoError, Interrupted, InvalidUsage
+from convo.errors import ConvoError, Interrupted, InvalidUsage, NotFound
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
+from convo.runtime import SystemClock
+from convo.stores.base import Store
 from convo.strategies.selection import is_file_handle
 from convo.terminal.answer import consume_interruptibly
-from convo.terminal.terminal import AnswerPrinter
+from convo.terminal.terminal import AnswerPrinter, detect_display_without_color
 
 if TYPE_CHECKING:
     from convo.cli.agent_options import AgentSetup
@@ -54,6 +56,8 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         if await offer_local_server(settings, options.config):
             settings = _load_chat_settings(options, model, output)
     async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        if options.is_picked:
+            options = replace(options, handle=await pick_conversation(store, settings, options))
         context = ReplController(settings, store, exit_stack, options, output)
         if options.is_continued and not (options.agent_source or options.run_flags.agent):
             new_options = await _with_previous_agents(context, options, output)
@@ -80,6 +84,29 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
 
             return await run_single_message(presenter, message, output)
         return await run_single_turn(chat, message, context, output)
+
+
+async def pick_conversation(store: Store, settings: Settings, options: ChatOptions) -> str:
+    """Let the user choose a stored conversation and return its handle.
+
+    Raises Interrupted if the user cancelled, NotFound if there is none, InvalidUsage for the setting editing = "plain".
+    """
+    from convo.terminal.prompt import PICK_HINT, can_draw_prompt
+
+    if not can_draw_prompt(settings.editing):
+        raise InvalidUsage('--pick cannot be used with the setting editing = "plain"', hint=PICK_HINT)
+    from convo.cli.picker_entries import load_conversation_entries
+    from convo.terminal.line_editor import pick_before_chat
+
+    display = detect_display_without_color(sys.stderr)
+    entries = await load_conversation_entries(store, SystemClock().now(), display, owners=options.strategies)
+    if not entries.values:
+        owner = f" --{options.strategies[0]}" if options.strategies else ""
+        raise NotFound("stored conversation for", f"--pick{owner}", hint=f'convo chat{owner} "hello"')
+    handle = await pick_before_chat(entries)
+    if handle is None:
+        raise Interrupted("no conversation was chosen")
+    return handle
 
 
 def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> Settings:
@@ -190,6 +217,7 @@ async def run_interactive_chat(
         attachments=attachments,
         is_streamed=output.is_streamed,
         quiet=output.quiet,
+        is_plain=output.is_plain,
         status_line=status_line,
         waiting_line=output.waiting_line,
         renderer=context.get_answer_renderer(),
@@ -201,7 +229,6 @@ async def run_interactive_chat(
     repl.notify(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
-        from convo.terminal.terminal import detect_display_without_color
 
         repl.agent_chat, context.presenter = (
             AgentChat(repl, presenter, detect_display_without_color(sys.stderr)),

@@ -134,12 +134,14 @@ class ChatOptions:
     """The options of one `convo chat`.
 
     model_source:  the origin of `model`, if it is not -m
+    is_picked:     the user chooses the conversation from a list; `handle` is None until then
     prompt:        None for an interactive chat
     """
 
     strategies: tuple[Strategy, ...] = ()
     handle: str | None = None
     continue_last: bool = False
+    is_picked: bool = False
     fork: str | None = None
     name: str | None = None
     store_remotely: bool = False

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from convo.cli.agent_run import RunPresenter
     from convo.endpoints.base import Endpoint
     from convo.strategies.strategy import RequestInput
+    from convo.terminal.picker import PickerEntries
 
 
 MAX_PREPENDED_ITEMS = 5
@@ -125,6 +126,20 @@ class ReplController(ChatContext):
 
     async def render_recent_sessions(self, chat: Chat) -> str:
         return await render_recent_sessions(self._store)
+
+    async def load_conversation_entries(self, chat: Chat) -> "PickerEntries":
+        from convo.cli.picker_entries import load_conversation_entries
+
+        display = detect_display_without_color(sys.stderr)
+        return await load_conversation_entries(
+            self._store, SystemClock().now(), display, open_session_id=chat.session.id
+        )
+
+    async def load_model_entries(self, chat: Chat) -> "PickerEntries":
+        from convo.cli.picker_entries import load_model_entries
+
+        assert self._settings
+        return await load_model_entries(self._store, self._settings, chat.options.model)
 
     async def rename(self, chat: Chat, name: str) -> None:
         from convo.cli.repl_actions import rename_open_session

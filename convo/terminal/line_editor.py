@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -48,6 +49,10 @@ from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import disable_echo
+from convo.terminal.terminal import detect_display_without_color
+
+if TYPE_CHECKING:
+    from convo.terminal.picker import PickerEntries
 
 ESCAPE_TIMEOUT_S = 0.1
 """Seconds after which an Esc is the key itself and not the start of an escape sequence."""
@@ -62,6 +67,7 @@ class LineEditor:
     """Reads messages; see `convo.terminal.prompt.PromptReader`."""
 
     has_echo = False
+    can_pick = True
 
     def __init__(self, options: PromptOptions) -> None:
         self.pasted_texts: list[str] = []
@@ -90,6 +96,11 @@ class LineEditor:
         self.pasted_texts.clear()
         self._pastes.clear()
         return replace_surrogates(self._pastes.expand(await self._session.prompt_async(prompt, default=default)))
+
+    async def pick(self, entries: "PickerEntries") -> str | None:
+        from convo.terminal.picker import run_picker  # a chat in which nothing is picked does not need it
+
+        return await run_picker(entries, self._input, self._output, detect_display_without_color(sys.stderr))
 
     def close(self) -> None:
         with suppress(OSError):  # the terminal may be gone
@@ -139,6 +150,19 @@ class LineEditor:
         window = Window(FormattedTextControl(render, style="class:bar"), height=1, dont_extend_height=True)
         container = HSplit([app.layout.container, ConditionalContainer(window, ~is_done)])
         return Layout(container, focused_element=self._session.default_buffer)
+
+
+async def pick_before_chat(entries: "PickerEntries") -> str | None:
+    """Let the user choose an entry before a chat has a prompt; the result is that of `run_picker`."""
+    from convo.terminal.picker import run_picker
+
+    output = make_editor_output()
+    try:
+        return await run_picker(
+            entries, PasteDetectingInput(sys.stdin), output, detect_display_without_color(sys.stderr)
+        )
+    finally:
+        output.end_bracketed_paste()
 
 
 class EditorSession(PromptSession[str]):

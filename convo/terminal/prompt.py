@@ -12,10 +12,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from convo.errors import Interrupted
+from convo.errors import Interrupted, InvalidUsage
 from convo.terminal.signals import on_signal
+
+if TYPE_CHECKING:
+    from convo.terminal.picker import PickerEntries
 
 FILE_ARGUMENT = "file"
 COMMAND_NAME = "command"
@@ -140,10 +143,12 @@ class PromptReader(Protocol):
 
     pasted_texts:  the pasted parts of the last message
     has_echo:      whether the terminal shows typed text while an answer streams
+    can_pick:      whether `pick` can be called
     """
 
     pasted_texts: list[str]
     has_echo: bool
+    can_pick: bool
 
     async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         """Read the next message; "" for an empty or discarded line.
@@ -152,6 +157,10 @@ class PromptReader(Protocol):
 
         Raises EOFError at the end of input, and Interrupted for Ctrl-C at an empty prompt.
         """
+        ...
+
+    async def pick(self, entries: "PickerEntries") -> str | None:
+        """Let the user choose an entry and return its value; None if the user cancelled."""
         ...
 
     def watch_stop_key(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
@@ -165,9 +174,18 @@ class PromptReader(Protocol):
     def close(self) -> None: ...
 
 
+PICK_HINT = "convo sessions lists the conversations, and convo chat --from NAME continues one"
+"""The hint of errors about `convo chat --pick`."""
+
+
+def can_draw_prompt(editing: str) -> bool:
+    """Whether prompts can be drawn on stderr, and the setting `editing` allows it."""
+    return editing != EDITING_PLAIN and os.environ.get("TERM") not in DUMB_TERMINALS and sys.stderr.isatty()
+
+
 def make_prompt_reader(options: PromptOptions) -> PromptReader:
     """Make the reader for this terminal."""
-    if options.editing == EDITING_PLAIN or os.environ.get("TERM") in DUMB_TERMINALS or not sys.stderr.isatty():
+    if not can_draw_prompt(options.editing):
         return PlainReader()
     from convo.terminal.line_editor import LineEditor
 
@@ -178,6 +196,7 @@ class PlainReader:
     """Reads with the terminal's own line editing."""
 
     has_echo = True
+    can_pick = False
 
     def __init__(self) -> None:
         self.pasted_texts: list[str] = []
@@ -186,6 +205,9 @@ class PlainReader:
         if default:
             write_to_terminal(f"{default}\n")
         return await read_plain_line(prompt)
+
+    async def pick(self, entries: "PickerEntries") -> str | None:
+        raise InvalidUsage("this terminal cannot show a list to choose from", hint="type the name after the command")
 
     def watch_stop_key(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()

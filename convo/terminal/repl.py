@@ -8,9 +8,9 @@ an empty prompt, or Ctrl-D, exits.
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from convo.chat.conversation import Chat
 from convo.chat.history_nav import UndoStack
@@ -39,6 +39,10 @@ from convo.terminal.waiting import WaitingLine
 
 if TYPE_CHECKING:
     from convo.terminal.agent_chat import AgentChat
+    from convo.terminal.picker import PickerEntries
+
+
+InputResult = TypeVar("InputResult")
 
 
 WARM_UP_DELAY_S = 0.05
@@ -77,6 +81,10 @@ class ReplHost(Protocol):
 
     async def render_recent_sessions(self, chat: Chat) -> str: ...
 
+    async def load_conversation_entries(self, chat: Chat) -> "PickerEntries": ...
+
+    async def load_model_entries(self, chat: Chat) -> "PickerEntries": ...
+
     async def rename(self, chat: Chat, name: str) -> None: ...
 
     async def export(self, chat: Chat, text: str) -> str: ...
@@ -111,6 +119,7 @@ class Repl:
         attachments: Iterable[tuple[str, dict[str, Json]]] = (),
         is_streamed: bool = True,
         quiet: bool = False,
+        is_plain: bool = False,
         status_line: StatusLine | None = None,
         waiting_line: WaitingLine | None = None,
         renderer: AnswerRenderer | None = None,
@@ -118,6 +127,7 @@ class Repl:
     ) -> None:
         """Prepare the loop.
 
+        is_plain:      print lists where `pick` would be called
         status_line:   kept up to date for a reader that draws one
         waiting_line:  shown while an answer is waited for
         renderer:      receives the text of the answers
@@ -126,10 +136,11 @@ class Repl:
         self.undo_stack, self.attachments = UndoStack(), list(attachments)
         self.agent_chat: AgentChat | None = None
         self._out, self._err = out, err
-        self._is_streamed, self._quiet, self._status_line = is_streamed, quiet, status_line
+        self._is_streamed, self._quiet, self._is_plain = is_streamed, quiet, is_plain
+        self._status_line = status_line
         self._renderer, self._format_reasoning = renderer, format_reasoning
         self._waiting_line = waiting_line or WaitingLine(out, err, is_enabled=False)
-        self._line_future: asyncio.Future[str] | None = None
+        self._input_task: asyncio.Task[Any] | None = None
         self._has_interrupt = self._has_escape = self._has_answer = False
         chat.notify = self.notify
 
@@ -156,7 +167,7 @@ class Repl:
 
     def show_last_turns(self) -> None:
         """Print the last turns, if there are any."""
-        for line in _last_turn_lines(self.chat.state.path.items, self.display):
+        for line in last_turn_lines(self.chat.state.path.items, self.display):
             self._err.write(line + "\n")
         self._err.flush()
 
@@ -194,17 +205,34 @@ class Repl:
 
     async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
+        return await self._read_input(self.reader.read_line(prompt, default))
+
+    @property
+    def can_pick(self) -> bool:
+        """Whether `pick` can be called; otherwise a command prints a list."""
+        return self.reader.can_pick and not self._is_plain
+
+    async def pick(self, entries: "PickerEntries") -> str | None:
+        """Let the user choose an entry and return its value; None if the user cancelled."""
         try:
-            if self._has_interrupt:
-                raise Interrupted("nothing was typed")
-            self._line_future = asyncio.ensure_future(self.reader.read_line(prompt, default))
-            return await self._line_future
+            return await self._read_input(self.reader.pick(entries))
+        except Interrupted:
+            return None
+
+    async def _read_input(self, reading: Coroutine[Any, Any, InputResult]) -> InputResult:
+        """Await `reading`. Raises its errors, and Interrupted for a Ctrl-C that it does not handle itself."""
+        task = asyncio.create_task(reading)
+        self._input_task = task
+        if self._has_interrupt:
+            task.cancel()
+        try:
+            return await task
         except asyncio.CancelledError:
             if not self._has_interrupt:
                 raise
             raise Interrupted("nothing was typed") from None
         finally:
-            self._line_future, self._has_interrupt = None, False
+            self._input_task, self._has_interrupt = None, False
 
     def _on_interrupt(self) -> None:
         """Handle a Ctrl-C that no answer handles: interrupt the current or the next prompt. A late Esc is ignored."""
@@ -212,8 +240,8 @@ class Repl:
             self._has_escape = False
             return
         self._has_interrupt = True
-        if self._line_future:
-            self._line_future.cancel()
+        if self._input_task:
+            self._input_task.cancel()
 
     def _on_escape(self) -> None:
         """Treat Esc as a Ctrl-C that only running work receives."""
@@ -333,7 +361,12 @@ MAX_PREVIEW_LINES = 6
 PREVIEW_COLUMNS = 80
 
 
-def _last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
+def last_turn_lines(
+    items: Sequence[Item],
+    display: DisplayOptions,
+    turns: int = PREVIEW_TURNS,
+    max_message_lines: int = MAX_PREVIEW_LINES,
+) -> Iterator[str]:
     """Yield the lines of the last turns; nothing without messages."""
     messages = [
         item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()
@@ -343,20 +376,18 @@ def _last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int 
     if start:
         yield display.apply_style(display.translate_box_chars(f"… {format_count(start, 'earlier message')}"), "dim")
     for item in messages[start:]:
-        yield from _message_lines(item, display)
+        yield from _message_lines(item, display, max_message_lines)
 
 
-def _message_lines(item: Item, display: DisplayOptions) -> Iterator[str]:
+def _message_lines(item: Item, display: DisplayOptions, max_lines: int) -> Iterator[str]:
     """Yield the first lines of a message; a user message begins with the prompt sign."""
     columns = (display.width or PREVIEW_COLUMNS) - 2
     lines = [line for line in escape_control_chars(_displayed_text(item)).expandtabs(4).split("\n") if line.strip()]
-    for index, line in enumerate(lines[:MAX_PREVIEW_LINES]):
+    for index, line in enumerate(lines[:max_lines]):
         prefix = "> " if index == 0 and is_user_message(item) else "  "
         yield display.apply_style(prefix + display.translate_box_chars(truncate_text(line, columns)), "dim")
-    if len(lines) > MAX_PREVIEW_LINES:
-        yield display.apply_style(
-            display.translate_box_chars(f"  … {len(lines) - MAX_PREVIEW_LINES} more lines"), "dim"
-        )
+    if len(lines) > max_lines:
+        yield display.apply_style(display.translate_box_chars(f"  … {len(lines) - max_lines} more lines"), "dim")
 
 
 def _displayed_text(item: Item) -> str:

@@ -207,9 +207,20 @@ async def handle_clear(repl: "Repl", name: str) -> None:
 
 
 async def handle_resume(repl: "Repl", handle: str) -> None:
-    if not handle:
+    """Continue the conversation of `handle`; without one, the user chooses it, or they are listed."""
+    if not handle and not repl.can_pick:
         repl.print_block(await repl.host.render_recent_sessions(repl.chat) + "\n")
         return
+    if not handle:
+        entries = await repl.host.load_conversation_entries(repl.chat)
+        if not entries.values:
+            repl.print_message("  no other conversations yet; /new starts one")
+            return
+        chosen = await repl.pick(entries)
+        if chosen is None:
+            repl.print_message("nothing was changed")
+            return
+        handle = chosen
     previous_name = repl.chat.session.name
     _switch_chat(repl, await repl.host.open_existing(repl.chat, handle))
     saved = f"; {previous_name} is saved" if previous_name else ""
@@ -339,6 +350,11 @@ async def handle_inspect(repl: "Repl", handle: str) -> None:
 
 
 async def handle_model(repl: "Repl", name: str) -> None:
+    """Use another model; without a name the user chooses one, or the current one is shown."""
+    if not name and repl.can_pick:
+        name = await repl.pick(await repl.host.load_model_entries(repl.chat)) or ""
+    elif not name:
+        repl.print_message("/model NAME changes the model; convo models known lists windows and prices")
     if name:
         await repl.host.switch_model(repl.chat, name)
     repl.print_message(f"model {repl.chat.options.model}")
@@ -379,7 +395,7 @@ SLASH_COMMANDS = {
     "cost": SlashCommand("", "show the cost of the session", handle_cost),
     "reasoning": SlashCommand("", "show the reasoning of the last turn", handle_reasoning),
     "inspect": SlashCommand("[HANDLE]", "show the conversation as a tree", handle_inspect, HANDLE_ARGUMENT),
-    "model": SlashCommand("[NAME]", "show or change the model", handle_model, MODEL_ARGUMENT),
+    "model": SlashCommand("[NAME]", "choose another model from a list, or use NAME", handle_model, MODEL_ARGUMENT),
     "system": SlashCommand("[TEXT]", "show or change the instructions; - removes them", handle_system),
     "tools": SlashCommand("", "list the tools that every request offers to the model", handle_tools),
     "attach": SlashCommand(
@@ -402,7 +418,7 @@ SLASH_COMMANDS = {
     "new": SlashCommand("[NAME]", "start a new conversation; this one is saved", handle_new),
     "clear": SlashCommand("[NAME]", "clear the screen and start a new conversation", handle_clear),
     "resume": SlashCommand(
-        "[HANDLE]", "continue another conversation, or list the recent ones", handle_resume, HANDLE_ARGUMENT
+        "[HANDLE]", "continue another conversation: HANDLE, or one from a list", handle_resume, HANDLE_ARGUMENT
     ),
     "rename": SlashCommand("NAME", "rename the conversation", handle_rename),
     "export": SlashCommand(
@@ -559,6 +575,7 @@ KEY_HELP = (
     ("Ctrl-X Ctrl-E", "edit the message in $EDITOR"),
     ("/", "list the commands; Up and Down select one, Esc closes the list"),
     ("Tab", "complete commands, models, handles and files"),
+    ("in a list", "type to search; Up, Down, PageUp, PageDown select, Enter chooses, Esc cancels"),
 )
 
 MIN_TWO_COLUMN_WIDTH = 60

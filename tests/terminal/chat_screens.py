@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from convo.terminal.picker import MIN_PREVIEW_COLUMNS
 from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
 from tests.terminal.screen import TerminalScreen, open_screen
 
@@ -40,13 +41,15 @@ REASONING_AND_CALL = {"reasoning": "What it cost has to be looked up first.", **
 class Step(NamedTuple):
     """The keys to type, and the text that is shown then.
 
-    open:  the step ends without an empty prompt, and Ctrl-C discards the typed text
+    open:     the step ends without an empty prompt, and Ctrl-C discards the typed text
+    preview:  a text that is shown too, unless the terminal is too narrow for a preview
     """
 
     sentence: str
     keys: str
     expected: str
     open: bool = False
+    preview: str = ""
 
 
 STEPS = (
@@ -105,10 +108,10 @@ STEPS = (
     Step("another conversation", "/new\r", "new conversation"),
     Step("a first message in it", "first\r", " output · "),
     Step("tab completes a handle", "/resume hello\t", "/resume hello-there", open=True),
-    Step("the last conversations", "/resume\r", "/resume NAME"),
+    Step("a list of conversations", "/resume\r", "Esc cancel", open=True, preview="> hello there"),
     Step("back to the one before", "/resume hello-there\r", "> thank you"),
     Step("another model", "/model scripted/slow.json\r", "model scripted/slow.json"),
-    Step("who answers", "/model\r", "/model model"),
+    Step("a list of models", "/model\r", "Esc cancel", open=True),
     Step("another model and the old price", "/cost\r", "for 6 requests"),
     Step("everything there is", "/help\r", "aliases:"),
     Step("a clear screen", "/clear\r", "new conversation"),
@@ -125,6 +128,8 @@ def visit_screens(
         screen.clear()
         screen.type_keys(step.keys)
         (screen.wait_for_text if step.open else screen.wait_for_prompt)(step.expected)
+        if step.preview and screen.screen.columns >= MIN_PREVIEW_COLUMNS:
+            screen.wait_for_text(step.preview)
         yield step.sentence, screen.text()
         if step.open:
             screen.type_keys("\x03")

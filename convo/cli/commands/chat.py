@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,7 @@ from convo.config.values import InvalidValue
 from convo.errors import InvalidUsage
 from convo.history.items import Json
 from convo.history.records import Strategy
+from convo.terminal.prompt import PICK_HINT, can_draw_prompt
 
 if TYPE_CHECKING:
     from convo.config.templates import Template
@@ -48,6 +50,7 @@ Examples:
   convo chat --fork monads@2 "or rather:"     a new session with the first two turns of another one
   convo chat -a notes.md "summarize this"     attach a file
   convo chat -m local "hello"                 use the built-in model: no key, no network
+  convo chat --pick                           choose the conversation to continue
   convo chat --agent support.py:triage "hi"   run agents with their tools and handoffs
   git diff | convo chat -t review             use the template review
   convo chat --tool desk.py:look_up "A1?"     let the model call a Python function
@@ -72,6 +75,7 @@ class StrategyFlags:
     chain: bool = flag_option("--chain", "Keep the state in the endpoint's Responses API.")
     handle: OptionalText = value_option("--from", "HANDLE", "Continue from a file, a session, conv_... or resp_....")
     continue_last: bool = flag_option("-c --continue", "Continue the most recent session that has a response.")
+    pick: bool = flag_option("--pick", "Choose the conversation to continue from a list.")
     fork: OptionalText = value_option(
         "--fork", "HANDLE[@N]", "Start a new session from HANDLE, or from HANDLE after its turn N."
     )
@@ -82,6 +86,25 @@ class StrategyFlags:
     def strategies(self) -> tuple[Strategy, ...]:
         """The requested strategies; a conversation has one."""
         return tuple(strategy for strategy in Strategy if getattr(self, strategy))
+
+    def check_pick(self, output: "ChatOutputFlags") -> None:
+        """Raise InvalidUsage if --pick is used with an option that names the conversation, or without a terminal."""
+        if not self.pick:
+            return
+        others = {
+            "--from": self.handle,
+            "-c": self.continue_last,
+            "--fork": self.fork,
+            "-n": self.name,
+            "--json": output.as_json,
+            "--jsonl": output.as_jsonl,
+            "--plain": output.plain,
+        }
+        other = next((name for name, value in others.items() if value), None)
+        if other:
+            raise InvalidUsage(f"--pick cannot be used with {other}", hint="use one of them")
+        if not can_draw_prompt("") or not sys.stdin.isatty():
+            raise InvalidUsage("--pick needs a terminal", hint=PICK_HINT)
 
 
 @dataclass(frozen=True)
@@ -190,7 +213,7 @@ class ChatOutputFlags:
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices.")
     as_json: bool = flag_option("--json", "Print one JSON object about the turn.")
     as_jsonl: bool = flag_option("--jsonl", "Print the events of the turn as JSON, one per line.")
-    plain: bool = flag_option("--plain", "Print text without Markdown formatting.")
+    plain: bool = flag_option("--plain", "Print text without Markdown formatting, and no lists to choose from.")
     no_stream: bool = flag_option("--no-stream", "Wait for the complete response.")
 
     def validate(self) -> None:
@@ -250,7 +273,8 @@ def chat_command(
     from convo.terminal.signals import run_until_terminated
 
     output.validate()
-    is_continued = bool(strategy.handle or strategy.continue_last or strategy.fork)
+    strategy.check_pick(output)
+    is_continued = bool(strategy.handle or strategy.continue_last or strategy.fork or strategy.pick)
     run.validate(instructions=request.instructions, schema_file=request.schema_file, is_continued=is_continued)
     files = (*(request.attachments or ()), request.schema_file, run.context, strategy.handle)
     parameters = request.parameters()
@@ -271,6 +295,7 @@ def chat_command(
         strategies=strategy.strategies,
         handle=strategy.handle,
         continue_last=strategy.continue_last,
+        is_picked=strategy.pick,
         fork=strategy.fork,
         name=strategy.name,
         store_remotely=strategy.store_remotely,

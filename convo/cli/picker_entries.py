@@ -1,0 +1,211 @@
+"""Entries of the pickers: the stored conversations, and the models.
+
+Only local data is listed; no server is called.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from convo.chat.lookup import StoreListing, list_store, load_link, load_stored_conversation
+from convo.config.model_lists import get_listed_models
+from convo.config.sections import CONFIGURABLE_APIS, Provider
+from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_alias, resolve_model_name
+from convo.config.values import Layer, SettingSource
+from convo.errors import InvalidSettings, NotFound, UnknownModel
+from convo.history.items import Item
+from convo.history.records import SCRATCH_PREFIX, Strategy
+from convo.stores.base import Store
+from convo.strategies.selection import owner_of_handle
+from convo.strategies.strategy import STRATEGIES
+from convo.terminal.list_views import format_age
+from convo.terminal.picker import PickerEntries
+from convo.terminal.repl import last_turn_lines
+from convo.terminal.settings_views import UNKNOWN_VALUE, list_known_models
+from convo.terminal.terminal import Column, DisplayOptions, truncate_text
+from convo.usage.model_info import find_model_window, find_price
+
+MAX_CONVERSATIONS = 200
+"""Sessions that are listed, last used first; as many responses of other clients are read."""
+
+MAX_NAME_COLUMNS, MAX_MODEL_COLUMNS = 32, 40
+SHOWN_HANDLE_CHARS = 17
+"""Characters of the id of a response or a conversation that are shown."""
+
+PREVIEW_TURNS = 1
+MAX_MESSAGE_LINES = 4
+"""Lines of each message in a preview."""
+
+
+class _Conversation(NamedTuple):
+    """A stored conversation; `handle` opens it, and `items` is "" if they were not counted."""
+
+    handle: str
+    name: str
+    owner: str
+    used_at: float
+    items: str
+    first_words: str
+
+
+async def load_conversation_entries(
+    store: Store,
+    now: float,
+    display: DisplayOptions,
+    *,
+    owners: Collection[Strategy] = (),
+    open_session_id: str = "",
+) -> PickerEntries:
+    """List the stored conversations, last used first; the value of an entry is its handle.
+
+    owners:           list only those of these owners; all if empty
+    open_session_id:  the session that is not listed, because it is open
+
+    Raises StoreFault.
+    """
+    conversations = [
+        conversation
+        for conversation in _list_conversations(await list_store(store, MAX_CONVERSATIONS))
+        if conversation.handle != open_session_id and (not owners or conversation.owner in owners)
+    ]
+
+    async def load_preview(handle: str, columns: int) -> Sequence[str]:
+        items = await _load_items(store, handle)
+        lines = last_turn_lines(
+            items, display._replace(width=columns, has_color=False), PREVIEW_TURNS, MAX_MESSAGE_LINES
+        )
+        return list(lines) or ["  no messages"]
+
+    return PickerEntries(
+        noun="conversation",
+        action="continues it",
+        values=[conversation.handle for conversation in conversations],
+        search_texts=[
+            f"{conversation.name} {conversation.owner} {conversation.first_words}" for conversation in conversations
+        ],
+        columns=[
+            Column("used", [format_age(conversation.used_at, now) for conversation in conversations]),
+            Column(
+                "conversation",
+                [truncate_text(_shorten_id(conversation.name), MAX_NAME_COLUMNS) for conversation in conversations],
+            ),
+            Column("owner", [conversation.owner for conversation in conversations], drop_order=0),
+            Column("items", [conversation.items for conversation in conversations], align_right=True, drop_order=1),
+            Column("first message", [conversation.first_words for conversation in conversations]),
+        ],
+        load_preview=load_preview,
+    )
+
+
+def _list_conversations(listing: StoreListing) -> list[_Conversation]:
+    sessions = [
+        _Conversation(
+            summary.session.id,
+            summary.session.name or summary.session.id,
+            str(summary.session.strategy),
+            summary.session.used_at,
+            f"{summary.item_count:,}",
+            summary.first_words,
+        )
+        for summary in listing.sessions
+        if not summary.session.name.startswith(SCRATCH_PREFIX)
+    ]
+    others = [
+        _Conversation(other.handle, other.handle, other.strategy, other.used_at, "", other.first_words)
+        for other in listing.unrecorded
+    ]
+    return sorted([*sessions, *others], key=lambda conversation: conversation.used_at, reverse=True)
+
+
+def _shorten_id(name: str) -> str:
+    is_id = any(owner.handle_prefix and name.startswith(owner.handle_prefix) for owner in STRATEGIES.values())
+    return name[:SHOWN_HANDLE_CHARS] if is_id else name
+
+
+async def _load_items(store: Store, handle: str) -> Sequence[Item]:
+    """Return the history of an entry. Raises NotFound if it was deleted, ItemDeleted and StoreFault."""
+    if session := await store.session(handle):
+        return (await store.path(session.head)).items
+    match owner_of_handle(handle):
+        case Strategy.CHAIN:
+            head = (await load_link(store, handle)).head
+        case Strategy.CONVERSATION:
+            head = (await load_stored_conversation(store, handle)).head
+        case _:
+            raise NotFound("session", handle)
+    return (await store.path(head)).items
+
+
+async def load_model_entries(store: Store, settings: Settings, current: str) -> PickerEntries:
+    """List the models: the current one, aliases, those of stored sessions, of the servers' lists, and known ones.
+
+    A name that no provider is known for is not listed. Raises StoreFault.
+    """
+    used = [session.model for session in await store.sessions(limit=MAX_CONVERSATIONS)]
+    listed = [
+        f"{name}/{model}"
+        for name, provider in settings.providers.items()
+        for model in get_listed_models(provider, settings.model_lists)
+    ]
+    candidates = dict.fromkeys(
+        [current, settings.model, *settings.aliases, *used, *listed, BUILT_IN_MODEL, *list_known_models(settings)]
+    )
+    described = [row for name in candidates if (row := _describe_model(name, settings, current))]
+    rows = list({row.name: row for row in described}.values())  # a bare name may be a full one that is listed already
+    return PickerEntries(
+        noun="model",
+        action="uses it",
+        values=[row.name for row in rows],
+        search_texts=[f"{row.name} {row.note}" for row in rows],
+        columns=[
+            Column("model", [truncate_text(row.name, MAX_MODEL_COLUMNS) for row in rows]),
+            Column("window", [row.window for row in rows], align_right=True),
+            Column("input $/1M", [row.input_price for row in rows], align_right=True, drop_order=0),
+            Column("output $/1M", [row.output_price for row in rows], align_right=True, drop_order=1),
+            Column("", [row.note for row in rows]),
+        ],
+    )
+
+
+class _Model(NamedTuple):
+    name: str
+    window: str
+    input_price: str
+    output_price: str
+    note: str
+
+
+def _describe_model(name: str, settings: Settings, current: str) -> _Model | None:
+    """Describe a model with its window in tokens and its prices; None if no provider is known for it."""
+    source = SettingSource(Layer.FLAG, "/model")
+    try:
+        full_name = resolve_model_name(
+            resolve_alias(name, settings.aliases, source),
+            settings.providers,
+            settings.configured_providers,
+            settings.model_lists,
+            source,
+        )
+    except (InvalidSettings, UnknownModel):
+        return None
+    provider = settings.providers.get(full_name.provider)
+    if provider is None:
+        return None
+    model = str(full_name)
+    window, price = find_model_window(model, settings.windows), find_price(model, settings.prices)
+    is_unusable = provider.api in CONFIGURABLE_APIS and provider.name not in settings.configured_providers
+    notes = [
+        *(["current"] if name == current else []),
+        *([f"alias of {model}"] if name in settings.aliases else []),
+        *([_missing_setting(provider)] if is_unusable else []),
+    ]
+    return _Model(
+        name if name in settings.aliases else model,
+        f"{window.context:,}" if window else UNKNOWN_VALUE,
+        f"{price.input:g}" if price else UNKNOWN_VALUE,
+        f"{price.output:g}" if price else UNKNOWN_VALUE,
+        ", ".join(notes),
+    )
+
+
+def _missing_setting(provider: Provider) -> str:
+    return "no base URL" if provider.base_url is None else "no key"

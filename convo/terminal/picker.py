@@ -1,0 +1,297 @@
+"""Picker: choose one entry of a list, with a search and a preview of the selected entry.
+
+`PickerState`, `divide_rows` and `render_list` decide what is shown; `run_picker` draws it and returns the choice.
+Slow to import: load it only for a terminal that can be drawn on (see `prompt.PromptReader.can_pick`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import Dimension, HSplit, Layout, VSplit, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.output import Output
+from prompt_toolkit.styles import Style
+
+from convo.errors import ConvoError
+from convo.terminal.terminal import (
+    Column,
+    DisplayOptions,
+    escape_control_chars,
+    fit_columns,
+    format_count,
+    table_lines,
+    truncate_text,
+)
+
+
+class PickerEntries(NamedTuple):
+    """The entries of a picker.
+
+    noun:          one entry: "conversation"
+    action:        the effect of Enter, as a verb
+    values:        one for each entry; the chosen one is returned
+    search_texts:  the text of each entry that is searched
+    columns:       as of a table, with a cell for each entry
+    selected:      the index of the entry that is selected at first
+    load_preview:  loads the lines that describe an entry, from its value and a number of columns; None: no preview
+    """
+
+    noun: str
+    action: str
+    values: Sequence[str]
+    search_texts: Sequence[str]
+    columns: Sequence[Column]
+    selected: int = 0
+    load_preview: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PickerState:
+    """The search and the selection.
+
+    search_texts:  of all entries, in lower case
+    matches:       the indexes of the entries that match
+    position:      of the selected entry among the matches
+    """
+
+    search_texts: tuple[str, ...]
+    matches: tuple[int, ...]
+    position: int = 0
+
+    @classmethod
+    def start(cls, search_texts: Sequence[str], selected: int = 0) -> "PickerState":
+        """Return the state before the first key, with `selected` selected."""
+        return cls(tuple(text.casefold() for text in search_texts), tuple(range(len(search_texts))), selected)
+
+    @property
+    def selected(self) -> int | None:
+        """The index of the selected entry; None if no entry matches."""
+        return self.matches[self.position] if self.matches else None
+
+    def search(self, query: str) -> "PickerState":
+        """Keep the entries that contain every word of `query`, and select the first one."""
+        words = query.casefold().split()
+        matches = (index for index, text in enumerate(self.search_texts) if all(word in text for word in words))
+        return replace(self, matches=tuple(matches), position=0)
+
+    def move(self, rows: int) -> "PickerState":
+        """Move the selection down by `rows`, at most to the last match; up if `rows` is negative."""
+        return replace(self, position=max(0, min(self.position + rows, len(self.matches) - 1)))
+
+
+MAX_LIST_ROWS = 8
+"""Entries that are shown at once."""
+
+MAX_PREVIEW_ROWS = 9
+MIN_PREVIEW_ROWS = 3
+MIN_PREVIEW_COLUMNS = 60
+"""Columns of the terminal below which there is no preview."""
+
+FIXED_ROWS = 4
+"""Rows of the count, the search, the headings and the keys."""
+
+
+class PickerRows(NamedTuple):
+    """The rows of the list, and those of the preview with the line above it; 0: no preview."""
+
+    entries: int
+    preview: int
+
+
+def divide_rows(columns: int, rows: int, entry_count: int, *, has_preview: bool) -> PickerRows:
+    """Divide the rows of a terminal; the preview is left out first."""
+    entry_rows = max(1, min(MAX_LIST_ROWS, entry_count, rows - FIXED_ROWS - 1))
+    preview_rows = min(MAX_PREVIEW_ROWS + 1, rows - FIXED_ROWS - 1 - entry_rows)
+    is_shown = has_preview and columns >= MIN_PREVIEW_COLUMNS and preview_rows > MIN_PREVIEW_ROWS
+    return PickerRows(entry_rows, preview_rows if is_shown else 0)
+
+
+def render_list(state: PickerState, lines: Sequence[str], rows: int, noun: str) -> StyleAndTextTuples:
+    """Render the matches around the selected one; `lines` has one line for each entry."""
+    if not state.matches:
+        return [("class:dim", f"  no {noun} matches")]
+    start = max(0, min(state.position - rows // 2, len(state.matches) - rows))
+    fragments: StyleAndTextTuples = []
+    for position, index in list(enumerate(state.matches))[start : start + rows]:
+        is_selected = position == state.position
+        fragments.append(("class:selected" if is_selected else "", ("> " if is_selected else "  ") + lines[index]))
+        fragments.append(("", "\n"))
+    return fragments[:-1]
+
+
+PICKER_STYLE = Style.from_dict({"dim": "dim", "selected": "bold"})
+
+ESCAPE_TIMEOUT_S = 0.1
+"""Seconds after which an Esc is the key itself and not the start of an escape sequence."""
+
+SEARCH_LABEL = "search: "
+
+RIGHT_MARGIN_COLUMNS = 1
+MARKER_COLUMNS = 2
+"""Columns of the mark of the selected entry."""
+
+
+async def run_picker(
+    entries: PickerEntries, terminal_input: Input, terminal_output: Output, display: DisplayOptions
+) -> str | None:
+    """Let the user choose an entry and return its value; None for Esc or Ctrl-C. The drawn lines are erased.
+
+    display:  the characters that the terminal can show
+    """
+    return await _Picker(entries, terminal_input, terminal_output, display).run()
+
+
+class _Picker:
+    """One run: the state, the previews that are loaded, and the application that draws them."""
+
+    def __init__(
+        self, entries: PickerEntries, terminal_input: Input, terminal_output: Output, display: DisplayOptions
+    ) -> None:
+        self._entries, self._display = entries, display
+        self._state = PickerState.start(entries.search_texts, entries.selected)
+        self._previews: dict[tuple[str, int], Sequence[str]] = {}
+        self._loading: asyncio.Task[None] | None = None
+        self._table: tuple[int, list[str]] = (0, [])
+        self._query = Buffer(multiline=False, on_text_changed=self._search)
+        self._app: Application[str | None] = Application(
+            layout=self._make_layout(),
+            key_bindings=self._make_key_bindings(),
+            style=PICKER_STYLE,
+            input=terminal_input,
+            output=terminal_output,
+            erase_when_done=True,
+        )
+        self._app.ttimeoutlen = ESCAPE_TIMEOUT_S
+
+    async def run(self) -> str | None:
+        return await self._app.run_async(pre_run=self._show_preview)
+
+    # -- screen -----------------------------------------------------------------------
+
+    def _make_layout(self) -> Layout:
+        search = Window(BufferControl(self._query), height=1)
+        return Layout(
+            HSplit(
+                [
+                    Window(FormattedTextControl(self._render_count), height=1),
+                    VSplit([Window(FormattedTextControl(SEARCH_LABEL), width=len(SEARCH_LABEL), height=1), search]),
+                    Window(FormattedTextControl(self._render_heading), height=1),
+                    Window(
+                        FormattedTextControl(self._render_entries), height=lambda: Dimension.exact(self._rows.entries)
+                    ),
+                    Window(
+                        FormattedTextControl(self._render_preview), height=lambda: Dimension.exact(self._rows.preview)
+                    ),
+                    Window(FormattedTextControl(self._render_keys), height=1),
+                ]
+            ),
+            focused_element=search,
+        )
+
+    @property
+    def _columns(self) -> int:
+        return self._app.output.get_size().columns - RIGHT_MARGIN_COLUMNS
+
+    @property
+    def _rows(self) -> PickerRows:
+        size = self._app.output.get_size()
+        has_preview = self._entries.load_preview is not None
+        return divide_rows(size.columns, size.rows, len(self._entries.values), has_preview=has_preview)
+
+    def _dim(self, line: str) -> StyleAndTextTuples:
+        return [("class:dim", self._display.translate_box_chars(truncate_text(line, self._columns)))]
+
+    def _render_count(self) -> StyleAndTextTuples:
+        total, count = len(self._entries.values), len(self._state.matches)
+        shown = format_count(total, self._entries.noun)
+        return self._dim(shown if count == total else f"{count:,} of {shown}")
+
+    def _render_keys(self) -> StyleAndTextTuples:
+        return self._dim(f"Enter {self._entries.action} · Esc cancel · Up, Down, PageUp, PageDown select")
+
+    def _table_lines(self) -> list[str]:
+        """Return the headings and the line of each entry, laid out once for each width."""
+        if self._table[0] != self._columns:
+            display = self._display._replace(width=self._columns - MARKER_COLUMNS)
+            lines = map(display.translate_box_chars, table_lines(fit_columns(self._entries.columns, display), display))
+            self._table = self._columns, list(lines)
+        return self._table[1]
+
+    def _render_heading(self) -> StyleAndTextTuples:
+        return self._dim(" " * MARKER_COLUMNS + self._table_lines()[0])
+
+    def _render_entries(self) -> StyleAndTextTuples:
+        return render_list(self._state, self._table_lines()[1:], self._rows.entries, self._entries.noun)
+
+    def _render_preview(self) -> StyleAndTextTuples:
+        if not self._rows.preview:
+            return []
+        rule = self._display.translate_box_chars("─" * self._columns)
+        selected = self._state.selected
+        key = None if selected is None else (self._entries.values[selected], self._columns)
+        lines = self._previews.get(key, ()) if key else ()
+        return [("class:dim", "\n".join([rule, *lines[: self._rows.preview - 1]]))]
+
+    # -- keys -------------------------------------------------------------------------
+
+    def _make_key_bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+
+        def bind_move(key: str, get_rows: Callable[[], int]) -> None:
+            bindings.add(key, eager=True)(lambda event: self._move(get_rows()))
+
+        for key in ("up", "c-p"):
+            bind_move(key, lambda: -1)
+        for key in ("down", "c-n"):
+            bind_move(key, lambda: 1)
+        bind_move("pageup", lambda: -self._rows.entries)
+        bind_move("pagedown", lambda: self._rows.entries)
+        bindings.add("enter", eager=True)(self._accept)
+        for key in ("escape", "c-c", "c-d", "<sigint>"):
+            bindings.add(key, eager=True)(lambda event: event.app.exit(result=None))
+        bindings.add(Keys.BracketedPaste, eager=True)(
+            lambda event: event.current_buffer.insert_text(" ".join(event.data.split()))
+        )
+        return bindings
+
+    def _accept(self, event: KeyPressEvent) -> None:
+        """Return the selected entry; without a match nothing happens."""
+        if self._state.selected is not None:
+            event.app.exit(result=self._entries.values[self._state.selected])
+
+    def _move(self, rows: int) -> None:
+        self._state = self._state.move(rows)
+        self._show_preview()
+
+    def _search(self, buffer: Buffer) -> None:
+        self._state = self._state.search(buffer.text)
+        self._show_preview()
+
+    # -- previews ---------------------------------------------------------------------
+
+    def _show_preview(self) -> None:
+        """Load the preview of the selected entry unless it is loaded; the load for another entry is cancelled."""
+        if self._loading:
+            self._loading.cancel()
+            self._loading = None
+        selected = self._state.selected
+        if selected is not None and self._rows.preview:
+            key = self._entries.values[selected], self._columns
+            if key not in self._previews:
+                self._loading = self._app.create_background_task(self._load_preview(key))
+
+    async def _load_preview(self, key: tuple[str, int]) -> None:
+        assert self._entries.load_preview
+        try:
+            self._previews[key] = await self._entries.load_preview(*key)
+        except ConvoError as error:
+            self._previews[key] = [truncate_text(f"  {escape_control_chars(error.message)}", key[1])]
+        self._app.invalidate()
