@@ -204,8 +204,10 @@ async def run_interactive_chat(
             context.complete,
             context.editing_mode,
             status_line.render if status_line else None,
+            output.waiting_line.refresh_footer,
         )
     )
+    output.waiting_line.footer.render = reader.queue.render
     output.waiting_line.is_enabled &= not reader.has_echo  # a frame would erase typed text
     output.waiting_line.stop_key = "Esc"
     repl = Repl(

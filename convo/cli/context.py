@@ -257,7 +257,8 @@ class ChatContext:
         """Return the renderer of answers; None for answers printed as plain text."""
         assert self._settings
         is_plain = self._output.is_plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
-        renderer = None if is_plain else make_answer_renderer(sys.stdout, os.environ)
+        footer = self._output.waiting_line.footer
+        renderer = None if is_plain else make_answer_renderer(sys.stdout, os.environ, footer)
         self._output.waiting_line.preloaded_module = MARKDOWN_MODULE if renderer else ""
         return renderer
 

@@ -140,6 +140,7 @@ class AgentChat:
             if not await ask_for_decisions(self.runner, self._repl.read_line, self._repl.print_message, self._display):
                 await self._view.report_exit()
                 return
+            self._repl.reader.open_queue()
             await self._view.show_events(self.runner.resume())
 
 
@@ -183,8 +184,8 @@ class RunPrinter(AnswerPrinter):
             self._record_last_message(event)
             return
         self._running_tools += {"convo.tool_started": 1, "convo.tool_output": -1}.get(event["type"], 0)
-        self._prepare_output()
         self.finish()
+        self._prepare_output()
         for line in format_run_event(event):
             self._err.write(wrap_text(escape_control_chars(line), detect_display_without_color(self._err).width) + "\n")
             self._err.flush()

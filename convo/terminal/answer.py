@@ -20,6 +20,7 @@ from convo.terminal.terminal import AnswerRenderer, DisplayOptions, detect_displ
 
 if TYPE_CHECKING:
     from convo.terminal.repl import Repl
+    from convo.terminal.waiting import Footer
 
 
 WorkResult = TypeVar("WorkResult")
@@ -76,18 +77,23 @@ MARKDOWN_MODULE = "convo.terminal.markdown"
 """The module that renders Markdown; it is imported while the model works."""
 
 
-def make_answer_renderer(stream: TextIO, environ: Mapping[str, str]) -> AnswerRenderer | None:
-    """Make a Markdown renderer for `stream`; None unless it is a terminal with cursor control."""
+def make_answer_renderer(
+    stream: TextIO, environ: Mapping[str, str], footer: "Footer | None" = None
+) -> AnswerRenderer | None:
+    """Make a Markdown renderer for `stream`; None unless it is a terminal with cursor control.
+
+    footer:  a line that stays below the text
+    """
     if not stream.isatty() or environ.get("TERM", "dumb") in DUMB_TERMINALS:
         return None
-    return LazyMarkdownRenderer(stream, environ)
+    return LazyMarkdownRenderer(stream, environ, footer)
 
 
 class LazyMarkdownRenderer:
     """Markdown renderer that imports its parser with the first text."""
 
-    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
-        self._stream, self._environ = stream, environ
+    def __init__(self, stream: TextIO, environ: Mapping[str, str], footer: "Footer | None") -> None:
+        self._stream, self._environ, self._footer = stream, environ, footer
         self._renderer: AnswerRenderer | None = None
 
     def write(self, text: str) -> None:
@@ -109,7 +115,7 @@ class LazyMarkdownRenderer:
             has_links=has_links and display.has_color,
             color_system=detect_color_system(self._environ),
         )
-        return MarkdownRenderer(self._stream, options, get_terminal_size)
+        return MarkdownRenderer(self._stream, options, get_terminal_size, self._footer)
 
 
 def _has_clickable_links(environ: Mapping[str, str]) -> bool:

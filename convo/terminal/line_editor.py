@@ -1,7 +1,8 @@
 """Line editor of the REPL, built on prompt_toolkit.
 
-Draws on stderr, so that stdout carries only answers. Input is not echoed while an answer streams; Esc cancels the
-answer and other keys go to the next prompt. All prompts of one user share a history file.
+Draws on stderr, so that stdout carries only answers. While an answer streams, Esc cancels it, text and Enter go to the
+queue of messages, and from the first key on that needs the editor all keys go to the next prompt. All prompts of one
+user share a history file.
 Slow to import: load it only for a terminal that can be drawn on (see `prompt.make_prompt_reader`).
 """
 
@@ -33,7 +34,7 @@ from prompt_toolkit.filters import (
     vi_navigation_mode,
 )
 from prompt_toolkit.history import History, InMemoryHistory
-from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
@@ -47,6 +48,7 @@ from prompt_toolkit.styles import Style
 
 from convo.config.paths import make_private_folder
 from convo.errors import ConvoError, Interrupted, StoreFault
+from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import disable_echo
 from convo.terminal.terminal import detect_display_without_color
@@ -71,12 +73,16 @@ class LineEditor:
 
     def __init__(self, options: PromptOptions) -> None:
         self.pasted_texts: list[str] = []
+        self.queue = MessageQueue()
+        self._is_passing = self._offers_queue = False
         self._pastes = CollapsedPastes()
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
         self._options = options
         self._session = EditorSession(
             history=open_prompt_history(options.history_path, self._pastes.expand),
-            key_bindings=build_key_bindings(self.pasted_texts.append, self._pastes),
+            key_bindings=build_key_bindings(
+                self.pasted_texts.append, self._pastes, self._offers_queued, self._take_queued
+            ),
             completer=EditorCompleter(options.suggest),
             complete_while_typing=is_command_name & ~has_more_keys,
             multiline=True,
@@ -92,10 +98,32 @@ class LineEditor:
         if options.render_status_line:
             self._session.app.layout = self._add_status_line(options.render_status_line)
 
-    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
+    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
         self.pasted_texts.clear()
         self._pastes.clear()
-        return replace_surrogates(self._pastes.expand(await self._session.prompt_async(prompt, default=default)))
+        self._offers_queue = prompt == PROMPT
+        text = await self._session.prompt_async(prompt, default=self._begin_editing(default))
+        return replace_surrogates(self._pastes.expand(text))
+
+    def _begin_editing(self, message: TypedMessage) -> str:
+        """Record the pasted parts of a message, and return its text with the long ones collapsed."""
+        text = message.text
+        for pasted in message.pasted_texts:
+            self.pasted_texts.append(pasted)
+            text = text.replace(pasted, self._pastes.collapse(pasted), 1)
+        return text
+
+    def _offers_queued(self) -> bool:
+        """Whether Up takes a queued message back: not at the questions of an agent's run."""
+        return self._offers_queue and bool(self.queue.messages)
+
+    def _take_queued(self) -> str:
+        return self._begin_editing(self.queue.take_last())
+
+    def begin_message(self, message: TypedMessage) -> None:
+        self.pasted_texts[:] = message.pasted_texts
+        self._pastes.clear()
+        self._session.history.append_string(message.text)
 
     async def pick(self, entries: "PickerEntries") -> str | None:
         from convo.terminal.picker import run_picker  # a chat in which nothing is picked does not need it
@@ -108,14 +136,14 @@ class LineEditor:
 
     @contextmanager
     def watch_stop_key(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Call `stop` on Esc, and store all other keys for the next prompt, until the context exits."""
+        """Call `stop` on Esc, and queue or store all other keys, until the context exits."""
         loop, flush = asyncio.get_running_loop(), TimerSlot()
 
         def handle_keys(presses: Sequence[KeyPress], is_complete: bool) -> None:
             if is_complete and presses and presses[-1].key == Keys.Escape:
                 stop()
             else:
-                store_typeahead(self._input, list(presses))
+                self._queue_or_store(presses)
 
         def read_keys() -> None:
             flush.cancel()
@@ -129,6 +157,18 @@ class LineEditor:
                 yield
             finally:
                 flush.cancel()
+
+    def open_queue(self) -> None:
+        self.queue.is_open, self._is_passing = True, False
+        self._queue_or_store(get_typeahead(self._input))
+
+    def _queue_or_store(self, presses: Sequence[KeyPress]) -> None:
+        """Apply keys to the open queue; store them for the next prompt from the first one on that needs the editor."""
+        for press in presses:
+            self._is_passing = self._is_passing or not self.queue.is_open or not apply_to_queue(press, self.queue)
+            if self._is_passing:
+                store_typeahead(self._input, [press])
+        self._options.on_queue_change()
 
     @contextmanager
     def release_terminal(self) -> Iterator[None]:
@@ -179,6 +219,30 @@ class EditorSession(PromptSession[str]):
         """Do nothing: the value is computed from the completions."""
 
 
+def apply_to_queue(press: KeyPress, queue: MessageQueue) -> bool:
+    """Apply a key to the queue. Returns False, and changes nothing, if only the editor can handle it."""
+    match press.key:
+        case Keys.BracketedPaste:
+            queue.paste(normalize_paste(press.data))
+        case Keys.ControlM:
+            queue.enter()
+        case Keys.ControlJ:
+            queue.type_text("\n")
+        case Keys.ControlH:
+            queue.delete_char()
+        case Keys.ControlW:
+            queue.delete_word()
+        case Keys.ControlU:
+            queue.clear_draft()
+        case Keys.Up if queue.messages and not queue.draft.text:
+            queue.draft = queue.take_last()
+        case key if len(key) == 1:
+            queue.type_text(replace_surrogates(press.data))
+        case _:
+            return False
+    return True
+
+
 class TimerSlot:
     """Holds one timer, which `cancel` stops."""
 
@@ -212,6 +276,10 @@ def make_editor_output() -> EditorOutput:
 def replace_surrogates(line: str) -> str:
     """Replace surrogates (undecodable bytes of the input) by the replacement character."""
     return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def normalize_paste(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 LINE_BREAK_KEYS = (Keys.ControlM, Keys.ControlJ)
@@ -298,8 +366,18 @@ def has_more_keys() -> bool:
     return bool(get_app().key_processor.input_queue)
 
 
-def build_key_bindings(on_paste: Callable[[str], None], pastes: CollapsedPastes) -> KeyBindings:
-    """Build the key bindings; `on_paste` is called with each pasted text, and the long ones are added to `pastes`."""
+def build_key_bindings(
+    on_paste: Callable[[str], None],
+    pastes: CollapsedPastes,
+    offers_queued: Callable[[], bool],
+    take_queued: Callable[[], str],
+) -> KeyBindings:
+    """Build the key bindings.
+
+    on_paste:       called with each pasted text; the long ones are added to `pastes`
+    offers_queued:  whether there is a queued message to edit
+    take_queued:    removes the message that was queued last and returns its text
+    """
     bindings = KeyBindings()
     is_after_paste = Condition(lambda: bool(pastes.find_before(get_app().current_buffer.document.text_before_cursor)))
     bindings.add("enter", filter=PROMPT_HAS_FOCUS)(accept_line)
@@ -317,7 +395,7 @@ def build_key_bindings(on_paste: Callable[[str], None], pastes: CollapsedPastes)
 
     @bindings.add(Keys.BracketedPaste)
     def paste(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        text = normalize_paste(event.data)
         on_paste(text)
         event.current_buffer.insert_text(pastes.collapse(text))
 
@@ -326,6 +404,10 @@ def build_key_bindings(on_paste: Callable[[str], None], pastes: CollapsedPastes)
         """Delete a collapsed paste as a whole: a part of its placeholder would be sent as text."""
         buffer = event.current_buffer
         buffer.delete_before_cursor(len(pastes.find_before(buffer.document.text_before_cursor)))
+
+    @bindings.add("up", filter=PROMPT_HAS_FOCUS & is_prompt_empty & Condition(offers_queued))
+    def edit_queued(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(take_queued())
 
     @bindings.add("c-x", "c-e", filter=PROMPT_HAS_FOCUS)
     def open_editor(event: KeyPressEvent) -> None:

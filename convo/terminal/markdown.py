@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO
 from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
@@ -34,6 +34,9 @@ from rich.text import Text
 from rich.theme import Theme
 
 from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, escape_char_match, text_width
+
+if TYPE_CHECKING:
+    from convo.terminal.waiting import Footer
 
 CODE_BATCH_LINES = 16
 """Lines of code that are printed together."""
@@ -958,9 +961,18 @@ class MarkdownRenderer:
     stream:  the open text
     """
 
-    def __init__(self, out: TextIO, options: MarkdownOptions, get_size: Callable[[], tuple[int, int]]) -> None:
-        """Start at the cursor; `get_size` returns the columns and rows of the terminal before each redraw."""
-        self._painter, self.stream, self._get_size = RowPainter(out), MarkdownStream(options), get_size
+    def __init__(
+        self,
+        out: TextIO,
+        options: MarkdownOptions,
+        get_size: Callable[[], tuple[int, int]],
+        footer: "Footer | None" = None,
+    ) -> None:
+        """Start at the cursor; `get_size` returns the columns and rows of the terminal before each redraw.
+
+        footer:  a line that stays below the text
+        """
+        self._painter, self.stream, self._get_size = RowPainter(out, footer), MarkdownStream(options), get_size
         self._finished_rows: list[str] = []
         self._throttle = Throttle(self._draw)
         self._shown_chars = 0
@@ -984,7 +996,7 @@ class MarkdownRenderer:
     def _draw(self) -> None:
         self._update_width()
         self._shown_chars = self.stream.open_chars
-        self._painter.update(self._finished_rows, self.stream.render_open(), max(1, self._get_size()[1] - 1))
+        self._painter.update(self._finished_rows, self.stream.render_open(), max(1, self._get_size()[1] - 2))
         self._finished_rows = []
 
     def _update_width(self) -> None:
@@ -1033,8 +1045,8 @@ class Throttle:
 class RowPainter:
     """Draws rows at the cursor, which stays at the end of the last open row."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self, out: TextIO, footer: "Footer | None" = None) -> None:
+        self._out, self._footer = out, footer
         self._open_rows: list[str] = []
 
     def update(self, finished: Sequence[str], open_rows: Sequence[str], max_rows: int = 24) -> None:
@@ -1044,17 +1056,22 @@ class RowPainter:
         """
         shown = list(open_rows[-max_rows:])
         rows = [*finished, *shown]
-        self._out.write(build_screen_update(self._open_rows, rows))
-        if rows and not shown:
-            self._out.write("\n")
-        self._out.flush()
+        end = "\n" if rows and not shown else ""
+        self._write_above_footer(build_screen_update(self._open_rows, rows) + end)
         self._open_rows = shown
 
     def leave_open_rows(self) -> None:
         """Leave the open rows on the screen and continue below them: their position is unknown."""
         if self._open_rows:
-            self._out.write("\n")
+            self._write_above_footer("\n")
         self._open_rows = []
+
+    def _write_above_footer(self, text: str) -> None:
+        if self._footer:
+            text = self._footer.erase() + text + self._footer.draw()
+            self._footer.has_known_cursor = True
+        self._out.write(text)
+        self._out.flush()
 
 
 def build_screen_update(before: Sequence[str], after: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from convo.errors import Interrupted, InvalidUsage
+from convo.terminal.message_queue import EMPTY_MESSAGE, MessageQueue, TypedMessage
 from convo.terminal.signals import on_signal
 
 if TYPE_CHECKING:
@@ -126,12 +127,14 @@ class PromptOptions:
     suggest:             returns the completions for Tab
     editing:             the setting `editing`
     render_status_line:  renders the line below the prompt for a number of columns; None for no line
+    on_queue_change:     called after keys that may have changed the queue of messages
     """
 
     history_path: Path
     suggest: SuggestCompletions
     editing: str = ""
     render_status_line: Callable[[int], str] | None = None
+    on_queue_change: Callable[[], None] = lambda: None
 
     @property
     def is_vi(self) -> bool:
@@ -144,13 +147,15 @@ class PromptReader(Protocol):
     pasted_texts:  the pasted parts of the last message
     has_echo:      whether the terminal shows typed text while an answer streams
     can_pick:      whether `pick` can be called
+    queue:         the messages typed while work runs; always empty if `has_echo`
     """
 
     pasted_texts: list[str]
     has_echo: bool
     can_pick: bool
+    queue: MessageQueue
 
-    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
+    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
         """Read the next message; "" for an empty or discarded line.
 
         default:  the initial text, where a line can be edited
@@ -164,7 +169,15 @@ class PromptReader(Protocol):
         ...
 
     def watch_stop_key(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `stop` on the key that cancels work; the other keys wait for the next prompt."""
+        """Call `stop` on the key that cancels work; the other keys wait for the next prompt or go to the queue."""
+        ...
+
+    def open_queue(self) -> None:
+        """Let the keys that are typed from now on, and those that wait, go to the queue."""
+        ...
+
+    def begin_message(self, message: TypedMessage) -> None:
+        """Record a message of the queue that is sent now, as if it was entered at the prompt."""
         ...
 
     def release_terminal(self) -> AbstractContextManager[None]:
@@ -200,10 +213,11 @@ class PlainReader:
 
     def __init__(self) -> None:
         self.pasted_texts: list[str] = []
+        self.queue = MessageQueue()
 
-    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
-        if default:
-            write_to_terminal(f"{default}\n")
+    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
+        if default.text:
+            write_to_terminal(f"{default.text}\n")
         return await read_plain_line(prompt)
 
     async def pick(self, entries: "PickerEntries") -> str | None:
@@ -211,6 +225,12 @@ class PlainReader:
 
     def watch_stop_key(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def open_queue(self) -> None:
+        """Do nothing: the terminal keeps what is typed for the next prompt."""
+
+    def begin_message(self, message: TypedMessage) -> None:
+        """Do nothing: the queue is empty."""
 
     def release_terminal(self) -> AbstractContextManager[None]:
         return nullcontext()

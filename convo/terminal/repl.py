@@ -2,7 +2,7 @@
 
 Reads a line, runs a slash command, a shell command or a turn, and reports errors without ending the chat.
 Input is saved before it is sent, so /retry works after any error. Ctrl-C or Esc cancels an answer; Ctrl-C twice at
-an empty prompt, or Ctrl-D, exits.
+an empty prompt, or Ctrl-D, exits. Messages that are typed during an answer are sent after it, in order.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from convo.errors import ConvoError, Interrupted, NotFound
 from convo.history.items import Item, Json, StreamEvent, is_assistant_message, is_user_message, item_text, user_message
 from convo.history.records import Link
 from convo.terminal.answer import consume_interruptibly
+from convo.terminal.message_queue import EMPTY_MESSAGE, TypedMessage
 from convo.terminal.prompt import DUMB_TERMINALS, PROMPT, PromptReader
 from convo.terminal.signals import on_signal
 from convo.terminal.slash_commands import dispatch_command, format_attachment, load_mentioned_files, run_shell_line
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 InputResult = TypeVar("InputResult")
 
+
+MAX_ECHOED_LINES = 20
+"""Lines of a queued message that are printed when it is sent."""
 
 WARM_UP_DELAY_S = 0.05
 """Seconds for the prompt to appear; slow loading starts after that."""
@@ -158,7 +162,10 @@ class Repl:
                     self.show_last_turns()
                 if self.agent_chat:
                     await self._report_errors(self.agent_chat.resume_open_run())
-                return await self._read_loop()
+                code = await self._read_loop()
+                if left := len(self.reader.queue.messages):
+                    self.print_message(f"{format_count(left, 'queued message')} not sent")
+                return code
         finally:
             self.reader.close()
             warm_up_task.cancel()
@@ -180,9 +187,17 @@ class Repl:
     async def _read_loop(self) -> int:
         has_warned = False
         while not self.is_exiting:
+            if message := self.reader.queue.take_next():
+                self.reader.begin_message(message)
+                self._print_queued(message.text)
+                await self._handle_line(message.text)
+                continue
             await self._update_status_line()
+            if self.reader.queue.is_held:
+                count = format_count(len(self.reader.queue.messages), "queued message")
+                self.notify(f"{count} not sent: Enter sends the one below, Ctrl-C discards it")
             try:
-                line = await self.read_line()
+                line = await self.read_line(default=self.reader.queue.take_for_prompt())
             except EOFError:
                 return 0
             except Interrupted:
@@ -203,8 +218,9 @@ class Repl:
                 state = await self.host.load_status_line_state(self.chat)
                 self._status_line.state = state._replace(attachment_count=len(self.attachments))
 
-    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
+    async def read_line(self, prompt: str = PROMPT, default: TypedMessage = EMPTY_MESSAGE) -> str:
         """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
+        self.reader.queue.is_open = False
         return await self._read_input(self.reader.read_line(prompt, default))
 
     @property
@@ -214,6 +230,7 @@ class Repl:
 
     async def pick(self, entries: "PickerEntries") -> str | None:
         """Let the user choose an entry and return its value; None if the user cancelled."""
+        self.reader.queue.is_open = False
         try:
             return await self._read_input(self.reader.pick(entries))
         except Interrupted:
@@ -249,8 +266,12 @@ class Repl:
         signal.raise_signal(signal.SIGINT)
 
     def begin_answer(self) -> None:
-        """Print an empty line between the question and its answer; another one follows the answer."""
+        """Print an empty line between the question and its answer; another one follows the answer.
+
+        Messages that are typed from now on are queued.
+        """
         self._has_answer = True
+        self.reader.open_queue()
         self._print_empty_line()
 
     def _print_empty_line(self) -> None:
@@ -280,6 +301,15 @@ class Repl:
             printer.finish()
             if self.chat.turn is not previous_turn:
                 self._print_receipt()
+
+    def _print_queued(self, text: str) -> None:
+        """Print a queued message as the prompt shows a typed one."""
+        lines = text.split("\n")
+        self.print_block(
+            "".join(f"{'  ' if index else PROMPT}{line}\n" for index, line in enumerate(lines[:MAX_ECHOED_LINES]))
+        )
+        if len(lines) > MAX_ECHOED_LINES:
+            self.print_message(f"  ({len(lines) - MAX_ECHOED_LINES} more lines)")
 
     def print_message(self, text: str) -> None:
         """Print a message that is no part of an answer, wrapped to the terminal."""
@@ -317,12 +347,15 @@ class Repl:
         else:
             work = self._send_message(line)
         with self.reader.watch_stop_key(self._on_escape):
-            await self._report_errors(work)
+            has_succeeded = await self._report_errors(work)
+            self.reader.queue.is_open = False
+        if not has_succeeded or (self.agent_chat and self.agent_chat.runner.pending_calls):
+            self.reader.queue.hold()
         if self._has_answer:
             self._print_empty_line()
 
-    async def _report_errors(self, awaitable: Awaitable[None]) -> None:
-        """Await `awaitable`, and report its errors without ending the chat."""
+    async def _report_errors(self, awaitable: Awaitable[None]) -> bool:
+        """Await `awaitable`, and report its errors without ending the chat. Returns whether there was none."""
         try:
             await awaitable
         except Interrupted as interrupt:
@@ -331,6 +364,9 @@ class Repl:
             self.print_message(redact_passwords(f"convo: {error.message}"))
             if error.hint:
                 self.print_block(redact_passwords(f"  try: {HINTS_IN_REPL.get(error.hint, error.hint)}\n"))
+        else:
+            return True
+        return False
 
     async def _send_message(self, text: str) -> None:
         old_head, attachments = (

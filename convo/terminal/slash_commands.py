@@ -23,6 +23,7 @@ from convo.history.items import Json, is_assistant_message, is_user_message, ite
 from convo.history.tree import Path
 from convo.terminal.answer import handle_reasoning
 from convo.terminal.clipboard import build_osc52_sequence, copy_with_programs
+from convo.terminal.message_queue import TypedMessage
 from convo.terminal.prompt import FILE_ARGUMENT
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.terminal import format_count
@@ -267,7 +268,7 @@ async def handle_edit(repl: "Repl", argument: str) -> None:
     last_items = get_last_user_items(repl.chat)
     if not argument:
         with suppress(EOFError, Interrupted):
-            argument = (await repl.read_line(EDIT_PROMPT, item_text(last_items[-1]))).strip()
+            argument = (await repl.read_line(EDIT_PROMPT, TypedMessage(item_text(last_items[-1])))).strip()
     if not argument:
         repl.print_message("nothing was changed")
         return
@@ -569,7 +570,8 @@ KEY_HELP = (
     ("@FILE", "in a message: attach the file"),
     ("!command", "run a shell command; !!command attaches its output to the next message"),
     ("Ctrl-J, Esc Enter", "insert a line break; Enter sends"),
-    ("Esc, Ctrl-C", "stop an answer; its text so far is saved"),
+    ("Esc, Ctrl-C", "stop an answer; its text so far is saved, and no queued message is sent"),
+    ("Enter, Up", "during an answer: queue the typed message; edit the last queued one"),
     ("Esc Esc", "at an empty prompt: edit the last message"),
     ("Ctrl-R", "search the prompt history"),
     ("Ctrl-X Ctrl-E", "edit the message in $EDITOR"),

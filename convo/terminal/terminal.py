@@ -94,6 +94,13 @@ def truncate_text(text: str, columns: int, ellipsis: str = "…") -> str:
     return (shown.rstrip() + ellipsis)[:columns] if columns > 0 else ""
 
 
+def cut_start(text: str, columns: int) -> str:
+    """Cut the start of `text` so that the rest fits in `columns`."""
+    while text and text_width(text) > columns:
+        text = text[max(1, (text_width(text) - columns) // 2) :]
+    return text
+
+
 def wrap_line(line: str, columns: int) -> Iterator[str]:
     """Wrap `line` at blanks to at most `columns`; continuation lines get its indent and two more columns.
 
@@ -432,8 +439,8 @@ class AnswerPrinter:
 
     def _announce(self, line: str) -> None:
         if line:
-            self._prepare_output()
             self.finish()
+            self._prepare_output()
             self._err.write(line + "\n")
             self._err.flush()
 
@@ -442,12 +449,13 @@ class AnswerPrinter:
             self._waiting_line.hide()
 
     def _write(self, text: str) -> None:
-        if text:
-            self._prepare_output()
         if text and self._renderer:
+            if self._waiting_line:
+                self._waiting_line.hide_spinner()  # the renderer draws above the footer
             self._renderer.write(escape_control_chars(text))
             self.has_open_line = True
         elif text:
+            self._prepare_output()
             self._out.write(
                 escape_control_chars(text) if self._out.isatty() else CONTROL_CHAR.sub(escape_char_match, text)
             )

@@ -9,10 +9,18 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
 from convo.terminal.prompt import DUMB_TERMINALS
-from convo.terminal.terminal import detect_display, escape_control_chars, text_width
+from convo.terminal.terminal import (
+    DisplayOptions,
+    cut_start,
+    detect_display,
+    escape_control_chars,
+    text_width,
+    truncate_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,14 +33,52 @@ SHOW_DELAY_S = 0.4
 FRAME_INTERVAL_S = 0.1
 MAX_DETAIL_CHARS = 400
 ERASE_LINE = "\r\x1b[2K"
+ERASE_BELOW = "\x1b[J"
+"""Erases everything from the cursor to the end of the screen."""
+
+INDEX, CURSOR_UP = "\x1bD", "\x1b[A"
+"""Move the cursor down, where the last row scrolls, and up; the column stays."""
+
+SAVE_CURSOR, RESTORE_CURSOR = "\x1b7", "\x1b8"
+
+
+class Footer:
+    """One dim line below the cursor while an answer streams.
+
+    The cursor must be left of the last column: there a terminal remembers a line break, and drawing would lose it.
+
+    render:            returns the text for a number of columns; "" for no line
+    is_active:         whether the line may be drawn
+    is_shown:          whether it is on the screen
+    has_known_cursor:  whether the answer was drawn last, so that the cursor is at its end
+    """
+
+    def __init__(self, display: DisplayOptions) -> None:
+        self.render: Callable[[int], str] = lambda _: ""
+        self.is_active = self.is_shown = self.has_known_cursor = False
+        self._display = display
+
+    def erase(self) -> str:
+        """Return the output that erases the line, with the cursor above it."""
+        was_shown, self.is_shown = self.is_shown, False
+        return ERASE_BELOW if was_shown else ""
+
+    def draw(self) -> str:
+        """Return the output that draws the line, and leaves the cursor where it is."""
+        columns = get_terminal_size().columns - 1
+        text = truncate_text(self.render(columns), columns) if self.is_active else ""
+        self.is_shown = bool(text)
+        line = self._display.apply_style(self._display.translate_box_chars(text), "dim")
+        return f"{INDEX}{CURSOR_UP}{SAVE_CURSOR}{INDEX}{ERASE_LINE}{line}{RESTORE_CURSOR}" if text else ""
 
 
 class WaitingLine:
     """One line at the cursor, on stderr, while nothing else is printed; call `hide` before any other output.
 
-    is_enabled:       whether the line is ever shown
-    stop_key:         the key that stops the work
-    preloaded_module: imported once the line is shown, because the output that ends it needs it; "" for none
+    is_enabled:        whether the line is ever shown
+    stop_key:          the key that stops the work
+    footer:            another line below it, and below the text of an answer
+    preloaded_module:  imported once the line is shown, because the output that ends it needs it; "" for none
     """
 
     def __init__(self, out: TextIO, err: TextIO, *, is_enabled: bool = True) -> None:
@@ -41,6 +87,8 @@ class WaitingLine:
         self.is_enabled, self.stop_key, self._stream = is_enabled and is_terminal, "Ctrl-C", err
         self.preloaded_module = ""
         self._display = detect_display(err, os.environ)
+        self.footer = Footer(self._display)
+        self._is_allowed: Callable[[], bool] = lambda: False
         self._is_shown, self._has_output, self._detail = False, False, ""
         self._spinner: tuple[Console, Spinner] | None = None
 
@@ -49,11 +97,26 @@ class WaitingLine:
         self._detail = (self._detail + text)[-MAX_DETAIL_CHARS:]
 
     def hide(self) -> None:
-        """Erase the line before other output; it appears again after the delay."""
+        """Erase the line and the footer before other output; they appear again, the line after the delay."""
+        self.hide_spinner()
+        self.footer.has_known_cursor = False
+        if erasure := self.footer.erase():
+            self._stream.write(erasure)
+            self._stream.flush()
+
+    def hide_spinner(self) -> None:
+        """Erase the line before text of an answer, whose renderer draws the footer again."""
         self._has_output, self._detail = True, ""
         if self._is_shown:
             self._is_shown = False
-            self._stream.write(ERASE_LINE)
+            self.footer.erase()
+            self._stream.write(f"\r{ERASE_BELOW}")
+            self._stream.flush()
+
+    def refresh_footer(self) -> None:
+        """Draw the footer with its present text, if the position of the cursor is known."""
+        if self.footer.is_active and (self._is_shown or self.footer.has_known_cursor or self._is_allowed()):
+            self._stream.write(self.footer.erase() + self.footer.draw())
             self._stream.flush()
 
     @asynccontextmanager
@@ -66,10 +129,12 @@ class WaitingLine:
         if not self.is_enabled:
             yield
             return
+        self._is_allowed, self.footer.is_active = is_allowed, True
         drawing = asyncio.create_task(self._draw_repeatedly(label, is_allowed))
         try:
             yield
         finally:
+            self.footer.is_active = False
             drawing.cancel()
             with suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
                 await drawing
@@ -92,6 +157,8 @@ class WaitingLine:
                         preloading.add_done_callback(lambda done: done.exception())  # raised by the next import
                     continue
                 self._draw(*self._spinner, f"{label} {format_seconds(now - started_at)} · {self.stop_key} to stop", now)
+            elif not self.footer.is_shown:
+                self.refresh_footer()
 
     def _make_spinner(self) -> "tuple[Console, Spinner]":
         from rich.console import Console
@@ -107,20 +174,14 @@ class WaitingLine:
         assert isinstance(frame, Text)
         detail = " ".join(escape_control_chars(self._detail).split())
         separator, free_columns = " · " if detail else "", console.width - text_width(text) - 6
-        shown = f"{text}{separator}{_end_of_text(detail, free_columns)}"
+        shown = f"{text}{separator}{cut_start(detail, free_columns)}"
         line = Text.assemble(frame, " ", (self._display.translate_box_chars(shown), "dim"), no_wrap=True)
         line.truncate(console.width - 1, overflow="ellipsis")
         self._stream.write(ERASE_LINE)
         console.print(line, end="")
+        self._stream.write(self.footer.draw())
         self._stream.flush()
         self._is_shown = True
-
-
-def _end_of_text(text: str, columns: int) -> str:
-    """Cut the start of `text` so that the rest fits."""
-    while text and text_width(text) > columns:
-        text = text[max(1, (text_width(text) - columns) // 2) :]
-    return text
 
 
 def format_seconds(seconds: float) -> str:

@@ -1,0 +1,85 @@
+"""Messages that are typed while an answer streams, and the line that shows them.
+
+Each is sent in order after the answer. After an answer that was stopped or that failed they are held: the prompt shows
+them one by one, and only Enter sends them.
+"""
+
+from typing import NamedTuple
+
+from convo.terminal.terminal import cut_start, escape_control_chars
+
+
+class TypedMessage(NamedTuple):
+    """A typed message, and the pasted parts of it."""
+
+    text: str = ""
+    pasted_texts: tuple[str, ...] = ()
+
+
+EMPTY_MESSAGE = TypedMessage()
+
+
+class MessageQueue:
+    """The queued messages, oldest first, and the draft of the next one.
+
+    is_open:  whether typed keys belong to the queue
+    is_held:  whether the messages wait for the user
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[TypedMessage] = []
+        self.draft = EMPTY_MESSAGE
+        self.is_open = self.is_held = False
+
+    def type_text(self, text: str) -> None:
+        self.draft = self.draft._replace(text=self.draft.text + text)
+
+    def paste(self, text: str) -> None:
+        self.draft = TypedMessage(self.draft.text + text, (*self.draft.pasted_texts, text))
+
+    def delete_char(self) -> None:
+        self.draft = self.draft._replace(text=self.draft.text[:-1])
+
+    def delete_word(self) -> None:
+        words = self.draft.text.rstrip()
+        self.draft = self.draft._replace(text=words[: len(words) - len((words.split() or [""])[-1])])
+
+    def clear_draft(self) -> None:
+        self.draft = EMPTY_MESSAGE
+
+    def enter(self) -> None:
+        """Queue the draft, unless it is blank."""
+        if self.draft.text.strip():
+            self.messages.append(self.draft)
+        self.draft = EMPTY_MESSAGE
+
+    def take_last(self) -> TypedMessage:
+        """Remove the message that was queued last and return it; there must be one."""
+        message = self.messages.pop()
+        self.is_held = self.is_held and bool(self.messages)
+        return message
+
+    def take_next(self) -> TypedMessage | None:
+        """Remove the message that is to be sent now and return it; None if there is none, or if they are held."""
+        return self.messages.pop(0) if self.messages and not self.is_held else None
+
+    def take_for_prompt(self) -> TypedMessage:
+        """Remove the text that the next prompt begins with and return it: the next held message, else the draft."""
+        if self.messages:
+            message = self.messages.pop(0)
+        else:
+            message, self.draft = self.draft, EMPTY_MESSAGE
+        self.is_held = self.is_held and bool(self.messages)
+        return message
+
+    def hold(self) -> None:
+        """Send none of the messages before the user has seen it."""
+        self.is_held = bool(self.messages)
+
+    def render(self, columns: int) -> str:
+        """Render the number of messages and the end of the draft in one line; "" if there are neither."""
+        queued = f"queued: {len(self.messages)} · " if self.messages else ""
+        draft = " ".join(escape_control_chars(self.draft.text).split("\n"))
+        if not draft:
+            return f"{queued}Up to edit" if queued else ""
+        return f"{queued}> {cut_start(draft, columns - len(queued) - 2)}"

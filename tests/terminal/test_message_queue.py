@@ -1,0 +1,349 @@
+"""Messages that are typed while an answer streams: the line that shows them, and the order in which they are sent."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from convo.terminal.message_queue import MessageQueue, TypedMessage
+from convo.terminal.terminal import text_width
+from tests.cli.agent_files import PAID_BACK, REFUND, agent_flags, stored_runs, tool_runs
+from tests.cli.chat_commands import scripted_flags, stored_messages
+from tests.terminal.screen import TerminalScreen, open_screen
+
+UP = "\x1b[A"
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+def queue_of(*texts: str) -> MessageQueue:
+    queue = MessageQueue()
+    for text in texts:
+        queue.type_text(text)
+        queue.enter()
+    return queue
+
+
+def test_messages_are_taken_in_order_and_blank_ones_are_not_queued() -> None:
+    queue = queue_of("one", "  \n", "", "two")
+    assert (queue.take_next(), queue.take_next(), queue.take_next()) == (TypedMessage("one"), TypedMessage("two"), None)
+
+
+def test_held_messages_are_given_to_the_prompt_one_by_one_before_the_draft() -> None:
+    queue = queue_of("one", "two")
+    queue.type_text("draft")
+    queue.hold()
+    assert queue.take_next() is None
+    assert [queue.take_for_prompt().text for _ in range(4)] == ["one", "two", "draft", ""]
+    queue.type_text("three")
+    queue.enter()
+    assert queue.take_next() == TypedMessage("three")
+
+
+def test_holding_an_empty_queue_holds_no_later_message() -> None:
+    queue = queue_of()
+    queue.hold()
+    queue.type_text("one")
+    queue.enter()
+    assert queue.take_next() == TypedMessage("one")
+
+
+def test_pasted_parts_stay_with_their_message() -> None:
+    queue = queue_of()
+    queue.type_text("see ")
+    queue.paste("!ls")
+    queue.enter()
+    assert queue.take_last() == TypedMessage("see !ls", ("!ls",))
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"), [("one two", "one "), ("one two  ", "one "), ("one", ""), ("", ""), ("a\nb", "a\n")]
+)
+def test_a_word_is_deleted_with_the_blanks_after_it(text: str, rest: str) -> None:
+    queue = queue_of()
+    queue.type_text(text)
+    queue.delete_word()
+    assert queue.draft.text == rest
+
+
+@pytest.mark.parametrize(
+    ("queued", "draft", "line"),
+    [
+        ((), "", ""),
+        ((), "hi", "> hi"),
+        (("a", "b"), "", "queued: 2 · Up to edit"),
+        (("a",), "hi", "queued: 1 · > hi"),
+        ((), "a\nb\x1b[2J\u202e", r"> a b\x1b[2J\u202e"),
+    ],
+)
+def test_the_line_has_the_number_and_the_draft(queued: tuple[str, ...], draft: str, line: str) -> None:
+    queue = queue_of(*queued)
+    queue.type_text(draft)
+    assert queue.render(79) == line
+
+
+@pytest.mark.parametrize("draft", ["word " * 40, "日本語" * 40])
+def test_of_a_long_draft_the_end_is_shown(draft: str) -> None:
+    queue = queue_of("a")
+    queue.type_text(f"{draft}end")
+    line = queue.render(39)
+    assert line.startswith("queued: 1 · > ")
+    assert line.endswith("end")
+    assert text_width(line) <= 39
+
+
+# -- in a chat -------------------------------------------------------------------------------------
+
+LINES = "".join(f"line {number} of them\n\n" for number in range(40))
+
+
+def answer_flags(*replies: str, text: str = LINES) -> tuple[str, str]:
+    """The flags of a model whose first answer takes several seconds."""
+    return scripted_flags({"text": text}, *({"text": reply} for reply in replies), chunk=8, delay_s=0.05)
+
+
+@contextmanager
+def during_answer(*flags: str, columns: int = 80) -> Iterator[TerminalScreen]:
+    """A chat whose first answer has begun."""
+    with open_screen("chat", *flags, "-n", "mine", columns=columns) as screen:
+        screen.wait_for_prompt("Type /help")
+        screen.type_keys("count\r")
+        screen.wait_for_text("line 0")
+        yield screen
+
+
+def queue_line(screen: TerminalScreen) -> str:
+    """The last line of the screen."""
+    return (screen.text().splitlines() or [""])[-1]
+
+
+def type_until(screen: TerminalScreen, keys: str, line: str) -> None:
+    """Type `keys` and wait until the last line of the screen is `line`."""
+    screen.type_keys(keys)
+    screen.wait_until(lambda: queue_line(screen) == line)
+
+
+@pytest.mark.needs("terminal")
+@pytest.mark.parametrize("columns", [40, 80])
+def test_queued_messages_are_sent_in_order_after_the_answer(home: Path, columns: int) -> None:
+    with during_answer(*answer_flags("two!", "three!"), columns=columns) as screen:
+        type_until(screen, "second mess", "> second mess")
+        type_until(screen, "age\r", "queued: 1 · Up to edit")
+        type_until(screen, "third\r", "queued: 2 · Up to edit")
+        screen.wait_for_prompt("three!")
+        shown = re.sub(r"\n+", "\n", screen.text())
+        assert "queued" not in shown
+        assert re.search(r"line 39 of them\n1 input .*\n> second message\ntwo!\n.*\n> third\nthree!\n", shown)
+        screen.type_keys(UP)  # they are in the prompt history
+        screen.wait_for_text("> third")
+    assert stored_messages(home, "mine")[2:] == [
+        "user: second message",
+        "assistant: two!",
+        "user: third",
+        "assistant: three!",
+    ]
+
+
+@pytest.mark.needs("terminal")
+def test_the_line_below_an_answer_leaves_the_answer_as_it_is() -> None:
+    with during_answer(*answer_flags("two!")) as screen:
+        type_until(screen, "next\r", "queued: 1 · Up to edit")
+        screen.wait_until(lambda: "line 30 of them" in screen.text())  # the screen has scrolled
+        lines = screen.text().splitlines()
+        assert lines[-1] == "queued: 1 · Up to edit"
+        numbers = [int(line.split()[1]) for line in lines if line.endswith("of them")]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert len(numbers) > 10
+
+
+@pytest.mark.needs("terminal")
+def test_the_line_is_shown_below_the_wait_for_an_answer() -> None:
+    with open_screen("chat", *scripted_flags({"text": "one"}, {"text": "two"}, delay_s=1.5)) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        screen.wait_for_text("Esc to stop")
+        type_until(screen, "next\r", "queued: 1 · Up to edit")
+        assert re.search(r"waiting \d s · Esc to stop\nqueued: 1 · Up to edit$", screen.text())
+        screen.wait_for_prompt("> next")
+        assert "queued" not in screen.text()
+        assert "waiting" not in screen.text()
+
+
+@pytest.mark.needs("terminal")
+def test_up_takes_the_last_message_back_and_keys_edit_it(home: Path) -> None:
+    with during_answer(*answer_flags("two!", "three!")) as screen:
+        type_until(screen, "first\r", "queued: 1 · Up to edit")
+        type_until(screen, "second one\r", "queued: 2 · Up to edit")
+        type_until(screen, UP, "queued: 1 · > second one")
+        type_until(screen, "\x7f\x7f", "queued: 1 · > second o")
+        type_until(screen, "\x17", "queued: 1 · > second")
+        type_until(screen, "\x15", "queued: 1 · Up to edit")
+        type_until(screen, "a\n", "queued: 1 · > a")
+        type_until(screen, "b\r", "queued: 2 · Up to edit")
+        screen.wait_for_prompt("three!")
+    assert stored_messages(home, "mine")[2:] == [
+        "user: first",
+        "assistant: two!",
+        "user: a\nb",
+        "assistant: three!",
+    ]
+
+
+@pytest.mark.needs("terminal")
+def test_a_draft_stays_for_the_next_prompt() -> None:
+    with during_answer(*answer_flags("two!")) as screen:
+        type_until(screen, "next\r", "queued: 1 · Up to edit")
+        type_until(screen, "begun", "queued: 1 · > begun")
+        screen.wait_until(lambda: "two!" in screen.text() and "\n> begun\nsession mine" in screen.text())
+
+
+@pytest.mark.needs("terminal")
+def test_keys_that_need_the_editor_wait_for_the_prompt() -> None:
+    with during_answer(*answer_flags(text="line 0 and more " * 8)) as screen:
+        type_until(screen, "/us", "> /us")
+        screen.type_keys("\t")
+        screen.wait_for_text("> /usage")
+
+
+@pytest.mark.needs("terminal")
+def test_commands_are_queued_too() -> None:
+    with during_answer(*answer_flags("two!")) as screen:
+        type_until(screen, "/rename other\r", "queued: 1 · Up to edit")
+        type_until(screen, "next\r", "queued: 2 · Up to edit")
+        screen.wait_for_prompt("two!")
+        assert re.search(r"> /rename other\nmine renamed to other\n> next\n+two!\n+.* session other\n", screen.text())
+
+
+@pytest.mark.needs("terminal")
+def test_a_pasted_shell_command_is_not_run_from_the_queue(tmp_path: Path) -> None:
+    with during_answer(*answer_flags()) as screen:
+        type_until(screen, "\x1b[200~!touch made.txt\x1b[201~", "> !touch made.txt")
+        type_until(screen, "\r", "queued: 1 · Up to edit")
+        screen.wait_for_prompt("a pasted ! command is not run")
+    assert not (tmp_path / "made.txt").exists()
+
+
+@pytest.mark.needs("terminal")
+def test_a_long_paste_is_collapsed_at_the_prompt(home: Path) -> None:
+    pasted = "\n".join(f"row {number}" for number in range(30))
+    with during_answer(*answer_flags("two!", text="line 0 and more " * 8)) as screen:
+        screen.type_keys(f"\x1b[200~{pasted}\x1b[201~")
+        screen.wait_for_text("> [pasted 30 lines]")
+        screen.type_keys("\r")
+        screen.wait_for_prompt("two!")
+    assert stored_messages(home, "mine")[2:] == [f"user: {pasted}", "assistant: two!"]
+
+
+# -- held messages ---------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("terminal")
+@pytest.mark.parametrize("key", ["\x1b", "\x03"])
+def test_stopping_the_answer_shows_the_messages_and_sends_none(home: Path, key: str) -> None:
+    with during_answer(*answer_flags("two!", "three!")) as screen:
+        for number, text in enumerate(("first", "second", "third"), start=1):
+            type_until(screen, f"{text}\r", f"queued: {number} · Up to edit")
+        screen.type_keys(key)
+        screen.wait_for_text("3 queued messages not sent: Enter sends the one below, Ctrl-C discards it")
+        screen.wait_for_text("> first")
+        screen.type_keys(" edited\r")
+        screen.wait_for_text("two!")
+        screen.wait_for_text("2 queued messages not sent")
+        screen.wait_for_text("> second")
+        screen.type_keys("\x03")
+        screen.wait_for_text("1 queued message not sent")
+        screen.wait_for_text("> third")
+        screen.type_keys("\r")
+        screen.wait_for_prompt("three!")
+    assert stored_messages(home, "mine")[2:] == [
+        "user: first edited",
+        "assistant: two!",
+        "user: third",
+        "assistant: three!",
+    ]
+
+
+@pytest.mark.needs("terminal")
+def test_up_at_an_empty_prompt_edits_the_held_message_that_was_queued_last() -> None:
+    with during_answer(*answer_flags("two!")) as screen:
+        for number, text in enumerate(("first", "second", "third"), start=1):
+            type_until(screen, f"{text}\r", f"queued: {number} · Up to edit")
+        screen.type_keys("\x1b")
+        screen.wait_for_text("> first")
+        screen.type_keys("\x15")
+        screen.wait_for_prompt()
+        screen.type_keys(UP)
+        screen.wait_for_text("> third")
+        screen.type_keys("\r")
+        screen.wait_for_text("two!")
+        screen.wait_for_text("> second")
+
+
+@pytest.mark.needs("terminal")
+def test_an_error_holds_the_messages_after_it(home: Path) -> None:
+    with during_answer(*answer_flags("two!")) as screen:
+        type_until(screen, "/nope\r", "queued: 1 · Up to edit")
+        type_until(screen, "next\r", "queued: 2 · Up to edit")
+        screen.wait_for_text("unknown command '/nope'")
+        screen.wait_for_text("1 queued message not sent")
+        screen.wait_for_text("> next")
+    assert len(stored_messages(home, "mine")) == 2
+
+
+@pytest.mark.needs("terminal")
+@pytest.mark.parametrize("is_held", [False, True])
+def test_leaving_says_how_many_messages_were_not_sent(is_held: bool) -> None:
+    with during_answer(*answer_flags("two!")) as screen:
+        type_until(screen, "/exit\r", "queued: 1 · Up to edit")
+        type_until(screen, "next\r", "queued: 2 · Up to edit")
+        if is_held:
+            screen.type_keys("\x1b")
+            screen.wait_for_text("> /exit")
+            screen.type_keys("\r")
+        assert screen.wait_for_exit() == 0
+        assert "\n1 queued message not sent\n" in screen.text()
+
+
+@pytest.mark.needs("terminal")
+def test_a_queued_message_decides_no_call_of_an_agent(home: Path) -> None:
+    model = scripted_flags({**REFUND, "text": "line 0 and more " * 8}, PAID_BACK, chunk=8, delay_s=0.1)
+    with during_answer(*agent_flags(), *model) as screen:
+        type_until(screen, "y\r", "queued: 1 · Up to edit")
+        screen.wait_for_text("leave?")
+        assert tool_runs() == []
+        screen.type_keys("leave\r")
+        screen.wait_for_text("1 queued message not sent")
+        screen.wait_for_text("> y")
+    assert stored_runs(home)[0].status == "paused"
+
+
+@pytest.mark.needs("terminal")
+def test_messages_are_queued_while_an_agent_runs_after_a_decision(home: Path) -> None:
+    replies = ({**PAID_BACK, "text": LINES}, {"text": "two!"})
+    with open_screen(
+        "chat", *agent_flags(), *scripted_flags(REFUND, *replies, chunk=8, delay_s=0.05), "-n", "mine"
+    ) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("pay it back\r")
+        screen.wait_for_text("leave?")
+        screen.type_keys("y\r")
+        screen.wait_for_text("line 0")
+        type_until(screen, "next\r", "queued: 1 · Up to edit")
+        screen.wait_for_prompt("two!")
+    assert tool_runs() == ["refund A1 500"]
+    assert stored_messages(home, "mine")[-2:] == ["user: next", "assistant: two!"]
+
+
+@pytest.mark.needs("terminal")
+def test_quiet_shows_no_line_and_sends_all_the_same(home: Path) -> None:
+    with open_screen("chat", *answer_flags("two!"), "-q", "-n", "mine") as screen:
+        screen.wait_for_prompt()
+        screen.type_keys("count\r")
+        screen.wait_for_text("line 0")
+        screen.type_keys("next\r")
+        screen.wait_for_prompt("two!")
+        assert "queued" not in screen.raw
+    assert stored_messages(home, "mine")[2:] == ["user: next", "assistant: two!"]
