@@ -24,7 +24,8 @@
     │   ├── StoreUnavailable      it cannot be opened or reached
     │   ├── StoreReadOnly         it may not be written
     │   ├── StoreFull             no space left
-    │   └── StoreTooNew           made by a newer version of convo
+    │   ├── StoreTooNew           made by a newer version of convo
+    │   └── DamagedRow            status 500           one row of it cannot be read
     ├── EndpointFault             exit 1               an error from an endpoint or model
     │   ├── RequestRefused        status as received   a final error object: 400, 404, 422 ...
     │   ├── KeyRefused            status 401           no key, a wrong key, or a key without permission
@@ -308,6 +309,21 @@ class StoreTooNew(StoreFault):
         super().__init__(
             f"{location} has schema {found_schema}; this version of convo supports schemas up to {known_schema}"
         )
+
+
+class DamagedRow(StoreFault):
+    """A row of the store cannot be read: its JSON or its columns are invalid.
+
+    `table` is the kind of the row as text ("session", "response", ...), `key` its name or id, `problem` the reason.
+    """
+
+    code, status = "store_damaged", 500
+    hint = "convo store check lists the damaged rows; convo store recover NEW.db copies all others into a new file"
+
+    def __init__(self, table: str, key: str, problem: str) -> None:
+        self.table, self.key, self.problem = table, key, problem
+        shown_key = key if len(key) <= MAX_SHOWN_HANDLE_CHARS else f"{key[:64]}…"
+        super().__init__(f"the stored {table} {shown_key!r} is damaged: {problem}")
 
 
 # -- endpoints and models -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ A checkpoint has the run's position in the conversation, and the model's input t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from convo.agents.graph import Graph
 from convo.chat.conversation import Chat
@@ -40,7 +40,7 @@ from convo.runs.state import (
     ToolReturned,
 )
 from convo.runs.stored_approvals import PendingApproval, format_lookup
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Store
+from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, AgentRunStatus, Store
 from convo.strategies.strategy import ConversationState
 
 
@@ -132,8 +132,6 @@ async def _load_view(document: Mapping[str, Any], path: Path, store: Store) -> M
         await store.path(document["head"]), document["history"], source_head, (document["head"], source_head)
     )
 
-
-AgentRunStatus = Literal["running", "paused", "done", "failed", "stopped"]
 
 STATUS_BY_PHASE: Mapping[Phase, AgentRunStatus] = {
     Phase.PAUSED: "paused",

@@ -69,3 +69,11 @@ def _canonical_bytes(value: Json) -> bytes:
         return CANONICAL_ENCODER.encode(value).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise NotCanonical(f"an item has no exact JSON form: {error}") from error
+
+
+def is_utf8_encodable(text: str) -> bool:
+    """Return whether `text` can be encoded as UTF-8; it cannot with half a surrogate pair."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False

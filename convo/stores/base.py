@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from convo.errors import Conflict, InputFault, NotCanonical, NotFound
+from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound
+from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
-from convo.stores.codec import is_utf8_encodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,17 @@ def ignore_transaction(seconds: float) -> None:
     """Ignore the duration."""
 
 
+DamagedRowObserver: TypeAlias = Callable[[DamagedRow], None]
+"""Called with each damaged row that a list left out; the same row may be reported several times."""
+
+
+def warn_of_damaged_row(error: DamagedRow) -> None:
+    """Log a row that a list left out, for programs that observe nothing."""
+    import logging
+
+    logging.getLogger("convo.stores").warning("%s; it was left out", error)
+
+
 class AbandonedRun(NamedTuple):
     """An open run that no process performs any more: the lease of its name is missing or expired."""
 
@@ -179,6 +190,13 @@ class StoreAdmin(Protocol):
         """Call `observer` after every later transaction of this process."""
         ...
 
+    def set_damaged_row_observer(self, observer: DamagedRowObserver) -> None:
+        """Call `observer` with each damaged row that a later list of this process leaves out, for any tenant.
+
+        Without an observer such rows are logged.
+        """
+        ...
+
     async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
         """Remove records last used, or created, before `cutoff` (seconds since 1970), as the `remove_` methods do.
 
@@ -230,6 +248,9 @@ class Conversation:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+AgentRunStatus: TypeAlias = Literal["running", "paused", "done", "failed", "stopped"]
+AGENT_RUN_STATUSES: tuple[AgentRunStatus, ...] = get_args(AgentRunStatus)
+
 UNCHANGED_DOCUMENT: Final[Mapping[str, Json]] = MappingProxyType({})
 """Placeholder in a transaction: the stored document of a run is kept as it is."""
 
@@ -251,7 +272,7 @@ class AgentRun:
     id: str
     session_id: str
     revision: int
-    status: Literal["running", "paused", "done", "failed", "stopped"]
+    status: AgentRunStatus
     document: Mapping[str, Json]
     created_at: float
     changed_at: float
@@ -372,6 +393,11 @@ class Store(Protocol):
     see whole transactions, in order; a transaction based on an outdated head raises `Conflict`; each item is stored
     once, however often it is sent; failures are raised as `StoreFault`. Callers must close it, and must not change an
     item after passing it to the store.
+
+    A row whose JSON or columns are invalid raises `DamagedRow` where it is read, and does not change. Lists that a
+    person reads leave it out and report it to the observer of `StoreAdmin.set_damaged_row_observer`: `sessions`,
+    `links`, `related_links`, `conversation_links`, `find_handles`, `search_items`, the first item in `session_stats`,
+    and the `agent_runs` of all sessions.
     """
 
     @property
@@ -383,6 +409,10 @@ class Store(Protocol):
 
     @property
     def admin(self) -> StoreAdmin: ...
+
+    def report_damaged_row(self, error: DamagedRow) -> None:
+        """Report a row to the observer that a caller left out of its own list."""
+        ...
 
     async def commit(self, transaction: Transaction) -> None:
         """Apply `transaction`.
@@ -413,8 +443,11 @@ class Store(Protocol):
         """Return the session with this id, or else with this name."""
         ...
 
-    async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
-        """Return the sessions, last used first."""
+    async def sessions(self, *, limit: int | None = None, strict: bool = False) -> Sequence[Session]:
+        """Return the sessions, last used first.
+
+        strict:  raise DamagedRow for a damaged one, instead of leaving it out
+        """
         ...
 
     async def session_stats(self, session_id: str) -> SessionStats:
@@ -423,12 +456,18 @@ class Store(Protocol):
 
     async def link(self, link_id: str) -> Link | None: ...
 
-    async def links(self, session_id: str) -> Sequence[Link]:
-        """Return every link that this session made, oldest first."""
+    async def links(self, session_id: str, *, strict: bool = False) -> Sequence[Link]:
+        """Return every link that this session made, oldest first.
+
+        strict:  raise DamagedRow for a damaged one, instead of leaving it out
+        """
         ...
 
     async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
-        """Return the links whose input ends at one of `input_heads`, oldest first, in one query for all of them."""
+        """Return the links whose input ends at one of `input_heads`, oldest first, in one query for all of them.
+
+        Raises DamagedRow for any of them that is damaged: without it a request could be sent twice.
+        """
         ...
 
     async def related_links(self, link_id: str) -> Sequence[Link]:
@@ -475,7 +514,11 @@ class Store(Protocol):
         status: str | None = None,
         limit: int = 100,
     ) -> Sequence[AgentRun]:
-        """Return agent runs, last changed first: those of a session, with a source state, with a status, or all."""
+        """Return agent runs, last changed first: those of a session, with a source state, with a status, or all.
+
+        A damaged one is left out of a list of all sessions; with `session_id` or `source_state_hash` it raises
+        DamagedRow, because without it a run could start twice.
+        """
         ...
 
     async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:

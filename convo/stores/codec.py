@@ -8,32 +8,135 @@ A change of `tokenize`, or of the text that it gets, needs a migration that rebu
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, TypeGuard
+from types import NoneType
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
-from convo.errors import NotCanonical
-from convo.history.items import Item, Json, searchable_text
-from convo.history.records import Link, Scope, Session, Strategy
+from convo.errors import DamagedRow, NotCanonical
+from convo.history.canonical import is_utf8_encodable
+from convo.history.items import Item, Json, StreamEvent, searchable_text
+from convo.history.records import LINK_STATUSES, Link, Scope, Session, Strategy
 from convo.history.tree import Key
+from convo.stores.base import AGENT_RUN_STATUSES, AgentCall, AgentRun, DamagedRowObserver
 
 SAME_AS_PARENT = ""
 """Value of the column `previous` for the parent's own id, the usual case in a chain."""
 
 
+class InvalidColumn(ValueError):
+    """A column has a value that convo never stores; the message names the column."""
+
+
+UNDECODABLE = (ValueError, RecursionError)
+"""Errors of a column that cannot be decoded: no JSON, too deeply nested, or an `InvalidColumn`."""
+
+
+def damaged_row(table: str, key: object, error: BaseException) -> DamagedRow:
+    """Return the error for a row that cannot be decoded; it never quotes the content of the row.
+
+    key:  the name or id, as stored
+    """
+    problem = str(error) if isinstance(error, InvalidColumn) else "a text in it is not valid JSON"
+    return DamagedRow(table, key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key or ""), problem)
+
+
+RowResult = TypeVar("RowResult")
+
+
+class ReadRows(NamedTuple, Generic[RowResult]):
+    """The rows of a list that could be decoded, and the errors of those that were left out."""
+
+    rows: list[RowResult]
+    damaged: list[DamagedRow]
+
+    def report(self, observer: DamagedRowObserver, *, strict: bool = False) -> list[RowResult]:
+        """Return the decoded rows, and report the others; raise the first of them instead if `strict`."""
+        for error in self.damaged:
+            if strict:
+                raise error
+            observer(error)
+        return self.rows
+
+
+def decode_rows(decode: Callable[[Any], RowResult], rows: Iterable[Any]) -> ReadRows[RowResult]:
+    """Decode the rows of a list; a damaged one is left out. `decode` raises DamagedRow."""
+    read: ReadRows[RowResult] = ReadRows([], [])
+    for row in rows:
+        try:
+            read.rows.append(decode(row))
+        except DamagedRow as error:
+            read.damaged.append(error)
+    return read
+
+
+KEY_BYTES = 32
+
+TEXT, OPTIONAL_TEXT = (str,), (str, NoneType)
+NUMBER, OPTIONAL_NUMBER = (int, float), (int, float, NoneType)
+INTEGER, OPTIONAL_INTEGER = (int,), (int, NoneType)
+OBJECT = (dict,)
+
+ColumnCheck: TypeAlias = tuple[str, object, tuple[type, ...]]
+"""The name of a column, its value, and the types that it can have."""
+
+
+def _check_columns(*columns: ColumnCheck) -> None:
+    """Raise InvalidColumn for the first column with a value of another type; a bool is no number."""
+    for name, value, types in columns:
+        if type(value) not in types:
+            raise InvalidColumn(f"its {name} is {'missing' if value is None else 'invalid'}")
+
+
+def _decode_key(name: str, column: object) -> Key:
+    if not isinstance(column, bytes) or len(column) != KEY_BYTES:
+        raise InvalidColumn(f"its {name} is {'missing' if column is None else 'invalid'}")
+    return Key(column.hex())
+
+
+def _decode_text(name: str, column: object, types: tuple[type, ...]) -> Json:
+    """Decode the JSON in a column, which must be of one of these types."""
+    _check_columns((name, column, (str, bytes)))
+    try:
+        value = decode_json(column)  # type: ignore[arg-type]
+    except UNDECODABLE as error:
+        raise InvalidColumn(f"its {name} is not valid JSON") from error
+    _check_columns((name, value, types))
+    return value
+
+
 def decode_link(row: Sequence[Any]) -> Link:
-    """Build a link from its columns.
+    """Build a link from its columns. Raises DamagedRow.
 
     row:  id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,
           first_token_s, parameters, usage, error; keys as bytes, JSON as text
     """
-    (link_id, parent, session, saw, head, sent, route, status, created_at, previous, *rest) = row
-    (seconds, first_token_s, parameters, figures, error) = rest
-    model, strategy, url, organisation, project, conversation, is_stored, form = decode_json(route)
+    try:
+        return _build_link(*row)
+    except UNDECODABLE as error:
+        raise damaged_row("response", row[0], error) from error
+
+
+def _build_link(
+    link_id: Any, parent: Any, session: Any, saw: Any, head: Any, sent: Any, route: Any, status: Any, created_at: Any,
+    previous: Any, seconds: Any, first_token_s: Any, parameters: Any, figures: Any, error: Any,
+) -> Link:  # fmt: skip
+    route = _decode_text("route", route, (list,))
+    if not is_route(route):
+        raise InvalidColumn("its route is invalid")
+    model, strategy, url, organisation, project, conversation, is_stored, form = route
+    if status not in LINK_STATUSES:
+        raise InvalidColumn(f"its status is {'missing' if status is None else 'invalid'}")
+    _check_columns(
+        ("id", link_id, TEXT), ("parent", parent, OPTIONAL_TEXT), ("session", session, OPTIONAL_TEXT),
+        ("number of sent items", sent, INTEGER), ("time", created_at, NUMBER),
+        ("previous response", previous, OPTIONAL_TEXT), ("duration", seconds, OPTIONAL_NUMBER),
+        ("time of the first token", first_token_s, OPTIONAL_NUMBER), ("usage", figures, OPTIONAL_TEXT),
+    )  # fmt: skip
     return Link(
         id=link_id,
-        input_head=Key(saw.hex()),
-        head=Key(head.hex()),
+        input_head=_decode_key("input", saw),
+        head=_decode_key("head", head),
         sent_count=sent,
         model=model,
         strategy=Strategy(strategy),
@@ -46,11 +149,20 @@ def decode_link(row: Sequence[Any]) -> Link:
         previous_response_id=parent if previous == SAME_AS_PARENT else previous,
         duration_s=seconds,
         first_token_s=first_token_s,
-        parameters=decode_json(parameters) if parameters else {},
-        usage=merge_integers(form, figures) if figures is not None else None,
-        error=decode_json(error) if error else None,
+        parameters={} if parameters is None else _decode_text("parameters", parameters, OBJECT),
+        usage=None if figures is None else _decode_usage(form, figures),
+        error=None if error is None else _decode_text("error", error, OBJECT),
         is_stored=is_stored,
     )
+
+
+def _decode_usage(form: Json, figures: str) -> Json:
+    try:
+        usage = merge_integers(form, figures)
+    except UNDECODABLE as error:
+        raise InvalidColumn("its usage is invalid") from error
+    _check_columns(("usage", usage, OBJECT))
+    return usage
 
 
 def encode_route(link: Link) -> tuple[list[Json], str | None]:
@@ -64,12 +176,13 @@ def is_route(route: Json) -> TypeGuard[list[Json]]:
     """Return whether the stored route of a link can be decoded."""
     if not isinstance(route, list) or len(route) != 8:
         return False
-    model, strategy, url, organisation, project, conversation, is_stored, _ = route
+    model, strategy, url, organisation, project, conversation, is_stored, form = route
     return (
         all(isinstance(text, str) for text in (model, url))
         and all(text is None or isinstance(text, str) for text in (organisation, project, conversation))
         and strategy in list(Strategy)
         and isinstance(is_stored, bool)
+        and (form is None or isinstance(form, dict))
     )
 
 
@@ -80,37 +193,164 @@ def encode_previous_response_id(link: Link) -> str | None:
 
 
 def decode_session(row: Sequence[Any]) -> Session:
-    """Build a session from its columns.
+    """Build a session from its columns. Raises DamagedRow.
 
     row:  id, name, head, mark, written, link, used_at, record, used; keys as bytes
     """
     session_id, name, head, mark, written, link, used_at, record, used = row
-    strategy, model, created_at, url, organisation, project, handle, instructions = decode_json(record)
-    return Session(
-        id=session_id,
-        name=name,
-        strategy=Strategy(strategy),
-        model=model,
-        head=Key(head.hex()),
-        confirmed_head=Key(mark.hex()),
-        created_at=created_at,
-        used_at=used_at,
-        scope=Scope(url, organisation, project),
-        link_id=link,
-        handle=handle,
-        file_head=Key(written.hex()) if written else None,
-        instructions=instructions,
-        use_order=used,
-    )
+    try:
+        _check_columns(
+            ("id", session_id, TEXT), ("name", name, TEXT), ("response", link, OPTIONAL_TEXT),
+            ("time", used_at, NUMBER), ("use order", used, OPTIONAL_INTEGER),
+        )  # fmt: skip
+        strategy, model, created_at, url, organisation, project, handle, instructions = _parse_session_record(record)
+        return Session(
+            id=session_id,
+            name=name,
+            strategy=Strategy(strategy),
+            model=model,
+            head=_decode_key("head", head),
+            confirmed_head=_decode_key("confirmed head", mark),
+            created_at=created_at,
+            used_at=used_at,
+            scope=Scope(url, organisation, project),
+            link_id=link,
+            handle=handle,
+            file_head=None if written is None else _decode_key("file head", written),
+            instructions=instructions,
+            use_order=used,
+        )
+    except UNDECODABLE as error:
+        raise damaged_row("session", name or session_id, error) from error
 
 
-def is_session_record(record: str) -> bool:
+def _parse_session_record(record: object) -> list[Json]:
+    """Return the members of a session's column `record`. Raises InvalidColumn."""
+    members: list[Json] = _decode_text("record", record, (list,))
+    if len(members) != 8 or members[0] not in list(Strategy):
+        raise InvalidColumn("its record is invalid")
+    _, model, created_at, url, *optional_texts = members
+    _check_columns(("record", model, TEXT), ("record", created_at, NUMBER), ("record", url, TEXT))
+    _check_columns(*(("record", text, OPTIONAL_TEXT) for text in optional_texts))
+    return members
+
+
+def is_session_record(record: object) -> bool:
     """Return whether the text of a session's column `record` can be decoded."""
     try:
-        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
-    except (ValueError, TypeError, RecursionError):
+        _parse_session_record(record)
+    except InvalidColumn:
         return False
     return True
+
+
+def decode_session_handle(name: object, record: object) -> tuple[Strategy, str | None]:
+    """Return the strategy and the handle in a session's column `record`. Raises DamagedRow."""
+    try:
+        strategy, *_, handle, _ = _parse_session_record(record)
+    except InvalidColumn as error:
+        raise damaged_row("session", name, error) from error
+    return Strategy(strategy), handle
+
+
+def decode_metadata(conversation_id: str, created_at: object, metadata: object) -> dict[str, str]:
+    """Return the metadata of a conversation. Raises DamagedRow."""
+    try:
+        _check_columns(("time", created_at, NUMBER))
+        pairs: dict[str, str] = _decode_text("metadata", metadata, OBJECT)
+    except InvalidColumn as error:
+        raise damaged_row("conversation", conversation_id, error) from error
+    return pairs
+
+
+def decode_agent_run(row: Sequence[Any]) -> AgentRun:
+    """Build an agent run from its columns. Raises DamagedRow.
+
+    row:  id, session, revision, status, document, created_at, changed_at, state; the document as JSON
+    """
+    run_id, session, revision, status, document, created_at, changed_at, state = row
+    try:
+        _check_columns(
+            ("id", run_id, TEXT), ("session", session, TEXT), ("revision", revision, INTEGER),
+            ("time", created_at, NUMBER), ("time", changed_at, NUMBER), ("source state", state, OPTIONAL_TEXT),
+        )  # fmt: skip
+        if status not in AGENT_RUN_STATUSES:
+            raise InvalidColumn("its status is invalid")
+        document = _decode_text("document", document, OBJECT)
+    except InvalidColumn as error:
+        raise damaged_row("run", run_id, error) from error
+    return AgentRun(run_id, session, revision, status, document, created_at, changed_at, state)
+
+
+def decode_agent_call(run_id: str, row: Sequence[Any]) -> AgentCall:
+    """Build a tool call of a run from its columns. Raises DamagedRow.
+
+    row:  id, started_at, output; the output as JSON, None while the call runs
+    """
+    call_id, started_at, output = row
+    try:
+        _check_columns(("id", call_id, TEXT), ("time", started_at, NUMBER))
+        value = None if output is None else decode_json(_check_text("output", output))
+    except UNDECODABLE as error:
+        raise damaged_row("tool call", f"{run_id} {call_id}", error) from error
+    return AgentCall(run_id, call_id, started_at, output is not None, value)
+
+
+def _check_text(name: str, column: object) -> str | bytes:
+    _check_columns((name, column, (str, bytes)))
+    return column  # type: ignore[return-value]
+
+
+def decode_event(response_id: str, body: object) -> StreamEvent:
+    """Decode an event of a response. Raises DamagedRow."""
+    try:
+        event: StreamEvent = _decode_text("body", body, OBJECT)
+        _check_columns(("sequence number", event.get("sequence_number"), INTEGER))
+    except InvalidColumn as error:
+        raise damaged_row("event", f"of {response_id}", error) from error
+    return event
+
+
+def decode_event_batch(response_id: str, body: object) -> list[StreamEvent]:
+    """Decode a list of events of a response. Raises DamagedRow."""
+    try:
+        events: list[StreamEvent] = _decode_text("body", body, (list,))
+        for event in events:
+            _check_columns(("body", event, OBJECT))
+            _check_columns(("sequence number", event.get("sequence_number"), INTEGER))
+    except InvalidColumn as error:
+        raise damaged_row("event", f"of {response_id}", error) from error
+    return events
+
+
+def decode_item(key: str, body: object) -> Item:
+    """Decode an item. Raises DamagedRow.
+
+    key:  names the item in the error: the key of its node, or its id
+    """
+    try:
+        item: Item = _decode_text("body", body, OBJECT)
+    except InvalidColumn as error:
+        raise damaged_row("item", key, error) from error
+    return item
+
+
+def decode_items(keys: Sequence[str], bodies: Sequence[str | bytes]) -> Sequence[Item]:
+    """Decode items, joined into one array: that takes half the time. Raises DamagedRow for the first damaged one.
+
+    keys:  one for each item, as in `decode_item`
+    """
+    try:
+        items: list[Item] = decode_json(
+            b"[" + b",".join(bodies) + b"]"  # type: ignore[arg-type]
+            if bodies and isinstance(bodies[0], bytes)
+            else f"[{','.join(bodies)}]"  # type: ignore[arg-type]
+        )
+        if len(items) == len(bodies) and all(type(item) is dict for item in items):
+            return items
+    except (TypeError, *UNDECODABLE):  # a body of bytes among texts: it is not UTF-8
+        pass
+    return [decode_item(key, body) for key, body in zip(keys, bodies, strict=True)]
 
 
 def encode_session_record(session: Session) -> str:
@@ -134,11 +374,15 @@ def split_integers(value: Json) -> tuple[Json, str | None]:
 
 
 def merge_integers(form: Json, integers: str) -> Json:
-    """Return the value that `split_integers` split. Raises ValueError for fewer integers than there are places."""
+    """Return the value that `split_integers` split. Raises ValueError if it did not split a value into these."""
+    remaining = iter(decode_json(f"[{integers}]"))
     try:
-        return _put_integers(form, iter(decode_json(f"[{integers}]")))
+        value = _put_integers(form, remaining)
     except StopIteration as error:
-        raise ValueError("a stored value has more places for integers than integers") from error
+        raise ValueError("there are more places for integers than integers") from error
+    if next(remaining, None) is not None:
+        raise ValueError("there are more integers than places for them")
+    return value
 
 
 def _take_integers(value: Json, integers: list[int]) -> Json:
@@ -157,7 +401,12 @@ def _put_integers(form: Json, integers: Iterator[int]) -> Json:
         return {key: _put_integers(inner, integers) for key, inner in form.items()}
     if isinstance(form, list):
         return [_put_integers(inner, integers) for inner in form]
-    return next(integers) if type(form) is int else form
+    if type(form) is not int:
+        return form
+    integer = next(integers, None)
+    if type(integer) is not int:
+        raise ValueError("an integer is missing")
+    return integer
 
 
 COMPACT_SEPARATORS = (",", ":")
@@ -178,16 +427,16 @@ def encode_json(value: Json) -> str:
         raise NotCanonical(f"a value has no JSON form: {error}") from error
 
 
+def _refuse_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+STORED_JSON_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def decode_json(text: str | bytes) -> Json:
-    return json.loads(text)
-
-
-def is_utf8_encodable(text: str) -> bool:
-    """Return whether `text` can be encoded as UTF-8; it cannot with half a surrogate pair."""
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
+    """Decode stored JSON. Raises ValueError and RecursionError."""
+    return STORED_JSON_DECODER.decode(text if isinstance(text, str) else text.decode())
 
 
 CJK_RANGES = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

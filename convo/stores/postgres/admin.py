@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from convo.runtime import report_progress
-from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
+from convo.stores.base import (
+    AbandonedRun,
+    DamagedRowObserver,
+    PruneResult,
+    TenantStats,
+    TransactionObserver,
+    run_lease_name,
+)
 from convo.stores.postgres import connection, gc, tenant_rows
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.runs import DATABASE_TIME_SQL
@@ -100,6 +107,9 @@ class PostgresAdmin:
 
     def set_transaction_observer(self, observer: TransactionObserver) -> None:
         self._database.observer = observer
+
+    def set_damaged_row_observer(self, observer: DamagedRowObserver) -> None:
+        self._database.damaged_row_observer = observer
 
     async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
         if dry_run:

@@ -240,14 +240,12 @@ def _describe_node_fault(
 
 
 def _decode_valid_item(body: bytes) -> Item | None:
-    import zlib
-
     try:
-        item = decode_body(body)
+        item = decode_body("", body)
         item_hash(item)
-    except (ValueError, RecursionError, zlib.error, ConvoError):
+    except ConvoError:
         return None
-    return item if isinstance(item, dict) else None
+    return item
 
 
 def _has_item_id(body: bytes | None) -> bool:

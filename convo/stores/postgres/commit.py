@@ -606,7 +606,9 @@ async def _erase_items(t: TenantConnection, transaction: Transaction) -> list[UU
         )
         nodes += [node for (node,) in await t.fetch_all(SELECT_OTHER_NODES_OF_ITEMS, nodes, *conversation)]
     rows = await t.fetch_all(SELECT_NODE_ITEMS, nodes)
-    erased_ids = [(node, tenant_rows.escape_name(base.own_item_id(decode_body(body)))) for node, _, body in rows]
+    erased_ids = [
+        (node, tenant_rows.escape_name(base.own_item_id(decode_body(node.hex[:12], body)))) for node, _, body in rows
+    ]
     await t.run_pipeline(t.statement(ERASE_NODE_ITEMS, *to_columns(erased_ids, 2)))
     return [item for _, item, _ in rows]
 

@@ -32,7 +32,7 @@ from convo.errors import (
     StoreUnavailable,
 )
 from convo.runtime import track_progress
-from convo.stores.base import TransactionObserver, ignore_transaction
+from convo.stores.base import DamagedRowObserver, TransactionObserver, ignore_transaction, warn_of_damaged_row
 from convo.stores.postgres.tenant_rows import DatabaseConnection
 
 Result = TypeVar("Result")
@@ -61,6 +61,7 @@ class PostgresDatabase:
         self.location = _format_location(options)
         self.known_tenants: set[str] = set()
         self.observer: TransactionObserver = ignore_transaction
+        self.damaged_row_observer: DamagedRowObserver = warn_of_damaged_row
         self.options: dict[str, Any] = {"connect_timeout": max(2, round(connect_timeout_s)), **options}
         self._pool_size, self._connect_timeout_s, self._transaction_timeout_s = (
             pool_size,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from convo.errors import NotFound
 from convo.stores.base import PruneResult
-from convo.stores.codec import decode_json
+from convo.stores.codec import decode_session_handle
 from convo.stores.postgres import runs, tenant_rows
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.commit import LOCK_TENANT_EXCLUSIVE, delete_unreferenced_nodes
@@ -125,15 +125,15 @@ MAX_ROWS_PER_BATCH = 200
 """Records that are deleted in one transaction."""
 
 WITH_RETAINED_SESSIONS = """
-kept (id, link, record) AS (
-    SELECT id, link, record FROM convo.sessions WHERE tenant = $1 AND (used_at >= $2 OR EXISTS (
+kept (id, link, name, record) AS (
+    SELECT id, link, name, record FROM convo.sessions WHERE tenant = $1 AND (used_at >= $2 OR EXISTS (
         SELECT 1 FROM convo.runs JOIN convo.links ON links.tenant = $1 AND links.id = runs.id
         WHERE runs.tenant = $1 AND ended_at IS NULL AND session = sessions.id))
 )
 """
 """The sessions that are kept: used since, or with an open run."""
 
-SELECT_RETAINED_RECORDS = f"WITH {WITH_RETAINED_SESSIONS} SELECT record FROM kept WHERE $2::float8 IS NOT NULL"
+SELECT_RETAINED_RECORDS = f"WITH {WITH_RETAINED_SESSIONS} SELECT name, record FROM kept WHERE $2::float8 IS NOT NULL"
 
 SELECT_OLD_CONVERSATIONS = """
 SELECT id FROM convo.conversations WHERE tenant = $1 AND created_at < $2 AND id <> ALL($3::text[]) AND NOT EXISTS (
@@ -170,8 +170,12 @@ OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaita
 
 
 async def find_old_conversations(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
-    """Return conversations that were not created or used since, and that no retained session references."""
-    handles = [decode_json(record)[6] for (record,) in await t.fetch_all(SELECT_RETAINED_RECORDS, before)]
+    """Return conversations that were not created or used since, and that no retained session references.
+
+    Raises DamagedRow for a retained session with a damaged record: it may reference any conversation.
+    """
+    records = await t.fetch_all(SELECT_RETAINED_RECORDS, before)
+    handles = [decode_session_handle(tenant_rows.unescape_name(name), record)[1] for name, record in records]
     retained = [handle for handle in handles if handle]
     return [
         conversation_id for (conversation_id,) in await t.fetch_all(SELECT_OLD_CONVERSATIONS, before, retained, limit)

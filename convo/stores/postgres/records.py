@@ -7,15 +7,17 @@ be a response of another endpoint. Functions named `build_` return statements, f
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
-from convo.errors import NotFound
+from convo.errors import DamagedRow, NotFound
 from convo.history.records import ANSWERED_STATUSES, UNFINISHED_STATUSES, Link, LinkStatus, Session
 from convo.history.tree import Key
 from convo.stores import base
 from convo.stores.base import Conversation, SessionStats
 from convo.stores.codec import (
     SAME_AS_PARENT,
-    decode_json,
+    ReadRows,
     decode_link,
+    decode_metadata,
+    decode_rows,
     decode_session,
     encode_json,
     encode_previous_response_id,
@@ -128,29 +130,39 @@ SELECT $1, $2, node, named, id FROM unnest($3::uuid[], $4::bigint[], $5::text[])
 
 
 async def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
+    """Return a session. Raises DamagedRow."""
     query = f"{SELECT_SESSIONS} AND (id = $2 OR name = $2) ORDER BY id <> $2 LIMIT 1"
     row = await t.fetch_row(query, tenant_rows.escape_name(name_or_id))
     return session_from_row(row) if row else None
 
 
-async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
-    rows = await t.fetch_all(f"{SELECT_SESSIONS} ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2", limit)
-    return [session_from_row(row) for row in rows]
+async def select_sessions(t: TenantConnection, limit: int | None) -> ReadRows[Session]:
+    newest_first = "ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2"
+    row_count = limit
+    while True:
+        rows = await t.fetch_all(f"{SELECT_SESSIONS} {newest_first}", row_count)
+        read = decode_rows(session_from_row, rows)
+        if limit is None or row_count is None or len(rows) < row_count or len(read.rows) >= limit:
+            return read
+        row_count = limit + len(read.damaged)
 
 
-async def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
-    """Return the figures of a session. Raises NotFound."""
+async def select_session_stats(t: TenantConnection, session_id: str) -> ReadRows[SessionStats]:
+    """Return the figures of a session, without its first item if that is damaged. Raises NotFound."""
     row = await t.fetch_row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(ANSWERED_STATUSES))
     if row is None:
         raise NotFound("session", session_id)
     item_count, confirmed_count, turn_count, body = row
-    return SessionStats(
-        item_count, item_count - (confirmed_count or 0), turn_count, decode_body(body) if body else None
-    )
+    stats = SessionStats(item_count or 0, (item_count or 0) - (confirmed_count or 0), turn_count, None)
+    try:
+        first_item = None if body is None else decode_body(f"of {session_id}", body)
+    except DamagedRow as error:
+        return ReadRows([stats], [error])
+    return ReadRows([stats._replace(first_item=first_item)], [])
 
 
 def session_from_row(row: Row) -> Session:
-    """Return the session of a row of `SESSION_COLUMNS`."""
+    """Return the session of a row of `SESSION_COLUMNS`. Raises DamagedRow."""
     session_id, name, head, mark, written, link, used_at, record, used = row
     names = tenant_rows.unescape_name(session_id), tenant_rows.unescape_name(name)
     return decode_session(
@@ -184,17 +196,22 @@ def build_session_upsert(t: TenantConnection, new: Session, *, exists: bool) -> 
 
 
 async def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
-    rows = await t.fetch_all(SELECT_MEMBERS, tenant_rows.escape_name(conversation_id))
+    """Return a conversation. Raises DamagedRow."""
+    stored_id = tenant_rows.escape_name(conversation_id)
+    rows = await t.fetch_all(SELECT_MEMBERS, stored_id)
     if not rows:
+        if await t.fetch_row("SELECT 1 FROM convo.conversations WHERE tenant = $1 AND id = $2", stored_id):
+            raise DamagedRow("conversation", conversation_id, "its head is missing")
         return None
     key, *_, created_at, metadata = rows[0]
-    ids = tuple(_member_id(assigned_id, erased_id, body) for _, assigned_id, erased_id, body, _, _ in rows[-2::-1])
-    return Conversation(conversation_id, Key(key.hex()), created_at, ids, decode_json(metadata))
+    ids = tuple(_member_id(conversation_id, *member) for _, *member, _, _ in rows[-2::-1])
+    metadata = decode_metadata(conversation_id, created_at, metadata)
+    return Conversation(conversation_id, Key(key.hex()), created_at, ids, metadata)
 
 
-def _member_id(assigned_id: str | None, erased_id: str | None, body: bytes | None) -> str:
+def _member_id(conversation_id: str, assigned_id: str | None, erased_id: str | None, body: bytes | None) -> str:
     if body is not None:
-        return base.own_item_id(decode_body(body))
+        return base.own_item_id(decode_body(f"in {conversation_id}", body))
     return tenant_rows.unescape_name(assigned_id or erased_id or "")
 
 
@@ -280,44 +297,43 @@ UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDER
 
 
 async def select_link(t: TenantConnection, link_id: str) -> Link | None:
+    """Return a link. Raises DamagedRow."""
     row = await t.fetch_row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
     return _link_from_row(row) if row else None
 
 
-async def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
+async def select_session_links(t: TenantConnection, session_id: str) -> ReadRows[Link]:
     return await _select_links_oldest_first(
         t, "WHERE tenant = $1 AND session = $2", tenant_rows.escape_name(session_id)
     )
 
 
-async def select_conversation_links(t: TenantConnection, conversation_id: str) -> Sequence[Link]:
+async def select_conversation_links(t: TenantConnection, conversation_id: str) -> ReadRows[Link]:
     return await _select_links_oldest_first(t, WHERE_CONVERSATION, tenant_rows.escape_name(conversation_id))
 
 
-async def select_responses_to(t: TenantConnection, input_heads: Collection[Key]) -> Sequence[Link]:
+async def select_responses_to(t: TenantConnection, input_heads: Collection[Key]) -> ReadRows[Link]:
     node_ids = {key: tenant_rows.node_id(key) for key in input_heads if tenant_rows.is_node_key(key)}
     if not node_ids:
-        return []
+        return ReadRows([], [])
     links = await _select_links_oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*node_ids.values()])
-    return [link for link in links if link.input_head in node_ids]
+    return links._replace(rows=[link for link in links.rows if link.input_head in node_ids])
 
 
-async def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
+async def select_related_links(t: TenantConnection, link_id: str) -> ReadRows[Link]:
     where = "WHERE tenant = $1 AND id IN (SELECT id FROM kin)"
     return await _select_links_oldest_first(t, where, tenant_rows.escape_name(link_id), with_clause=WITH_RELATED_LINKS)
 
 
 async def _select_links_oldest_first(
     t: TenantConnection, where: str, *values: object, with_clause: str = ""
-) -> list[Link]:
-    return [
-        _link_from_row(row)
-        for row in await t.fetch_all(f"{with_clause}{SELECT_LINKS}{where} {ORDER_OLDEST_FIRST}", *values)
-    ]
+) -> ReadRows[Link]:
+    rows = await t.fetch_all(f"{with_clause}{SELECT_LINKS}{where} {ORDER_OLDEST_FIRST}", *values)
+    return decode_rows(_link_from_row, rows)
 
 
 def _link_from_row(row: Row) -> Link:
-    """Return the link of a row of `SELECT_LINKS`."""
+    """Return the link of a row of `SELECT_LINKS`. Raises DamagedRow."""
     link_id, parent, session, *columns = row
     previous = columns[6] and tenant_rows.unescape_name(columns[6])
     ids = (

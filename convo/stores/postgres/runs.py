@@ -9,9 +9,16 @@ from convo.errors import Conflict, InputFault, NotFound
 from convo.history.items import StreamEvent
 from convo.stores import base
 from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Transaction
-from convo.stores.codec import decode_json, encode_json
+from convo.stores.codec import (
+    ReadRows,
+    decode_agent_call,
+    decode_agent_run,
+    decode_event_batch,
+    decode_rows,
+    encode_json,
+)
 from convo.stores.postgres import tenant_rows
-from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, decode_body, encode_body, to_columns
+from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, decompress_body, encode_body, to_columns
 
 DATABASE_TIME_SQL = "extract(epoch FROM clock_timestamp())::double precision"
 """The database's clock, seconds since 1970."""
@@ -78,7 +85,8 @@ def _encode_event_batch(events: Sequence[StreamEvent]) -> tuple[int, int, int, s
 
 async def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
     rows = await t.fetch_all(SELECT_EVENTS, tenant_rows.escape_name(response_id), after)
-    return [event for (body,) in rows for event in decode_json(body) if event["sequence_number"] > after]
+    events = (event for (body,) in rows for event in decode_event_batch(response_id, body))
+    return [event for event in events if event["sequence_number"] > after]
 
 
 LOCK_AGENT_RUNS = """
@@ -127,50 +135,40 @@ DELETE_AGENT_RUNS = (
 
 
 async def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
+    """Return a run. Raises DamagedRow."""
     row = await t.fetch_row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
     return _agent_run_from_row(row) if row else None
 
 
 async def select_agent_runs(
     t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
-) -> Sequence[AgentRun]:
+) -> ReadRows[AgentRun]:
     """Return the runs that match all given filters, last changed first."""
     filters = {"session": session, "state": state, "status": status}
     conditions = {column: tenant_rows.escape_name(value) for column, value in filters.items() if value is not None}
     where = "".join(f" AND {column} = ${number}" for number, column in enumerate(conditions, start=3))
     newest_first = " ORDER BY changed_at DESC, id DESC LIMIT $2"
-    return [
-        _agent_run_from_row(row)
-        for row in await t.fetch_all(SELECT_AGENT_RUNS + where + newest_first, limit, *conditions.values())
-    ]
+    row_count = limit
+    while True:
+        rows = await t.fetch_all(SELECT_AGENT_RUNS + where + newest_first, row_count, *conditions.values())
+        read = decode_rows(_agent_run_from_row, rows)
+        if len(rows) < row_count or len(read.rows) >= limit:
+            return read
+        row_count = limit + len(read.damaged)
 
 
 async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
-    """Return the tool calls of a run, in the order in which they started."""
-    return [
-        AgentCall(
-            run_id,
-            tenant_rows.unescape_name(call_id),
-            started_at,
-            output is not None,
-            None if output is None else decode_json(output),
-        )
-        for call_id, started_at, output in await t.fetch_all(SELECT_AGENT_CALLS, tenant_rows.escape_name(run_id))
-    ]
+    """Return the tool calls of a run, in the order in which they started. Raises DamagedRow."""
+    rows = await t.fetch_all(SELECT_AGENT_CALLS, tenant_rows.escape_name(run_id))
+    return [decode_agent_call(run_id, (tenant_rows.unescape_name(call_id), *rest)) for call_id, *rest in rows]
 
 
 def _agent_run_from_row(row: Row) -> AgentRun:
+    """Return the run of a row of `SELECT_AGENT_RUNS`. Raises DamagedRow."""
     run_id, session, revision, status, document, created_at, changed_at, state = row
     ids = tenant_rows.unescape_name(run_id), tenant_rows.unescape_name(session)
-    return AgentRun(
-        *ids,
-        revision,
-        status,
-        decode_body(document),
-        created_at,
-        changed_at,
-        state and tenant_rows.unescape_name(state),
-    )
+    columns = (revision, status, decompress_body(document), created_at, changed_at)
+    return decode_agent_run((*ids, *columns, state and tenant_rows.unescape_name(state)))
 
 
 # -- writing --------------------------------------------------------------------------------------

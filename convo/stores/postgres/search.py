@@ -4,15 +4,17 @@ The index holds hashes of terms, so each match is verified against the item's te
 first; results are ordered by phrase density.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from math import inf
 from typing import NamedTuple
+from uuid import UUID
 
+from convo.errors import DamagedRow
 from convo.history.items import Item
 from convo.history.records import Session
 from convo.history.tree import Key
 from convo.stores.base import HIGHEST_CHARACTER, HandleMatch, SearchHit
-from convo.stores.codec import parse_search_phrases, phrase_density, tokenize_item
+from convo.stores.codec import ReadRows, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.commit import hash_terms
 from convo.stores.postgres.records import SESSION_COLUMNS, session_from_row
@@ -85,50 +87,65 @@ def _last_use_rank(session: Session) -> float:
     return inf if session.use_order is None else session.use_order
 
 
-async def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
+async def find_handles(t: TenantConnection, prefix: str, limit: int) -> ReadRows[HandleMatch]:
     first = tenant_rows.escape_name(prefix)
     rows = await t.fetch_all(SELECT_HANDLES, first, first + HIGHEST_CHARACTER, limit)
-    return [
-        HandleMatch(
-            HANDLE_KINDS[kind],
-            tenant_rows.unescape_name(record_id),
-            tenant_rows.unescape_name(name or "") or first_words_of_body(body),
-        )
-        for kind, record_id, name, body in rows
-    ]
+    found: ReadRows[HandleMatch] = ReadRows([], [])
+    for kind, stored_id, name, body in rows:
+        record_id = tenant_rows.unescape_name(stored_id)
+        try:
+            label = tenant_rows.unescape_name(name or "") or first_words_of_body(f"of {record_id}", body)
+        except DamagedRow as error:
+            label = ""
+            found.damaged.append(error)
+        found.rows.append(HandleMatch(HANDLE_KINDS[kind], record_id, label))
+    return found
 
 
-async def search_items(t: TenantConnection, query: str, limit: int) -> Sequence[SearchHit]:
+async def search_items(t: TenantConnection, query: str, limit: int) -> ReadRows[SearchHit]:
     phrases = parse_search_phrases(query)
     await t.run_pipeline(BEGIN_SNAPSHOT)
     if not phrases or not await t.fetch_value(SELECT_ANY_SESSION):
-        return []
+        return ReadRows([], [])
     ranked: list[RankedHit] = []
-    async for batch in _ranked_batches(t, phrases):
+    damaged: list[DamagedRow] = []
+    async for batch in _ranked_batches(t, phrases, damaged):
         ranked += batch
         if len(ranked) >= limit:
             break
     ranked.sort(key=lambda ranked_hit: (-ranked_hit.density, -_last_use_rank(ranked_hit.hit.session)))
-    return [ranked_hit.hit for ranked_hit in ranked[:limit]]
+    return ReadRows([ranked_hit.hit for ranked_hit in ranked[:limit]], damaged)
 
 
-async def _ranked_batches(t: TenantConnection, phrases: tuple[str, ...]) -> AsyncIterator[list[RankedHit]]:
-    """Iterate over batches of items that contain every phrase; shorter items first, because they tend to be denser."""
+async def _ranked_batches(
+    t: TenantConnection, phrases: tuple[str, ...], damaged: list[DamagedRow]
+) -> AsyncIterator[list[RankedHit]]:
+    """Iterate over batches of items that contain every phrase; shorter items first, because they tend to be denser.
+
+    A damaged item or session is added to `damaged`.
+    """
     term_hashes = sorted({term_hash for phrase in phrases for term_hash in hash_terms(t, phrase)})
     skipped = 0
     while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, ITEMS_PER_BATCH, skipped):
-        items = {item_id: decode_body(body) for item_id, body in rows}
+        items: dict[UUID, Item] = {}
+        for item_id, body in rows:
+            try:
+                items[item_id] = decode_body(item_id.hex[:12], body)
+            except DamagedRow as error:
+                damaged.append(error)
         densities = {
             item_id: density
             for item_id, item in items.items()
             if (density := phrase_density(tokenize_item(item), phrases))
         }
         hit_rows = await t.fetch_all(SELECT_SESSIONS_OF_ITEMS, sorted(densities)) if densities else []
-        yield [
-            RankedHit(densities[item_id], _hit_from_row(items[item_id], key, row)) for item_id, key, *row in hit_rows
-        ]
+        batch: list[RankedHit] = []
+        for item_id, key, *row in hit_rows:
+            try:
+                hit = SearchHit(session_from_row(tuple(row)), Key(key.hex()), items[item_id])
+            except DamagedRow as error:
+                damaged.append(error)
+            else:
+                batch.append(RankedHit(densities[item_id], hit))
+        yield batch
         skipped += len(rows)
-
-
-def _hit_from_row(item: Item, key: bytes, row: Sequence[object]) -> SearchHit:
-    return SearchHit(session_from_row(tuple(row)), Key(key.hex()), item)

@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 from convo.history.canonical import Hash
 from convo.history.items import Item
 from convo.history.tree import Key, root_key
-from convo.stores.codec import decode_json, encode_json
+from convo.stores.codec import decode_item, encode_json
 
 Row: TypeAlias = tuple[Any, ...]
 """A row of a result; the values are None, int, float, str, bool, bytes and UUID."""
@@ -152,17 +152,19 @@ def encode_body(item: Item) -> bytes:
     return compressed if len(compressed) < len(text) else text
 
 
-def decode_body(body: bytes) -> Item:
-    """Return the item that `encode_body` encoded."""
-    item: Item = decode_json(_decompress_body(body))
-    return item
+def decode_body(key: str, body: bytes) -> Item:
+    """Return the item that `encode_body` encoded. Raises DamagedRow.
+
+    key:  names the item in the error
+    """
+    return decode_item(key, decompress_body(body))
 
 
-def decode_bodies(bodies: Sequence[bytes]) -> Sequence[Item]:
-    """Decode items, joined into one array: that takes less time."""
-    items: Sequence[Item] = decode_json(b"[" + b",".join(map(_decompress_body, bodies)) + b"]")
-    return items
-
-
-def _decompress_body(body: bytes) -> bytes:
-    return body if body.startswith(UNCOMPRESSED_PREFIX) else zlib.decompress(body)
+def decompress_body(body: bytes) -> bytes:
+    """Return the JSON that `encode_body` encoded; no bytes, which are no JSON, if it cannot be decompressed."""
+    if body.startswith(UNCOMPRESSED_PREFIX):
+        return body
+    try:
+        return zlib.decompress(body)
+    except zlib.error:
+        return b""

@@ -7,12 +7,13 @@ otherwise read the whole table.
 from collections.abc import Sequence
 from uuid import UUID
 
-from convo.errors import ItemDeleted
+from convo.errors import DamagedRow, ItemDeleted
 from convo.history.items import Item, item_preview
 from convo.history.tree import Key, Node, Path, Prefix
 from convo.stores import base
+from convo.stores.codec import decode_items
 from convo.stores.postgres import tenant_rows
-from convo.stores.postgres.tenant_rows import Row, TenantConnection, decode_bodies, decode_body
+from convo.stores.postgres.tenant_rows import Row, TenantConnection, decode_body, decompress_body
 
 NODE_KEY_SQL = "uuid_send(nodes.id) || uuid_send(nodes.rest)"
 """The whole key of a node, as bytes."""
@@ -34,15 +35,17 @@ FROM up
 
 
 async def select_path(t: TenantConnection, head: Key) -> Path:
-    """Return the path to `head`. Raises NotFound and ItemDeleted."""
+    """Return the path to `head`. Raises NotFound, ItemDeleted and DamagedRow."""
     if head == t.root:
         return Path(t.root)
-    _, rows = await _select_path_rows(t, head, None)
+    end, rows = await _select_path_rows(t, head, None)
+    if end != t.root:
+        raise DamagedRow("history", head[:12], "its beginning is missing")
     return Path(t.root, Prefix(_nodes_from_rows(rows)))
 
 
 async def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[Item]:
-    """Return the items after `after` on the path to `head`. Raises NotFound, Conflict and ItemDeleted."""
+    """Return the items after `after` on the path to `head`. Raises NotFound, Conflict, ItemDeleted and DamagedRow."""
     if head == after == t.root:
         return []
     end, rows = await _select_path_rows(t, head, after if tenant_rows.is_node_key(after) else None)
@@ -69,16 +72,19 @@ async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -
 
 
 def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
-    """Decode the nodes of a path. Raises ItemDeleted."""
+    """Decode the nodes of a path. Raises ItemDeleted and DamagedRow."""
     keys, bodies = [Key(key.hex()) for key, _ in rows], [body for _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return list(map(Node, keys, decode_bodies(bodies)))
+    return list(map(Node, keys, decode_items(keys, list(map(decompress_body, bodies)))))
 
 
-def first_words_of_body(body: bytes | None) -> str:
-    """Return the first words of an item; "" if there is none."""
-    return item_preview(decode_body(body)) if body else ""
+def first_words_of_body(key: str, body: bytes | None) -> str:
+    """Return the first words of an item; "" if there is none. Raises DamagedRow.
+
+    key:  names the item in the error
+    """
+    return item_preview(decode_body(key, body)) if body is not None else ""
 
 
 # -- items by their ids ---------------------------------------------------------------------------
@@ -105,7 +111,7 @@ async def select_item(t: TenantConnection, item_id: str) -> Item | None:
     for body, assigned_id in (
         await t.fetch_all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []
     ):
-        item = decode_body(body)
+        item = decode_body(item_id, body)
         if item_id == (base.own_item_id(item) if assigned_id is None else tenant_rows.unescape_name(assigned_id)):
             return item
     return await _select_item_by_key(t, base.parse_key_prefix(item_id))
@@ -115,4 +121,4 @@ async def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
     row = await t.fetch_row(SELECT_ITEM_BY_HALF_KEY, UUID(hex=digits[: tenant_rows.HALF_KEY_DIGITS]))
-    return decode_body(row[1]) if row and row[0].hex().startswith(digits) else None
+    return decode_body(digits, row[1]) if row and row[0].hex().startswith(digits) else None

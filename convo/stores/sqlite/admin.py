@@ -4,7 +4,14 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from convo.runtime import report_progress
-from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
+from convo.stores.base import (
+    AbandonedRun,
+    DamagedRowObserver,
+    PruneResult,
+    TenantStats,
+    TransactionObserver,
+    run_lease_name,
+)
 from convo.stores.sqlite import runs
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.gc import count_prunable, prune_batch
@@ -84,6 +91,9 @@ class SqliteAdmin:
 
     def set_transaction_observer(self, observer: TransactionObserver) -> None:
         self._database.observer = observer
+
+    def set_damaged_row_observer(self, observer: DamagedRowObserver) -> None:
+        self._database.damaged_row_observer = observer
 
     async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
         if dry_run:

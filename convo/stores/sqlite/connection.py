@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.runtime import track_progress
 from convo.stores import base
-from convo.stores.base import TransactionObserver, ignore_transaction
+from convo.stores.base import DamagedRowObserver, TransactionObserver, ignore_transaction, warn_of_damaged_row
 from convo.stores.codec import decode_json
 from convo.stores.sqlite import tenant_rows
-from convo.stores.sqlite.tenant_rows import TenantConnection
+from convo.stores.sqlite.tenant_rows import INVALID_UTF8_MESSAGE, TenantConnection
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -165,6 +165,7 @@ class SqliteDatabase:
     ) -> None:
         self.file, self._wal_file = file, Path(f"{file}-wal")
         self.observer: TransactionObserver = ignore_transaction
+        self.damaged_row_observer: DamagedRowObserver = warn_of_damaged_row
         self._busy_timeout_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
         self._empty_db: sqlite3.Connection | None = None
@@ -437,9 +438,6 @@ BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 DISK_FULL_CODES = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_FSYNC})
 
 DAMAGED_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-INVALID_UTF8_MESSAGE = "Could not decode to UTF-8"
-"""Start of Python's message for text in a row that is not UTF-8; that error has no code."""
 
 ERRORS_BY_CODE: dict[int, tuple[type[StoreFault], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "{file} is locked: another process has been writing to it for too long"),

@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeAlias
 from convo.errors import NotFound
 from convo.history.records import Strategy
 from convo.stores.base import PruneResult
-from convo.stores.codec import decode_json
+from convo.stores.codec import decode_session_handle
 from convo.stores.sqlite import connection, runs, tenant_rows
 from convo.stores.sqlite import runs as agents
 from convo.stores.sqlite.records import delete_assigned_ids
-from convo.stores.sqlite.tenant_rows import Row, TenantConnection, to_query_name
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection, fetch_records, to_query_name
 from convo.stores.sqlite.tree import (
     delete_unreferenced_link,
     delete_unreferenced_nodes,
@@ -161,7 +161,7 @@ WHERE route = :route AND (created_at >= :before OR runs.link IS NOT NULL)
 """
 
 SELECT_RETAINED_RECORDS = """
-SELECT record FROM sessions WHERE tenant = :tenant AND record IS NOT NULL AND n NOT IN (SELECT n FROM old)
+SELECT name, record FROM sessions WHERE tenant = :tenant AND record IS NOT NULL AND n NOT IN (SELECT n FROM old)
 """
 
 
@@ -213,10 +213,11 @@ def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
 
 
 def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
-    """Find conversations that no session references and that had no response since."""
+    """Find conversations that no session references and that had no response since. Raises DamagedRow."""
     parameters = {"tenant": t.tenant_number, "before": before}
-    records = t.db.execute(WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, parameters).fetchall()
-    handles = {handle for (record,) in records if (handle := _conversation_handle(record))}
+    records = fetch_records(t.db, WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, parameters)
+    continued = [decode_session_handle(name, record) for name, record in records]
+    handles = {handle for strategy, handle in continued if strategy is Strategy.CONVERSATION}
     for n, head, conversation_id in t.db.execute(SELECT_OLD_CONVERSATIONS, parameters):
         if conversation_id not in handles and not _is_recently_used(t, conversation_id, before):
             yield n, head
@@ -235,9 +236,3 @@ def _is_recently_used(t: TenantConnection, conversation_id: str, before: float) 
     parameters = {"tenant": t.tenant_number, "before": before}
     routes = tenant_rows.select_route_rowids(t, conversation_id)
     return any(t.db.execute(SELECT_RECENT_LINK, {**parameters, "route": route}).fetchone() for route in routes)
-
-
-def _conversation_handle(record: str) -> str | None:
-    """Return the conversation that a session continues."""
-    strategy, *_, handle, _ = decode_json(record)
-    return handle if strategy == Strategy.CONVERSATION else None

@@ -9,15 +9,19 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from convo.errors import NotFound
+from convo.errors import DamagedRow, NotFound
 from convo.history.items import Json
 from convo.history.records import ANSWERED_STATUSES, UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key
 from convo.stores import base
 from convo.stores.base import Conversation, SessionStats
 from convo.stores.codec import (
-    decode_json,
+    ReadRows,
+    decode_item,
+    decode_items,
     decode_link,
+    decode_metadata,
+    decode_rows,
     decode_session,
     encode_json,
     encode_previous_response_id,
@@ -28,7 +32,6 @@ from convo.stores.sqlite import tenant_rows
 from convo.stores.sqlite.tenant_rows import Columns, Row, TenantConnection, to_query_name
 from convo.stores.sqlite.tree import (
     NO_NODE,
-    decode_items,
     delete_unreferenced_link,
     delete_unreferenced_targets,
     find_node,
@@ -40,11 +43,13 @@ SELECT_SESSIONS = """
 SELECT sessions.id, sessions.name, head.key, mark.key, written.key, links.id, sessions.used_at, sessions.record,
     sessions.used
 FROM sessions
-    JOIN nodes AS head ON head.n = sessions.head
-    JOIN nodes AS mark ON mark.n = sessions.mark
+    LEFT JOIN nodes AS head ON head.n = sessions.head
+    LEFT JOIN nodes AS mark ON mark.n = sessions.mark
     LEFT JOIN nodes AS written ON written.n = sessions.written
     LEFT JOIN links ON links.n = sessions.link
+WHERE (sessions.record IS NOT NULL OR sessions.head IS NOT NULL)
 """
+"""The sessions with a record; a row without one has only an id that links reference."""
 
 SELECT_SESSION_ROW = """
 SELECT sessions.n, head.key, links.id, links.saw IS NULL, sessions.name, sessions.head, mark, written, sessions.link,
@@ -92,32 +97,32 @@ SELECT n FROM up
 
 
 def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
-    by_id = t.fetch_row(
-        SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(name_or_id)
-    )
-    row = by_id or t.fetch_row(
-        SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.tenant_number, to_query_name(name_or_id)
-    )
-    return decode_session(row) if row else None
+    """Return a session. Raises DamagedRow."""
+    parameters = t.tenant_number, to_query_name(name_or_id)
+    rows = t.fetch_records(SELECT_SESSIONS + "AND sessions.tenant = ? AND sessions.id = ?", *parameters)
+    rows = rows or t.fetch_records(SELECT_SESSIONS + "AND sessions.tenant = ? AND sessions.name = ?", *parameters)
+    return decode_session(rows[0]) if rows else None
 
 
 def select_session_by_rowid(t: TenantConnection, rowid: int) -> Session:
-    """Return the session in this row."""
-    row = t.fetch_row(SELECT_SESSIONS + "WHERE sessions.n = ?", rowid)
-    assert row is not None
+    """Return the session in this row. Raises DamagedRow."""
+    (row,) = t.fetch_records(SELECT_SESSIONS + "AND sessions.n = ?", rowid)
     return decode_session(row)
 
 
-def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
-    newest_first = "WHERE sessions.tenant = ? ORDER BY used DESC NULLS FIRST, used_at DESC, sessions.n DESC LIMIT ?"
-    return [
-        decode_session(row)
-        for row in t.fetch_all(SELECT_SESSIONS + newest_first, t.tenant_number, -1 if limit is None else limit)
-    ]
+def select_sessions(t: TenantConnection, limit: int | None) -> ReadRows[Session]:
+    newest_first = "AND sessions.tenant = ? ORDER BY used DESC NULLS FIRST, used_at DESC, sessions.n DESC LIMIT ?"
+    row_count = -1 if limit is None else limit
+    while True:
+        rows = t.fetch_records(SELECT_SESSIONS + newest_first, t.tenant_number, row_count)
+        read = decode_rows(decode_session, rows)
+        if limit is None or len(rows) < row_count or len(read.rows) >= limit:
+            return read
+        row_count = limit + len(read.damaged)
 
 
-def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
-    """Return the figures of a session. Raises NotFound."""
+def select_session_stats(t: TenantConnection, session_id: str) -> ReadRows[SessionStats]:
+    """Return the figures of a session, without its first item if that is damaged. Raises NotFound."""
     row = t.fetch_row(
         "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
         t.tenant_number,
@@ -126,14 +131,18 @@ def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     if row is None:
         raise NotFound("session", session_id)
     n, head, mark = row
-    *path, _ = [rowid for (rowid,) in t.fetch_all(SELECT_PATH_ROWIDS, head)]
+    path = [rowid for (rowid,) in t.fetch_all(SELECT_PATH_ROWIDS, head)][:-1]
     count_answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
-    return SessionStats(
+    stats = SessionStats(
         item_count=len(path),
         unconfirmed_count=path.index(mark) if mark in path else len(path),
         turn_count=t.fetch_value(count_answered, n, *ANSWERED_STATUSES),
-        first_item=select_node_item(t, path[-1]) if path else None,
+        first_item=None,
     )
+    try:
+        return ReadRows([stats._replace(first_item=select_node_item(t, path[-1]) if path else None)], [])
+    except DamagedRow as error:
+        return ReadRows([stats], [error])
 
 
 class SessionRow(NamedTuple):
@@ -225,21 +234,28 @@ def _use_number(t: TenantConnection, new: Session, stored: SessionRow | None) ->
 
 
 def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
-    row = t.fetch_row(
+    """Return a conversation. Raises DamagedRow."""
+    found = t.fetch_records(
         "SELECT conversations.n, nodes.n, nodes.key, created_at, metadata FROM conversations"
-        " JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
+        " LEFT JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
         *(t.tenant_number, to_query_name(conversation_id)),
     )
-    if row is None:
+    if not found:
         return None
-    n, head, key, created_at, metadata = row
-    rows = t.fetch_all(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
-    own_items = iter(decode_items([body for _, _, _, body, _ in rows if body is not None]))
+    n, head, key, created_at, metadata = found[0]
+    if key is None:
+        raise DamagedRow("conversation", conversation_id, "its head is missing")
+    rows = t.fetch_records(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
+    bodies = [body for _, _, _, body, _ in rows if body is not None]
+    own_items = iter(decode_items([f"in {conversation_id}"] * len(bodies), bodies))
     ids = tuple(
         base.own_item_id(next(own_items)) if body is not None else assigned_id or erased_id
         for _, assigned_id, erased_id, body, _ in rows
     )
-    return Conversation(conversation_id, Key(key.hex()), created_at, ids, decode_json(metadata))
+    if not all(isinstance(item_id, str) for item_id in ids):
+        raise DamagedRow("conversation", conversation_id, "an item has no id")
+    metadata = decode_metadata(conversation_id, created_at, metadata)
+    return Conversation(conversation_id, Key(key.hex()), created_at, ids, metadata)
 
 
 class ConversationRow(NamedTuple):
@@ -301,7 +317,7 @@ def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable
     """Store the ids that the items at `nodes` do not have themselves."""
     for (n, _, erased_id, body, item), item_id in zip(nodes, ids, strict=True):
         base.check_stored_name(item_id)
-        if item_id != (base.own_item_id(decode_json(body)) if body else erased_id):
+        if item_id != (base.own_item_id(decode_item(item_id, body)) if body else erased_id):
             t.execute(
                 "INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
                 t.tenant_number,
@@ -317,13 +333,15 @@ SELECT_LINKS = """
 SELECT links.id, parents.id, sessions.id, saw.key, head.key, links.sent, routes.body, links.status, links.created_at,
     links.previous, links.seconds, links.first_token_s, parameters.body, links.usage, links.error
 FROM links
-    JOIN nodes AS saw ON saw.n = links.saw
-    JOIN nodes AS head ON head.n = links.head
-    JOIN repeated AS routes ON routes.n = links.route
+    LEFT JOIN nodes AS saw ON saw.n = links.saw
+    LEFT JOIN nodes AS head ON head.n = links.head
+    LEFT JOIN repeated AS routes ON routes.n = links.route
     LEFT JOIN links AS parents ON parents.n = links.parent
     LEFT JOIN sessions ON sessions.n = links.session
     LEFT JOIN repeated AS parameters ON parameters.n = links.parameters
+WHERE links.saw IS NOT NULL
 """
+"""The links that are stored; a row without an input has only an id that other rows reference."""
 
 WITH_RELATED_LINKS = """
 WITH RECURSIVE kin (n) AS (
@@ -340,45 +358,47 @@ SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM li
 
 
 def select_link(t: TenantConnection, link_id: str) -> Link | None:
-    row = t.fetch_row(SELECT_LINKS + "WHERE links.tenant = ? AND links.id = ?", t.tenant_number, to_query_name(link_id))
-    return decode_link(row) if row else None
+    """Return a link. Raises DamagedRow."""
+    parameters = t.tenant_number, to_query_name(link_id)
+    rows = t.fetch_records(SELECT_LINKS + "AND links.tenant = ? AND links.id = ?", *parameters)
+    return decode_link(rows[0]) if rows else None
 
 
-def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
+def select_session_links(t: TenantConnection, session_id: str) -> ReadRows[Link]:
     return _select_links_oldest_first(
-        t, "WHERE links.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(session_id)
+        t, "AND links.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(session_id)
     )
 
 
-def select_responses_to(t: TenantConnection, input_heads: Sequence[Key]) -> Sequence[Link]:
+def select_responses_to(t: TenantConnection, input_heads: Sequence[Key]) -> ReadRows[Link]:
     nodes = [row[0] for row in (find_node(t, key) for key in input_heads) if row]
     return (
-        _select_links_oldest_first(t, "WHERE links.saw IN (SELECT value FROM json_each(?))", encode_json(nodes))
+        _select_links_oldest_first(t, "AND links.saw IN (SELECT value FROM json_each(?))", encode_json(nodes))
         if nodes
-        else []
+        else ReadRows([], [])
     )
 
 
-def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
+def select_related_links(t: TenantConnection, link_id: str) -> ReadRows[Link]:
     return _select_links_oldest_first(
         t,
-        "WHERE links.n IN (SELECT n FROM kin)",
+        "AND links.n IN (SELECT n FROM kin)",
         t.tenant_number,
         to_query_name(link_id),
         with_clause=WITH_RELATED_LINKS,
     )
 
 
-def select_conversation_links(t: TenantConnection, conversation_id: str) -> Sequence[Link]:
+def select_conversation_links(t: TenantConnection, conversation_id: str) -> ReadRows[Link]:
     routes = tenant_rows.select_route_rowids(t, conversation_id)
-    return _select_links_oldest_first(t, f"WHERE links.route IN ({', '.join('?' for _ in routes)})", *routes)
+    return _select_links_oldest_first(t, f"AND links.route IN ({', '.join('?' for _ in routes)})", *routes)
 
 
-def _select_links_oldest_first(t: TenantConnection, where: str, *values: object, with_clause: str = "") -> list[Link]:
-    return [
-        decode_link(row)
-        for row in t.fetch_all(f"{with_clause}{SELECT_LINKS}{where} ORDER BY links.created_at, links.n", *values)
-    ]
+def _select_links_oldest_first(
+    t: TenantConnection, condition: str, *values: object, with_clause: str = ""
+) -> ReadRows[Link]:
+    sql = f"{with_clause}{SELECT_LINKS}{condition} ORDER BY links.created_at, links.n"
+    return decode_rows(decode_link, t.fetch_records(sql, *values))
 
 
 def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:

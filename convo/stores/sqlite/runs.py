@@ -11,8 +11,8 @@ from convo.errors import NotFound
 from convo.history.items import StreamEvent
 from convo.stores import base
 from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun
-from convo.stores.codec import decode_json, encode_json
-from convo.stores.sqlite.tenant_rows import Row, TenantConnection, database_time_s, to_query_name
+from convo.stores.codec import ReadRows, decode_agent_call, decode_agent_run, decode_event, decode_rows, encode_json
+from convo.stores.sqlite.tenant_rows import TenantConnection, database_time_s, to_query_name
 
 SELECT_OPEN_RUN = """
 SELECT links.n FROM links JOIN runs ON runs.link = links.n
@@ -71,17 +71,18 @@ def _last_event_number(t: TenantConnection, response: int) -> int | None:
 
 
 def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
-    rows = t.fetch_all(
+    rows = t.fetch_records(
         "SELECT body FROM links JOIN events ON events.link = links.n WHERE links.tenant = ? AND id = ? AND number > ?"
         " ORDER BY number",
         *(t.tenant_number, to_query_name(response_id), after),
     )
-    return [decode_json(body) for (body,) in rows]
+    return [decode_event(response_id, body) for (body,) in rows]
 
 
 SELECT_AGENT_RUNS = """
 SELECT agent_runs.id, sessions.id, revision, status, body, created_at, changed_at, state
-FROM agent_runs JOIN sessions ON sessions.n = agent_runs.session JOIN agent_documents ON run = agent_runs.n
+FROM agent_runs LEFT JOIN sessions ON sessions.n = agent_runs.session
+    LEFT JOIN agent_documents ON run = agent_runs.n
 WHERE agent_runs.tenant = ?
 """
 
@@ -110,32 +111,34 @@ class AgentRunRow(NamedTuple):
 
 
 def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
-    row = t.fetch_row(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.tenant_number, to_query_name(run_id))
-    return _agent_run_from_row(row) if row else None
+    """Return a run. Raises DamagedRow."""
+    rows = t.fetch_records(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.tenant_number, to_query_name(run_id))
+    return decode_agent_run(rows[0]) if rows else None
 
 
 def select_agent_runs(
     t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
-) -> Sequence[AgentRun]:
+) -> ReadRows[AgentRun]:
     """Return the runs that match all given filters, last changed first."""
     filters = {"sessions.id": session, "state": state, "status": status}
     conditions = {column: to_query_name(value) for column, value in filters.items() if value is not None}
     where = "".join(f"AND {column} = ? " for column in conditions)
     newest_first = "ORDER BY changed_at DESC, agent_runs.n DESC LIMIT ?"
-    return [
-        _agent_run_from_row(row)
-        for row in t.fetch_all(
-            f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.tenant_number, *conditions.values(), limit
+    row_count = limit
+    while True:
+        rows = t.fetch_records(
+            f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.tenant_number, *conditions.values(), row_count
         )
-    ]
+        read = decode_rows(decode_agent_run, rows)
+        if len(rows) < row_count or len(read.rows) >= limit:
+            return read
+        row_count = limit + len(read.damaged)
 
 
 def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
-    """Return the tool calls of a run, in the order in which they started."""
-    return [
-        AgentCall(run_id, call_id, started_at, output is not None, None if output is None else decode_json(output))
-        for call_id, started_at, output in t.fetch_all(SELECT_AGENT_CALLS, t.tenant_number, to_query_name(run_id))
-    ]
+    """Return the tool calls of a run, in the order in which they started. Raises DamagedRow."""
+    rows = t.fetch_records(SELECT_AGENT_CALLS, t.tenant_number, to_query_name(run_id))
+    return [decode_agent_call(run_id, row) for row in rows]
 
 
 def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow | None:
@@ -198,8 +201,3 @@ def delete_agent_runs(t: TenantConnection, session: int) -> None:
         t.execute("DELETE FROM agent_calls WHERE run = ?", run)
         t.execute("DELETE FROM agent_documents WHERE run = ?", run)
         t.execute_delete("DELETE FROM agent_runs WHERE n = ?", run)
-
-
-def _agent_run_from_row(row: Row) -> AgentRun:
-    run_id, session, revision, status, body, created_at, changed_at, state = row
-    return AgentRun(run_id, session, revision, status, decode_json(body), created_at, changed_at, state)

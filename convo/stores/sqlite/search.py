@@ -4,14 +4,24 @@ The full-text index holds only terms, so each match is verified against the item
 when its record, or a link that it made, has the item on its path.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from convo.errors import DamagedRow
+from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item
 from convo.history.tree import Key
 from convo.stores.base import HIGHEST_CHARACTER, HandleMatch, SearchHit
-from convo.stores.codec import decode_json, is_utf8_encodable, parse_search_phrases, phrase_density, tokenize_item
+from convo.stores.codec import (
+    InvalidColumn,
+    ReadRows,
+    damaged_row,
+    decode_item,
+    parse_search_phrases,
+    phrase_density,
+    tokenize_item,
+)
 from convo.stores.sqlite.records import select_session_by_rowid
-from convo.stores.sqlite.tenant_rows import TenantConnection
+from convo.stores.sqlite.tenant_rows import TenantConnection, fetch_records
 from convo.stores.sqlite.tree import select_first_words
 
 SELECT_HANDLES = """
@@ -72,32 +82,50 @@ ORDER BY sessions.used DESC NULLS FIRST, sessions.used_at DESC, sessions.n DESC
 """The sessions that reach an item, last used first, each with the item's first node on its paths."""
 
 
-def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
+def find_handles(t: TenantConnection, prefix: str, limit: int) -> ReadRows[HandleMatch]:
+    found: ReadRows[HandleMatch] = ReadRows([], [])
     if not is_utf8_encodable(prefix):
-        return []
+        return found
     parameters = {"tenant": t.tenant_number, "first": prefix, "last": prefix + HIGHEST_CHARACTER, "limit": limit}
-    rows = t.db.execute(SELECT_HANDLES, parameters).fetchall()
-    return [HandleMatch(kind, record_id, name or select_first_words(t, node)) for kind, record_id, name, node in rows]
+    for kind, record_id, name, node in fetch_records(t.db, SELECT_HANDLES, parameters):
+        if not isinstance(record_id, str) or isinstance(name, bytes):
+            found.damaged.append(damaged_row(kind, record_id, InvalidColumn("its name is invalid")))
+            continue
+        try:
+            label = name or select_first_words(t, node)
+        except DamagedRow as error:
+            label = ""
+            found.damaged.append(error)
+        found.rows.append(HandleMatch(kind, record_id, label))
+    return found
 
 
-def search_items(t: TenantConnection, query: str, limit: int) -> Sequence[SearchHit]:
-    hits: list[SearchHit] = []
-    for n, item in _matching_items(t, parse_search_phrases(query)):
-        hits += [
-            SearchHit(select_session_by_rowid(t, session), Key(key.hex()), item)
-            for session, key in t.fetch_all(SELECT_SESSIONS_OF_ITEM, n)
-        ]
-        if len(hits) >= limit:
+def search_items(t: TenantConnection, query: str, limit: int) -> ReadRows[SearchHit]:
+    hits: ReadRows[SearchHit] = ReadRows([], [])
+    for n, item in _matching_items(t, parse_search_phrases(query), hits.damaged):
+        for session, key in t.fetch_all(SELECT_SESSIONS_OF_ITEM, n):
+            try:
+                hits.rows.append(SearchHit(select_session_by_rowid(t, session), Key(key.hex()), item))
+            except DamagedRow as error:
+                hits.damaged.append(error)
+        if len(hits.rows) >= limit:
             break
-    return hits[:limit]
+    return hits._replace(rows=hits.rows[:limit])
 
 
-def _matching_items(t: TenantConnection, phrases: tuple[str, ...]) -> Iterator[tuple[int, Item]]:
-    """Iterate over the items that contain every phrase, best first."""
+def _matching_items(
+    t: TenantConnection, phrases: tuple[str, ...], damaged: list[DamagedRow]
+) -> Iterator[tuple[int, Item]]:
+    """Iterate over the items that contain every phrase, best first; a damaged one is added to `damaged`."""
     if not phrases:
         return
     query = " ".join(f'"{phrase}"' for phrase in phrases)
     for (n,) in t.db.execute(SELECT_MATCHING_ITEMS, {"tenant": t.tenant_number, "query": query}):
-        item = decode_json(t.fetch_value("SELECT body FROM items WHERE n = ?", n))
+        ((body,),) = t.fetch_records("SELECT body FROM items WHERE n = ?", n)
+        try:
+            item = decode_item(str(n), body)
+        except DamagedRow as error:
+            damaged.append(error)
+            continue
         if phrase_density(tokenize_item(item), phrases):
             yield n, item

@@ -7,6 +7,7 @@ first, so an outdated writer gets `Conflict` before anything is written, and del
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
+from convo.errors import DamagedRow
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link, Session
 from convo.history.tree import Key, Path
@@ -21,6 +22,7 @@ from convo.stores.base import (
     SessionStats,
     Transaction,
 )
+from convo.stores.codec import ReadRows
 from convo.stores.sqlite import connection, gc, leases, records, runs, search, tenant_rows, tree
 from convo.stores.sqlite import records as links
 from convo.stores.sqlite import runs as agents
@@ -43,6 +45,9 @@ class SqliteStore:
     def for_tenant(self, tenant: str) -> "SqliteStore":
         return SqliteStore(self.database, tenant)
 
+    def report_damaged_row(self, error: DamagedRow) -> None:
+        self.database.damaged_row_observer(error)
+
     async def commit(self, transaction: Transaction) -> None:
         await self._write(apply_transaction, transaction)
 
@@ -55,29 +60,29 @@ class SqliteStore:
     async def session(self, name_or_id: str) -> Session | None:
         return await self._read(records.select_session, name_or_id)
 
-    async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
-        return await self._read(records.select_sessions, limit)
+    async def sessions(self, *, limit: int | None = None, strict: bool = False) -> Sequence[Session]:
+        return self._report(await self._read(records.select_sessions, limit), strict=strict)
 
     async def session_stats(self, session_id: str) -> SessionStats:
-        return await self._read(records.select_session_stats, session_id)
+        return self._report(await self._read(records.select_session_stats, session_id))[0]
 
     async def link(self, link_id: str) -> Link | None:
         return await self._read(links.select_link, link_id)
 
-    async def links(self, session_id: str) -> Sequence[Link]:
-        return await self._read(links.select_session_links, session_id)
+    async def links(self, session_id: str, *, strict: bool = False) -> Sequence[Link]:
+        return self._report(await self._read(links.select_session_links, session_id), strict=strict)
 
     async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
-        return await self._read(links.select_responses_to, input_heads)
+        return self._report(await self._read(links.select_responses_to, input_heads), strict=True)
 
     async def related_links(self, link_id: str) -> Sequence[Link]:
-        return await self._read(links.select_related_links, link_id)
+        return self._report(await self._read(links.select_related_links, link_id))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._read(records.select_conversation, conversation_id)
 
     async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
-        return await self._read(links.select_conversation_links, conversation_id)
+        return self._report(await self._read(links.select_conversation_links, conversation_id))
 
     async def item(self, item_id: str) -> Item | None:
         return await self._read(tenant_rows.select_item, item_id)
@@ -99,16 +104,17 @@ class SqliteStore:
         status: str | None = None,
         limit: int = 100,
     ) -> Sequence[AgentRun]:
-        return await self._read(agents.select_agent_runs, session_id, source_state_hash, status, limit)
+        read = await self._read(agents.select_agent_runs, session_id, source_state_hash, status, limit)
+        return self._report(read, strict=session_id is not None or source_state_hash is not None)
 
     async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:
         return await self._read(agents.select_agent_calls, run_id)
 
     async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
-        return await self._read(search.find_handles, prefix, limit)
+        return self._report(await self._read(search.find_handles, prefix, limit))
 
     async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
-        return await self._read(search.search_items, query, limit)
+        return self._report(await self._read(search.search_items, query, limit))
 
     async def remove_session(self, session_id: str) -> None:
         await self._remove(gc.remove_session, session_id)
@@ -138,6 +144,9 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         await self.database.aclose()
+
+    def _report(self, read: ReadRows[Result], *, strict: bool = False) -> list[Result]:
+        return read.report(self.database.damaged_row_observer, strict=strict)
 
     async def _read(
         self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **kwargs: P.kwargs

@@ -5,16 +5,17 @@ bytes of the hash of each item id and conversation id, so every match is verifie
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
-from convo.history.canonical import Hash
+from convo.history.canonical import Hash, is_utf8_encodable
 from convo.history.items import Item, Json
 from convo.history.tree import Key, root_key
 from convo.stores import base
-from convo.stores.codec import decode_json, is_utf8_encodable
+from convo.stores.codec import UNDECODABLE, decode_item, decode_json, is_route
 
 Row: TypeAlias = tuple[Any, ...]
 """A row of a result; SQLite's values are None, int, float, str and bytes."""
@@ -69,6 +70,10 @@ class TenantConnection:
         row: Row | None = self.db.execute(sql, values).fetchone()
         return row
 
+    def fetch_records(self, sql: str, *values: object) -> list[Row]:
+        """Like `fetch_all`, but a text that is not UTF-8 becomes bytes, so that the other rows can be read."""
+        return fetch_records(self.db, sql, values)
+
     def fetch_value(self, sql: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is none."""
         row = self.db.execute(sql, values).fetchone()
@@ -116,6 +121,38 @@ class TenantConnection:
         """Delete rows whose rowids may be cached."""
         if self.execute(sql, *values).rowcount:
             self.rowids.clear()
+
+
+INVALID_UTF8_MESSAGE = "Could not decode to UTF-8"
+"""Start of Python's message for text in a row that is not UTF-8; that error has no code."""
+
+
+def fetch_records(db: sqlite3.Connection, sql: str, parameters: Sequence[object] | Mapping[str, object]) -> list[Row]:
+    """Return the rows of a query; a text that is not UTF-8 becomes bytes, which no decoder of a text accepts."""
+    try:
+        return db.execute(sql, parameters).fetchall()
+    except (sqlite3.OperationalError, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.Error) and not str(error).startswith(INVALID_UTF8_MESSAGE):
+            raise
+        with _invalid_text_as_bytes(db):
+            return db.execute(sql, parameters).fetchall()
+
+
+@contextmanager
+def _invalid_text_as_bytes(db: sqlite3.Connection) -> Iterator[None]:
+    previous = db.text_factory
+    db.text_factory = _decode_or_keep_text
+    try:
+        yield
+    finally:
+        db.text_factory = previous
+
+
+def _decode_or_keep_text(text: bytes) -> str | bytes:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
 
 
 def database_time_s(db: sqlite3.Connection) -> float:
@@ -176,8 +213,8 @@ ROUTE_CONVERSATION_INDEX = 5
 
 def select_item(t: TenantConnection, item_id: str) -> Item | None:
     """Return the item with this id; if there are several, the one stored last."""
-    for n, body in t.fetch_all(SELECT_ITEMS_BY_HASH, t.tenant_number, _hash_item_id(item_id)):
-        item: Item = decode_json(body)
+    for n, body in t.fetch_records(SELECT_ITEMS_BY_HASH, t.tenant_number, _hash_item_id(item_id)):
+        item = decode_item(item_id, body)
         if (item_id and base.own_item_id(item) == item_id) or _is_assigned_id(t, item_id, n):
             return item
     return _select_item_by_key(t, base.parse_key_prefix(item_id))
@@ -186,8 +223,8 @@ def select_item(t: TenantConnection, item_id: str) -> Item | None:
 def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
-    row = t.fetch_row(SELECT_ITEM_BY_HALF_KEY, t.tenant_number, bytes.fromhex(digits[:HALF_KEY_DIGITS]))
-    return decode_json(row[1]) if row and row[0].hex().startswith(digits) else None
+    rows = t.fetch_records(SELECT_ITEM_BY_HALF_KEY, t.tenant_number, bytes.fromhex(digits[:HALF_KEY_DIGITS]))
+    return next((decode_item(digits, body) for key, body in rows if key.hex().startswith(digits)), None)
 
 
 def is_item_indexed(t: TenantConnection, item_id: str, item: int) -> bool:
@@ -232,9 +269,18 @@ def _is_assigned_id(t: TenantConnection, item_id: str, item: int) -> bool:
 
 
 def select_route_rowids(t: TenantConnection, conversation_id: str) -> Sequence[int]:
-    """Return the routes with this conversation, also after it was removed."""
-    rows = t.fetch_all(SELECT_ROUTES_BY_HASH, t.tenant_number, _hash_conversation_id(conversation_id))
-    return [n for n, body in rows if decode_json(body)[ROUTE_CONVERSATION_INDEX] == conversation_id]
+    """Return the routes with this conversation, also after it was removed, and damaged ones that may have it."""
+    rows = t.fetch_records(SELECT_ROUTES_BY_HASH, t.tenant_number, _hash_conversation_id(conversation_id))
+    return [n for n, body in rows if _route_conversation(body, conversation_id) == conversation_id]
+
+
+def _route_conversation(body: str | bytes, default: str) -> str | None:
+    """Return the conversation of a route; `default` if the route is damaged."""
+    try:
+        route = decode_json(body)
+    except UNDECODABLE:
+        return default
+    return route[ROUTE_CONVERSATION_INDEX] if is_route(route) else default
 
 
 def index_route(t: TenantConnection, route: Json, n: int) -> None:
@@ -245,6 +291,16 @@ def index_route(t: TenantConnection, route: Json, n: int) -> None:
 def unindex_route(t: TenantConnection, route: Json, n: int) -> None:
     if route[ROUTE_CONVERSATION_INDEX] is not None:
         _delete_hash(t, _hash_conversation_id(route[ROUTE_CONVERSATION_INDEX]), n)
+
+
+def unindex_json(t: TenantConnection, body: str | bytes, n: int) -> None:
+    """Remove the index entry of deleted JSON if it was a route; the entry of a damaged one leads nowhere and stays."""
+    try:
+        route = decode_json(body)
+    except UNDECODABLE:
+        return
+    if is_route(route):
+        unindex_route(t, route, n)
 
 
 # -- hashes of ids --------------------------------------------------------------------------------

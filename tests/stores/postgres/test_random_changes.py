@@ -74,7 +74,8 @@ class PostgresComparison(StoreComparison):
             for query in UNREFERENCED_ROWS:
                 assert db.execute(query).fetchall() == []
             bodies = [
-                json.dumps(decode_body(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM convo.items")
+                json.dumps(decode_body("x", body), sort_keys=True)
+                for (body,) in db.execute("SELECT body FROM convo.items")
             ]
             assert len(set(bodies)) == len(bodies)
 
