@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from convo.agents.graph import Graph
 from convo.chat.conversation import Chat
-from convo.chat.lookup import resolve_handle
+from convo.chat.lookup import read_or_report, resolve_handle
 from convo.chat.session_record import RunUpdate
 from convo.chat.view_loader import OPEN_RUN_STATUSES, RERUN_CALLS_KEY, load_open_run, make_call_key
-from convo.errors import InvalidUsage, NotFound
+from convo.errors import DamagedRow, InvalidUsage, NotFound
 from convo.history.items import Item, Json, is_client_call
 from convo.history.records import Session
 from convo.history.tree import Key, Path
@@ -435,20 +435,28 @@ class OrphanedRun(NamedTuple):
 
 
 async def list_orphaned_runs(store: Store) -> list[OrphanedRun]:
-    """Return the runs whose process ended in the middle of their calls, changed last first."""
+    """Return the runs whose process ended in the middle of their calls, changed last first.
+
+    A damaged run is left out and reported.
+    """
     return [
         orphan
         for row in await store.agent_runs(status="running", limit=MAX_SCANNED_RUNS)
-        if (orphan := await _load_orphaned_run(store, row))
+        if (orphan := await read_or_report(store, _load_orphaned_run(store, row)))
     ]
 
 
 async def _load_orphaned_run(store: Store, row: AgentRun) -> OrphanedRun | None:
+    """Return the run if it is orphaned. Raises DamagedRow."""
     session = await store.session(row.session_id)
     run = await load_open_run(store, session) if session else None
     if session is None or run is None or run.id != row.id or not run.is_orphaned:
         return None
-    return OrphanedRun(row, session, tuple(_iter_interrupted_calls(row.document, await store.agent_calls(row.id))))
+    calls = await store.agent_calls(row.id)
+    try:
+        return OrphanedRun(row, session, tuple(_iter_interrupted_calls(row.document, calls)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DamagedRow("run", row.id, "its document is incomplete") from error
 
 
 def _iter_interrupted_calls(document: Mapping[str, Any], calls: Sequence[AgentCall]) -> Iterator[PendingApproval]:

@@ -52,7 +52,7 @@ async def build_run_state(
         else list(path.items)
     )
     first_agent = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
-    links = [link for link in await store.links(session.id) if link.status == "completed"]
+    links = [link for link in await store.links(session.id, strict=True) if link.status == "completed"]
     model_calls = _build_turns(run.graph, first_agent, run_items, links)
     earlier_items = path.items[: len(path) - len(run_items)]
     transcript = RunTranscript(

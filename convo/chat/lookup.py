@@ -7,16 +7,18 @@ Lists read no history: the store counts.
 """
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, TypeVar
 
-from convo.errors import AmbiguousHandle, InvalidUsage, ItemDeleted, NotFound
+from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
 from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_preview, item_type
 from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import root_key
 from convo.stores.base import Conversation, HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
 from convo.strategies.strategy import STRATEGIES
+
+Result = TypeVar("Result")
 
 LAST_HANDLE = "@last"
 
@@ -46,8 +48,11 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
 
 
 async def load_last_used_session(store: Store) -> Session:
-    """Return the session used last, except those of a running or killed command. Raises NotFound when there is none."""
-    for session in await store.sessions(limit=1):
+    """Return the session used last, except those of a running or killed command.
+
+    Raises NotFound when there is none, and DamagedRow when that one is damaged: no other session takes its place.
+    """
+    for session in await store.sessions(limit=1, strict=True):
         if not session.name.startswith(SCRATCH_PREFIX):
             return session
     for session in await store.sessions():
@@ -106,6 +111,15 @@ async def find_session_by_handle(store: Store, handle: str) -> Session | None:
         if session.handle == handle:
             return session
     return None
+
+
+async def read_or_report(store: Store, read: Awaitable[Result]) -> Result | None:
+    """Return the result of `read`, one of several reads for a list; None for a damaged row, which is reported."""
+    try:
+        return await read
+    except DamagedRow as error:
+        store.report_damaged_row(error)
+        return None
 
 
 def to_absolute_path(path: str) -> str:
@@ -260,7 +274,7 @@ async def _find_kind(store: Store, kind: str, prefix: str, limit: int) -> Sequen
 
 async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch]) -> Sequence[Link]:
     """Return the links among `responses` that belong to no session, newest first."""
-    links = [await store.link(match.id) for match in responses]
+    links = [await read_or_report(store, store.link(match.id)) for match in responses]
     return [link for link in links if link is not None and link.session_id is None]
 
 
@@ -281,7 +295,9 @@ async def _list_conversations(
     recorded_handles = {session.handle for session in sessions}
     unrecorded: list[UnrecordedConversation] = []
     for match in conversations:
-        conversation = None if match.id in recorded_handles else await store.conversation(match.id)
+        if match.id in recorded_handles:
+            continue
+        conversation = await read_or_report(store, store.conversation(match.id))
         if conversation is not None:
             last_link = next((link for link in links if link.conversation_id == match.id), None)
             status, used_at = (last_link.status, last_link.created_at) if last_link else ("", conversation.created_at)

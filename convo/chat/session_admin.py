@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
+from convo.chat.lookup import read_or_report
 from convo.chat.session_record import acquire_session_lease, validate_session_name
 from convo.errors import Busy, InvalidUsage, ItemDeleted, NotFound
 from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session
@@ -63,7 +64,8 @@ async def _remove_session(store: Store, session: Session) -> RemovedSession:
     paths = await _load_longest_paths(
         store, [session.head, *(key for link in reversed(links) for key in (link.head, link.input_head))]
     )
-    run_ids = tuple([run.id for run in await store.agent_runs(session_id=session.id, limit=MAX_LISTED_RUNS)])
+    runs = await read_or_report(store, store.agent_runs(session_id=session.id, limit=MAX_LISTED_RUNS))
+    run_ids = tuple([run.id for run in runs or ()])
     if session.conversation_id and session.scope == EMBEDDED_SCOPE:
         await _remove_conversation(store, session)  # first, so that after a kill in between the record still names it
     await store.remove_session(session.id)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from convo.endpoints.base import Endpoint
-from convo.errors import Busy, InvalidUsage, NotFound
+from convo.errors import Busy, DamagedRow, InvalidUsage, NotFound
 from convo.history.items import Item, item_preview
 from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import Path
@@ -241,8 +241,19 @@ async def find_free_session_name(store: Store, wanted_name: str) -> str:
     """Return `wanted_name`, or `wanted_name` with -2, -3, ... when it is taken."""
     stem = re.sub(r"-\d+$", "", wanted_name)
     taken = {session.name for session in await store.sessions()}
-    candidates = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
-    return next(name for name in (wanted_name, *candidates) if name not in taken)
+    name, number = wanted_name, 1
+    while name in taken or await _is_damaged_session(store, name):
+        number += 1
+        name = f"{stem}-{number}"
+    return name
+
+
+async def _is_damaged_session(store: Store, name: str) -> bool:
+    """Return whether a session has this name that no list contains."""
+    try:
+        return await store.session(name) is not None
+    except DamagedRow:
+        return True
 
 
 SESSION_LEASE_TTL_S = 30.0

@@ -17,6 +17,7 @@ from convo.chat.lookup import (
     load_session,
     load_session_of_run,
     load_stored_conversation,
+    read_or_report,
     resolve_handle,
     to_absolute_path,
 )
@@ -280,21 +281,23 @@ def _sort_unique(links: Iterable[Link]) -> list[Link]:
 
 
 async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
-    """Index the paths of all links; a path with a deleted item is omitted."""
+    """Index the paths of all links; a path with a deleted or damaged item is omitted."""
     path_index = PathIndex(path.root)
     path_index.add(path)
     for link in reversed(links):
         for key in (link.head, link.input_head):
             if key not in path_index:
                 with suppress(NotFound, ItemDeleted):
-                    path_index.add(await store.path(key))
+                    link_path = await read_or_report(store, store.path(key))
+                    if link_path is not None:
+                        path_index.add(link_path)
     return path_index
 
 
 async def _load_session_names(store: Store, links: Sequence[Link]) -> dict[str, str]:
     """Return the names of the sessions of the links, by id."""
     ids = {link.session_id for link in links if link.session_id}
-    sessions = [await store.session(session_id) for session_id in ids]
+    sessions = [await read_or_report(store, store.session(session_id)) for session_id in ids]
     return {session.id: session.name for session in sessions if session}
 
 
@@ -392,8 +395,8 @@ def make_call_key(turn: int, call_id: str) -> str:
 
 
 async def load_open_run(store: Store, session: Session) -> OpenRun | None:
-    """Return the agent run of a session that has calls without output."""
-    newest = await store.agent_runs(session_id=session.id, limit=1)
+    """Return the agent run of a session that has calls without output; a damaged one is reported."""
+    newest = await read_or_report(store, store.agent_runs(session_id=session.id, limit=1))
     return await _to_open_run(store, session, newest[0]) if newest else None
 
 

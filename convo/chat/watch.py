@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
+from convo.chat.lookup import read_or_report
 from convo.chat.view_loader import load_file_view, load_handle_view
 from convo.history.records import UNFINISHED_STATUSES, Session
 from convo.history.tree import Key
@@ -69,7 +70,7 @@ async def load_conversation_version(store: Store, view: ConversationView) -> Con
     link_id = session.link_id if session else view.current_link_id
     related_links = await store.related_links(link_id) if link_id else ()
     statuses = tuple((link.id, link.status) for link in related_links)
-    runs = await store.agent_runs(session_id=session.id, limit=1) if session else ()
+    runs = await read_or_report(store, store.agent_runs(session_id=session.id, limit=1)) if session else ()
     run = (runs[0].id, runs[0].revision) if runs else None
     return ConversationVersion(
         session, conversation.head if conversation else None, statuses, run, read_replay_stamp(view)

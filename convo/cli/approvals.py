@@ -14,12 +14,13 @@ from shlex import quote
 from typing import NamedTuple, TypeAlias
 
 from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs
+from convo.chat.lookup import read_or_report
 from convo.chat.session_record import acquire_session_lease
 from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
 from convo.cli.deps import open_configured_store, read_from_store
 from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
-from convo.errors import AmbiguousHandle, Busy, NotFound
+from convo.errors import AmbiguousHandle, Busy, DamagedRow, InvalidRunState, NotFound, UnknownSchema
 from convo.history.items import Json
 from convo.runs.state import ApprovalDecided
 from convo.runs.stored_approvals import (
@@ -191,15 +192,24 @@ async def _load_paused_runs(
 
     include_decided:  include the calls that are decided and not performed yet
 
-    Raises NotFound.
+    A damaged run is left out and reported. Raises NotFound, UnknownSchema for a run of a newer version, and
+    InvalidRunState if the named run is damaged.
     """
     list_calls = list_decidable_approvals if include_decided else list_pending_approvals
     paused_runs = []
     for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
-        session = await store.session(run.session_id)
+        session = await read_or_report(store, store.session(run.session_id))
         name = session.name if session else run.session_id
-        if run_filter in (None, run.id, run.session_id, name):
-            paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), list_calls(run.document))))
+        if run_filter not in (None, run.id, run.session_id, name):
+            continue
+        try:
+            calls = list_calls(run.document)
+        except InvalidRunState as error:
+            if run_filter is not None or isinstance(error, UnknownSchema):
+                raise
+            store.report_damaged_row(DamagedRow("run", run.id, f"its document at {error.message}"))
+            continue
+        paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls)))
     if run_filter is not None and not paused_runs:
         raise NotFound("paused run", run_filter, hint="convo approvals")
     return paused_runs

@@ -22,6 +22,7 @@ from convo.config.paths import AppPaths
 from convo.config.settings import Settings
 from convo.errors import ConvoError, InvalidUsage
 from convo.history.records import Session
+from convo.stores.base import Store
 
 BASH_SCRIPT = r"""# bash completion for convo
 # Load it with: eval "$(convo --completion bash)"
@@ -304,8 +305,13 @@ def _load_recent_sessions(ctx: Context) -> Sequence[Session]:
     settings = _load_settings_if_valid(ctx)
     if settings is None or settings.storage.type != "sqlite":
         return ()
+
+    async def read(store: Store) -> Sequence[Session]:
+        store.admin.set_damaged_row_observer(lambda error: None)  # a line on stderr would be added to the prompt
+        return await store.sessions(limit=MAX_OFFERED_SESSIONS)
+
     with suppress(ConvoError):
-        return read_from_store(settings, lambda store: store.sessions(limit=MAX_OFFERED_SESSIONS))
+        return read_from_store(settings, read)
     return ()
 
 

@@ -3,14 +3,16 @@
 Imports are made inside the functions: most commands need only the store.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from convo.cli.output import print_notice
 from convo.config.loader import RecordedEndpoint, choose_model, use_recorded_model
 from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import Storage
+from convo.errors import DamagedRow
 from convo.history.items import Json
 from convo.history.records import Session
 from convo.stores.base import Store
@@ -26,14 +28,38 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def open_configured_store(settings: Settings, *, inline: bool = False) -> AsyncIterator[Store]:
-    """Open the configured store for the block; reading does not create a database."""
+    """Open the configured store for the block; reading does not create a database.
+
+    The damaged rows that lists left out are named on stderr, in one line after the block.
+    """
     from convo.stores.factory import open_store
 
     store = open_store(get_store_url(settings.storage), tenant=settings.tenant, inline=inline)
+    damaged: dict[tuple[str, str], DamagedRow] = {}
+
+    def remember(error: DamagedRow) -> None:
+        damaged[error.table, error.key] = error
+
+    store.admin.set_damaged_row_observer(remember)
     try:
         yield store
     finally:
         await store.aclose()
+        if damaged:
+            print_notice(format_damaged_rows(list(damaged.values())))
+
+
+MAX_NAMED_ROWS = 3
+"""Damaged rows that are named in one line."""
+
+
+def format_damaged_rows(damaged: Sequence[DamagedRow]) -> str:
+    """Format the rows that lists left out as one line, with the next command."""
+    names = [f"{error.table} {error.key!r}" for error in damaged[:MAX_NAMED_ROWS]]
+    if len(damaged) > MAX_NAMED_ROWS:
+        names.append(f"{len(damaged) - MAX_NAMED_ROWS:,} more")
+    count = f"{len(damaged):,} damaged {'row was' if len(damaged) == 1 else 'rows were'} left out"
+    return f"{count} ({', '.join(names)}); {damaged[0].hint}"
 
 
 def get_store_url(storage: Storage) -> str:

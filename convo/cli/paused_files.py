@@ -14,7 +14,7 @@ from pathlib import Path
 from convo.chat.files import PRIVATE_MODE, format_os_error, write_atomic
 from convo.chat.state_file import load_state_file
 from convo.config.paths import make_private_folder
-from convo.errors import InputFault, NotFound, StoreFault
+from convo.errors import DamagedRow, InputFault, NotFound, StoreFault
 from convo.runstate.run_state import RunState
 from convo.stores.base import Store
 
@@ -92,7 +92,15 @@ def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
 
 async def list_runs_with_files(store: Store, folder: Path) -> list[str]:
     """Return the runs of a store that have files in `folder`."""
-    return [run for run in _list_run_ids(folder) if await store.agent_run(run)]
+    return [run for run in _list_run_ids(folder) if await is_run_stored(store, run)]
+
+
+async def is_run_stored(store: Store, run_id: str) -> bool:
+    """Return whether the store has this run, also if its row is damaged."""
+    try:
+        return await store.agent_run(run_id) is not None
+    except DamagedRow:
+        return True
 
 
 def _list_run_ids(folder: Path) -> list[str]:

@@ -19,7 +19,7 @@ from convo.cli.output import print_debug_traceback, print_line, print_notice, to
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.config.values import redact_passwords
-from convo.errors import InvalidUsage, StoreFault
+from convo.errors import DamagedRow, InvalidUsage, StoreFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
 from convo.runtime import SystemClock, random_id
 from convo.stores.factory import open_store
@@ -101,6 +101,7 @@ async def _open_migrated_store(settings: Settings) -> "Store":
     storage = settings.storage
     url = storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
     store = open_store(url)
+    store.admin.set_damaged_row_observer(DamagedRowPrinter())
     await store.admin.migrate()
     return store
 
@@ -125,6 +126,26 @@ class StoreFaultPrinter:
         if fault.message != self._last_message:
             self._last_message = fault.message
             print_notice(f"convo serve: {fault.message}")
+
+
+class DamagedRowPrinter:
+    """Prints the damaged rows that lists left out on stderr, each of them once."""
+
+    def __init__(self) -> None:
+        self._printed: set[tuple[str, str]] = set()
+
+    def __call__(self, error: DamagedRow) -> None:
+        if (error.table, error.key) in self._printed or len(self._printed) > MAX_PRINTED_ROWS:
+            return
+        self._printed.add((error.table, error.key))
+        if len(self._printed) > MAX_PRINTED_ROWS:
+            print_notice("convo serve: more damaged rows were left out; convo store check lists them")
+        else:
+            print_notice(f"convo serve: {error.message}; it was left out; {error.hint}")
+
+
+MAX_PRINTED_ROWS = 100
+"""Damaged rows that a server names before it only says that there are more."""
 
 
 def print_internal_error(error: BaseException) -> None:

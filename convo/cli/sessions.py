@@ -16,6 +16,7 @@ from convo.chat.lookup import (
     get_other_clients_hint,
     load_session_summary,
     load_unconfirmed_items,
+    read_or_report,
     session_summary_to_json,
 )
 from convo.cli.deps import open_configured_store, read_from_store
@@ -89,7 +90,8 @@ def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bo
 
     async def search(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
         hits = await store.search_items(query, limit=limit or NO_LIMIT)
-        return [(hit, await _locate_hit(store, hit, query)) for hit in hits]
+        located = [(hit, await read_or_report(store, _locate_hit(store, hit, query))) for hit in hits]
+        return [(hit, result) for hit, result in located if result is not None]
 
     results = read_from_store(load_settings(config), search)
     if as_json:
@@ -161,7 +163,7 @@ def _format_removal(session: "RemovedSession", kept_files: Sequence[str]) -> str
 
 
 async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.SearchResult:
-    """Return the place of a search hit on its session's path."""
+    """Return the place of a search hit on its session's path. Raises DamagedRow."""
     from convo.history.items import item_type, searchable_text
     from convo.inspect.view import search_snippet
 

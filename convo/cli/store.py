@@ -262,7 +262,7 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
 
     Raises NotFound, StoreFault, InvalidUsage or InvalidSettings.
     """
-    from convo.cli.paused_files import delete_run_files, list_named_files, list_runs_with_files
+    from convo.cli.paused_files import delete_run_files, is_run_stored, list_named_files, list_runs_with_files
 
     cutoff = SystemClock().now() - _parse_older_than(options.older_than)
     settings = _load_durable_settings(config, flags)
@@ -278,7 +278,7 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
             (name, await store.admin.prune(name, cutoff, dry_run=not options.is_confirmed))
             for name in track_progress("tenants", selected)
         ]
-        return results, [run for run in runs if not await store.agent_run(run)]
+        return results, [run for run in runs if not await is_run_stored(store, run)]
 
     with show_progress("removing" if options.is_confirmed else "counting", settings):
         results, removed_runs = read_from_store(settings, prune)

@@ -66,13 +66,15 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
 
     Raises the errors of `list_pending_approvals`.
     """
-    if document.get("version") != RUN_DOCUMENT_VERSION:
-        raise UnknownSchema("$.version", repr(document.get("version"))[:20], KNOWN_DOCUMENT_VERSIONS)
+    if document.get("version") is None:
+        raise InvalidRunState("$.version", "is missing", hint=CHANGED_CODE_HINT)
+    if document["version"] != RUN_DOCUMENT_VERSION:
+        raise UnknownSchema("$.version", repr(document["version"])[:20], KNOWN_DOCUMENT_VERSIONS)
     try:
         if document["phase"] != PAUSED_WORD:
             return ()
         return tuple(_iter_decidable(document))
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise InvalidRunState("$", f"is not a complete run ({error!r})", hint=CHANGED_CODE_HINT) from error
 
 
@@ -162,6 +164,9 @@ def pending_approval_from_call(call: ToolCall, agent: str) -> PendingApproval:
 
 def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
     is_hosted = call["tool"] is None
+    for text in (call["id"], call["arguments"], agent, *call["lookup"]):
+        if not isinstance(text, str):
+            raise TypeError(f"a call has {type(text).__name__} in place of a text")
     return PendingApproval(
         call_id=call["id"],
         tool=format_lookup(call["lookup"]),

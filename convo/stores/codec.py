@@ -376,10 +376,7 @@ def split_integers(value: Json) -> tuple[Json, str | None]:
 def merge_integers(form: Json, integers: str) -> Json:
     """Return the value that `split_integers` split. Raises ValueError if it did not split a value into these."""
     remaining = iter(decode_json(f"[{integers}]"))
-    try:
-        value = _put_integers(form, remaining)
-    except StopIteration as error:
-        raise ValueError("there are more places for integers than integers") from error
+    value = _put_integers(form, remaining)
     if next(remaining, None) is not None:
         raise ValueError("there are more integers than places for them")
     return value

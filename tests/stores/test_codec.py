@@ -46,7 +46,7 @@ def test_integers_are_split_from_a_value_and_merged_again() -> None:
 
 def test_a_value_with_too_few_stored_integers_is_a_value_error() -> None:
     """A StopIteration inside a coroutine would not be an error of the store."""
-    with pytest.raises(ValueError, match="more places for integers"):
+    with pytest.raises(ValueError, match="an integer is missing"):
         merge_integers({"a": 0, "b": 0}, "12")
 
 
