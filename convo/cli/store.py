@@ -19,7 +19,7 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import InvalidValue, parse_duration
-from convo.errors import InvalidUsage, NotFound
+from convo.errors import DamagedRow, InvalidUsage, NotFound
 from convo.history.items import Json
 from convo.runtime import SystemClock, track_progress
 from convo.stores.base import (
@@ -125,7 +125,13 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
         print_json({"store": location, "ok": is_ok, **_check_to_json(checked)})
     else:
         for problem in checked.problems:
-            print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
+            if problem.code != "row":
+                print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
+                continue
+            for row in checked.damaged_rows:
+                print_line(escape_control_chars(f"row: {row.message}"))
+            if problem.count > len(checked.damaged_rows):
+                print_line(f"row: {problem.count - len(checked.damaged_rows):,} more")
         for session in checked.damaged_sessions:
             print_line(escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
         if checked.skipped_reason:
@@ -165,7 +171,12 @@ def _check_to_json(report: StoreCheckReport) -> dict[str, Json]:
         ],
         "sessions": [_named_session_to_json(session) for session in report.damaged_sessions],
         "unchecked": report.skipped_reason,
+        "damaged_rows": [_damaged_row_to_json(row) for row in report.damaged_rows],
     }
+
+
+def _damaged_row_to_json(row: DamagedRow) -> dict[str, Json]:
+    return {"table": row.table, "key": row.key, "problem": row.problem}
 
 
 def _named_session_to_json(session: NamedSession) -> dict[str, Json]:
@@ -215,7 +226,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
 
 
 def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> bool:
-    """Copy the readable rows of the database into `file`; return whether every session is complete.
+    """Copy the readable rows of the database into `file`; return whether nothing is missing or replaced.
 
     Raises StoreFault, InvalidUsage or InvalidSettings.
     """
@@ -224,7 +235,7 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
     settings = _load_durable_settings(config, flags)
     with show_progress("recovering", settings) as report:
         result = factory.recover_store(get_store_url(settings.storage), file, report)
-    is_complete = not (result.truncated_sessions or result.lost_sessions or result.recreated_sessions)
+    is_complete = result.is_complete
     if as_json:
         sessions = {
             "whole": [_named_session_to_json(session) for session in result.complete_sessions],
@@ -233,7 +244,11 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
             "made": [_named_session_to_json(session) for session in result.recreated_sessions],
         }
         files = {"store": str(settings.storage), "file": str(file)}
-        print_json({**files, "ok": is_complete, "rows": dict(result.row_counts), "sessions": sessions})
+        rows = {
+            "repaired": [_damaged_row_to_json(row) for row in result.repaired_rows],
+            "left_out": [_damaged_row_to_json(row) for row in result.omitted_rows],
+        }
+        print_json({**files, "ok": is_complete, "rows": dict(result.row_counts), "sessions": sessions, **rows})
         return is_complete
     for session in result.complete_sessions:
         print_line(escape_control_chars(f"complete   {session.name}{_format_tenant(session)}"))
@@ -250,8 +265,11 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
         print_line(
             escape_control_chars(f"recreated  {session.name}{_format_tenant(session)}: its session record is lost")
         )
-    rows = _format_row_counts(result.row_counts)
-    print_notice(f"{settings.storage}: copied to {file} ({rows or 'no rows'}); the old file is unchanged")
+    for word, damaged_rows in (("repaired ", result.repaired_rows), ("left out ", result.omitted_rows)):
+        for row in damaged_rows:
+            print_line(escape_control_chars(f"{word}  {row.table} {row.key!r}: {row.problem}"))
+    row_counts = _format_row_counts(result.row_counts)
+    print_notice(f"{settings.storage}: copied to {file} ({row_counts or 'no rows'}); the old file is unchanged")
     print_notice(f"check it with convo store check --store {quote(f'sqlite:{file}')}")
     print_notice("to use it, move away the damaged file with its -wal and -shm, and move this file to its place")
     return is_complete

@@ -24,7 +24,8 @@ from convo.history.tree import Key, Path
 class StoreProblem:
     """One kind of damage.
 
-    code:     "file", "unreadable", "reference", "tenant", "item", "node", "conversation", "record", "index" or "search"
+    code:     "file", "unreadable", "reference", "tenant", "item", "node", "conversation", "record", "row", "index" or
+              "search"; "row" counts the rows that raise `DamagedRow` where they are read
     count:    number of rows with this damage
     example:  description of the first of them
     """
@@ -48,12 +49,18 @@ class StoreCheckReport(NamedTuple):
     problems:          empty if every check passed
     damaged_sessions:  sessions whose history cannot be read completely, or differs from the stored one
     skipped_reason:    why some checks were skipped; empty if none was
+    damaged_rows:      the first rows that cannot be read, at most `MAX_LISTED_ROWS`
     """
 
     row_counts: Mapping[str, int]
     problems: Sequence[StoreProblem] = ()
     damaged_sessions: Sequence[NamedSession] = ()
     skipped_reason: str = ""
+    damaged_rows: Sequence[DamagedRow] = ()
+
+
+MAX_LISTED_ROWS = 100
+"""Damaged rows that a check lists; the others are only counted."""
 
 
 class TruncatedSession(NamedTuple):
@@ -79,6 +86,8 @@ class RecoveryReport(NamedTuple):
     truncated_sessions:  sessions with a part of their history
     lost_sessions:       sessions with nothing but their record
     recreated_sessions:  sessions created for histories whose own record is lost
+    repaired_rows:       damaged records whose invalid columns were replaced
+    omitted_rows:        damaged records that are not in the new database
     """
 
     row_counts: Mapping[str, int]
@@ -86,6 +95,13 @@ class RecoveryReport(NamedTuple):
     truncated_sessions: Sequence[TruncatedSession]
     lost_sessions: Sequence[NamedSession]
     recreated_sessions: Sequence[NamedSession]
+    repaired_rows: Sequence[DamagedRow] = ()
+    omitted_rows: Sequence[DamagedRow] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing or replaced."""
+        return not any((*self[2:],))
 
 
 class ProblemCounter:
@@ -93,10 +109,17 @@ class ProblemCounter:
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[int, str]] = {}
+        self.damaged_rows: list[DamagedRow] = []
 
     def add(self, code: str, example: str, count: int = 1) -> None:
         before, first = self._counts.get(code, (0, example))
         self._counts[code] = before + count, first
+
+    def add_row(self, error: DamagedRow) -> None:
+        """Count a row that cannot be read, and list it if it is one of the first."""
+        self.add("row", error.message)
+        if len(self.damaged_rows) < MAX_LISTED_ROWS:
+            self.damaged_rows.append(error)
 
     def __bool__(self) -> bool:
         return bool(self._counts)

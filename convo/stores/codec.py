@@ -156,6 +156,15 @@ def _build_link(
     )
 
 
+def is_usage(route: list[Json], figures: str) -> bool:
+    """Return whether the column `usage` of a link fits its route."""
+    try:
+        _decode_usage(route[-1], figures)
+    except InvalidColumn:
+        return False
+    return True
+
+
 def _decode_usage(form: Json, figures: str) -> Json:
     try:
         usage = merge_integers(form, figures)
@@ -222,6 +231,10 @@ def decode_session(row: Sequence[Any]) -> Session:
         )
     except UNDECODABLE as error:
         raise damaged_row("session", name or session_id, error) from error
+
+
+RECORD_PROBLEMS = frozenset(f"its record is {state}" for state in ("missing", "invalid", "not valid JSON"))
+"""The problems of a session whose column `record` is damaged."""
 
 
 def _parse_session_record(record: object) -> list[Json]:
@@ -326,12 +339,12 @@ def decode_event_batch(response_id: str, body: object) -> list[StreamEvent]:
 def decode_item(key: str, body: object) -> Item:
     """Decode an item. Raises DamagedRow.
 
-    key:  names the item in the error: the key of its node, or its id
+    key:  names the item in the error: the key of its node, which is shortened, or its id
     """
     try:
         item: Item = _decode_text("body", body, OBJECT)
     except InvalidColumn as error:
-        raise damaged_row("item", key, error) from error
+        raise damaged_row("item", key[:12] if len(key) == 2 * KEY_BYTES else key, error) from error
     return item
 
 

@@ -212,3 +212,63 @@ def test_the_gateway_lists_the_other_responses(damaged_home: Path) -> None:
         assert [one["id"] for one in listing["others"]] == [second]
         got = server.http.get(f"/v1/responses/{first}")
         assert (got.status_code, got.json()["error"]["code"]) == (500, "store_damaged")
+
+
+DAMAGES = (
+    DAMAGE_TEA,
+    "UPDATE agent_documents SET body = '{' WHERE run = 2",
+    "UPDATE links SET status = 'x' WHERE session = (SELECT n FROM sessions WHERE name = 'coffee')",
+)
+
+
+def test_the_check_lists_the_damaged_rows(convo: Convo, damaged_home: Path) -> None:
+    change_database(damaged_home, *DAMAGES)
+
+    got = convo("store", "check")
+    rows = [line for line in got.out.splitlines() if line.startswith("row: ")]
+    assert got.exit == 1
+    assert rows == [
+        "row: the stored session 'tea' is damaged: its record is not valid JSON",
+        f"row: the stored response '{response_of(damaged_home, 'coffee')}' is damaged: its status is invalid",
+        "row: the stored run 'run_1' is damaged: its document is not valid JSON",
+    ]
+    result = convo("store", "check", "--json").json()
+    assert {"table": "run", "key": "run_1", "problem": "its document is not valid JSON"} in result["damaged_rows"]
+    assert [one["count"] for one in result["problems"] if one["code"] == "row"] == [3]
+
+
+def test_many_damaged_rows_are_counted(convo: Convo, home: Path) -> None:
+    write_chats(home, write_chats_and_runs)
+    change_database(
+        home,
+        "WITH RECURSIVE n (n) AS (SELECT 10 UNION ALL SELECT n + 1 FROM n WHERE n < 210)"
+        " INSERT INTO sessions (tenant, id, name, head, mark, used_at, record)"
+        " SELECT 1, 'ses_x' || n, 'x' || n, 1, 1, 1, '{' FROM n",
+    )
+
+    lines = convo("store", "check").out.splitlines()
+    assert len([line for line in lines if line.startswith("row: the stored session 'x")]) == 100
+    assert "row: 101 more" in lines
+
+
+def test_the_recovery_says_which_rows_it_repaired_and_left_out(convo: Convo, damaged_home: Path) -> None:
+    change_database(damaged_home, *DAMAGES)
+    response_id = response_of(damaged_home, "coffee")
+
+    got = convo("store", "recover", "new.db")
+    assert got.exit == 1
+    assert [line for line in got.out.splitlines() if not line.startswith("complete")] == [
+        "repaired   session 'tea': its record is not valid JSON",
+        f"repaired   response '{response_id}': its status is invalid",
+        "left out   run 'run_1': its document is missing",
+    ]
+    result = convo("store", "recover", "other.db", "--json").json()
+    assert [row["table"] for row in result["repaired"]] == ["session", "response"]
+    assert result["left_out"] == [{"table": "run", "key": "run_1", "problem": "its document is missing"}]
+    assert convo("store", "check", "--store", "sqlite:new.db").exit == 0
+
+
+def response_of(home: Path, session: str) -> str:
+    with closing(sqlite3.connect(home / DATABASE)) as db:
+        sql = "SELECT links.id FROM links JOIN sessions ON sessions.n = session WHERE sessions.name = ?"
+        return str(db.execute(sql, (session,)).fetchone()[0])

@@ -4,20 +4,30 @@ Rows are read in one read-only transaction, some hundred at a time in primary-ke
 consistent and memory does not grow with the database.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
 from uuid import UUID
 
-from convo.errors import ConvoError, StoreTooNew
+from convo.errors import ConvoError, DamagedRow, StoreTooNew
 from convo.history.canonical import item_hash
 from convo.history.items import Item
 from convo.history.tree import Key, child_key, root_key
 from convo.runtime import ReportProgress
 from convo.stores import base
 from convo.stores.base import NamedSession, ProblemCounter, ServerHealth, StoreCheckReport
-from convo.stores.codec import is_session_record, tokenize_item
+from convo.stores.codec import decode_event_batch, decode_metadata, is_session_record, tokenize_item
 from convo.stores.postgres import connection, tenant_rows
 from convo.stores.postgres.commit import hash_terms
 from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.records import SELECT_LINKS, SELECT_SESSIONS, link_from_row, session_from_row
+from convo.stores.postgres.runs import (
+    SELECT_AGENT_CALLS,
+    SELECT_AGENT_RUNS,
+    SELECT_EVENTS,
+    agent_call_from_row,
+    agent_run_from_row,
+)
 from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, DatabaseConnection, Row, TenantConnection, decode_body
 from convo.stores.postgres.tree import NODE_KEY_SQL
 
@@ -93,6 +103,18 @@ SELECT id, parent, item FROM up
 """
 
 
+IN_BATCHES = "AND ($2::text IS NULL OR id > $2) ORDER BY id LIMIT $3"
+
+SELECT_SESSION_ROWS = f"{SELECT_SESSIONS} {IN_BATCHES}"
+SELECT_LINK_ROWS = f"{SELECT_LINKS} WHERE tenant = $1 {IN_BATCHES}"
+SELECT_RUN_ROWS = f"{SELECT_AGENT_RUNS} {IN_BATCHES}"
+SELECT_CONVERSATION_ROWS = f"""
+SELECT id, created_at, metadata, EXISTS (
+    SELECT 1 FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = conversations.head)
+FROM convo.conversations WHERE tenant = $1 {IN_BATCHES}
+"""
+
+
 async def check_database(db: DatabaseConnection, location: str, progress: ReportProgress) -> StoreCheckReport:
     """Check every row of every tenant.
 
@@ -102,7 +124,8 @@ async def check_database(db: DatabaseConnection, location: str, progress: Report
     await db.execute(BEGIN_SNAPSHOT.sql)
     check = _DatabaseCheck(db, progress)
     await check.run()
-    return StoreCheckReport(check.row_counts, list(check.problems), check.damaged_sessions)
+    damaged_rows = check.problems.damaged_rows
+    return StoreCheckReport(check.row_counts, list(check.problems), check.damaged_sessions, damaged_rows=damaged_rows)
 
 
 class _DatabaseCheck:
@@ -146,6 +169,31 @@ class _DatabaseCheck:
                 )
             if self.problems and not await self._is_path_intact(t, head):
                 self.damaged_sessions.append(NamedSession(t.name, tenant_rows.unescape_name(name)))
+        await self._check_rows_decodable(t)
+
+    async def _check_rows_decodable(self, t: TenantConnection) -> None:
+        """Decode every record in the way in which commands read it; items are checked by their hashes."""
+        async for row in self._iter_rows(t, "sessions", SELECT_SESSION_ROWS):
+            self._decode(session_from_row, row)
+        async for row in self._iter_rows(t, "links", SELECT_LINK_ROWS):
+            self._decode(link_from_row, row)
+        async for row in self._iter_rows(t, "conversations", SELECT_CONVERSATION_ROWS):
+            self._decode(_decode_conversation, row)
+        async for row in self._iter_rows(t, "agent_runs", SELECT_RUN_ROWS):
+            self._decode(agent_run_from_row, row)
+            run_id = tenant_rows.unescape_name(row[0])
+            for call in await t.fetch_all(SELECT_AGENT_CALLS, row[0]):
+                self._decode(partial(agent_call_from_row, run_id), call)
+        for (stored_id,) in await t.fetch_all("SELECT DISTINCT run FROM convo.events WHERE tenant = $1 ORDER BY run"):
+            response_id = tenant_rows.unescape_name(stored_id)
+            for (body,) in await t.fetch_all(SELECT_EVENTS, stored_id, -1):
+                self._decode(partial(decode_event_batch, response_id), body)
+
+    def _decode(self, decode: Callable[[Any], object], row: object) -> None:
+        try:
+            decode(row)
+        except DamagedRow as error:
+            self.problems.add_row(error)
 
     def _check_item(
         self, t: TenantConnection, hashed: UUID, body: bytes, id_hash: int | None, term_hashes: list[int] | None
@@ -246,6 +294,15 @@ def _decode_valid_item(body: bytes) -> Item | None:
     except ConvoError:
         return None
     return item
+
+
+def _decode_conversation(row: Row) -> None:
+    """Decode a row of `SELECT_CONVERSATION_ROWS`. Raises DamagedRow."""
+    stored_id, created_at, metadata, has_head = row
+    conversation_id = tenant_rows.unescape_name(stored_id)
+    if not has_head:
+        raise DamagedRow("conversation", conversation_id, "its head is missing")
+    decode_metadata(conversation_id, created_at, metadata)
 
 
 def _has_item_id(body: bytes | None) -> bool:

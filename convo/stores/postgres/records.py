@@ -299,7 +299,7 @@ UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDER
 async def select_link(t: TenantConnection, link_id: str) -> Link | None:
     """Return a link. Raises DamagedRow."""
     row = await t.fetch_row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
-    return _link_from_row(row) if row else None
+    return link_from_row(row) if row else None
 
 
 async def select_session_links(t: TenantConnection, session_id: str) -> ReadRows[Link]:
@@ -329,10 +329,10 @@ async def _select_links_oldest_first(
     t: TenantConnection, where: str, *values: object, with_clause: str = ""
 ) -> ReadRows[Link]:
     rows = await t.fetch_all(f"{with_clause}{SELECT_LINKS}{where} {ORDER_OLDEST_FIRST}", *values)
-    return decode_rows(_link_from_row, rows)
+    return decode_rows(link_from_row, rows)
 
 
-def _link_from_row(row: Row) -> Link:
+def link_from_row(row: Row) -> Link:
     """Return the link of a row of `SELECT_LINKS`. Raises DamagedRow."""
     link_id, parent, session, *columns = row
     previous = columns[6] and tenant_rows.unescape_name(columns[6])

@@ -137,7 +137,7 @@ DELETE_AGENT_RUNS = (
 async def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
     """Return a run. Raises DamagedRow."""
     row = await t.fetch_row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
-    return _agent_run_from_row(row) if row else None
+    return agent_run_from_row(row) if row else None
 
 
 async def select_agent_runs(
@@ -151,7 +151,7 @@ async def select_agent_runs(
     row_count = limit
     while True:
         rows = await t.fetch_all(SELECT_AGENT_RUNS + where + newest_first, row_count, *conditions.values())
-        read = decode_rows(_agent_run_from_row, rows)
+        read = decode_rows(agent_run_from_row, rows)
         if len(rows) < row_count or len(read.rows) >= limit:
             return read
         row_count = limit + len(read.damaged)
@@ -160,10 +160,16 @@ async def select_agent_runs(
 async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
     """Return the tool calls of a run, in the order in which they started. Raises DamagedRow."""
     rows = await t.fetch_all(SELECT_AGENT_CALLS, tenant_rows.escape_name(run_id))
-    return [decode_agent_call(run_id, (tenant_rows.unescape_name(call_id), *rest)) for call_id, *rest in rows]
+    return [agent_call_from_row(run_id, row) for row in rows]
 
 
-def _agent_run_from_row(row: Row) -> AgentRun:
+def agent_call_from_row(run_id: str, row: Row) -> AgentCall:
+    """Return the tool call of a row of `SELECT_AGENT_CALLS`. Raises DamagedRow."""
+    call_id, started_at, output = row
+    return decode_agent_call(run_id, (tenant_rows.unescape_name(call_id), started_at, output))
+
+
+def agent_run_from_row(row: Row) -> AgentRun:
     """Return the run of a row of `SELECT_AGENT_RUNS`. Raises DamagedRow."""
     run_id, session, revision, status, document, created_at, changed_at, state = row
     ids = tenant_rows.unescape_name(run_id), tenant_rows.unescape_name(session)

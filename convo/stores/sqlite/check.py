@@ -16,16 +16,29 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from convo.config.paths import check_folder_writable
-from convo.errors import ConvoError, NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.errors import ConvoError, DamagedRow, NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
 from convo.history.canonical import Hash, item_hash
 from convo.history.tree import Key, child_key, root_key
 from convo.runtime import ReportProgress
 from convo.stores import base
 from convo.stores.base import FileHealth, NamedSession, ProblemCounter, StoreCheckReport
-from convo.stores.codec import decode_json, is_route, is_session_record, tokenize_item
+from convo.stores.codec import (
+    decode_agent_call,
+    decode_agent_run,
+    decode_event,
+    decode_json,
+    decode_link,
+    decode_metadata,
+    decode_session,
+    is_route,
+    is_session_record,
+    tokenize_item,
+)
 from convo.stores.sqlite import connection, tenant_rows
 from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors
-from convo.stores.sqlite.tenant_rows import TenantConnection
+from convo.stores.sqlite.records import SELECT_LINKS, SELECT_SESSIONS
+from convo.stores.sqlite.runs import SELECT_AGENT_RUNS
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection, invalid_text_as_bytes
 
 MAX_INTEGRITY_LINES = 100
 """Limit of the lines of SQLite's integrity check; the first ones show the cause."""
@@ -182,7 +195,8 @@ class _DatabaseCheck:
         else:
             skipped_reason = f"the rules of schema {connection.SCHEMA_VERSION}: this file has schema {version}"
         sessions = list(self._damaged_sessions()) if self._problems else []
-        return StoreCheckReport(self._row_counts, list(self._problems), sessions, skipped_reason)
+        damaged_rows = self._problems.damaged_rows
+        return StoreCheckReport(self._row_counts, list(self._problems), sessions, skipped_reason, damaged_rows)
 
     def _check_header(self) -> None:
         """Reject another program's database. Raises StoreUnavailable and StoreTooNew."""
@@ -205,6 +219,8 @@ class _DatabaseCheck:
         self._run_step("tenants", self._check_tenant_isolation)
         self._run_step("records", self._check_records)
         self._run_step("conversations", self._check_conversations)
+        for kind in RECORD_DECODERS:
+            self._run_step(f"stored {kind}", lambda kind=kind: self._check_rows_decodable(kind))  # type: ignore[misc]
         self._run_step("search", self._check_search_index)
 
     def _run_step(self, name: str, step: Callable[[], None]) -> None:
@@ -355,6 +371,11 @@ class _DatabaseCheck:
             if assigned_count != sum(is_assigned for *_, is_assigned in rows):
                 self._problems.add("conversation", f"conversation {n} names items that are not on its path")
 
+    def _check_rows_decodable(self, kind: str) -> None:
+        """Decode every record in the way in which commands read it; items are checked by their hashes."""
+        for error in iter_damaged_rows(self._db, kind):
+            self._problems.add_row(error)
+
     def _check_search_index(self) -> None:
         """Check that the search index has exactly the terms of all items."""
         expected = indexed = 0
@@ -394,6 +415,46 @@ class _DatabaseCheck:
         except sqlite3.DatabaseError:
             return False
         return last_parent is None
+
+
+def iter_damaged_rows(db: sqlite3.Connection, kind: str) -> Iterator[DamagedRow]:
+    """Iterate over the records of a kind, a key of `RECORD_DECODERS`, that cannot be read."""
+    sql, decode = RECORD_DECODERS[kind]
+    with invalid_text_as_bytes(db):
+        for row in db.execute(sql):
+            try:
+                decode(row)
+            except DamagedRow as error:
+                yield error
+
+
+def _decode_conversation(row: Row) -> None:
+    conversation_id, key, created_at, metadata = row
+    if key is None:
+        raise DamagedRow("conversation", str(conversation_id), "its head is missing")
+    decode_metadata(str(conversation_id), created_at, metadata)
+
+
+RECORD_DECODERS: dict[str, tuple[str, Callable[[Row], object]]] = {
+    "sessions": (f"{SELECT_SESSIONS} ORDER BY sessions.n", decode_session),
+    "responses": (f"{SELECT_LINKS} ORDER BY links.n", decode_link),
+    "conversations": (
+        "SELECT id, key, created_at, metadata FROM conversations LEFT JOIN nodes ON nodes.n = head"
+        " ORDER BY conversations.n",
+        _decode_conversation,
+    ),
+    "runs": (f"{SELECT_AGENT_RUNS.partition('WHERE')[0]} ORDER BY agent_runs.n", decode_agent_run),
+    "calls": (
+        "SELECT agent_runs.id, agent_calls.id, started_at, output FROM agent_calls"
+        " LEFT JOIN agent_runs ON agent_runs.n = run ORDER BY agent_calls.n",
+        lambda row: decode_agent_call(str(row[0]), row[1:]),
+    ),
+    "events": (
+        "SELECT id, body FROM events LEFT JOIN links ON links.n = link ORDER BY link, number",
+        lambda row: decode_event(str(row[0]), row[1]),
+    ),
+}
+"""By kind: the query for the rows of all tenants, and the function that decodes one."""
 
 
 def hash_item_text(body: str) -> Hash | None:

@@ -6,20 +6,28 @@ broken is cut after its last intact node; the items after the break become a ses
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from convo.errors import NotFound, StoreUnavailable
+from convo.errors import DamagedRow, NotFound, StoreUnavailable
 from convo.history.canonical import item_hash
-from convo.history.items import Item, user_message
-from convo.history.records import EMBEDDED_SCOPE
+from convo.history.items import Item, Json, user_message
+from convo.history.records import EMBEDDED_SCOPE, LINK_STATUSES
 from convo.history.tree import Key, child_key, root_key
 from convo.runtime import ReportProgress
 from convo.stores import base
 from convo.stores.base import AppendItems, NamedSession, RecoveryReport, TruncatedSession
-from convo.stores.codec import decode_json, encode_json, is_route, is_session_record, tokenize_item
+from convo.stores.codec import (
+    RECORD_PROBLEMS,
+    decode_json,
+    encode_json,
+    is_route,
+    is_session_record,
+    is_usage,
+    tokenize_item,
+)
 from convo.stores.sqlite import check, connection, tenant_rows, tree
 from convo.stores.sqlite.backup import new_database
 from convo.stores.sqlite.connection import translate_errors
@@ -104,6 +112,17 @@ def recover_database(file: Path, target: Path, progress: ReportProgress) -> Reco
         return report
 
 
+KEPT_ROW_QUERIES = {
+    "session": "SELECT 1 FROM sessions WHERE name = ? AND record IS NOT NULL",
+    "response": "SELECT 1 FROM links WHERE id = ? AND saw IS NOT NULL",
+    "conversation": "SELECT 1 FROM conversations WHERE id = ?",
+    "run": "SELECT 1 FROM agent_runs WHERE id = ?",
+    "tool call": "SELECT 1 FROM agent_calls JOIN agent_runs ON agent_runs.n = run"
+    " WHERE agent_runs.id = ? AND agent_calls.id = ?",
+}
+"""Queries for the row with the key of a damaged one, by its kind; a damaged event is always left out."""
+
+
 class _BrokenHistory(NamedTuple):
     """A history with a broken path.
 
@@ -136,11 +155,33 @@ class _RowRepair:
             self._repair_records, self._repair_links, self._restore_sessions, self._repair_sessions,
             self._repair_conversations, self._repair_runs, self._keep_unreferenced_nodes, self._delete_invalid_rows,
         )  # fmt: skip
+        damaged = {
+            (error.table, error.key): error
+            for kind in check.RECORD_DECODERS
+            for error in check.iter_damaged_rows(self._db, kind)
+        }
         for done, step in enumerate(steps):
             self._progress("rows", done, len(steps))
             step()
+        repaired, omitted = self._sort_damaged_rows(damaged.values())
         row_counts = {table: self._fetch_value(f"SELECT count(*) FROM {table}") for table in check.COUNTED_TABLES}
-        return RecoveryReport(row_counts, self._complete, self._truncated, self._lost, self._recreated)
+        sessions = self._complete, self._truncated, self._lost, self._recreated
+        return RecoveryReport(row_counts, *sessions, repaired, omitted)
+
+    def _sort_damaged_rows(self, damaged: Iterable[DamagedRow]) -> tuple[list[DamagedRow], list[DamagedRow]]:
+        """Sort the rows that could not be read before the repair into those that can be read now, and the others.
+
+        A session that only lost a part of its history is not among them: it is reported as a session.
+        """
+        repaired: list[DamagedRow] = []
+        omitted: list[DamagedRow] = []
+        for error in damaged:
+            if error.table == "session" and error.problem not in RECORD_PROBLEMS:
+                continue
+            keys = error.key.split(" ", 1) if error.table == "tool call" else [error.key]
+            is_kept = error.table != "event" and self._fetch_value(KEPT_ROW_QUERIES[error.table], *keys)
+            (repaired if is_kept else omitted).append(error)
+        return repaired, omitted
 
     # -- tenants and items ------------------------------------------------------------------------
 
@@ -318,24 +359,26 @@ class _RowRepair:
                 self._execute("DELETE FROM repeated WHERE n = ?", n)
                 continue
             self._execute("UPDATE OR REPLACE repeated SET hash = ? WHERE n = ?", sha256(body.encode()).digest(), n)
-        for table, key, column, replacement in (
-            ("links", "n", "error", None),
-            ("conversations", "n", "metadata", "{}"),
-            ("agent_calls", "n", "output", "null"),
+        for table, column, replacement, is_valid in (
+            ("links", "error", None, is_json_object),
+            ("conversations", "metadata", "{}", is_json_object),
+            ("agent_calls", "output", "null", check.is_valid_json),
         ):
-            for n, text in self._fetch_all(f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):
-                if not check.is_valid_json(text):
-                    self._execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", replacement, n)
-        for table, key in (("events", "link"), ("agent_documents", "run")):
-            for n, text in self._fetch_all(f"SELECT {key}, body FROM {table}"):
-                if not check.is_valid_json(text):
-                    self._execute(f"DELETE FROM {table} WHERE {key} = ? AND body = ?", n, text)
+            for n, text in self._fetch_all(f"SELECT n, {column} FROM {table} WHERE {column} IS NOT NULL"):
+                if not is_valid(text):
+                    self._execute(f"UPDATE {table} SET {column} = ? WHERE n = ?", replacement, n)
+        for link, text in self._fetch_all("SELECT link, body FROM events"):
+            if not is_event(text):
+                self._execute("DELETE FROM events WHERE link = ? AND body = ?", link, text)
+        for run, text in self._fetch_all("SELECT run, body FROM agent_documents"):
+            if not is_json_object(text):
+                self._execute("DELETE FROM agent_documents WHERE run = ?", run)
 
     def _repair_links(self) -> None:
         """Let every link reference existing nodes, a route and parameters; a row with only an id stays one."""
-        columns = "n, tenant, parent, session, saw, head, route, parameters, previous, usage"
+        columns = "n, tenant, parent, saw, head, route, parameters, previous, usage, status"
         for row in self._iter_rows(f"SELECT {columns} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
-            n, tenant, parent, _, saw, head, route, parameters, previous, _ = row
+            n, tenant, parent, saw, head, route, parameters, previous, usage, status = row
             if tenant not in self._tenants:
                 self._execute("DELETE FROM links WHERE n = ?", n)
                 continue
@@ -352,24 +395,25 @@ class _RowRepair:
             )
             if new_saw is None:
                 self._execute("UPDATE links SET route = NULL, parameters = NULL, status = NULL WHERE n = ?", n)
-            elif not self._is_route(route, tenant):
-                self._execute(
-                    "UPDATE links SET route = ?, usage = NULL WHERE n = ?",
-                    self._find_or_create_unknown_route(tenant),
-                    n,
-                )
-            if new_saw is not None:
-                self._execute(
-                    "UPDATE links SET status = coalesce(status, 'failed'), created_at = coalesce(created_at, 0),"
-                    " sent = coalesce(sent, 0) WHERE n = ?", n)  # fmt: skip
+                continue
+            route_members = self._load_route(route, tenant)
+            has_usage = usage is not None and route_members is not None and is_usage(route_members, usage)
+            self._execute(
+                "UPDATE links SET route = ?, usage = ?, status = ?, created_at = coalesce(created_at, 0),"
+                " sent = coalesce(sent, 0) WHERE n = ?",
+                route if route_members is not None else self._find_or_create_unknown_route(tenant),
+                *(usage if has_usage else None, status if status in LINK_STATUSES else "failed", n),
+            )
         for n, tenant, body in self._fetch_all(
             "SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"
         ):
             tenant_rows.index_route(self._tenants[tenant], decode_json(body), n)
 
-    def _is_route(self, n: int | None, tenant: int) -> bool:
+    def _load_route(self, n: int | None, tenant: int) -> list[Json] | None:
+        """Return the route in a row of `repeated`; None if there is no such row, or no route in it."""
         body = self._fetch_value("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
-        return body is not None and is_route(decode_json(body))
+        route = None if body is None else decode_json(body)
+        return route if is_route(route) else None
 
     def _is_parameters(self, n: int | None, tenant: int) -> bool:
         """Return whether the row has parameters: the rowid of lost ones may be that of a new route."""
@@ -394,6 +438,8 @@ class _RowRepair:
     def _restore_sessions(self) -> None:
         """Create a record for sessions of which only links, or entries in indexes, are left."""
         self._execute("DELETE FROM sessions WHERE tenant NOT IN (SELECT n FROM tenants)")
+        without_record = "record IS NULL AND head IS NOT NULL"  # a removed session has no head either
+        self._execute(f"UPDATE sessions SET record = ? WHERE {without_record}", encode_json(UNKNOWN_RECORD))
         lost = self._fetch_all(
             "SELECT session, tenant FROM links WHERE session IS NOT NULL AND saw IS NOT NULL"
             " AND session NOT IN (SELECT n FROM sessions)"
@@ -593,6 +639,8 @@ class _RowRepair:
         self._execute(f"DELETE FROM runs WHERE link NOT IN ({complete_links})")
         self._execute("DELETE FROM events WHERE link NOT IN (SELECT link FROM runs)")
         self._execute("DELETE FROM agent_runs WHERE n NOT IN (SELECT run FROM agent_documents)")
+        statuses = ", ".join("?" for _ in base.AGENT_RUN_STATUSES)
+        self._execute(f"DELETE FROM agent_runs WHERE status NOT IN ({statuses})", *base.AGENT_RUN_STATUSES)
         self._execute("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
         self._execute("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
         self._execute("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
@@ -681,6 +729,15 @@ class _RowRepair:
         while rows := self._db.execute(sql, (last_rowid, ROWS_PER_BATCH)).fetchall():
             yield from rows
             last_rowid = rows[-1][0]
+
+
+def is_json_object(text: str) -> bool:
+    return check.is_valid_json(text) and isinstance(decode_json(text), dict)
+
+
+def is_event(text: str) -> bool:
+    """Return whether the text of an event can be decoded."""
+    return is_json_object(text) and type(decode_json(text).get("sequence_number")) is int
 
 
 def _orphan_condition(db: sqlite3.Connection, table: str) -> str:

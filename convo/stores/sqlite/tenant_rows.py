@@ -134,12 +134,13 @@ def fetch_records(db: sqlite3.Connection, sql: str, parameters: Sequence[object]
     except (sqlite3.OperationalError, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.Error) and not str(error).startswith(INVALID_UTF8_MESSAGE):
             raise
-        with _invalid_text_as_bytes(db):
+        with invalid_text_as_bytes(db):
             return db.execute(sql, parameters).fetchall()
 
 
 @contextmanager
-def _invalid_text_as_bytes(db: sqlite3.Connection) -> Iterator[None]:
+def invalid_text_as_bytes(db: sqlite3.Connection) -> Iterator[None]:
+    """Return a text that is not UTF-8 as bytes, for the block."""
     previous = db.text_factory
     db.text_factory = _decode_or_keep_text
     try:

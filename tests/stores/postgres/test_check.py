@@ -227,7 +227,10 @@ PROBLEMS: dict[str, tuple[str, list[tuple[str, int, str]], list[str]]] = {
 }
 
 
-CHANGED_TABLES = ("items", "nodes", "words", "repeated", "sessions", "conversations", "members", "tenants")
+CHANGED_TABLES = (
+    *("items", "nodes", "words", "repeated", "sessions", "conversations", "members", "tenants"),
+    *("links", "agent_runs", "agent_calls", "events"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -261,9 +264,40 @@ def test_every_row_is_checked_and_only_sessions_with_a_damaged_path_are_listed(
     damage(statements)
     report = asyncio.run(check_store(filled_url, lambda *_: None))
 
-    assert report.problems == [StoreProblem(*problem) for problem in problems]
+    assert [one for one in report.problems if one.code != "row"] == [StoreProblem(*problem) for problem in problems]
     assert report.damaged_sessions == [NamedSession("local", name) for name in damaged_sessions]
     assert report.skipped_reason == ""
+
+
+DAMAGED_ROWS = {
+    "UPDATE convo.links SET status = 'x' WHERE id = 'resp_3'": ["response resp_3: its status is invalid"],
+    "UPDATE convo.repeated SET body = '{' WHERE body LIKE '%conv_1%'": [
+        "response resp_2: its route is not valid JSON",
+        "response resp_3: its route is not valid JSON",
+    ],
+    "UPDATE convo.sessions SET record = '{' WHERE id = 'ses_3'": ["session late: its record is not valid JSON"],
+    "UPDATE convo.conversations SET metadata = '[]'": ["conversation conv_1: its metadata is invalid"],
+    "UPDATE convo.conversations SET head = '00000000-0000-0000-0000-000000000000'": [
+        "conversation conv_1: its head is missing"
+    ],
+    "UPDATE convo.agent_calls SET output = '{'": ["tool call run_1 call_1: a text in it is not valid JSON"],
+    "UPDATE convo.agent_runs SET document = ''": ["run run_1: its document is not valid JSON"],
+    "UPDATE convo.events SET body = '{}'": [
+        "event of resp_2: its body is invalid",
+        "event of resp_3: its body is invalid",
+    ],
+}
+
+
+@pytest.mark.parametrize(("statement", "rows"), DAMAGED_ROWS.items(), ids=DAMAGED_ROWS)
+def test_damaged_rows_are_listed(
+    statement: str, rows: list[str], filled_url: str, damage: Callable[[str], object]
+) -> None:
+    damage(statement)
+    report = asyncio.run(check_store(filled_url, lambda *_: None))
+
+    assert [f"{row.table} {row.key}: {row.problem}" for row in report.damaged_rows] == rows
+    assert [one.count for one in report.problems if one.code == "row"] == [len(rows)]
 
 
 def test_a_check_counts_the_rows_and_reports_its_steps(filled_url: str) -> None:
@@ -274,4 +308,5 @@ def test_a_check_counts_the_rows_and_reports_its_steps(filled_url: str) -> None:
         "items": 3, "nodes": 4, "sessions": 2, "links": 2, "conversations": 1, "agent_runs": 1, "events": 2,
     }  # fmt: skip
     assert (report.problems, report.damaged_sessions, report.skipped_reason) == ([], [], "")
-    assert steps == [("items", 3, 3), ("nodes", 4, 4), ("records", 2, 0), ("sessions", 2, 2)]
+    decoded = [("sessions", 2, 2), ("links", 2, 2), ("conversations", 1, 1), ("agent_runs", 1, 1)]
+    assert steps == [("items", 3, 3), ("nodes", 4, 4), ("records", 2, 0), ("sessions", 2, 2), *decoded]

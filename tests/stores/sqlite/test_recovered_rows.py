@@ -800,7 +800,8 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ],
     ),
     "a session of only an id without responses": (
-        "UPDATE sessions SET record = NULL WHERE n = 2; UPDATE links SET session = NULL WHERE n = 2",
+        "UPDATE sessions SET (record, name, head, mark, written, link, used_at, removed)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = 2; UPDATE links SET session = NULL WHERE n = 2",
         ["complete early"],
         [
             '-agent_calls 1 call_1 "done"',
@@ -843,14 +844,55 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ],
     ),
     "a run of a removed session": (
-        "UPDATE sessions SET record = NULL WHERE n = 2",
+        "UPDATE sessions SET (record, name, head, mark, written, link, used_at, removed)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = 2",
         ["complete early"],
         [
             '-agent_calls 1 call_1 "done"',
             '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
             "-agent_runs 1 1 run_1 2",
             f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
-            "+sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 None",
+            "+sessions 1 2 ses_3 None None None None None None None",
+        ],
+    ),
+    "the record of a session is lost": (
+        "UPDATE sessions SET record = NULL WHERE n = 2",
+        INTACT,
+        [
+            f"-sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {RECORD}",
+            f"+sessions 1 2 ses_3 late 4 4 None 2 1700000000.0 {UNKNOWN_RECORD}",
+        ],
+    ),
+    "a route fits no usage": (
+        "UPDATE links SET usage = '1,2' WHERE n = 2",
+        INTACT,
+        [
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "+links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 None None",
+        ],
+    ),
+    "a status is unknown": (
+        "UPDATE links SET status = 'x' WHERE n = 2; UPDATE agent_runs SET status = 'x'",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+            "-links 1 2 resp_3 1 2 3 4 1 2 completed 1700000003.0 None 1 3 None",
+            "+links 1 2 resp_3 1 2 3 4 1 2 failed 1700000003.0 None 1 3 None",
+        ],
+    ),
+    "JSON is of another type": (
+        "UPDATE links SET error = '[]'; UPDATE conversations SET metadata = '[]';"
+        " UPDATE events SET body = '{}' WHERE link = 2; UPDATE agent_documents SET body = '{\"version\":1,\"phase\":2'",
+        INTACT,
+        [
+            '-agent_calls 1 call_1 "done"',
+            '-agent_documents 1 {"version":1,"agent":"a","phase":"X"}',
+            "-agent_runs 1 1 run_1 2",
+            '-conversations 1 1 conv_1 4 3 {"topic":"x"}',
+            f"-events 1 2 {EVENT}",
+            "+conversations 1 1 conv_1 4 3 {}",
         ],
     ),
     "no session is left and an item has another text": (
@@ -1261,6 +1303,61 @@ def test_rows_of_lost_pages_are_restored_from_indexes_as_far_as_they_prove_them(
     before, after = dump(intact_file), dump(target)
     assert [*(f"-{row}" for row in sorted(before - after)), *(f"+{row}" for row in sorted(after - before))] == changes
     assert check_database(target, lambda *_: None).problems == []
+
+
+DAMAGED_ROWS = {
+    "UPDATE links SET status = 'x' WHERE n = 2": (["response resp_3: its status is invalid"], []),
+    "UPDATE links SET usage = '' WHERE n = 2": (["response resp_3: its usage is invalid"], []),
+    "UPDATE links SET error = '[]' WHERE n = 2": (["response resp_3: its error is invalid"], []),
+    "UPDATE repeated SET body = '{' WHERE body LIKE '%conv_1%'": (
+        ["response resp_2: its route is not valid JSON", "response resp_3: its route is not valid JSON"],
+        [],
+    ),
+    "UPDATE sessions SET record = '{' WHERE n = 2": (["session late: its record is not valid JSON"], []),
+    "UPDATE sessions SET record = NULL WHERE n = 2": (["session late: its record is missing"], []),
+    "UPDATE conversations SET metadata = '[]'": (["conversation conv_1: its metadata is invalid"], []),
+    "UPDATE agent_calls SET output = '{'": (["tool call run_1 call_1: a text in it is not valid JSON"], []),
+    "UPDATE agent_runs SET status = 'x'": ([], ["run run_1: its status is invalid"]),
+    "DELETE FROM agent_documents": ([], ["run run_1: its document is missing"]),
+    "UPDATE events SET body = '{'": (
+        [],
+        ["event of resp_2: its body is not valid JSON", "event of resp_3: its body is not valid JSON"],
+    ),
+    "UPDATE links SET (saw, head) = (90, 91) WHERE n = 2": ([], ["response resp_3: its input is missing"]),
+}
+
+
+@pytest.mark.parametrize(("damage", "rows"), DAMAGED_ROWS.items(), ids=DAMAGED_ROWS)
+def test_damaged_rows_are_listed_by_the_check_and_by_the_recovery(
+    damage: str, rows: tuple[list[str], list[str]], intact_file: File, tmp_path: File
+) -> None:
+    file, target = tmp_path / "convo.db", tmp_path / "new.db"
+    shutil.copy(intact_file, file)
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(damage)
+    checked, result = check_database(file, lambda *_: None), recover_database(file, target, lambda *_: None)
+
+    repaired, omitted = (
+        [f"{row.table} {row.key}: {row.problem}" for row in found]
+        for found in (result.repaired_rows, result.omitted_rows)
+    )
+    assert (repaired, omitted) == rows
+    assert not result.is_complete
+    found = [f"{row.table} {row.key}: {row.problem}" for row in checked.damaged_rows]
+    assert sorted(found) == sorted([*repaired, *omitted])
+    assert [one.count for one in checked.problems if one.code == "row"] == [len(found)]
+    assert check_database(target, lambda *_: None).problems == []
+
+
+def test_a_session_without_its_history_is_no_repaired_row(intact_file: File, tmp_path: File) -> None:
+    file, target = tmp_path / "convo.db", tmp_path / "new.db"
+    shutil.copy(intact_file, file)
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript("UPDATE sessions SET head = 99 WHERE n = 2")
+    result = recover_database(file, target, lambda *_: None)
+
+    assert (result.repaired_rows, result.omitted_rows) == ([], [])
+    assert "late" not in [one.name for one in result.complete_sessions]
 
 
 def test_a_recovery_counts_the_rows_and_reports_its_steps(intact_file: File, tmp_path: File) -> None:
