@@ -48,6 +48,7 @@ from convo.config.loader import (
     resolve_settings,
 )
 from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
+from convo.config.request_settings import find_unused_model_settings, format_unused_model_setting
 from convo.config.schema import get_schema, iter_settings
 from convo.config.sections import Provider
 from convo.config.settings import Settings
@@ -128,7 +129,7 @@ def write_settings(target: SettingsTarget, texts: Mapping[str, str]) -> None:
     for key, value in values.items():
         print_notice(f"set {format_setting_key(key)} to {format_setting_value(value)} in {target.path}")
         if is_applied:
-            _note_stronger_source(target, key)
+            _note_ineffective_value(target, key)
     if not is_applied:
         _note_still_untrusted(target)
 
@@ -378,13 +379,16 @@ def _qualify_with_profile(key: SettingKey) -> SettingKey:
     return ("profiles", name, *key) if name and key[0] not in ("profile", "profiles") else key
 
 
-def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
-    """Print a notice if another source overrides the new value."""
+def _note_ineffective_value(target: SettingsTarget, key: SettingKey) -> None:
+    """Print a notice if another source overrides the new value, or no request can have it."""
     try:
         settings: Settings = load_settings(target.config_path)
     except InvalidSettings:
         return
     setting_key = key[2:] if key[0] == "profiles" else key
+    for unused in find_unused_model_settings(settings.entries, settings.providers):
+        if unused.key == setting_key:
+            print_notice(format_unused_model_setting(unused, settings.providers))
     source = settings.get_source(*setting_key)
     if source.layer is not Layer.DEFAULT and source.location != str(target.path):
         print_notice(f"{source.location} overrides this value")

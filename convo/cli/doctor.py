@@ -44,6 +44,7 @@ from convo.config.credentials import (
 )
 from convo.config.loader import SettingFlags, choose_model, load_settings
 from convo.config.paths import AppPaths, check_folder_writable
+from convo.config.request_settings import find_unused_model_settings, format_unused_model_setting
 from convo.config.sections import STATEFUL_APIS, Provider
 from convo.config.settings import ModelChoice, Settings
 from convo.config.trust import is_loopback
@@ -133,7 +134,13 @@ def probe_settings(context: DoctorContext) -> SettingsFacts:
         raise context.error
     sources = {setting.source for setting in context.settings.entries if setting.source.layer is not Layer.DEFAULT}
     locations = [_format_source(source) for source in sorted(sources, key=lambda source: (source.layer, source.name))]
-    return SettingsFacts(locations, context.settings.project_notice)
+    providers = context.settings.providers
+    unused = find_unused_model_settings(context.settings.entries, providers)
+    return SettingsFacts(
+        locations,
+        context.settings.project_notice,
+        [format_unused_model_setting(setting, providers) for setting in unused],
+    )
 
 
 def _format_source(source: SettingSource) -> str:

@@ -39,15 +39,19 @@ class SettingsFacts(NamedTuple):
 
     sources:         the files, variables and flags that set a value
     project_notice:  the ignored part of a project's file
+    unused:          descriptions of settings that have no effect
     """
 
     sources: Sequence[str]
     project_notice: ProjectNotice | None = None
+    unused: Sequence[str] = ()
 
 
 def diagnose_settings(facts: SettingsFacts) -> CheckResult:
     if facts.project_notice:
         return make_warning_result(facts.project_notice.summary, facts.project_notice.hint)
+    if facts.unused:
+        return make_warning_result(facts.unused[0], "correct the name, or convo config unset KEY")
     sources = ", ".join(facts.sources)
     return make_ok_result(sources or "all values are defaults; no file or variable sets one")
 

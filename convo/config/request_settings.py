@@ -6,10 +6,18 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from convo.config.values import InvalidValue, Layer, Setting, SettingKey, format_setting_key, toml_type_name
+from convo.config.values import (
+    InvalidValue,
+    Layer,
+    Setting,
+    SettingKey,
+    find_closest_word,
+    format_setting_key,
+    toml_type_name,
+)
 
 REQUEST_TABLE = "request"
 MODELS_TABLE = "models"
@@ -23,6 +31,8 @@ FIELD_BY_SETTING: Mapping[str, str] = {
     "verbosity": "text.verbosity",
 }
 """The field of a request for each setting; a dot names a member."""
+
+MAX_TEMPERATURE = 2
 
 MAX_PARAMETER_LEVELS = 100
 """Levels of objects and lists in a field."""
@@ -127,6 +137,23 @@ class RequestSetting(NamedTuple):
 
     field: str
     setting: Setting
+
+
+def find_unused_model_settings(entries: Sequence[Setting], providers: Collection[str]) -> list[Setting]:
+    """Return the settings for models of providers that do not exist, which no request can have."""
+    return [
+        setting
+        for setting in entries
+        if setting.key[0] == MODELS_TABLE and setting.key[1].partition("/")[0] not in providers
+    ]
+
+
+def format_unused_model_setting(setting: Setting, providers: Collection[str]) -> str:
+    """Describe a setting of `find_unused_model_settings`."""
+    provider = setting.key[1].partition("/")[0]
+    closest = find_closest_word(provider, providers)
+    advice = f"; did you mean {closest!r}?" if closest else ""
+    return f"{format_setting_key(setting.key)} has no effect: there is no provider {provider!r}{advice}"
 
 
 def find_request_settings(entries: Sequence[Setting], model: str) -> tuple[RequestSetting, ...]:

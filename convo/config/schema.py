@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from convo.config.request_settings import (
+    MAX_TEMPERATURE,
     MODELS_TABLE,
     PARAM_TABLE,
     REQUEST_TABLE,
@@ -182,8 +183,6 @@ _PRICE_SCHEMA: dict[str, SettingSchema] = {
     "written": check_amount,
     "output": check_amount,
 }
-
-MAX_TEMPERATURE = 2
 
 _REQUEST_SCHEMA: dict[str, SettingSchema] = {
     "temperature": make_number_check(0, MAX_TEMPERATURE),

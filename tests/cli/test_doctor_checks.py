@@ -58,6 +58,10 @@ def test_the_versions_are_on_one_line() -> None:
             SettingsFacts(["CONVO_MODEL"], ProjectNotice(Path("/w/.convo.toml"), "/w/.convo.toml is not trusted")),
             make_warning_result("/w/.convo.toml is not trusted", "convo config trust"),
         ),
+        (
+            SettingsFacts([], unused=["a has no effect"]),
+            make_warning_result("a has no effect", "correct the name, or convo config unset KEY"),
+        ),
     ],
 )
 def test_settings(facts: SettingsFacts, result: CheckResult) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.agent_files import agent_flags
+from tests.cli.doctor_checks import run_check
 from tests.command_runner import Convo
 from tests.loopback_server import LoopbackServer
 
@@ -234,3 +235,12 @@ triage = Agent("triage", handoffs=(billing,))
 def test_a_race_has_the_settings_of_its_model(server: LoopbackServer, convo: Convo) -> None:
     assert convo("race", "-m", MODEL, "hi").exit == 0
     assert [body["temperature"] for body in server.bodies if "temperature" in body] == [0.2] * 4
+
+
+def test_a_setting_for_a_model_of_an_unknown_provider_is_reported(convo: Convo) -> None:
+    got = convo("config", "set", 'models."opnai/gpt-5".temperature', "1")
+    message = """models."opnai/gpt-5".temperature has no effect: there is no provider 'opnai'; did you mean 'openai'?"""
+    assert got.exit == 0
+    assert message in got.err
+    assert run_check(convo, "settings")["found"] == message
+    assert "no effect" not in convo("config", "set", 'models."openai/gpt-5".temperature', "1").err

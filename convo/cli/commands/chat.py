@@ -14,18 +14,17 @@ import typer
 from convo.cli.app import App, OptionalText, OptionalTexts, flag_option, get_root_options, value_option
 from convo.cli.input import join_message_texts, read_message
 from convo.cli.run_options import RunFlags
-from convo.config.paths import AppPaths
 from convo.config.request_settings import (
     FIELD_BY_SETTING,
     LIST_PARAMETERS,
     MAX_PARAMETER_LEVELS,
+    MAX_TEMPERATURE,
     OWN_OPTIONS,
     PARAMETER_KEY,
     check_list_parameter,
     count_levels,
     override_fields,
 )
-from convo.config.schema import MAX_TEMPERATURE
 from convo.config.values import InvalidValue
 from convo.errors import InvalidUsage
 from convo.history.items import Json
@@ -227,6 +226,7 @@ def load_chat_template(request: RequestFlags, run: RunFlags) -> "Template":
 
     Raises the errors of `load_template`, and InvalidUsage for options that do not fit the template.
     """
+    from convo.config.paths import AppPaths
     from convo.config.templates import load_template
 
     assert request.template is not None
@@ -269,7 +269,6 @@ def chat_command(
     """Chat with a model. Choose where the conversation state lives."""
     from convo.cli.chat import note_mentioned_files, run_chat
     from convo.cli.context import ChatOptions, ChatOutput
-    from convo.config.templates import expand_template
     from convo.terminal.signals import run_until_terminated
 
     output.validate()
@@ -285,6 +284,8 @@ def chat_command(
     message = read_message(prompt or [], files, example='convo chat "..."', required=not has_prompt)
     model, instructions = request.model, request.instructions
     if template is not None:
+        from convo.config.templates import expand_template
+
         expanded = expand_template(template, parse_variables(request.variables or ()), message)
         parameters = override_fields(template.parameters, parameters)
         model = template.model if model is None else model
