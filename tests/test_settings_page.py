@@ -43,6 +43,13 @@ def test_the_loader_uses_every_value_of_the_toml(toml: str, convo: Convo, tmp_pa
     assert used >= set(leaf_keys(tomllib.loads(toml), ""))
 
 
+def test_every_setting_is_in_an_example() -> None:
+    toml = "\n".join(toml for _, toml in EXAMPLES)
+    for key, schema in walk_schema():
+        name = example_key(key).rpartition(".")[2]
+        assert isinstance(schema, AtomicTable) or re.search(rf"^\W*{name} = |[{{,] ?{name} = ", toml, re.MULTILINE), key
+
+
 def leaf_keys(table: dict[str, object], prefix: str) -> list[str]:
     """The names in a document as `convo config` prints them; a table that is one value has one name."""
     keys = []

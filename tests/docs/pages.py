@@ -23,7 +23,7 @@ from tests import databases
 from tests.command_runner import ROOT
 from tests.conftest import LEAKS, TERMINAL
 from tests.docs.ollama import run_ollama
-from tests.docs.transcript import CommandOutput, TranscriptRunner, matches, parse_console
+from tests.docs.transcript import MACHINE, CommandOutput, TranscriptRunner, blocks, matches, parse_console
 from tests.loopback_server import LoopbackServer, run_loopback_server
 
 COOKBOOK = ROOT / ".github" / "cookbook"
@@ -60,9 +60,11 @@ def run_page(
         if found := REPLIES.search(page):
             loopback.replies(*json.loads(found[1]))
         environ = {"CONVO_HOME": str(folder / "home")}
-        replacements = {str(folder / "home" / "data"): "/home/you/.local/share/convo", loopback.url: OPENAI}
-        replacements |= {str(folder / "home" / "state"): "/home/you/.local/state/convo"}
-        replacements |= {str(folder / "home" / "config"): "/home/you/.config/convo", str(folder / "here"): "/home/you"}
+        replacements = {loopback.url: OPENAI}
+        for home in ("home", *(block.name for block in blocks(page) if block.language == MACHINE)):
+            for kind, shown in (("data", ".local/share"), ("state", ".local/state"), ("config", ".config")):
+                replacements[str(folder / home / kind)] = f"/home/you/{shown}/convo"
+        replacements[str(folder / "here")] = "/home/you"
         environ |= {} if "<!-- keyless -->" in page else loopback.environ
         if "ollama" in page:
             environ["OLLAMA_HOST"] = open_.enter_context(run_ollama(REPLIES.findall(page)))

@@ -215,7 +215,7 @@ NOTES = {
     "limits.event_bytes": Note("Bytes of one event; the last event repeats the whole response.", "4194304"),
     "limits.output_bytes": Note("Bytes of the items of one response: text, reasoning, arguments, images.", "1048576"),
     "limits.body_bytes": Note("Bytes of a response that is not a stream: a stored response, a list.", "16777216"),
-    'prices."PROVIDER/MODEL"': Note("", "{ input = 0.25, cached = 0.025, output = 2 }"),
+    'prices."PROVIDER/MODEL"': Note("", "{ input = 0.25, cached = 0.025, written = 0.3, output = 2 }"),
     'prices."PROVIDER/MODEL".input': Note("USD per million input tokens.", default="required"),
     'prices."PROVIDER/MODEL".cached': Note(
         "The same for tokens read from the prompt cache.", default="the input price"
