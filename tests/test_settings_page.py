@@ -43,6 +43,20 @@ def test_the_loader_uses_every_value_of_the_toml(toml: str, convo: Convo, tmp_pa
     assert used >= set(leaf_keys(tomllib.loads(toml), ""))
 
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_TOML = [
+    *re.findall(r"^```toml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE),
+    *re.findall(r"`([a-z_]+ = [^`]+)`", README),
+]
+
+
+@pytest.mark.parametrize("toml", README_TOML, ids=[toml.split("\n")[0] for toml in README_TOML])
+def test_the_settings_in_the_readme_are_accepted(toml: str, convo: Convo, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(toml, encoding="utf-8")
+    assert convo("--config", str(file), "config").exit == 0
+
+
 def test_every_setting_is_in_an_example() -> None:
     toml = "\n".join(toml for _, toml in EXAMPLES)
     for key, schema in walk_schema():

@@ -167,7 +167,8 @@ NOTES = {
         "", '{ type = "sqlite", connection_string = "convo.db", ttl = "30d", ttls = { alice = "1w", audit = "never" } }'
     ),
     "state_storage.type": Note(
-        "The kind of store. `none` keeps nothing, `memory` until the command ends.", default="`sqlite`"
+        "The kind of store. `none` keeps nothing, `memory` until the command ends.",
+        default="required; without the table `sqlite`",
     ),
     "state_storage.connection_string": Note(
         "SQLite: the path of the database, relative to the settings file. PostgreSQL: a URL with `postgresql://`."
