@@ -18,6 +18,7 @@ from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
+from convo.stores.request_list import RequestPage, RequestQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,6 +561,18 @@ class Store(Protocol):
 
         There is one hit for each item and session that reaches it, by its record or by its links.
         """
+        ...
+
+    async def list_requests(self, query: RequestQuery) -> RequestPage:
+        """Return one page of the links, sorted and filtered by the database.
+
+        Only the links and titles of the page are read. Sessions and links are not locked: a page may miss a request
+        that was written between two pages.
+        """
+        ...
+
+    async def request_models(self) -> Sequence[str]:
+        """Return the models of the links, sorted: of the newest ones if there are very many combinations."""
         ...
 
     async def remove_session(self, session_id: str) -> None:

@@ -22,13 +22,14 @@ from convo.stores.base import (
     Transaction,
 )
 from convo.stores.codec import ReadRows
-from convo.stores.postgres import commit, gc, leases, records, runs, search, tree
+from convo.stores.postgres import commit, gc, leases, records, request_list, runs, search, tree
 from convo.stores.postgres import records as links
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.admin import PostgresAdmin
 from convo.stores.postgres.commit import CommitPlan, plan_commit
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.tenant_rows import TenantConnection
+from convo.stores.request_list import RequestPage, RequestQuery
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -129,6 +130,12 @@ class PostgresStore:
 
     async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
         return self._report(await self._run(search.search_items, query, limit))
+
+    async def list_requests(self, query: RequestQuery) -> RequestPage:
+        return await self._run(request_list.select_requests, query)
+
+    async def request_models(self) -> Sequence[str]:
+        return await self._run(request_list.select_models)
 
     async def remove_session(self, session_id: str) -> None:
         await self._run(gc.remove_session, session_id)

@@ -23,7 +23,8 @@ from convo.stores.base import (
     Transaction,
 )
 from convo.stores.codec import ReadRows
-from convo.stores.sqlite import connection, gc, leases, records, runs, search, tenant_rows, tree
+from convo.stores.request_list import RequestPage, RequestQuery
+from convo.stores.sqlite import connection, gc, leases, records, request_list, runs, search, tenant_rows, tree
 from convo.stores.sqlite import records as links
 from convo.stores.sqlite import runs as agents
 from convo.stores.sqlite.admin import SqliteAdmin
@@ -115,6 +116,12 @@ class SqliteStore:
 
     async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
         return self._report(await self._read(search.search_items, query, limit))
+
+    async def list_requests(self, query: RequestQuery) -> RequestPage:
+        return await self._read(request_list.select_requests, query)
+
+    async def request_models(self) -> Sequence[str]:
+        return await self._read(request_list.select_models)
 
     async def remove_session(self, session_id: str) -> None:
         await self._remove(gc.remove_session, session_id)

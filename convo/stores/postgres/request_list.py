@@ -1,0 +1,178 @@
+"""List the requests of a tenant, sorted and filtered by the database.
+
+The rows of a page are chosen by id first; their links and titles are read in one query each.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from uuid import UUID
+
+from convo.history.tree import Key
+from convo.stores.codec import encode_json, parse_search_phrases, phrase_density, tokenize_item
+from convo.stores.postgres import tenant_rows
+from convo.stores.postgres.commit import hash_terms
+from convo.stores.postgres.records import SELECT_LINKS, link_from_row
+from convo.stores.postgres.search import ITEMS_PER_BATCH, SELECT_MATCHING_ITEMS
+from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, decode_body
+from convo.stores.request_list import (
+    MAX_MATCHING_ITEMS,
+    MAX_MODEL_ROUTES,
+    MAX_TITLE_STEPS,
+    ROUTE_COLUMNS,
+    ListedRequest,
+    RequestCursor,
+    RequestPage,
+    RequestQuery,
+    build_route_row,
+    choose_title,
+    decode_route_usage,
+    list_models,
+    sort_expression,
+)
+
+SELECT_ROUTES = """
+SELECT hash, body FROM convo.repeated WHERE tenant = $1
+    AND hash IN (SELECT DISTINCT route FROM convo.links WHERE links.tenant = $1)
+"""
+
+SELECT_SOME_ROUTES = """
+SELECT body FROM convo.repeated WHERE tenant = $1
+    AND EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND route = repeated.hash) LIMIT $2
+"""
+
+ROUTE_TYPES = {"model": "text", "known": "integer", "i": "integer", "c": "integer", "o": "integer", "w": "integer"}
+ROUTES_TABLE = (
+    "json_to_recordset({}::json) AS routes (route uuid, "
+    + ", ".join(f"{name} {ROUTE_TYPES.get(name, 'double precision')}" for name in ROUTE_COLUMNS)
+    + ")"
+)
+
+REACHED_TABLE = """
+WITH RECURSIVE reached (id) AS (
+    SELECT id FROM convo.nodes WHERE tenant = $1 AND item = ANY({}::uuid[])
+    UNION
+    SELECT below.id FROM reached JOIN LATERAL (
+        SELECT id FROM convo.nodes WHERE tenant = $1 AND parent = reached.id
+            AND NOT EXISTS (SELECT 1 FROM convo.links WHERE tenant = $1 AND saw = reached.id)
+            AND NOT EXISTS (SELECT 1 FROM convo.links WHERE tenant = $1 AND head = reached.id) OFFSET 0
+    ) AS below ON true
+), found (id) AS (
+    SELECT links.id FROM reached JOIN convo.links ON tenant = $1 AND saw = reached.id
+    UNION SELECT links.id FROM reached JOIN convo.links ON tenant = $1 AND head = reached.id
+)
+"""
+"""The links whose own input or output has one of the items: from an item's node down to the next end of a link."""
+
+SELECT_INPUTS_BACKWARDS = """
+WITH RECURSIVE up (start, parent, item, steps) AS (
+    SELECT id, parent, item, 1 FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[])
+    UNION ALL
+    SELECT up.start, before.parent, before.item, steps + 1 FROM up JOIN LATERAL (
+        SELECT parent, item FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
+    ) AS before ON true
+    WHERE steps < $3
+)
+SELECT start, body FROM up JOIN convo.items ON tenant = $1 AND hash = up.item ORDER BY start, steps
+"""
+
+
+async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
+    """Return one page of the requests."""
+    await t.run_pipeline(BEGIN_SNAPSHOT)
+    values: list[object] = []
+
+    def bind(value: object) -> str:
+        values.append(value)
+        return f"${len(values) + 1}"
+
+    conditions, source, with_clause, is_search_limited = ["links.tenant = $1"], "convo.links", "", False
+    if query.needs_routes:
+        rows = [
+            {"route": str(route), **dict(zip(ROUTE_COLUMNS, build_route_row(body, query), strict=True))}
+            for route, body in await t.fetch_all(SELECT_ROUTES)
+            if query.model in (None, decode_route_usage(body).model)
+        ]
+        source += f" JOIN {ROUTES_TABLE.format(bind(encode_json(rows)))} ON routes.route = links.route"
+    if query.status is not None:
+        conditions.append(f"links.status = {bind(query.status)}")
+    if query.session is not None:
+        name = bind(tenant_rows.escape_name(query.session))
+        conditions.append(
+            f"links.session IN (SELECT id FROM convo.sessions WHERE tenant = $1 AND (id = {name} OR name = {name}))"
+        )
+    if query.text:
+        items, is_search_limited = await _find_items(t, query.text)
+        with_clause = REACHED_TABLE.format(bind(items))
+        conditions.append("links.id IN (SELECT id FROM found)")
+    sort = sort_expression(query, _tokens_expression)
+    sort_type = "text" if query.sort in ("model", "status") else "double precision"
+    sort = f'({sort})::text COLLATE "C"' if sort_type == "text" else f"({sort})::{sort_type}"
+    if query.after is not None:
+        row_id = bind(tenant_rows.escape_name(query.after.id))
+        comparison = "<" if query.is_descending else ">"
+        conditions.append(f"({sort}, links.id) {comparison} ({bind(query.after.value)}::{sort_type}, {row_id}::text)")
+    order = "DESC" if query.is_descending else "ASC"
+    chosen = await t.fetch_all(
+        f"{with_clause}SELECT links.id, {sort} AS value FROM {source} WHERE {' AND '.join(conditions)}"
+        f" ORDER BY value {order}, links.id {order} LIMIT {bind(query.limit + 1)}",
+        *values,
+    )
+    page = chosen[: query.limit]
+    next_cursor = None
+    if len(chosen) > query.limit:
+        last_id, last_value = page[-1]
+        next_cursor = RequestCursor(last_value, tenant_rows.unescape_name(last_id))
+    return RequestPage(await _load_requests(t, [row[0] for row in page]), next_cursor, is_search_limited)
+
+
+async def select_models(t: TenantConnection) -> Sequence[str]:
+    """Return the models of some routes."""
+    return list_models([body for (body,) in await t.fetch_all(SELECT_SOME_ROUTES, MAX_MODEL_ROUTES)])
+
+
+def _tokens_expression(column: str) -> str:
+    return f"greatest(coalesce((string_to_array(links.usage, ','))[routes.{column} + 1]::double precision, 0), 0)"
+
+
+async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]:
+    """Return items that contain all words, shortest first, and whether there may be more."""
+    phrases = parse_search_phrases(text)
+    found: list[UUID] = []
+    if not phrases:
+        return found, False
+    term_hashes = sorted({term_hash for phrase in phrases for term_hash in hash_terms(t, phrase)})
+    skipped = 0
+    while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, ITEMS_PER_BATCH, skipped):
+        found += [item for item, body in rows if phrase_density(tokenize_item(decode_body(body)), phrases)]
+        skipped += len(rows)
+        if len(found) > MAX_MATCHING_ITEMS:
+            return found[:MAX_MATCHING_ITEMS], True
+    return found, False
+
+
+async def _load_requests(t: TenantConnection, ids: Sequence[str]) -> list[ListedRequest]:
+    """Return the requests with these escaped ids, in their order."""
+    if not ids:
+        return []
+    rows = await t.fetch_all(f"{SELECT_LINKS} WHERE tenant = $1 AND id = ANY($2::text[])", list(ids))
+    links = {row[0]: link_from_row(row) for row in rows}
+    sessions = [tenant_rows.escape_name(link.session_id) for link in links.values() if link.session_id]
+    name_rows = await t.fetch_all(
+        "SELECT id, name FROM convo.sessions WHERE tenant = $1 AND id = ANY($2::text[])", sessions
+    )
+    names = {tenant_rows.unescape_name(row_id): tenant_rows.unescape_name(name) for row_id, name in name_rows}
+    titles = await _load_titles(t, [link.input_head for link in links.values()])
+    ordered = [links[row_id] for row_id in ids]
+    return [
+        ListedRequest(link, names.get(link.session_id or ""), titles.get(tenant_rows.node_id(link.input_head), ""))
+        for link in ordered
+    ]
+
+
+async def _load_titles(t: TenantConnection, heads: Sequence[Key]) -> dict[UUID, str]:
+    nodes = [tenant_rows.node_id(head) for head in heads]
+    rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, nodes, MAX_TITLE_STEPS)
+    return {
+        start: choose_title(decode_body(body) for _, body in group)
+        for start, group in groupby(rows, key=lambda row: row[0])
+    }

@@ -1,0 +1,204 @@
+"""The list of requests: the query, its rows, and the figures by which both SQL stores sort.
+
+The tokens of a link are stored as integers without names; the shared route of the link has their names. So a query
+by tokens, cost or model first reads the distinct routes, and gets them back as a table of positions and prices.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from convo.config.sections import Price
+from convo.history.items import Item, Json, is_user_message, item_preview
+from convo.history.records import Link, LinkStatus
+from convo.stores.codec import decode_json
+from convo.usage.cost import TOKENS_PER_PRICE
+
+RequestSort: TypeAlias = Literal["created_at", "model", "status", "latency", "input", "cached", "output", "cost"]
+REQUEST_SORTS: tuple[RequestSort, ...] = get_args(RequestSort)
+
+MAX_MATCHING_ITEMS = 1000
+"""Items that a search for requests considers, newest first where the store knows the order."""
+
+MAX_TITLE_STEPS = 16
+"""Items before the end of a request's input among which its user message is searched."""
+
+MAX_MODEL_ROUTES = 1000
+"""Routes that are read for the list of models."""
+
+BEYOND_ALL = 1e300
+"""Sorts an unknown figure after every known one in ascending order; -1 does in descending order."""
+
+
+class RequestCursor(NamedTuple):
+    """The last row of a page: the value by which it was sorted, and its id."""
+
+    value: str | float
+    id: str
+
+
+def no_price(model: str) -> Price | None:
+    """Return None: no price is known."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestQuery:
+    """Which requests to list, and in which order. Requests with an unknown figure come last in either order.
+
+    after:       the cursor of the previous page; None for the first
+    session:     the name or id of the session that made them
+    text:        words that an item of the request's own input or output contains; "" for any
+    find_price:  returns the price of a model by its full name, for the order by cost
+    """
+
+    sort: RequestSort = "created_at"
+    is_descending: bool = True
+    limit: int = 50
+    after: RequestCursor | None = None
+    status: LinkStatus | None = None
+    model: str | None = None
+    session: str | None = None
+    text: str = ""
+    find_price: Callable[[str], Price | None] = no_price
+
+    @property
+    def needs_routes(self) -> bool:
+        """Whether the query reads the distinct routes first."""
+        return self.model is not None or self.sort in ("model", "input", "cached", "output", "cost")
+
+
+class ListedRequest(NamedTuple):
+    """One row.
+
+    session_name:  None for a request of another client, or of a removed session
+    title:         the first words of the user message that it continues from; of its last input item without one
+    """
+
+    link: Link
+    session_name: str | None
+    title: str
+
+
+class RequestPage(NamedTuple):
+    """One page of the list.
+
+    next_cursor:        None on the last page
+    is_search_limited:  more than `MAX_MATCHING_ITEMS` items contain the text, so requests may be missing
+    """
+
+    requests: Sequence[ListedRequest]
+    next_cursor: RequestCursor | None = None
+    is_search_limited: bool = False
+
+
+# -- routes ---------------------------------------------------------------------------------------
+
+
+class RouteUsage(NamedTuple):
+    """The model of a route, and where the integers of a link's usage have its tokens, from 0; None: nowhere."""
+
+    model: str
+    is_known: bool
+    input: int | None
+    cached: int | None
+    output: int | None
+    written: int | None
+
+
+@lru_cache(maxsize=10_000)
+def decode_route_usage(body: str) -> RouteUsage:
+    """Decode the stored JSON of a route."""
+    route = decode_json(body)
+    form = route[7]
+    positions = {path: number for number, path in enumerate(_integer_paths(form))}
+    return RouteUsage(
+        route[0],
+        bool(form),
+        positions.get(("input_tokens",)),
+        positions.get(("input_tokens_details", "cached_tokens")),
+        positions.get(("output_tokens",)),
+        positions.get(("input_tokens_details", "cache_write_tokens")),
+    )
+
+
+def _integer_paths(form: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Iterate over the paths of the integers of a usage object, in their stored order."""
+    if isinstance(form, dict):
+        for name, value in form.items():
+            yield from _integer_paths(value, (*path, name))
+    elif isinstance(form, list):
+        for value in form:
+            yield from _integer_paths(value, (*path, "[]"))
+    elif type(form) is int:
+        yield path
+
+
+ROUTE_COLUMNS = ("model", "known", "i", "c", "o", "w", "p_i", "p_c", "p_o", "p_w", "max_i", "f_i", "f_o")
+"""Columns of the table of routes after the route itself: model, positions of tokens, prices in USD per token."""
+
+
+def build_route_row(body: str, query: RequestQuery) -> list[Json]:
+    """Return the values of `ROUTE_COLUMNS` for one route; the model as ASCII JSON, which every database can store."""
+    usage = decode_route_usage(body)
+    price = query.find_price(usage.model) if query.sort == "cost" else None
+    prices: list[Json] = [None] * 7
+    if price:
+        per_token = [price.input, price.cached, price.output, price.written]
+        prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
+        prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
+    return [
+        json.dumps(usage.model),
+        int(usage.is_known),
+        usage.input,
+        usage.cached,
+        usage.output,
+        usage.written,
+        *prices,
+    ]
+
+
+def list_models(bodies: Iterable[str]) -> Sequence[str]:
+    """Return the names of the models of these routes, sorted."""
+    return sorted({decode_route_usage(body).model for body in bodies})
+
+
+# -- SQL that both stores understand ----------------------------------------------------------------
+
+
+def sort_expression(query: RequestQuery, tokens: Callable[[str], str]) -> str:
+    """Return the SQL expression by which the rows are sorted; it is never null.
+
+    tokens:  returns the expression of the tokens at a column of the table `routes`, 0 if there are none
+    """
+    if query.sort in ("created_at", "status"):
+        return f"links.{query.sort}"
+    if query.sort == "model":
+        return "routes.model"
+    unknown = "-1" if query.is_descending else str(BEYOND_ALL)
+    if query.sort == "latency":
+        return f"coalesce(links.seconds, {unknown})"
+    if query.sort != "cost":
+        figure = tokens(query.sort[0])
+    else:
+        i, c, o, w = map(tokens, "icow")
+        is_long = f"routes.max_i IS NOT NULL AND {i} > routes.max_i"
+        factor_i, factor_o = (f"CASE WHEN {is_long} THEN routes.f_{part} ELSE 1 END" for part in "io")
+        written = f"CASE WHEN {w} = 0 THEN 0 ELSE {w} * routes.p_w END"
+        figure = (
+            f"({factor_i}) * (({i} - {c} - {w}) * routes.p_i + {c} * routes.p_c + ({written}))"
+            f" + ({factor_o}) * {o} * routes.p_o"
+        )
+    return f"coalesce(CASE WHEN links.usage IS NULL OR routes.known = 0 THEN NULL ELSE {figure} END, {unknown})"
+
+
+def choose_title(items: Iterable[Item]) -> str:
+    """Return the title of a request from the items of its input, last first; only as many as needed are read."""
+    first: Item | None = None
+    for item in items:
+        if is_user_message(item):
+            return item_preview(item)
+        first = item if first is None else first
+    return "" if first is None else item_preview(first)

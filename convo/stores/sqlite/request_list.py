@@ -1,0 +1,158 @@
+"""List the requests of a tenant, sorted and filtered by the database.
+
+The rows of a page are chosen by rowid first; only their links and titles are read.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from convo.history.items import Item
+from convo.stores.codec import (
+    decode_json,
+    decode_link,
+    encode_json,
+    parse_search_phrases,
+    phrase_density,
+    tokenize_item,
+)
+from convo.stores.request_list import (
+    MAX_MATCHING_ITEMS,
+    MAX_MODEL_ROUTES,
+    MAX_TITLE_STEPS,
+    ROUTE_COLUMNS,
+    ListedRequest,
+    RequestCursor,
+    RequestPage,
+    RequestQuery,
+    build_route_row,
+    choose_title,
+    decode_route_usage,
+    list_models,
+    sort_expression,
+)
+from convo.stores.sqlite.records import SELECT_LINKS
+from convo.stores.sqlite.tenant_rows import TenantConnection, to_query_name
+
+SELECT_ROUTES = """
+SELECT n, body FROM repeated WHERE tenant = ? AND EXISTS (SELECT 1 FROM links WHERE route = repeated.n)
+"""
+
+SELECT_NEWEST_ROUTES = """
+SELECT body FROM repeated WHERE tenant = ? AND EXISTS (SELECT 1 FROM links WHERE route = repeated.n)
+ORDER BY n DESC LIMIT ?
+"""
+
+ROUTE_VALUES = ", ".join(f"json_extract(value, '$[{index}]') AS {name}" for index, name in enumerate(ROUTE_COLUMNS, 1))
+ROUTES_TABLE = (
+    f"routes AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS route, {ROUTE_VALUES} FROM json_each(:routes))"  # noqa: S608 - constant names
+)
+
+REACHED_TABLE = """
+reached (n) AS (
+    SELECT nodes.n FROM nodes WHERE item IN (SELECT value FROM json_each(:items))
+    UNION
+    SELECT nodes.n FROM reached JOIN nodes ON nodes.parent = reached.n
+    WHERE NOT EXISTS (SELECT 1 FROM links WHERE saw = reached.n)
+        AND NOT EXISTS (SELECT 1 FROM links WHERE head = reached.n)
+), found (n) AS (
+    SELECT links.n FROM reached JOIN links ON links.saw = reached.n
+    UNION SELECT links.n FROM reached JOIN links ON links.head = reached.n
+)
+"""
+"""The links whose own input or output has one of the items: from an item's node down to the next end of a link."""
+
+SELECT_WORD_MATCHES = """
+SELECT items.n, items.body FROM words CROSS JOIN items ON items.n = words.rowid
+WHERE words MATCH ? AND items.tenant = ? ORDER BY words.rowid DESC
+"""
+
+SELECT_INPUT_BACKWARDS = """
+WITH RECURSIVE up (parent, item, steps) AS (
+    SELECT nodes.parent, nodes.item, 1 FROM links JOIN nodes ON nodes.n = links.saw WHERE links.n = ?
+    UNION ALL
+    SELECT nodes.parent, nodes.item, steps + 1 FROM up JOIN nodes ON nodes.n = up.parent WHERE steps < ?
+)
+SELECT items.body FROM up JOIN items ON items.n = up.item
+"""
+
+
+def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
+    """Return one page of the requests."""
+    tables, conditions = [], ["+links.tenant = :tenant", "+links.saw IS NOT NULL"]
+    values: dict[str, object] = {"tenant": t.tenant_number, "limit": query.limit + 1}
+    source, is_search_limited = "links", False
+    if query.needs_routes:
+        rows = [
+            [n, *build_route_row(body, query)]
+            for n, body in t.fetch_all(SELECT_ROUTES, t.tenant_number)
+            if query.model in (None, decode_route_usage(body).model)
+        ]
+        values["routes"] = encode_json(rows)
+        tables.append(ROUTES_TABLE)
+        source = "links CROSS JOIN routes ON routes.route = links.route"
+    if query.status is not None:
+        conditions.append("links.status = :status")
+        values["status"] = query.status
+    if query.session is not None:
+        conditions.append(
+            "links.session IN (SELECT n FROM sessions WHERE tenant = :tenant AND (id = :session OR name = :session))"
+        )
+        values["session"] = to_query_name(query.session)
+    if query.text:
+        items, is_search_limited = _find_items(t, query.text)
+        values["items"] = encode_json(items)
+        tables.append(REACHED_TABLE)
+        conditions.append("links.n IN (SELECT n FROM found)")
+    sort = sort_expression(query, _tokens_expression)
+    if query.after is not None:
+        conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
+        values |= {"value": query.after.value, "id": to_query_name(query.after.id)}
+    order = "DESC" if query.is_descending else "ASC"
+    with_clause = f"WITH RECURSIVE {', '.join(tables)} " if tables else ""
+    chosen = t.db.execute(
+        f"{with_clause}SELECT links.n, {sort} AS value, links.id FROM {source} WHERE {' AND '.join(conditions)}"  # noqa: S608 - constant names
+        f" ORDER BY value {order}, links.id {order} LIMIT :limit",
+        values,
+    ).fetchall()
+    page = chosen[: query.limit]
+    next_cursor = RequestCursor(*page[-1][1:]) if len(chosen) > query.limit else None
+    return RequestPage([_load_request(t, n) for n, _, _ in page], next_cursor, is_search_limited)
+
+
+def select_models(t: TenantConnection) -> Sequence[str]:
+    """Return the models of the newest routes."""
+    return list_models(body for (body,) in t.fetch_all(SELECT_NEWEST_ROUTES, t.tenant_number, MAX_MODEL_ROUTES))
+
+
+def _tokens_expression(column: str) -> str:
+    position = f"json_extract('[' || links.usage || ']', '$[' || routes.{column} || ']')"
+    return f"max(coalesce({position}, 0), 0)"
+
+
+def _find_items(t: TenantConnection, text: str) -> tuple[list[int], bool]:
+    """Return the rowids of the newest items that contain all words, and whether there may be more."""
+    found: list[int] = []
+    phrases = parse_search_phrases(text)
+    if not phrases:
+        return found, False
+    match = " ".join(f'"{phrase}"' for phrase in phrases)
+    for n, body in t.execute(SELECT_WORD_MATCHES, match, t.tenant_number):
+        if len(found) == MAX_MATCHING_ITEMS:
+            return found, True
+        if phrase_density(tokenize_item(decode_json(body)), phrases):
+            found.append(n)
+    return found, False
+
+
+def _load_request(t: TenantConnection, n: int) -> ListedRequest:
+    row = t.fetch_row(f"{SELECT_LINKS}WHERE links.n = ?", n)
+    assert row is not None
+    link = decode_link(row)
+    name = link.session_id and t.fetch_value(
+        "SELECT name FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL", t.tenant_number, link.session_id
+    )
+    return ListedRequest(link, name or None, choose_title(_iter_input_backwards(t, n)))
+
+
+def _iter_input_backwards(t: TenantConnection, n: int) -> Iterator[Item]:
+    for (body,) in t.execute(SELECT_INPUT_BACKWARDS, n, MAX_TITLE_STEPS):
+        yield decode_json(body)

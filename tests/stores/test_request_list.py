@@ -1,0 +1,180 @@
+"""The list of requests: order, pages, filters, search and titles, on every store."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convo.config.sections import Price
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.tree import Path, root_key
+from convo.inspect.view import link_cost_usd
+from convo.stores.base import AppendItems, Store, Transaction
+from convo.stores.request_list import REQUEST_SORTS, RequestQuery, RequestSort
+from tests.stores.chat_transactions import NOW, link, session
+
+ROOT = root_key("local")
+
+TOOL_OUTPUT: Item = {"type": "function_call_output", "call_id": "call_1", "output": "Paris is sunny"}
+
+
+def usage(tokens: int, cached: int | None, output: int) -> dict[str, Any]:
+    """Return a usage object; its members are in another order if `cached` is None."""
+    if cached is None:
+        return {"output_tokens": output, "x": [7, {"y": 8}], "input_tokens": tokens}
+    details = {"cached_tokens": cached}
+    return {"input_tokens": tokens, "input_tokens_details": details, "output_tokens": output}
+
+
+PRICES = {
+    "a/one": Price(2, 8, cached=1),
+    "b/two": Price(1, 2, cached=0, max_input_tokens=150, long_input_factors=(2, 3)),
+}
+
+
+async def store_requests(store: Store) -> None:
+    """Store five requests: two of a session, a chain's continuation with a tool output, and two that failed."""
+    one = Path(ROOT).append([user_message("What is rain?")])
+    two = one.append([assistant_message("Water")])
+    three = two.append([user_message("And snow?"), assistant_message("Ice")])
+    other = Path(ROOT).append([user_message("The weather?")])
+    call = other.append([{"type": "function_call", "name": "f", "call_id": "call_1", "arguments": "{}"}])
+    output = call.append([TOOL_OUTPUT])
+    appends = tuple(AppendItems(ROOT, path.items) for path in (three, output))
+    links = (
+        link(
+            "resp_a",
+            one.head,
+            two.head,
+            model="a/one",
+            created_at=NOW + 1,
+            session_id="ses_1",
+            usage=usage(100, 40, 5),
+            duration_s=2.0,
+        ),
+        link(
+            "resp_b",
+            three.first(3).head,
+            three.head,
+            model="a/one",
+            created_at=NOW + 2,
+            session_id="ses_1",
+            usage=usage(300, 200, 9),
+            duration_s=0.5,
+        ),
+        link(
+            "resp_c",
+            other.head,
+            call.head,
+            model="b/two",
+            created_at=NOW + 3,
+            usage=usage(200, None, 7),
+            duration_s=1.0,
+        ),
+        link("resp_d", output.head, model="b/two", created_at=NOW + 4, status="failed", usage=None, duration_s=None),
+        link(
+            "resp_e", ROOT, model="c/\ud800three\0", created_at=NOW + 4, status="cancelled", usage={}, duration_s=None
+        ),
+    )
+    record = session(id="ses_1", name="weather", head=three.head, confirmed_head=three.head)
+    await store.commit(Transaction(appends, links, record))
+
+
+async def list_ids(store: Store, **fields: Any) -> list[str]:
+    """Return the ids of all pages, with pages of two."""
+    query = RequestQuery(limit=2, find_price=PRICES.get, **fields)
+    ids: list[str] = []
+    while True:
+        page = await store.list_requests(query)
+        ids += [request.link.id for request in page.requests]
+        if page.next_cursor is None:
+            return ids
+        query = replace(query, after=page.next_cursor)
+
+
+EXPECTED_ORDER: dict[RequestSort, str] = {
+    "created_at": "abcde",
+    "model": "abcde",
+    "status": "eabcd",
+    "latency": "bcade",
+    "input": "acbde",
+    "cached": "cabde",
+    "output": "acbde",
+    "cost": "acbde",
+}
+"""Ascending; requests without the figure are last in either order."""
+
+
+@pytest.mark.parametrize("sort", REQUEST_SORTS)
+async def test_requests_are_sorted_by_each_column_over_several_pages(store: Store, sort: RequestSort) -> None:
+    await store_requests(store)
+    expected = [f"resp_{letter}" for letter in EXPECTED_ORDER[sort]]
+    assert await list_ids(store, sort=sort, is_descending=False) == expected
+    unknown = [] if sort in ("created_at", "model", "status") else ["resp_e", "resp_d"]
+    known = [row_id for row_id in expected if row_id not in unknown]
+    assert await list_ids(store, sort=sort) == [*reversed(known), *unknown]
+
+
+async def test_the_order_by_cost_is_that_of_the_costs(store: Store) -> None:
+    await store_requests(store)
+    page = await store.list_requests(RequestQuery("cost", find_price=PRICES.get))
+    costs = [link_cost_usd(request.link, PRICES) for request in page.requests]
+    known = [cost for cost in costs if cost is not None]
+    assert known == sorted(known, reverse=True)
+    assert costs == [*known, None, None]
+    assert known[1] == pytest.approx((2 * 200 * 1 + 3 * 7 * 2) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"status": "completed"}, "cba"),
+        ({"status": "queued"}, ""),
+        ({"model": "b/two"}, "dc"),
+        ({"model": "c/\ud800three\0"}, "e"),
+        ({"model": "b"}, ""),
+        ({"session": "weather"}, "ba"),
+        ({"session": "ses_1"}, "ba"),
+        ({"session": "\ud800\0"}, ""),
+        ({"text": "rain"}, "a"),
+        ({"text": "ICE"}, "b"),
+        ({"text": "snow?"}, "b"),
+        ({"text": "sunny paris"}, "d"),
+        ({"text": "rain snow"}, ""),
+        ({"text": "weather", "model": "b/two", "status": "completed", "sort": "input"}, "c"),
+        ({"text": "weather", "session": "weather"}, ""),
+        ({"text": "?!"}, ""),
+    ],
+)
+async def test_filters_are_combined(store: Store, filters: dict[str, Any], expected: str) -> None:
+    await store_requests(store)
+    assert await list_ids(store, **filters) == [f"resp_{letter}" for letter in expected]
+
+
+async def test_a_title_is_the_user_message_that_a_request_continues_from(store: Store) -> None:
+    await store_requests(store)
+    page = await store.list_requests(RequestQuery())
+    assert [(request.title, request.session_name) for request in page.requests] == [
+        ("", None),
+        ("The weather?", None),
+        ("The weather?", None),
+        ("And snow?", "weather"),
+        ("What is rain?", "weather"),
+    ]
+    assert (page.next_cursor, page.is_search_limited) == (None, False)
+
+
+async def test_each_tenant_lists_its_own_requests_and_models(store: Store) -> None:
+    await store_requests(store)
+    assert await store.request_models() == ["a/one", "b/two", "c/\ud800three\0"]
+    guest = store.for_tenant("guest")
+    assert (await guest.list_requests(RequestQuery())).requests == []
+    assert (await guest.list_requests(RequestQuery("cost", text="rain"))).requests == []
+    assert await guest.request_models() == []
+
+
+async def test_a_removed_response_and_a_parent_that_is_not_stored_are_not_listed(store: Store) -> None:
+    await store_requests(store)
+    await store.commit(Transaction(links=(link("resp_f", ROOT, parent_id="resp_missing", created_at=NOW + 9),)))
+    await store.remove_link("resp_a")
+    assert await list_ids(store) == [f"resp_{letter}" for letter in "fedcb"]
