@@ -67,7 +67,7 @@ class Gateway:
 
     authenticator:     None accepts local callers as the tenant "local"
     websocket_limits:  limits of each WebSocket
-    is_shutting_down:  set by the server at shutdown: from then on nothing new is started
+    is_shutting_down:  set by `begin_shutdown`: from then on nothing new is started
     sockets:           the open WebSockets
     """
 
@@ -106,6 +106,11 @@ class Gateway:
             redirect_slashes=False,
             default=reject_unknown_path,
         )
+
+    def begin_shutdown(self) -> None:
+        """Start nothing new, and end the feeds of changes."""
+        self.is_shutting_down = True
+        self._inspector_deps.live_responses.close()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "websocket":

@@ -379,7 +379,7 @@ def _parse_include_value(name: str, text: str) -> str:
     return text
 
 
-def _parse_order_value(name: str, text: str) -> str:
+def parse_order_value(name: str, text: str) -> str:
     if text not in ("asc", "desc"):
         raise errors.http_parameter_value_error(name, text, ("asc", "desc"))
     return text
@@ -401,7 +401,7 @@ PAGE_PARAMETERS = (
     ),
     QueryParameter(
         "order",
-        _parse_order_value,
+        parse_order_value,
         {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
         "Order by age.",
     ),

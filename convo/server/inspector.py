@@ -1,20 +1,37 @@
-"""Routes of the inspector page: its files, and its two JSON calls.
+"""Routes of the inspector page: its files, its three JSON calls, and the feed of changes.
 
 The files are public; the data needs the same key as the API. The calls are not part of the API.
 `inspector_data` is imported with the first call.
+
+`GET /inspect/api/requests` lists requests, newest first unless `sort` and `order` say otherwise:
+
+    {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-5-mini",
+               "status": "completed", "session": "weather", "latency_s": 1.5, "input_tokens": 120,
+               "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001}],
+     "next": "WzE3...",            the value of `after` for the next page; null on the last one
+     "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far
+     "models": [...], "sessions": [...],    values of the filters: all models, the newest sessions
+     "is_search_limited": false}   whether `q` matches more items than the search considers
+
+A figure that is unknown is null, and such rows come last. The feed of changes is a stream of server-sent events:
+`inspector.changed` at its start, and after each change of the store or of the responses in progress.
 """
 
 from dataclasses import replace
 
+from convo.history.records import LINK_STATUSES
 from convo.server import errors, pages
 from convo.server.http import (
     JSON_CONTENT_TYPE,
     NO_CONTENT_STATUS,
     QueryParameter,
     parse_integer_value,
+    parse_order_value,
     parse_text_value,
 )
 from convo.server.routes import ApiRoute, HandlerContext, HandlerResult, RawResponse
+from convo.server.sse import EventsResult
+from convo.stores.request_list import REQUEST_SORTS
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -33,6 +50,59 @@ PAGE_HEADERS = (
 
 LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer"}, "Maximum number of sessions.")
 SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page shows.")
+
+
+def parse_sort_value(name: str, text: str) -> str:
+    if text not in REQUEST_SORTS:
+        raise errors.http_parameter_value_error(name, text, REQUEST_SORTS)
+    return text
+
+
+def parse_status_value(name: str, text: str) -> str:
+    if text not in LINK_STATUSES:
+        raise errors.http_parameter_value_error(name, text, LINK_STATUSES)
+    return text
+
+
+VIEW_PARAMETERS = (
+    QueryParameter(
+        "sort",
+        parse_sort_value,
+        {"type": "string", "enum": list(REQUEST_SORTS), "default": "created_at"},
+        "The column to sort by.",
+    ),
+    QueryParameter(
+        "order", parse_order_value, {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "The order."
+    ),
+    QueryParameter("status", parse_status_value, {"type": "string", "enum": list(LINK_STATUSES)}, "Only this status."),
+    QueryParameter("model", parse_text_value, {"type": "string"}, "Only this model, by its full name."),
+    QueryParameter("session", parse_text_value, {"type": "string"}, "Only this session, by name or id."),
+    QueryParameter(
+        "q", parse_text_value, {"type": "string"}, "Only requests with these words in their own input or output."
+    ),
+)
+"""The order and the filters of the list of requests."""
+
+REQUEST_LIST_PARAMETERS = (
+    QueryParameter(
+        "limit",
+        parse_integer_value,
+        {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
+        "Maximum number of requests.",
+    ),
+    QueryParameter("after", parse_text_value, {"type": "string"}, "The cursor of the previous page."),
+    *VIEW_PARAMETERS,
+)
+
+PAGE_PARAMETERS = tuple(
+    QueryParameter(name, parse_text_value, {"type": "string"}, description)
+    for name, description in (
+        *((parameter.name, parameter.description) for parameter in VIEW_PARAMETERS),
+        ("request", "The request that is shown."),
+        ("tab", "The part of it that is shown."),
+    )
+)
+"""The query of the page itself. Its script reads it and ignores invalid values, so the server accepts any."""
 
 
 async def serve_page(context: HandlerContext) -> HandlerResult:
@@ -65,12 +135,26 @@ async def serve_conversation_view(context: HandlerContext) -> HandlerResult:
     return make_uncached_response(await inspector_data.encode_conversation_view(context))
 
 
+async def serve_request_list(context: HandlerContext) -> HandlerResult:
+    """Serve one page of the requests. Raises RequestRefused for an invalid cursor."""
+    from convo.server import inspector_data
+
+    return make_uncached_response(await inspector_data.encode_request_list(context))
+
+
+async def serve_changes(context: HandlerContext) -> HandlerResult:
+    """Stream an event at each change, until the server shuts down."""
+    from convo.server import inspector_data
+
+    return EventsResult(inspector_data.follow_changes(context), stream=True, may_be_empty=True)
+
+
 def make_uncached_response(body: bytes) -> RawResponse:
     return RawResponse(body, JSON_CONTENT_TYPE, (*SECURITY_HEADERS, (b"cache-control", b"no-store")))
 
 
 INSPECTOR_ROUTES = (
-    ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", is_public=True),
+    ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", query=PAGE_PARAMETERS, is_public=True),
     ApiRoute("GET", "/favicon.ico", serve_favicon, "An empty response: there is no icon.", "Text", is_public=True),
     ApiRoute(
         "GET", f"{pages.INSPECTOR_FILES_PATH}{{name}}", serve_page_file, "A file of the page.", "Text", is_public=True
@@ -83,6 +167,15 @@ INSPECTOR_ROUTES = (
         "Text",
         query=(LIMIT_PARAMETER,),
     ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/requests",
+        serve_request_list,
+        "List requests, sorted and filtered.",
+        "Text",
+        query=REQUEST_LIST_PARAMETERS,
+    ),
+    ApiRoute("GET", "/inspect/api/changes", serve_changes, "Follow changes as server-sent events.", "Text"),
     ApiRoute(
         "GET",
         "/inspect/api/conversations/{handle}",

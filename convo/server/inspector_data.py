@@ -1,30 +1,38 @@
-"""JSON data of the inspector page: sessions, and one conversation.
+"""JSON data of the inspector page: sessions, requests, and one conversation; the feed of its changes.
 
-A superset of `convo inspect --json`: with the order of the tree, figures of each link, and each
-distinct request once. Responses in progress are included with their text so far.
+The data of a conversation is a superset of `convo inspect --json`: with the order of the tree, figures of each link,
+and each distinct request once. Responses in progress are included with their text so far.
 """
 
 import asyncio
+import binascii
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 
 from convo.chat.lookup import list_store, store_listing_to_json
 from convo.chat.next_request import rebuild_request_fields
 from convo.chat.view_loader import load_handle_view
+from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.history.accumulator import ResponseAccumulator
-from convo.history.items import Json, item_preview
+from convo.history.items import Json, StreamEvent, item_preview
 from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
-from convo.inspect.view import ConversationView, compute_link_stats, sum_link_usage
-from convo.server import http
+from convo.inspect.view import ConversationView, compute_link_stats, link_cost_usd, sum_link_usage
+from convo.server import errors, http
 from convo.server.routes import HandlerContext
-from convo.server.sse import join_output_text
+from convo.server.sse import LiveResponse, join_output_text
 from convo.stores.base import Store
+from convo.stores.codec import parse_search_phrases, tokenize
+from convo.stores.request_list import ListedRequest, RequestCursor, RequestQuery
 from convo.strategies.strategy import STRATEGIES
+from convo.usage.cost import Usage
+from convo.usage.model_info import find_price
 
 DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
 """Number of sessions listed."""
@@ -36,6 +44,108 @@ async def encode_session_list(context: HandlerContext) -> bytes:
     listing = await list_store(store_for_tenant(context), limit)
     running = [live_response.to_json() for live_response in context.inspector.live_responses.for_tenant(context.tenant)]
     return http.serialize_strict_json({**store_listing_to_json(listing), "running": running})
+
+
+DEFAULT_REQUEST_LIMIT, MAX_REQUEST_LIMIT = 50, 200
+"""Number of requests on a page."""
+
+MAX_SESSION_NAMES = 100
+"""Number of sessions that the page offers as a filter."""
+
+CHANGE_POLL_S = 0.25
+"""Seconds between two looks at the store for changes of other processes."""
+
+
+async def encode_request_list(context: HandlerContext) -> bytes:
+    """Serialize one page of the requests. Raises RequestRefused for an invalid cursor."""
+    query, prices, store = context.query, context.inspector.prices, store_for_tenant(context)
+    sort = query.get("sort", "created_at")
+    request_query = RequestQuery(
+        sort,
+        is_descending=query.get("order") != "asc",
+        limit=max(1, min(query.get("limit", DEFAULT_REQUEST_LIMIT), MAX_REQUEST_LIMIT)),
+        after=decode_cursor(query["after"], sort) if query.get("after") else None,
+        status=query.get("status") or None,
+        model=query.get("model") or None,
+        session=query.get("session") or None,
+        text=query.get("q", "").strip(),
+        find_price=lambda model: find_price(model, prices),
+    )
+    live_responses = context.inspector.live_responses.for_tenant(context.tenant)
+    page = await store.list_requests(request_query)
+    stored_ids = {request.link.id for request in page.requests}
+    return http.serialize_strict_json(
+        {
+            "data": [_build_request_row(request, prices) for request in page.requests],
+            "next": encode_cursor(page.next_cursor) if page.next_cursor else None,
+            "running": [
+                live_response.to_row()
+                for live_response in reversed(live_responses)
+                if live_response.response["id"] not in stored_ids and _is_wanted(live_response, request_query)
+            ],
+            "models": list(await store.request_models()),
+            "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
+            "is_search_limited": page.is_search_limited,
+        }
+    )
+
+
+def _is_wanted(live_response: LiveResponse, query: RequestQuery) -> bool:
+    """Return whether a response in progress passes the filters; of its text only the title is searched."""
+    title_terms = f" {tokenize(live_response.title)} "
+    return (
+        query.status in (None, "in_progress")
+        and query.model in (None, live_response.response.get("model"))
+        and query.session is None
+        and all(f" {phrase} " in title_terms for phrase in parse_search_phrases(query.text))
+    )
+
+
+def encode_cursor(cursor: RequestCursor) -> str:
+    return urlsafe_b64encode(json.dumps(cursor).encode()).decode()
+
+
+def decode_cursor(text: str, sort: str) -> RequestCursor:
+    """Decode a cursor of the list in this order. Raises RequestRefused."""
+    with suppress(ValueError, TypeError, binascii.Error, RecursionError):
+        value, request_id = json.loads(urlsafe_b64decode(text.encode()))
+        is_valid = isinstance(value, str) if sort in ("model", "status") else type(value) in (int, float)
+        if is_valid and isinstance(request_id, str):
+            return RequestCursor(value, request_id)
+    raise errors.http_parameter_type_error("after", "a cursor of this list")
+
+
+def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> dict[str, Json]:
+    link, usage = request.link, Usage.from_json(request.link.usage)
+    return {
+        "id": link.id,
+        "title": request.title,
+        "created_at": link.created_at,
+        "model": link.model,
+        "status": link.status,
+        "session": request.session_name,
+        "latency_s": link.duration_s,
+        "input_tokens": usage and usage.input_tokens,
+        "cached_tokens": usage and usage.cached_tokens,
+        "output_tokens": usage and usage.output_tokens,
+        "cost_usd": link_cost_usd(link, prices),
+    }
+
+
+async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent, None]:
+    """Yield an event at first and after each change, until the server shuts down.
+
+    A change is a new or ended response in progress on this server, or a write to the store by any process.
+    """
+    store, live_responses = store_for_tenant(context), context.inspector.live_responses
+    number, known = 0, None
+    while not live_responses.is_closed:
+        changed = live_responses.wait_for_change()
+        version = (await store.data_version(), live_responses.revision(context.tenant))
+        if version[0] is None or version != known:
+            yield {"type": "inspector.changed", "sequence_number": number}
+            number, known = number + 1, version
+        await asyncio.wait({changed}, timeout=CHANGE_POLL_S)
 
 
 async def encode_conversation_view(context: HandlerContext) -> bytes:

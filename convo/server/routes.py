@@ -230,7 +230,7 @@ async def create_response(context: HandlerContext) -> HandlerResult:
     events = context.endpoint.create(body)
     if body.get("background") is True:
         return EventsResult(events, is_streamed, is_first_event_final=True)
-    return EventsResult(context.inspector.live_responses.track(context.tenant, events), is_streamed)
+    return EventsResult(context.inspector.live_responses.track(context.tenant, body, events), is_streamed)
 
 
 async def retrieve_response(context: HandlerContext) -> HandlerResult:

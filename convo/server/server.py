@@ -150,7 +150,7 @@ async def run_gateway(
         stop_task = asyncio.create_task(stop_event.wait())
         await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
         stop_task.cancel()
-        gateway.is_shutting_down = True
+        gateway.begin_shutdown()
         delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
         close_task = asyncio.create_task(service.aclose(serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)

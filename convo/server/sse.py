@@ -15,10 +15,11 @@ from typing import Protocol
 from convo.endpoints.base import LIMIT_FIELD, error_event
 from convo.errors import ConvoError
 from convo.history.accumulator import START_EVENTS, STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS, ResponseAccumulator
-from convo.history.items import Json, StreamEvent, item_text
+from convo.history.items import Json, StreamEvent, item_text, user_message
 from convo.history.records import IGNORED_PARAMETER
 from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS, ClientDisconnected, HttpExchange
+from convo.stores.request_list import choose_title
 
 SSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -244,9 +245,10 @@ class CancelOnDisconnect:
 
 @dataclass
 class LiveResponse:
-    """One response in progress."""
+    """One response in progress; `title` is the first words of its user message."""
 
     response: Mapping[str, Json]
+    title: str = ""
     accumulator: ResponseAccumulator = field(default_factory=ResponseAccumulator)
 
     def is_continuation_of(self, link_ids: frozenset[str], conversation_id: str | None) -> bool:
@@ -264,19 +266,60 @@ class LiveResponse:
             "text": join_output_text(self.accumulator),
         }
 
+    def to_row(self) -> dict[str, Json]:
+        """Return its row in the list of requests."""
+        return {
+            "id": self.response["id"],
+            "title": self.title,
+            "created_at": self.response.get("created_at"),
+            "model": self.response.get("model"),
+            "status": "in_progress",
+            "session": None,
+            **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
+            "previous_response_id": self.response.get("previous_response_id"),
+            "text": join_output_text(self.accumulator),
+        }
+
 
 class LiveResponses:
-    """The responses in progress of all tenants."""
+    """The responses in progress of all tenants, and the wait for their changes.
+
+    is_closed:  set at shutdown, so that those who wait for a change stop
+    """
 
     def __init__(self) -> None:
+        self.is_closed = False
         self._by_tenant: dict[str, dict[str, LiveResponse]] = {}
+        self._revisions: dict[str, int] = {}
+        self._changed: asyncio.Future[None] | None = None
 
     def for_tenant(self, tenant: str) -> list[LiveResponse]:
         """Return a tenant's responses in progress, oldest first."""
         return list(self._by_tenant.get(tenant, {}).values())
 
-    async def track(self, tenant: str, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
-        """Yield `events` and track their response while it is in progress."""
+    def revision(self, tenant: str) -> int:
+        """Return a number that is increased when a response of this tenant starts and when it ends."""
+        return self._revisions.get(tenant, 0)
+
+    def wait_for_change(self) -> asyncio.Future[None]:
+        """Return a future that is done when a response starts or ends, of any tenant, and at shutdown."""
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        return self._changed
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._notify()
+
+    def _notify(self, tenant: str = "") -> None:
+        self._revisions[tenant] = self.revision(tenant) + 1
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    async def track(
+        self, tenant: str, request: Mapping[str, Json], events: AsyncGenerator[StreamEvent, None]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Yield `events` and track their response while it is in progress; `request` is the body of the request."""
         live_response: LiveResponse | None = None
         try:
             async with aclosing(events):
@@ -284,8 +327,9 @@ class LiveResponses:
                     if live_response is not None:
                         live_response.accumulator.add(event)
                     elif event["type"] in START_EVENTS and event["response"].get("store") is not False:
-                        live_response = LiveResponse(event["response"])
+                        live_response = LiveResponse(event["response"], request_title(request.get("input")))
                         self._by_tenant.setdefault(tenant, {})[live_response.response["id"]] = live_response
+                        self._notify(tenant)
                     yield event
         finally:
             if live_response is not None:
@@ -296,6 +340,13 @@ class LiveResponses:
         del by_id[live_response.response["id"]]
         if not by_id:
             del self._by_tenant[tenant]
+        self._notify(tenant)
+
+
+def request_title(request_input: Json) -> str:
+    """Return the first words of the user message in the input of a request."""
+    items = request_input if isinstance(request_input, list) else [user_message(str(request_input or ""))]
+    return choose_title(item for item in reversed(items) if isinstance(item, dict))
 
 
 def join_output_text(accumulator: ResponseAccumulator) -> str:

@@ -198,7 +198,7 @@ class WebSocketDeps:
     metrics: TurnMetrics
     parse_message: Callable[[bytes], dict[str, Json]]
     request_slot: Callable[[], AbstractContextManager[None]]
-    track_events: Callable[[AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
+    track_events: Callable[[Mapping[str, Json], AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
 
 
 class WebSocketConnection:
@@ -259,7 +259,8 @@ class WebSocketConnection:
         metrics.add_open_streams(+1)
         try:
             with self._deps.request_slot():
-                events = self._deps.track_events(self._connection_for(message.stream_id).create(message.body))
+                turn_events = self._connection_for(message.stream_id).create(message.body)
+                events = self._deps.track_events(message.body, turn_events)
                 await self._send_events(events, message.stream_id, progress, started_s)
         except ConvoError as fault:
             progress.status = fault.status

@@ -264,7 +264,7 @@ ADDED: StreamEvent = {
 async def test_a_response_is_live_from_its_first_event_to_its_last() -> None:
     live = LiveResponses()
     created = {**CREATED, "response": {"id": "resp_1", "model": "m"}}
-    tracked = live.track("alice", events_of(created, ADDED, DELTA, COMPLETED))
+    tracked = live.track("alice", {}, events_of(created, ADDED, DELTA, COMPLETED))
     assert await anext(tracked) == created
     assert [response.to_json() for response in live.for_tenant("alice")] == [
         {"response_id": "resp_1", "status": "in_progress", "model": "m", "text": ""}
@@ -280,7 +280,7 @@ async def test_a_response_is_live_from_its_first_event_to_its_last() -> None:
 async def test_two_responses_of_one_tenant_are_live_on_their_own() -> None:
     live = LiveResponses()
     one, two = (
-        live.track("alice", events_of({**CREATED, "response": {"id": name}}, COMPLETED)) for name in ("r1", "r2")
+        live.track("alice", {}, events_of({**CREATED, "response": {"id": name}}, COMPLETED)) for name in ("r1", "r2")
     )
     await anext(one)
     await anext(two)
@@ -294,7 +294,7 @@ async def test_two_responses_of_one_tenant_are_live_on_their_own() -> None:
 @pytest.mark.parametrize(("stored", "count"), [(True, 1), (None, 1), (False, 0)])
 async def test_a_response_that_is_not_stored_is_not_live(stored: bool | None, count: int) -> None:
     live = LiveResponses()
-    tracked = live.track("alice", events_of({**CREATED, "response": {"id": "resp_1", "store": stored}}, COMPLETED))
+    tracked = live.track("alice", {}, events_of({**CREATED, "response": {"id": "resp_1", "store": stored}}, COMPLETED))
     await anext(tracked)
     assert len(live.for_tenant("alice")) == count
     await tracked.aclose()

@@ -1,6 +1,7 @@
 """The inspector page over HTTP: its files are public; its data needs the same access as the API."""
 
 import json
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.server.conftest import Serve
 from tests.server.gateway import RunningGateway
 from tests.server.websocket_client import FINAL_EVENTS, connect_client
 
-LIST, CONVERSATION = "/inspect/api/list", "/inspect/api/conversations/{}"
+LIST, REQUESTS, CONVERSATION = "/inspect/api/list", "/inspect/api/requests", "/inspect/api/conversations/{}"
 FILES = ["/", *(f"/inspector/{name}" for name in (*SCRIPT_FILES, "inspector.css"))]
 
 
@@ -48,12 +49,12 @@ def test_no_other_file_is_served(shared_gateway: RunningGateway, name: str) -> N
 
 
 def test_the_page_is_read_only_and_not_in_the_openapi_document(shared_gateway: RunningGateway) -> None:
-    for path in ("/", LIST, CONVERSATION.format("x")):
+    for path in ("/", LIST, REQUESTS, "/inspect/api/changes", CONVERSATION.format("x")):
         assert shared_gateway.http.post(path, json={}).status_code == 405
     assert not [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
 
 
-@pytest.mark.parametrize("path", [LIST, CONVERSATION.format("resp_x")])
+@pytest.mark.parametrize("path", [LIST, REQUESTS, "/inspect/api/changes", CONVERSATION.format("resp_x")])
 @pytest.mark.parametrize(
     ("headers", "code"),
     [({"host": "evil.example"}, "host_not_allowed"), ({"origin": "https://evil.example"}, "origin_not_allowed")],
@@ -94,6 +95,102 @@ def test_chains_of_other_clients_are_listed_by_their_last_response(gateway: Runn
         (left, "chain", "left"),
     ]
     assert gateway.http.get(LIST, params={"limit": 1}).json()["more"] is True
+
+
+def list_requests(gateway: RunningGateway, **params: Any) -> Any:
+    return gateway.http.get(REQUESTS, params=params).json()
+
+
+def test_requests_are_listed_with_their_figures_newest_first(gateway: RunningGateway) -> None:
+    first = gateway.create_response({"model": "echo", "input": "What is rain?"}).json()
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "wet"}
+    call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    items = [{"role": "user", "content": "Is it raining?"}, call, output]
+    second = gateway.create_response({"model": "echo", "input": items, "previous_response_id": first["id"]}).json()
+    listed = list_requests(gateway)
+    assert [(row["id"], row["title"]) for row in listed["data"]] == [
+        (second["id"], "Is it raining?"),
+        (first["id"], "What is rain?"),
+    ]
+    row = listed["data"][1]
+    assert (row["model"], row["status"], row["session"], row["cost_usd"]) == (first["model"], "completed", None, None)
+    assert (row["input_tokens"], row["output_tokens"]) == (
+        first["usage"]["input_tokens"],
+        first["usage"]["output_tokens"],
+    )
+    assert row["latency_s"] >= 0
+    assert {name: listed[name] for name in ("next", "running", "models", "sessions", "is_search_limited")} == {
+        "next": None,
+        "running": [],
+        "models": [first["model"]],
+        "sessions": [],
+        "is_search_limited": False,
+    }
+
+
+def test_pages_of_requests_follow_the_cursor_in_any_order(gateway: RunningGateway) -> None:
+    ids = [gateway.create_response({"model": "echo", "input": "word " * n}).json()["id"] for n in (3, 1, 2)]
+    seen, cursor = list[str](), None
+    while cursor is not None or not seen:
+        page = list_requests(gateway, sort="input", order="asc", limit=1, **({"after": cursor} if cursor else {}))
+        seen += [row["id"] for row in page["data"]]
+        cursor = page["next"]
+    assert seen == [ids[1], ids[2], ids[0]]
+    assert [row["id"] for row in list_requests(gateway, q="word", model="echo")["data"]] == ids[::-1]
+    assert list_requests(gateway, status="failed")["data"] == list_requests(gateway, session="none")["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"sort": "title"}, "sort"),
+        ({"order": "up"}, "order"),
+        ({"status": "done"}, "status"),
+        ({"limit": "x"}, "limit"),
+        ({"after": "x"}, "after"),
+        ({"after": "é"}, "after"),
+        ({"after": urlsafe_b64encode(b'["a", "b"]').decode()}, "after"),
+        ({"after": urlsafe_b64encode(b"[1, 2]").decode()}, "after"),
+        ({"after": urlsafe_b64encode(b"[" * 10_000).decode()}, "after"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_an_invalid_parameter_of_the_list_is_refused_by_name(
+    shared_gateway: RunningGateway, params: dict[str, str], param: str
+) -> None:
+    got = shared_gateway.http.get(REQUESTS, params=params)
+    assert (got.status_code, got.json()["error"]["param"]) == (400, param)
+
+
+def test_a_request_is_listed_while_it_runs_and_the_feed_reports_its_start_and_its_end(gateway: RunningGateway) -> None:
+    gateway.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    request = {"model": "slow", "input": "Count to four.", "stream": True}
+    with gateway.http.stream("GET", "/inspect/api/changes") as feed:
+        events = (json.loads(line[6:]) for line in feed.iter_lines() if line.startswith("data: {"))
+        assert next(events) == {"type": "inspector.changed", "sequence_number": 0}
+        with gateway.http.stream("POST", "/v1/responses", json=request) as got:
+            lines = got.iter_lines()
+            next(lines)
+            assert next(events)["sequence_number"] == 1
+            (row,) = list_requests(gateway)["running"]
+            assert (row["title"], row["status"], row["latency_s"]) == ("Count to four.", "in_progress", None)
+            assert list_requests(gateway, status="in_progress", q="four", model=row["model"])["running"]
+            for other in ({"status": "failed"}, {"q": "five"}, {"model": "echo"}, {"session": "x"}):
+                assert list_requests(gateway, **other)["running"] == []
+            assert list(lines)[-2:] == ["data: [DONE]", ""]
+        assert next(events)["sequence_number"] == 2
+        listed = list_requests(gateway)
+        assert ([done["id"] for done in listed["data"]], listed["running"]) == ([row["id"]], [])
+
+
+def test_the_feed_ends_when_the_server_shuts_down(gateway: RunningGateway) -> None:
+    with gateway.http.stream("GET", "/inspect/api/changes") as feed:
+        lines = feed.iter_lines()
+        next(lines)
+        gateway.shut_down()
+        assert [line for line in lines if line][-1] == "data: [DONE]"
+    gateway.thread.join(2)
+    assert not gateway.thread.is_alive()
 
 
 def test_a_conversation_contains_the_output_of_inspect_and_more(gateway: RunningGateway) -> None:
@@ -153,29 +250,25 @@ def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) ->
     assert read_conversation(gateway, first)["running"] == []
 
 
+VIEW = ["sort", "order", "status", "model", "session", "q"]
+
+
 def test_the_routes_of_the_page() -> None:
     assert [
         (
             f"{route.method} {route.path}",
             route.summary,
             route.is_public,
-            [(query.name, query.schema, query.description) for query in route.query],
+            [query.name for query in route.query],
         )
         for route in INSPECTOR_ROUTES
     ] == [
-        ("GET /", "The inspector page.", True, []),
+        ("GET /", "The inspector page.", True, [*VIEW, "request", "tab"]),
         ("GET /favicon.ico", "An empty response: there is no icon.", True, []),
         ("GET /inspector/{name}", "A file of the page.", True, []),
-        (
-            "GET /inspect/api/list",
-            "List sessions and other conversations.",
-            False,
-            [("limit", {"type": "integer"}, "Maximum number of sessions.")],
-        ),
-        (
-            "GET /inspect/api/conversations/{handle}",
-            "Retrieve one conversation.",
-            False,
-            [("seen", {"type": "string"}, "The version that the page shows.")],
-        ),
+        ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
+        ("GET /inspect/api/requests", "List requests, sorted and filtered.", False, ["limit", "after", *VIEW]),
+        ("GET /inspect/api/changes", "Follow changes as server-sent events.", False, []),
+        ("GET /inspect/api/conversations/{handle}", "Retrieve one conversation.", False, ["seen"]),
     ]
+    assert all(query.description and query.schema["type"] for route in INSPECTOR_ROUTES for query in route.query)
