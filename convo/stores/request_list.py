@@ -25,6 +25,9 @@ MAX_MATCHING_ITEMS = 1000
 MAX_TITLE_STEPS = 16
 """Items before the end of a request's input among which its user message is searched."""
 
+TITLE_WIDTH = 120
+"""Characters of a title."""
+
 MAX_MODEL_ROUTES = 1000
 """Routes that are read for the list of models."""
 
@@ -199,6 +202,6 @@ def choose_title(items: Iterable[Item]) -> str:
     first: Item | None = None
     for item in items:
         if is_user_message(item):
-            return item_preview(item)
+            return item_preview(item, TITLE_WIDTH)
         first = item if first is None else first
-    return "" if first is None else item_preview(first)
+    return "" if first is None else item_preview(first, TITLE_WIDTH)

@@ -44,6 +44,12 @@ export class Conversation {
     return inputKeys.map(toEntry);
   }
 
+  /** Return the items that `link` sent as list entries; null if they are no longer known. */
+  sentItems(link) {
+    const input = this.modelInput(link);
+    return input && input.filter(({ note }) => note === "sent").map((entry) => ({ ...entry, note: "" }));
+  }
+
   /** Return the output of `link` as list entries, numbered after its input. */
   output(link) {
     const inputKeys = this.keys(link.saw) ?? [];

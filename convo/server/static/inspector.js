@@ -1,33 +1,47 @@
-// The inspector: a list of conversations, and one of them as a tree of requests.
+// The inspector: a table of requests, a list of conversations, and one conversation as a tree of requests.
 //
-// The address names the conversation: #/HANDLE or #/HANDLE/RESPONSE. The page fetches it from its
-// source, draws it, and polls while the page is visible: often while a response is in progress, seldom
-// otherwise, and never for more than a tenth of the time.
+// The query of the address is the view of the table; #conversations is the list, #/HANDLE or #/HANDLE/RESPONSE a
+// conversation. The page draws what it fetches, and fetches again while it is visible: the table when the
+// feed of changes reports one (every second without the feed), a conversation often while a response is in
+// progress and seldom otherwise, and never for more than a tenth of the time.
 
 import { Conversation } from "./conversation.js";
+import { knownTab, requestDetail } from "./detail.js";
 import { itemList } from "./items.js";
+import { handleKey, showKeys } from "./keys.js";
 import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
 import { resetRanges } from "./paged.js";
+import { hasFilters, listQuery, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
 import { linkTree } from "./tree.js";
 
-const [RUNNING_POLL_MS, IDLE_POLL_MS] = [300, 1000];
+const [RUNNING_POLL_MS, IDLE_POLL_MS, CHANGE_POLL_MS, REOPEN_FEED_MS] = [300, 1000, 100, 5000];
+const MAX_PAUSE_MS = 500;
+const [PAGE_REQUESTS, MAX_REFRESHED_REQUESTS, SEARCH_DELAY_MS, TICK_MS] = [50, 200, 200, 1000];
 const source = openSource();
 const byId = (id) => document.getElementById(id);
 
 // The data on the page: `list` and `mainVersion` are compared with new data, so that only changes are drawn.
 const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [] };
-const page = { handle: "", responseId: "", other: undefined, limit: 50, ...NO_DATA };
+const NO_REQUESTS = { requests: null, requestsQuery: null, detail: null };
+const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, ...NO_DATA, ...NO_REQUESTS };
+page.view = parseView(location.search);
 let pollTimer = 0;
 let pollNumber = 0;
+let polledAt = -Infinity;
+let pollDurationMs = 0;
+let searchTimer = 0;
+let feed = null;
+let isOutdated = false; // the feed reported a change after the last poll started
 
-/** Return the handle and the response id in the address. */
+/** Return the kind of the page in the address, with the handle and the response id of a conversation. */
 function parseAddress() {
-  const [, handle = source.onlyHandle ?? "", responseId = ""] = location.hash.split("/").map(decodePart);
-  return { handle, responseId };
+  const [start, handle = source.onlyHandle ?? "", responseId = ""] = location.hash.split("/").map(decodePart);
+  const isList = start === "#conversations" || !source.isLive;
+  return { kind: handle ? "conversation" : isList ? "conversations" : "requests", handle, responseId };
 }
 
 function decodePart(text) {
@@ -38,18 +52,27 @@ function decodePart(text) {
   }
 }
 
-/** Open the conversation in the address, and move the focus there, as a browser does with a page. */
+/** Open the page in the address, and move the focus there, as a browser does with a page. */
 async function openAddress() {
-  if (location.hash && !location.hash.startsWith("#/")) return;
-  const { handle, responseId } = parseAddress();
-  const hasMoved = handle !== page.handle || responseId !== page.responseId;
+  if (!["", "#conversations"].includes(location.hash) && !location.hash.startsWith("#/")) return;
+  const { kind, handle, responseId } = parseAddress();
+  const isFirst = page.kind === "";
+  const hasMoved = kind !== page.kind || handle !== page.handle || responseId !== page.responseId;
   if (handle !== page.handle) Object.assign(page, { conversation: null, running: [] });
-  Object.assign(page, { handle, responseId, other: undefined, mainVersion: "" });
+  if (kind !== page.kind) Object.assign(page, NO_REQUESTS);
+  Object.assign(page, { kind, handle, responseId, other: undefined, mainVersion: "", view: parseView(location.search) });
   resetRanges();
+  document.body.dataset.kind = kind;
+  for (const name of ["requests", "conversations"]) {
+    const isCurrent = name === (kind === "requests" ? "requests" : "conversations");
+    if (isCurrent) byId(`view-${name}`).setAttribute("aria-current", "page");
+    else byId(`view-${name}`).removeAttribute("aria-current");
+  }
   if (page.conversation) drawMain();
   const polled = poll();
   if (!page.conversation) await polled;
-  if (hasMoved) (byId("link-title") ?? byId("conversation-title"))?.focus();
+  if (!hasMoved || (isFirst && kind === "requests")) return;
+  (byId("link-title") ?? byId("conversation-title"))?.focus();
 }
 
 /** Fetch the data of the page, draw changes, and schedule the next poll. */
@@ -57,18 +80,52 @@ async function poll() {
   clearTimeout(pollTimer);
   const number = (pollNumber += 1);
   const isCurrent = () => number === pollNumber;
-  const startedAt = performance.now();
+  polledAt = performance.now();
+  isOutdated = false;
   byId("forget").hidden = !source.hasKey;
   try {
-    await update(isCurrent);
+    await (page.kind === "requests" ? updateRequests(isCurrent) : update(isCurrent));
   } catch (error) {
     if (!isCurrent()) return;
     if (error instanceof KeyRequired) return askForKey(error);
     showError(error);
   }
   if (!source.isLive || !isCurrent()) return;
-  const durationMs = performance.now() - startedAt;
-  pollTimer = setTimeout(poll, Math.max(page.running.length ? RUNNING_POLL_MS : IDLE_POLL_MS, 10 * durationMs));
+  pollDurationMs = performance.now() - polledAt;
+  followChanges();
+  const isGrowing = page.kind === "requests" ? byId("detail-text") : page.running.length;
+  const idleMs = feed && page.kind === "requests" ? Infinity : IDLE_POLL_MS;
+  schedulePoll(isOutdated ? CHANGE_POLL_MS : isGrowing ? RUNNING_POLL_MS : idleMs);
+}
+
+/** Poll after a delay, and not more than a tenth of the time; the table has a shorter pause, so that it is live. */
+function schedulePoll(delayMs) {
+  clearTimeout(pollTimer);
+  if (delayMs === Infinity) return;
+  const pauseMs = page.kind === "requests" ? Math.min(3 * pollDurationMs, MAX_PAUSE_MS) : 10 * pollDurationMs;
+  pollTimer = setTimeout(poll, Math.max(0, Math.max(delayMs, pauseMs) - (performance.now() - polledAt)));
+}
+
+/** Keep the feed of changes open while the table is visible. */
+function followChanges() {
+  const isWanted = page.kind === "requests" && !document.hidden;
+  if (!isWanted) {
+    feed?.abort();
+    feed = null;
+  }
+  if (feed || !isWanted) return;
+  const opened = (feed = new AbortController());
+  const ended = () => {
+    if (feed !== opened) return;
+    setTimeout(() => feed === opened && ((feed = null), poll()), REOPEN_FEED_MS);
+    schedulePoll(IDLE_POLL_MS);
+  };
+  const changed = () => {
+    if (feed !== opened) return;
+    isOutdated = true;
+    schedulePoll(CHANGE_POLL_MS);
+  };
+  source.followChanges(changed, opened.signal).then(ended, ended);
 }
 
 /** Fetch the list and the open conversation, and draw them unless a later poll has started. */
@@ -83,6 +140,196 @@ async function update(isCurrent) {
   if (data.links) page.conversation = new Conversation(data);
   page.running = data.running ?? [];
   drawMain();
+}
+
+// -- the table of requests -----------------------------------------------------------------------
+
+/** Fetch the first rows of the table and the request in the pane, and draw them unless a later poll has started. */
+async function updateRequests(isCurrent) {
+  if (document.hidden && page.requests) return;
+  const query = listQuery(page.view);
+  const knownRequests = () => (page.requestsQuery === query ? page.requests : null);
+  const limit = Math.min(Math.max(PAGE_REQUESTS, knownRequests()?.data.length ?? 0), MAX_REFRESHED_REQUESTS);
+  const fetched = await source.requests(query, { limit });
+  if (!isCurrent()) return;
+  const known = knownRequests(); // rows may have been added meanwhile
+  const ids = new Set(fetched.data.map((row) => row.id));
+  const rest = known && known.data.length > limit ? known.data.slice(limit).filter((row) => !ids.has(row.id)) : [];
+  page.requests = { ...fetched, data: [...fetched.data, ...rest], next: rest.length ? known.next : fetched.next };
+  page.requestsQuery = query;
+  drawRequests();
+  await updateDetail(isCurrent);
+}
+
+/** Fetch the request in the pane unless it is there with its present status. */
+async function updateDetail(isCurrent) {
+  const id = page.view.request;
+  const status = findRow(id)?.status;
+  if (!id || (page.detail?.id === id && page.detail.status === status)) return;
+  const isRunning = page.requests.running.some((row) => row.id === id);
+  const detail = { id, status, conversation: null, message: "" };
+  if (!isRunning) {
+    try {
+      detail.conversation = new Conversation(await source.conversation(id));
+    } catch (error) {
+      if (error instanceof KeyRequired) throw error;
+      detail.message = error.message;
+    }
+  }
+  if (!isCurrent() || page.view.request !== id) return;
+  page.detail = detail;
+  drawDetail();
+}
+
+function allRows() {
+  return [...page.requests.running, ...page.requests.data];
+}
+
+function findRow(id) {
+  return page.requests && allRows().find((row) => row.id === id);
+}
+
+function drawRequests() {
+  const rows = allRows();
+  const { view, requests } = page;
+  document.title = "Requests · convo";
+  if (!rows.length && !hasFilters(view)) {
+    if (page.mainVersion !== "empty") byId("main").replaceChildren(...emptyStore());
+    page.mainVersion = "empty";
+    return setStatus("Up to date");
+  }
+  if (!byId("request-list")) byId("main").replaceChildren(requestsPage());
+  updateFilters(byId("request-list").querySelector("form"), view, requests);
+  const version = JSON.stringify([view, rows, requests.next, requests.is_search_limited]);
+  if (version !== page.mainVersion) {
+    page.mainVersion = version;
+    const table = requestTable(rows, view, { open: openRequest, changeView });
+    keepFocus(() => byId("request-rows").replaceChildren(...(rows.length ? [table] : []), ...tableNotes(rows)));
+    drawDetail();
+  }
+  const runningCount = rows.filter(({ status }) => status === "in_progress" || status === "queued").length;
+  setStatus(runningCount ? `${formatCount(runningCount, "request")} in progress` : "Up to date");
+}
+
+function requestsPage() {
+  return element(
+    "div",
+    { id: "request-list" },
+    element(
+      "section",
+      { class: "request-list", "aria-labelledby": "conversation-title" },
+      titleHeading("Requests"),
+      requestFilters(page.view, changeFilters),
+      element("div", { id: "request-rows" }),
+    ),
+    element("aside", { id: "detail", "aria-label": "Request", hidden: true }),
+  );
+}
+
+function tableNotes(rows) {
+  const { next, is_search_limited: isLimited } = page.requests;
+  const more = element("button", { type: "button", id: "requests-more", class: "more", click: showMoreRequests }, "Show more");
+  const limitNote = "More than 1,000 items contain these words: other requests may contain them, too.";
+  return [
+    !rows.length && element("p", {}, "No requests match these filters."),
+    isLimited && element("p", { class: "aside" }, limitNote),
+    next !== null && more,
+  ].filter(Boolean);
+}
+
+async function showMoreRequests() {
+  const { requestsQuery: query, requests } = page;
+  try {
+    const fetched = await source.requests(query, { limit: PAGE_REQUESTS, after: requests.next });
+    if (page.requestsQuery !== query) return;
+    const ids = new Set(page.requests.data.map((row) => row.id));
+    const added = fetched.data.filter((row) => !ids.has(row.id));
+    page.requests = { ...page.requests, data: [...page.requests.data, ...added], next: fetched.next };
+    drawRequests();
+    if (added.length) byId(`request-${added[0].id}`)?.focus();
+  } catch (error) {
+    setStatus(error.message);
+  }
+}
+
+function drawDetail() {
+  const pane = byId("detail");
+  if (!pane) return;
+  const { request: id, tab } = page.view;
+  const detail = page.detail?.id === id ? page.detail : null;
+  const state = { id, tab: knownTab(tab), row: findRow(id), conversation: detail?.conversation, message: detail?.message };
+  const version = id && JSON.stringify([id, tab, state.row, Boolean(state.conversation), state.message]);
+  if (pane.dataset.version === version) return;
+  const isSame = page.drawnDetail === `${id} ${tab}`;
+  page.drawnDetail = `${id} ${tab}`;
+  pane.dataset.version = version;
+  pane.hidden = !id;
+  byId("request-list").classList.toggle("has-detail", Boolean(id));
+  if (!id) return pane.replaceChildren();
+  const { scrollTop } = pane;
+  const chooseTab = (name) => {
+    resetRanges();
+    changeView({ tab: name === "conversation" ? "" : name }, { replace: true });
+    drawDetail();
+    byId(`tab-${name}`)?.focus();
+  };
+  keepFocus(() => pane.replaceChildren(...requestDetail(state, { close: closeRequest, chooseTab })));
+  pane.scrollTop = isSame ? scrollTop : 0;
+}
+
+/** Change the view and its address; a new order or filter is fetched at once. */
+function changeView(changes, { replace = false } = {}) {
+  const before = page.view;
+  page.view = { ...before, ...changes };
+  const url = `${location.pathname}${viewAddress(page.view)}`;
+  history[replace ? "replaceState" : "pushState"](null, "", url);
+  if (listQuery(before) !== listQuery(page.view)) poll();
+  else if (page.requests) drawRequests();
+}
+
+/** Change a filter; a search waits until no key was pressed for a moment. */
+function changeFilters(changes) {
+  clearTimeout(searchTimer);
+  const change = () => changeView(changes, { replace: true });
+  if ("q" in changes && !("status" in changes)) searchTimer = setTimeout(change, SEARCH_DELAY_MS);
+  else change();
+  if (Object.keys(changes).length > 2) byId("filter-q").value = "";
+}
+
+function openRequest(id) {
+  resetRanges();
+  changeView({ request: id }, { replace: Boolean(page.view.request) });
+  poll();
+  byId("detail-title")?.focus();
+}
+
+function closeRequest() {
+  const { request: id } = page.view;
+  changeView({ request: "", tab: "" });
+  byId(`request-${id}`)?.focus();
+}
+
+/** Move the focus by one row; an open pane shows the row. */
+function moveRow(step) {
+  const links = [...document.querySelectorAll("main tbody th a")];
+  const focused = links.indexOf(document.activeElement?.closest("tr")?.querySelector("th a"));
+  const current = focused >= 0 ? focused : links.findIndex((link) => link.getAttribute("aria-current"));
+  const target = links[current < 0 ? 0 : current + step];
+  if (!target) return;
+  target.focus();
+  if (page.kind !== "requests" || !page.view.request) return;
+  const { id } = target;
+  resetRanges();
+  changeView({ request: id.slice("request-".length) }, { replace: true });
+  poll();
+  byId(id)?.focus();
+}
+
+function closePage() {
+  if (page.kind === "requests") return page.view.request && closeRequest();
+  if (!source.isLive) return undefined;
+  location.hash = page.responseId ? address(page.handle) : "";
+  return undefined;
 }
 
 // -- drawing -------------------------------------------------------------------------------------
@@ -110,10 +357,13 @@ function drawMain() {
 }
 
 function welcome({ sessions, others }) {
-  const heading = titleHeading("Inspector");
-  if (sessions.length + others.length) return [heading, element("p", {}, "Choose a conversation.")];
+  if (!sessions.length && !others.length) return emptyStore();
+  return [titleHeading("Conversations"), element("p", {}, "Choose a conversation.")];
+}
+
+function emptyStore() {
   const text = "No conversations yet. A conversation appears here when it is stored.";
-  return [heading, element("p", {}, text), ...(source.isLive ? firstRequests(source.hasKey) : [])];
+  return [titleHeading("Inspector"), element("p", {}, text), ...(source.isLive ? firstRequests(source.hasKey) : [])];
 }
 
 function titleHeading(text) {
@@ -171,10 +421,11 @@ function compare(other) {
 
 /** Report an error; a conversation that is already drawn stays. */
 function showError(error) {
-  if (!page.conversation) {
+  if (page.kind === "requests" ? !page.requests : !page.conversation) {
     page.mainVersion = "";
     const message = element("p", {}, error.message);
-    byId("main").replaceChildren(titleHeading("Cannot show the conversation"), message);
+    const heading = page.kind === "requests" ? "Cannot show the requests" : "Cannot show the conversation";
+    byId("main").replaceChildren(titleHeading(heading), message);
   }
   setStatus(error.message);
 }
@@ -221,7 +472,9 @@ function askForKey(error) {
     source.setKey(field.value.trim());
     poll();
   };
-  Object.assign(page, NO_DATA);
+  Object.assign(page, { ...NO_DATA, ...NO_REQUESTS });
+  feed?.abort();
+  feed = null;
   byId("list").replaceChildren();
   byId("main").replaceChildren(
     element(
@@ -254,6 +507,21 @@ function forgetKey() {
 }
 
 addEventListener("hashchange", openAddress);
-document.addEventListener("visibilitychange", () => document.hidden || poll());
+addEventListener("popstate", () => {
+  page.view = parseView(location.search);
+  if (page.kind === parseAddress().kind && page.kind === "requests") poll();
+});
+document.addEventListener("visibilitychange", () => (document.hidden ? followChanges() : poll()));
+document.addEventListener("keydown", (event) =>
+  handleKey(event, {
+    next: () => moveRow(1),
+    previous: () => moveRow(-1),
+    open: () => page.view.request || moveRow(0),
+    close: closePage,
+  }),
+);
 byId("forget").addEventListener("click", forgetKey);
+byId("keys").addEventListener("click", showKeys);
+byId("views").hidden = !source.isLive;
+setInterval(() => page.kind === "requests" && updateTimes(byId("main")), TICK_MS);
 openAddress();

@@ -100,7 +100,7 @@ const PASSAGE_RENDERERS = {
       : element("p", { class: "aside" }, `an image: ${url.startsWith("data:") ? url.split(";")[0] : url}`),
 };
 
-const [MAX_SHOWN_CHARS, MAX_SHOWN_LINES] = [2000, 30];
+const [MAX_SHOWN_CHARS, MAX_SHOWN_LINES] = [800, 10];
 
 // The long texts that were opened: they stay open when the page is drawn again.
 const openTexts = new Set();

@@ -9,24 +9,11 @@ const MAX_OTHER_REQUESTS = 200;
 
 /** Create the section of `link`; `other` is the id of the request to compare it with. */
 export function linkSection(conversation, link, { other, compare }) {
-  const usage = tokenUsage(link);
   return element(
     "section",
     { "aria-labelledby": "link-title" },
     element("h3", { id: "link-title", tabindex: "-1" }, link.response_id),
-    definitionList([
-      ["Owner", conversation.data.owners[link.strategy]],
-      ["Created by", link.session ?? "another client of the endpoint"],
-      ["Model", link.model],
-      ["Provider", link.provider],
-      ["Status", link.status],
-      ["Created", formatTime(link.created_at)],
-      ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
-      ["Usage", usage && formatTokens(usage)],
-      ["Cost", link.cost_usd === null ? null : formatCost(link.cost_usd)],
-      ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
-      ["Error", link.error && String(link.error.message ?? link.error.code)],
-    ]),
+    linkFacts(conversation, link),
     requestAndInput(conversation, link),
     element("h4", {}, "Output"),
     ...itemList("output", conversation.output(link)),
@@ -34,10 +21,28 @@ export function linkSection(conversation, link, { other, compare }) {
   );
 }
 
+/** Create the list of facts of `link`. */
+export function linkFacts(conversation, link) {
+  const usage = tokenUsage(link);
+  return definitionList([
+    ["Owner", conversation.data.owners[link.strategy]],
+    ["Created by", link.session ?? "another client of the endpoint"],
+    ["Model", link.model],
+    ["Provider", link.provider],
+    ["Status", link.status],
+    ["Created", formatTime(link.created_at)],
+    ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
+    ["Usage", usage && formatTokens(usage)],
+    ["Cost", link.cost_usd === null ? null : formatCost(link.cost_usd)],
+    ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
+    ["Error", link.error && String(link.error.message ?? link.error.code)],
+  ]);
+}
+
 /** Show the request as it was sent, next to the model's input. */
 function requestAndInput(conversation, link) {
   const input = conversation.modelInput(link);
-  const sent = input && input.filter(({ note }) => note === "sent");
+  const sent = conversation.sentItems(link);
   const fields = formatJson(conversation.request(link));
   const deletedNote = element("p", { class: "aside" }, "an item was deleted");
   return element(
@@ -48,12 +53,7 @@ function requestAndInput(conversation, link) {
       { "aria-labelledby": "sent-title" },
       element("h4", { id: "sent-title" }, `Sent: ${formatCount(link.items_sent, "item")}`),
       codeBlock(fields, "the request without its items"),
-      ...(sent
-        ? itemList(
-            "sent",
-            sent.map((entry) => ({ ...entry, note: "" })),
-          )
-        : [deletedNote]),
+      ...(sent ? itemList("sent", sent) : [deletedNote]),
     ),
     element(
       "section",

@@ -26,14 +26,15 @@ export function address(handle, responseId) {
 }
 
 function listEntry(conversation, selected) {
-  const { id, name } = conversation;
+  const { id, name, first_words: firstWords } = conversation;
   const current = [id, name].includes(selected) && "page";
+  const isUnnamed = id === name && firstWords !== "";
   return element(
     "li",
     {},
-    element("a", { href: address(id), id: `open-${id}`, "aria-current": current }, name),
+    element("a", { href: address(id), id: `open-${id}`, "aria-current": current }, isUnnamed ? firstWords : name),
     element("span", { class: "note" }, summarize(conversation)),
-    element("span", { class: "preview" }, conversation.first_words),
+    element("span", { class: "preview" }, isUnnamed ? name : firstWords),
   );
 }
 

@@ -44,12 +44,31 @@ export function formatTokens({ input, cached, output }) {
   return `${formatNumber(input)} input${inInput} · ${formatNumber(output)} output`;
 }
 
-/** Format seconds since 1970 in local time, to the minute. */
-export function formatTime(seconds) {
+/** Format a duration in seconds; null if it is unknown. */
+export function formatSeconds(seconds) {
+  return seconds === null ? null : `${seconds.toFixed(seconds < 100 ? 1 : 0)} s`;
+}
+
+/** Format an age in seconds: "12 s ago", "3 min ago", "5 days ago". */
+export function formatAge(seconds) {
+  if (seconds < 5) return "now";
+  const [size, unit] = [
+    [86400, "day"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ].find(([unitSize]) => seconds >= unitSize);
+  const number = Math.floor(seconds / size);
+  return `${formatNumber(number)} ${unit}${unit === "day" && number > 1 ? "s" : ""} ago`;
+}
+
+/** Format seconds since 1970 in local time, to the minute, or to the second if `isExact`. */
+export function formatTime(seconds, isExact = false) {
   const date = new Date(seconds * 1000);
   const twoDigits = (number) => String(number).padStart(2, "0");
   const day = `${date.getFullYear()}-${twoDigits(date.getMonth() + 1)}-${twoDigits(date.getDate())}`;
-  return `${day} ${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
+  const time = `${day} ${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
+  return isExact ? `${time}:${twoDigits(date.getSeconds())}` : time;
 }
 
 /** Create a list of [term, value] pairs; a pair without a value is left out. */

@@ -63,10 +63,35 @@ class ServerSource {
     return this.#fetchJson(`inspect/api/conversations/${encodeURIComponent(handle)}${query}`);
   }
 
-  async #fetchJson(path) {
+  /** Fetch a page of the requests; `query` begins with "?" or is empty. */
+  requests(query, { limit, after }) {
+    const parameters = new URLSearchParams(query);
+    parameters.set("limit", limit);
+    if (after) parameters.set("after", after);
+    return this.#fetchJson(`inspect/api/requests?${parameters}`);
+  }
+
+  /** Call `changed` at each change until the server ends the feed, or `signal` is aborted. Rejects if it cannot be read. */
+  async followChanges(changed, signal) {
+    const response = await this.#fetch("inspect/api/changes", signal);
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let unread = "";
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const lines = (unread + part.value).split("\n");
+      unread = lines.pop();
+      if (lines.includes("event: inspector.changed")) changed();
+    }
+  }
+
+  #fetch(path, signal) {
     const key = sessionStorage.getItem(KEY_NAME);
     const headers = key === null ? {} : { authorization: `Bearer ${key}` };
-    const response = await fetch(path, { headers, cache: "no-store", redirect: "error" });
+    return fetch(path, { headers, cache: "no-store", redirect: "error", signal });
+  }
+
+  async #fetchJson(path) {
+    const response = await this.#fetch(path);
     const body = await response.json();
     if (response.status === 401) throw new KeyRequired(body.error.message);
     if (!response.ok) throw new Error(body.error.message);

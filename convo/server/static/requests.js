@@ -1,0 +1,235 @@
+// The home of the page: a table of requests with its order and its filters, all of them in the address.
+//
+// ?sort=cost&order=asc&status=failed&model=M&session=S&q=words&request=resp_1&tab=raw reproduces the view. The
+// server sorts and filters; this module only draws rows, and updates the ages and durations in place.
+
+import { element, formatAge, formatCost, formatNumber, formatSeconds, formatTime } from "./make.js";
+
+const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", request: "", tab: "" };
+const FILTERS = ["q", "status", "model", "session"];
+
+/** The signs of the statuses, and the words for them. */
+export const STATUSES = {
+  queued: ["◷", "queued"],
+  in_progress: ["◐", "in progress"],
+  completed: ["●", "done"],
+  incomplete: ["◒", "incomplete"],
+  failed: ["✕", "failed"],
+  cancelled: ["⊘", "cancelled"],
+};
+const UNFINISHED = ["queued", "in_progress"];
+
+// The columns after the title: heading, order of the server, class, content of a row.
+const COLUMNS = [
+  ["Time", "created_at", "time", (row) => requestAge(row)],
+  ["Model", "model", "model", (row) => row.model],
+  ["Status", "status", "status", (row) => statusLabel(row.status)],
+  ["Latency", "latency", "number latency", (row) => requestLatency(row)],
+  ["Input", "input", "number input", (row) => formatNumber(row.input_tokens)],
+  ["Cached", "cached", "number cached", (row) => formatNumber(row.cached_tokens)],
+  ["Output", "output", "number output", (row) => formatNumber(row.output_tokens)],
+  ["Cost", "cost", "number cost", (row) => (row.cost_usd === null ? "-" : formatCost(row.cost_usd))],
+];
+const ASCENDING_FIRST = ["model", "status"];
+
+/** Return the view in the query of an address; unknown names and values are left out. */
+export function parseView(search) {
+  const given = new URLSearchParams(search);
+  const view = { ...DEFAULT_VIEW };
+  for (const name of Object.keys(view)) view[name] = given.get(name) ?? view[name];
+  if (!COLUMNS.some(([, sort]) => sort === view.sort)) view.sort = DEFAULT_VIEW.sort;
+  if (!["asc", "desc"].includes(view.order)) view.order = DEFAULT_VIEW.order;
+  if (view.status && !(view.status in STATUSES)) view.status = "";
+  return view;
+}
+
+/** Return the address of a view, without a part that is as by default; `names` limits the parts. */
+export function viewAddress(view, names = Object.keys(DEFAULT_VIEW)) {
+  const parts = names.filter((name) => view[name] !== DEFAULT_VIEW[name]).map((name) => [name, view[name].toWellFormed()]);
+  return parts.length ? `?${new URLSearchParams(parts)}` : "";
+}
+
+/** Return the query of a view for the server. */
+export function listQuery(view) {
+  return viewAddress(view, ["sort", "order", ...FILTERS]);
+}
+
+export function hasFilters(view) {
+  return FILTERS.some((name) => view[name] !== "");
+}
+
+/** Create the sign and the word of a status. */
+export function statusLabel(status) {
+  const [sign, word] = STATUSES[status] ?? ["○", status];
+  return element(
+    "span",
+    { class: `status-label ${status in STATUSES ? status : ""}` },
+    element("span", { "aria-hidden": "true" }, sign),
+    ` ${word}`,
+  );
+}
+
+// -- filters ---------------------------------------------------------------------------------------
+
+/** Create the filters; `change` is called with the changed parts of the view. */
+export function requestFilters(view, change) {
+  const onChange = (name) => (event) => change({ [name]: event.target.value.trim() });
+  const search = element("input", { id: "filter-q", type: "search", input: onChange("q"), autocomplete: "off" });
+  search.value = view.q;
+  const select = (name) => element("select", { id: `filter-${name}`, change: onChange(name) });
+  const order = element("select", { id: "filter-sort", change: ({ target }) => change(parseOrder(target.value)) });
+  const labelled = (text, control, className) =>
+    element("div", { class: className }, element("label", { for: control.id }, text), control);
+  const clear = () => change(Object.fromEntries(FILTERS.map((name) => [name, ""])));
+  return element(
+    "form",
+    { class: "filters", role: "search", "aria-label": "Filter requests", submit: (event) => event.preventDefault() },
+    labelled("Search", search, "search"),
+    labelled("Status", select("status")),
+    labelled("Model", select("model")),
+    labelled("Session", select("session")),
+    labelled("Order", order, "order"),
+    element("button", { type: "button", id: "filter-clear", click: clear }, "Clear filters"),
+  );
+}
+
+function parseOrder(text) {
+  const [sort, order] = text.split(" ");
+  return { sort, order };
+}
+
+/** Update the choices of the filters to those of the server, and their values to the view. */
+export function updateFilters(form, view, { models = [], sessions = [] }) {
+  const statuses = Object.entries(STATUSES).map(([status, [, word]]) => [status, word]);
+  const orders = COLUMNS.flatMap(([heading, sort]) => [
+    [`${sort} desc`, `${heading}, ${sort === "created_at" ? "newest" : "highest"} first`],
+    [`${sort} asc`, `${heading}, ${sort === "created_at" ? "oldest" : "lowest"} first`],
+  ]);
+  const plain = (values) => values.map((value) => [value, value]);
+  setOptions(form, "status", [["", "all"], ...statuses], view.status);
+  setOptions(form, "model", [["", "all"], ...plain(models)], view.model);
+  setOptions(form, "session", [["", "all"], ...plain(sessions)], view.session);
+  setOptions(form, "sort", orders, `${view.sort} ${view.order}`);
+  const search = form.querySelector("#filter-q");
+  if (document.activeElement !== search) search.value = view.q;
+  form.querySelector("#filter-clear").hidden = !hasFilters(view);
+}
+
+function setOptions(form, name, choices, value) {
+  const select = form.querySelector(`#filter-${name}`);
+  const present = choices.some(([choice]) => choice === value) ? choices : [...choices, [value, value]];
+  const version = JSON.stringify(present);
+  if (select.dataset.version !== version) {
+    select.dataset.version = version;
+    select.replaceChildren(...present.map(([choice, text]) => element("option", { value: choice }, text)));
+  }
+  select.value = value;
+}
+
+// -- table -----------------------------------------------------------------------------------------
+
+/**
+ * Create the table.
+ *
+ * rows:       of the server; those in progress first
+ * open:       called with the id of a request
+ * changeView: called with the changed parts of the view
+ */
+export function requestTable(rows, view, { open, changeView }) {
+  const body = element("tbody", {}, ...rows.map((row) => requestRow(row, view, open)));
+  return element(
+    "div",
+    { class: "scrollable", tabindex: "0", role: "region", "aria-label": "Requests, scrollable table" },
+    element(
+      "table",
+      { class: "requests-table" },
+      element("caption", { class: "hidden" }, "Requests, with their status, duration, tokens and cost"),
+      element(
+        "thead",
+        {},
+        element(
+          "tr",
+          {},
+          element("th", { scope: "col", class: "title" }, "Request"),
+          ...COLUMNS.map((column) => columnHeading(column, view, changeView)),
+        ),
+      ),
+      body,
+    ),
+  );
+}
+
+function columnHeading([heading, sort, className], view, changeView) {
+  const isSorted = view.sort === sort;
+  const initial = ASCENDING_FIRST.includes(sort) ? "asc" : "desc";
+  const order = isSorted ? { asc: "desc", desc: "asc" }[view.order] : initial;
+  const arrow = isSorted ? { asc: " ▲", desc: " ▼" }[view.order] : "";
+  const sorted = isSorted && { asc: "ascending", desc: "descending" }[view.order];
+  const click = () => changeView({ sort, order });
+  return element(
+    "th",
+    { scope: "col", class: className, "aria-sort": sorted },
+    element(
+      "button",
+      { type: "button", id: `sort-${sort}`, click },
+      heading,
+      element("span", { "aria-hidden": "true" }, arrow),
+    ),
+  );
+}
+
+function requestRow(row, view, open) {
+  const isOpen = row.id === view.request;
+  const click = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button || String(getSelection())) return;
+    event.preventDefault();
+    open(row.id);
+  };
+  const facts = [row.model, formatSeconds(row.latency_s)];
+  return element(
+    "tr",
+    { click, class: isOpen && "selected" },
+    element(
+      "th",
+      { scope: "row", class: "title" },
+      element(
+        "a",
+        { href: viewAddress({ ...view, request: row.id }), id: `request-${row.id}`, "aria-current": isOpen && "true" },
+        row.title || row.id,
+      ),
+      row.session && element("span", { class: "note" }, ` ${row.session}`),
+      element("span", { class: "facts" }, requestAge(row), ` · ${facts.filter(Boolean).join(" · ")}`),
+    ),
+    ...COLUMNS.map(([, , className, content]) => element("td", { class: className }, content(row))),
+  );
+}
+
+function requestAge({ created_at: createdAt }) {
+  if (createdAt === null) return "-";
+  const date = new Date(createdAt * 1000);
+  return element(
+    "time",
+    { datetime: date.toISOString(), title: formatTime(createdAt, true), "data-created-at": createdAt },
+    formatAge(Date.now() / 1000 - createdAt),
+  );
+}
+
+function requestLatency({ status, latency_s: latency, created_at: createdAt }) {
+  if (!UNFINISHED.includes(status) || latency !== null) return formatSeconds(latency) ?? "-";
+  return element("span", { class: "elapsed", "data-started-at": createdAt }, formatElapsed(createdAt));
+}
+
+function formatElapsed(startedAt) {
+  return `${formatNumber(Math.max(0, Math.floor(Date.now() / 1000 - startedAt)))} s`;
+}
+
+/** Update the ages and the durations of requests in progress. */
+export function updateTimes(root) {
+  const update = (node, text) => {
+    if (node.textContent !== text) node.textContent = text;
+  };
+  for (const node of root.querySelectorAll("[data-created-at]")) {
+    update(node, formatAge(Date.now() / 1000 - Number(node.dataset.createdAt)));
+  }
+  for (const node of root.querySelectorAll("[data-started-at]")) update(node, formatElapsed(Number(node.dataset.startedAt)));
+}

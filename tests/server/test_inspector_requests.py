@@ -1,0 +1,357 @@
+"""The table of requests on the inspector page, in a real Chromium: order, filters, keys, the pane, live rows."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from convo.history.records import Strategy
+from convo.server.auth import KeysFile, create_api_key
+from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.server.browser import HOSTILE_TEXT, accessibility, chromium, horizontal_overflow, open_page
+from tests.server.gateway import RunningGateway, run_gateway
+
+pytestmark = pytest.mark.needs("chromium")
+
+expect.set_options(timeout=20_000)
+
+
+async def write_conversations(writer: ChatWriter) -> None:
+    """Write a chain with a fork by another client, and a session with hostile text."""
+    await writer.chat(Strategy.CHAIN, "monads", "What is a monad?", "And in Haskell, a language with many monads?")
+    await writer.other_client("And in Rust?", previous_response_id="resp_1")
+    await writer.chat(Strategy.SESSION, HOSTILE_TEXT, HOSTILE_TEXT)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    folder = tmp_path_factory.mktemp("inspected")
+    write_chats(folder, write_conversations)
+    with run_gateway(folder / "served", f"sqlite:{folder / DATABASE}") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(gateway: RunningGateway) -> Iterator[Browser]:
+    """One browser for the module. `gateway` runs first: `asyncio.run` fails in this thread while a browser runs."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, gateway: RunningGateway) -> Iterator[Page]:
+    with open_page(browser) as opened:
+        opened.goto(gateway.root)
+        expect(opened.locator("tbody tr")).to_have_count(4)
+        yield opened
+
+
+def row_ids(page: Page) -> list[str]:
+    ids: list[str] = page.eval_on_selector_all("tbody th a", "links => links.map(link => link.id)")
+    return [row_id.removeprefix("request-") for row_id in ids]
+
+
+def query_of(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_a_row_has_the_figures_of_its_request(page: Page) -> None:
+    row = page.locator("tbody tr").nth(2)
+    assert [" ".join(text.split()) for text in row.locator("th, td").all_inner_texts()] == [
+        "And in Haskell, a language with many monads? monads",
+        row.locator("time").first.inner_text(),
+        "scripted/echo",
+        "● done",
+        "0.0 s",
+        "16",
+        "0",
+        "8",
+        "-",
+    ]
+    assert row.locator("td time").get_attribute("title") == row.locator("td time").evaluate(
+        "node => { const at = new Date(node.dateTime); const two = (n) => String(n).padStart(2, '0');"
+        " return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}"
+        " ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}` }"
+    )
+    expect(row.locator("td time")).to_contain_text("days ago")
+
+
+def test_the_order_is_kept_in_the_address(page: Page) -> None:
+    assert row_ids(page) == ["resp_4", "resp_3", "resp_2", "resp_1"]
+    page.get_by_role("button", name="Input").click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Input")
+    by_input = row_ids(page)
+    assert by_input != ["resp_4", "resp_3", "resp_2", "resp_1"]
+    page.get_by_role("button", name="Input").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Input")
+    assert row_ids(page) == by_input[::-1]
+    assert query_of(page) == {"sort": ["input"], "order": ["asc"]}
+    page.reload()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Input")
+    assert row_ids(page) == by_input[::-1]
+    page.go_back()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Input")
+
+
+def test_filters_are_combined_and_kept_in_the_address(page: Page) -> None:
+    search = page.get_by_label("Search")
+    search.press_sequentially("monad")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(search).to_be_focused()
+    page.get_by_label("Session").select_option("monads")
+    page.get_by_label("Status").select_option("completed")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert query_of(page) == {"q": ["monad"], "session": ["monads"], "status": ["completed"]}
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert [page.get_by_label(name).input_value() for name in ("Search", "Session", "Status", "Model")] == [
+        "monad",
+        "monads",
+        "completed",
+        "",
+    ]
+    page.get_by_label("Status").select_option("failed")
+    expect(page.get_by_text("No requests match these filters.")).to_be_visible()
+    assert accessibility(page) == []
+    page.get_by_role("button", name="Clear filters").click()
+    expect(page.locator("tbody tr")).to_have_count(4)
+    assert (query_of(page), search.input_value()) == ({}, "")
+
+
+def test_an_address_with_unknown_values_shows_the_table(page: Page, gateway: RunningGateway) -> None:
+    page.goto(f"{gateway.root}/?sort=colour&order=up&status=x&model=missing")
+    expect(page.get_by_text("No requests match these filters.")).to_be_visible()
+    assert page.get_by_label("Model").input_value() == "missing"
+
+
+def test_keys_move_open_and_close(page: Page) -> None:
+    page.keyboard.press("j")
+    expect(page.locator("#request-resp_4")).to_be_focused()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("#request-resp_2")).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator("#request-resp_3")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail-title")).to_be_focused()
+    expect(page.locator("#detail-title")).to_have_text("And in Rust?")
+    expect(page.get_by_role("tabpanel")).to_contain_text("What is a monad?")
+    page.keyboard.press("j")
+    expect(page.locator("#request-resp_2")).to_be_focused()
+    expect(page.locator("#detail-title")).to_contain_text("And in Haskell")
+    assert query_of(page) == {"request": ["resp_2"]}
+    page.keyboard.press("Escape")
+    expect(page.locator("#request-resp_2")).to_be_focused()
+    expect(page.locator("#detail")).to_be_hidden()
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    assert accessibility(page) == []
+    page.keyboard.press("j")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(page.locator("#request-resp_2")).to_be_focused()
+    page.get_by_label("Search").press_sequentially("jk?")
+    assert page.get_by_label("Search").input_value() == "jk?"
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_the_keys_of_the_table_work_in_the_tree_of_a_conversation(page: Page, gateway: RunningGateway) -> None:
+    page.goto(f"{gateway.root}/#/monads")
+    expect(page.locator("#link-resp_3")).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("#link-resp_3")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#link-title")).to_have_text("resp_3")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Requests")).to_be_focused()
+
+
+def test_the_pane_has_four_tabs(page: Page) -> None:
+    page.locator("#request-resp_2").click()
+    tabs = page.get_by_role("tab")
+    expect(tabs).to_have_count(4)
+    assert tabs.all_inner_texts() == ["Conversation", "Request", "Response", "Raw"]
+    panel = page.get_by_role("tabpanel")
+    expect(panel.locator("article")).to_have_count(4)
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Request")).to_be_focused()
+    expect(panel.locator("pre").first).to_contain_text('"previous_response_id": "resp_1"')
+    expect(panel.locator("article")).to_have_count(1)
+    page.keyboard.press("End")
+    request, response = (json.loads(text) for text in panel.locator("pre").all_inner_texts())
+    assert request["input"][0]["role"] == "user"
+    assert (response["id"], response["status"], len(response["output"])) == ("resp_2", "completed", 1)
+    assert query_of(page) == {"request": ["resp_2"], "tab": ["raw"]}
+    page.reload()
+    expect(page.get_by_role("tab", name="Raw")).to_have_attribute("aria-selected", "true")
+    page.get_by_role("tab", name="Response").click()
+    expect(panel).to_contain_text("Owner")
+    page.get_by_role("link", name="Open the conversation").click()
+    expect(page.locator("#link-title")).to_have_text("resp_2")
+    expect(page.locator("#conversation-title")).to_have_text("monads")
+
+
+def test_the_pane_is_beside_the_table_on_a_wide_screen_and_in_its_place_on_a_narrow_one(
+    browser: Browser, gateway: RunningGateway
+) -> None:
+    for width in (1000, 999, 360):
+        with open_page(browser, width=width) as page:
+            page.goto(gateway.root)
+            page.locator("#request-resp_2").click()
+            expect(page.get_by_role("tabpanel")).to_be_visible()
+            assert page.locator("tbody").is_visible() is (width == 1000)
+            assert horizontal_overflow(page) == 0
+            page.get_by_role("button", name="Close").click()
+            expect(page.locator("#request-resp_2")).to_be_focused()
+            assert horizontal_overflow(page) == 0
+            if width == 360:
+                expect(page.locator("tbody .facts").first).to_be_visible()
+                page.get_by_label("Order").select_option("input asc")
+                expect(page.locator("tbody tr").first).to_contain_text("What is a monad?")
+
+
+def test_a_printed_page_has_the_table_or_the_whole_request(page: Page) -> None:
+    page.emulate_media(media="print")
+    expect(page.locator("tbody")).to_be_visible()
+    expect(page.locator(".filters")).to_be_hidden()
+    expect(page.locator("#views")).to_be_hidden()
+    page.emulate_media(media="screen")
+    page.locator("#request-resp_2").click()
+    expect(page.get_by_role("tabpanel").locator("article")).to_have_count(4)
+    page.emulate_media(media="print")
+    expect(page.get_by_role("tabpanel")).to_be_visible()
+    expect(page.locator("tbody")).to_be_hidden()
+
+
+# -- live ------------------------------------------------------------------------------------------
+
+
+MAX_DELAY_MS = 1000
+
+
+def test_a_request_appears_within_a_second_of_its_start_and_changes_to_done(browser: Browser, tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        gateway.script("slow", {"text": " ".join(f"word{number}" for number in range(30))}, chunk=8, delay_s=0.1)
+        gateway.create_response({"model": "echo", "input": "hi"})
+        page.goto(gateway.root)
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.evaluate(
+            """() => { window.seen = {}; new MutationObserver(() => {
+                for (const row of document.querySelectorAll("tbody tr")) {
+                  const [title, status] = ["th a", ".status-label"].map((name) => row.querySelector(name).textContent);
+                  window.seen[`${title} ${status}`] ??= Date.now();
+                } }).observe(document.body, { childList: true, subtree: true }); }"""
+        )
+        request = {"model": "slow", "input": "Count the words.", "stream": True}
+        with gateway.http.stream("POST", "/v1/responses", json=request) as got:
+            lines = got.iter_lines()
+            next(lines)
+            started_ms = time.time() * 1000
+            expect(page.locator("tbody tr").first).to_contain_text("in progress")
+            page.locator("tbody tr").first.click()
+            expect(page.locator("#detail-text")).to_contain_text("word0")
+            expect(page.get_by_role("status")).to_have_text("1 request in progress")
+            assert accessibility(page) == []
+            list(lines)
+        ended_ms = time.time() * 1000
+        expect(page.locator("tbody tr").first).to_contain_text("done")
+        expect(page.get_by_role("tabpanel")).to_contain_text("word29")
+        expect(page.get_by_role("status")).to_have_text("Up to date")
+        seen: dict[str, Any] = page.evaluate("seen")
+        assert seen["Count the words. ◐ in progress"] - started_ms < MAX_DELAY_MS
+        assert seen["Count the words. ● done"] - ended_ms < MAX_DELAY_MS
+
+
+def test_a_background_request_of_the_store_appears_and_an_open_json_stays_open(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        gateway.script("slow", {"text": "one two three four"}, chunk=2, delay_s=0.5)
+        first = gateway.create_response({"model": "echo", "input": "hi"}).json()["id"]
+        page.goto(f"{gateway.root}/?request={first}")
+        page.get_by_role("tabpanel").locator("summary").first.click()
+        request = {"model": "slow", "input": "Later.", "background": True}
+        response_id = gateway.create_response(request).json()["id"]
+        row = page.locator("tbody tr").first
+        expect(row).to_contain_text("in progress")
+        expect(page.get_by_role("tabpanel").locator("details[open]")).to_have_count(1)
+        gateway.http.post(f"/v1/responses/{response_id}/cancel")
+        expect(row).to_contain_text("cancelled")
+        expect(page.get_by_role("tabpanel").locator("details[open]")).to_have_count(1)
+
+
+def test_without_the_feed_the_table_is_polled(browser: Browser, tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        page.route("**/inspect/api/changes", lambda route: route.fulfill(status=403, body="{}"))
+        gateway.create_response({"model": "echo", "input": "one"})
+        page.goto(gateway.root)
+        expect(page.locator("tbody tr")).to_have_count(1)
+        gateway.create_response({"model": "echo", "input": "two"})
+        expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_more_rows_are_added_and_stay_when_a_request_arrives(browser: Browser, tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        for number in range(60):
+            gateway.create_response({"model": "echo", "input": f"number {number}"})
+        page.goto(gateway.root)
+        expect(page.locator("tbody tr")).to_have_count(50)
+        page.get_by_role("button", name="Show more").click()
+        expect(page.locator("tbody tr")).to_have_count(60)
+        expect(page.locator("tbody tr").nth(50).locator("a")).to_be_focused()
+        expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+        gateway.create_response({"model": "echo", "input": "the newest"})
+        expect(page.locator("tbody tr").first).to_contain_text("the newest")
+        assert len(set(row_ids(page))) == len(row_ids(page)) >= 60
+
+
+def test_with_keys_the_table_and_its_feed_use_the_key(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    key = create_api_key(file, "alice")
+    with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as gateway, open_page(browser) as page:
+        headers = {"authorization": f"Bearer {key}"}
+        gateway.create_response({"model": "echo", "input": "one"}, headers=headers)
+        page.goto(f"{gateway.root}/?q=one")
+        page.get_by_label("Key").fill(key)
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        with page.expect_response("**/inspect/api/requests*"):
+            gateway.create_response({"model": "echo", "input": "one more"}, headers=headers)
+        expect(page.locator("tbody tr")).to_have_count(2)
+
+
+# -- hostile text ----------------------------------------------------------------------------------
+
+
+def test_hostile_titles_models_sessions_and_addresses_run_nothing(browser: Browser, gateway: RunningGateway) -> None:
+    for scheme in ("javascript:planted.push(8)", HOSTILE_TEXT):
+        with open_page(browser) as page:
+            text = quote(scheme, safe="")
+            page.goto(f"{gateway.root}/?q={text}&model={text}&session={text}&request={text}&tab={text}&sort={text}")
+            expect(page.get_by_text("No requests match these filters.")).to_be_visible()
+            expect(page.locator("#detail-title")).to_be_visible()
+            assert page.locator("#filter-session").input_value() == scheme
+            assert accessibility(page) == []
+    with open_page(browser) as page:
+        page.goto(gateway.root)
+        row = page.locator("tbody tr").first
+        expect(row).to_contain_text("</script><script>planted.push(3)</script><img src=x onerror=planted.push(1)>")
+        assert "\u202e" not in page.locator("body").inner_text()
+        hrefs = page.eval_on_selector_all("a[href]", "links => links.map(link => link.getAttribute('href'))")
+        assert [href for href in hrefs if not href.startswith(("#", "?"))] == []
+        page.locator("#filter-session").select_option(index=1)
+        expect(page.locator("tbody tr")).to_have_count(1)
+        row.click()
+        for tab in ("Request", "Response", "Raw", "Conversation"):
+            page.get_by_role("tab", name=tab).click()
+            expect(page.get_by_role("tabpanel")).to_contain_text("onerror=planted.push(1)")
