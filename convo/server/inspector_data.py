@@ -19,11 +19,11 @@ from convo.chat.view_loader import load_handle_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.history.accumulator import ResponseAccumulator
-from convo.history.items import Json, StreamEvent, item_preview
+from convo.history.items import Item, Json, StreamEvent, item_preview, item_type
 from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
-from convo.inspect.view import ConversationView, compute_link_stats, link_cost_usd, sum_link_usage
+from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
 from convo.server import errors, http
 from convo.server.routes import HandlerContext
 from convo.server.sse import LiveResponse, join_output_text
@@ -182,7 +182,13 @@ async def load_background_response(link: Link, store: Store) -> Json:
     accumulator = ResponseAccumulator()
     for event in await store.events(link.id):
         accumulator.add(event)
-    return {"response_id": link.id, "status": link.status, "model": link.model, "text": join_output_text(accumulator)}
+    return {
+        "response_id": link.id,
+        "previous_response_id": link.parent_id,
+        "status": link.status,
+        "model": link.model,
+        "text": join_output_text(accumulator),
+    }
 
 
 def store_for_tenant(context: HandlerContext) -> Store:
@@ -197,9 +203,8 @@ STATE_HANDLE_FIELDS = ("previous_response_id", "conversation")
 def _hash_view_version(view: ConversationView) -> str:
     """Return a hash that changes whenever the view changes."""
     links = [(link.id, link.status, link.input_head, link.head, link.session_id) for link in view.links]
-    return sha256(
-        repr((view.handle, view.path.head, view.confirmed_head, view.current_link_id, view.notes, links)).encode()
-    ).hexdigest()
+    state = (view.handle, view.path.head, view.confirmed_head, view.current_link_id, view.notes, view.open_run, links)
+    return sha256(repr(state).encode()).hexdigest()
 
 
 def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
@@ -223,6 +228,7 @@ def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
         "unacknowledged": [node.key for node in view.unconfirmed_nodes],
         "notes": list(view.notes),
         "bill": _build_bill_data(view),
+        "run": _build_run_data(view.open_run, view) if view.open_run else None,
         "parents": {key: entry.parent if entry.depth > 1 else None for key, entry in view.path_index},
         "links": [
             {**link, **link_data[link["response_id"]], **rows[link["response_id"]]} for link in document["links"]
@@ -291,6 +297,25 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
         "answered": stats.output_preview,
         "request": requests.index_of(request),
     }
+
+
+def _build_run_data(run: OpenRun, view: ConversationView) -> Json:
+    """Describe the agent run that is open in the session; a call of a nested run has only its id."""
+    calls = {item.get("call_id") or item.get("id"): item for item in view.path.items if is_call(item)}
+    pending = [(call_id, calls.get(call_id, {})) for call_id in run.pending_call_ids]
+    return {
+        "id": run.id,
+        "is_paused": run.is_paused,
+        "process": run.process,
+        "pending": [
+            {"call_id": call_id, "name": call.get("name"), "arguments": call.get("arguments")}
+            for call_id, call in pending
+        ],
+    }
+
+
+def is_call(item: Item) -> bool:
+    return item_type(item).endswith("_call") or item_type(item) == "mcp_approval_request"
 
 
 def _build_bill_data(view: ConversationView) -> Json:

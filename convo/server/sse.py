@@ -261,6 +261,7 @@ class LiveResponse:
     def to_json(self) -> dict[str, Json]:
         return {
             "response_id": self.response["id"],
+            "previous_response_id": self.response.get("previous_response_id"),
             "status": "in_progress",
             "model": self.response.get("model"),
             "text": join_output_text(self.accumulator),

@@ -15,7 +15,10 @@ from convo.history.records import Strategy
 from convo.server.auth import KeysFile, create_api_key
 from convo.server.inspector_data import build_inspector_data
 from convo.server.pages import render_inspector_page
+from tests.cli.agent_files import LOOK_UP, PAID_BACK, REFUND, agent_flags
+from tests.cli.chat_commands import scripted_flags
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
+from tests.command_runner import Launch
 from tests.inspect.conversation_builder import ConversationBuilder, build_chain
 from tests.server.browser import HOSTILE_TEXT, MARKUP, accessibility, chromium, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
@@ -184,6 +187,20 @@ def test_the_page_is_accessible_in_light_and_dark_wide_and_narrow(
         assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == outline_color
 
 
+def test_a_conversation_of_long_items_is_compact_and_a_heading_has_no_ring(browser: Browser, tmp_path: Path) -> None:
+    client = ConversationBuilder()
+    long_text = "\n".join("many words in a line " * 8 for _ in range(60))
+    for number in range(1, 10):
+        client.turn(f"resp_{number}", long_text, long_text, after=f"resp_{number - 1}" if number > 1 else None)
+    with open_page(browser) as page:
+        open_as_file(tmp_path, build_inspector_data({"long": client.view("resp_9")}), page)
+        expect(page.locator("main article")).to_have_count(18)
+        assert page.evaluate("document.documentElement.scrollHeight") < 5_000
+        heading = page.locator("#conversation-title")
+        expect(heading).to_be_focused()
+        assert heading.evaluate("node => getComputedStyle(node).outlineStyle") == "none"
+
+
 def test_a_long_text_is_collapsed_and_stays_open_when_the_page_is_drawn_again(browser: Browser, tmp_path: Path) -> None:
     long_text = "\n".join(f"line {number}" for number in range(200))
     with run_gateway(tmp_path / "served") as running, open_page(browser) as page:
@@ -272,6 +289,50 @@ def test_a_background_answer_is_shown_as_far_as_it_is_stored_until_it_ends(brows
         gateway.http.post(f"/v1/responses/{response_id}/cancel")
         expect(page.locator("tbody tr.cancelled")).to_contain_text("go on")
         expect(page.locator("#running article")).to_have_count(0)
+
+
+@pytest.mark.parametrize("is_background", [False, True])
+def test_an_answer_of_another_client_stays_when_it_has_ended(
+    browser: Browser, tmp_path: Path, is_background: bool
+) -> None:
+    with run_gateway(tmp_path / "live") as gateway, open_page(browser) as page:
+        first = script_slow_answer(gateway, LONG_TEXT[:130])
+        page.goto(f"{gateway.root}/#/{first}")
+        expect(page.locator("main article")).to_have_count(2)
+        request = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
+        with gateway.http.stream("POST", "/v1/responses", json={**request, "background": is_background}) as got:
+            lines = got.iter_lines()
+            next(lines)
+            expect(page.locator("#running article")).to_contain_text("word0")
+            assert list(lines)
+        expect(page.locator("#running article")).to_have_count(0)
+        second = gateway.http.get("/inspect/api/requests").json()["data"][0]["id"]
+        expect(page.get_by_text(f"This page follows the conversation: continued in {second}")).to_be_visible()
+        expect(page.locator("main article").last).to_contain_text(LONG_TEXT[:130])
+        expect(page.locator("main article")).to_have_count(4)
+        assert accessibility(page) == []
+        page.reload()
+        expect(page.get_by_text(f"Continued in {second}")).to_be_visible()
+        expect(page.locator("main article")).to_have_count(2)
+        page.locator(f"#continued-{second}").click()
+        expect(page.locator("main article")).to_have_count(4)
+        expect(page.get_by_text("Continued in")).to_have_count(0)
+
+
+def test_a_paused_run_names_the_calls_that_need_approval(
+    browser: Browser, launch: Launch, home: Path, tmp_path: Path
+) -> None:
+    model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
+    assert launch("chat", *agent_flags(), *model, "-n", "refunds", "pay A1 back").exit == 3
+    with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway, open_page(browser) as page:
+        page.goto(f"{gateway.root}/#/refunds")
+        facts = page.locator("dl").first
+        expect(facts).to_contain_text("paused: 1 tool call needs approval")
+        assert facts.locator("li").all_inner_texts() == ['refund (c1) {"order": "A1", "cents": 500}']
+        assert accessibility(page) == []
+        assert launch("resume", "refunds", *agent_flags(), *model, "--approve", "c1").exit == 0
+        expect(page.get_by_text("Paid back.").last).to_be_visible()
+        expect(facts.locator("li")).to_have_count(0)
 
 
 # -- hostile text ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ const source = openSource();
 const byId = (id) => document.getElementById(id);
 
 // The data on the page: `list` and `mainVersion` are compared with new data, so that only changes are drawn.
-const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [] };
+const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [], followed: "" };
 const NO_REQUESTS = { requests: null, requestsQuery: null, detail: null };
 const page = { kind: "", handle: "", responseId: "", other: undefined, limit: 50, ...NO_DATA, ...NO_REQUESTS };
 page.view = parseView(location.search);
@@ -58,7 +58,7 @@ async function openAddress() {
   const { kind, handle, responseId } = parseAddress();
   const isFirst = page.kind === "";
   const hasMoved = kind !== page.kind || handle !== page.handle || responseId !== page.responseId;
-  if (handle !== page.handle) Object.assign(page, { conversation: null, running: [] });
+  if (handle !== page.handle) Object.assign(page, { conversation: null, running: [], followed: "" });
   if (kind !== page.kind) Object.assign(page, NO_REQUESTS);
   Object.assign(page, { kind, handle, responseId, other: undefined, mainVersion: "", view: parseView(location.search) });
   resetRanges();
@@ -137,9 +137,22 @@ async function update(isCurrent) {
   if (JSON.stringify(list) !== page.list || page.listHandle !== handle) drawList(list);
   const data = handle ? await source.conversation(handle, page.conversation?.data.version) : { running };
   if (!isCurrent()) return;
+  const before = page.conversation?.data;
   if (data.links) page.conversation = new Conversation(data);
+  if (before && before.at !== page.conversation.data.at) page.followed = "";
+  if (before) followEnded(page.running, data.running ?? []);
   page.running = data.running ?? [];
   drawMain();
+}
+
+/** Show the history through a response that continued its end and has ended: its text was on the page. */
+function followEnded(before, running) {
+  const { links, data } = page.conversation;
+  const runningIds = new Set(running.map(({ response_id: id }) => id));
+  for (const { response_id: id, previous_response_id: previousId } of before) {
+    const hasContinuedEnd = previousId && previousId === (page.followed || data.at);
+    if (hasContinuedEnd && !runningIds.has(id) && links.has(id) && data.at !== id) page.followed = id;
+  }
 }
 
 // -- the table of requests -----------------------------------------------------------------------
@@ -346,11 +359,12 @@ function drawList(list) {
 
 function drawMain() {
   const data = page.conversation?.data;
-  const version = JSON.stringify([page.handle, page.responseId, page.other, data?.version ?? page.list]);
+  const shown = [page.handle, page.responseId, page.other, page.followed];
+  const version = JSON.stringify([...shown, data?.version ?? page.list]);
   if (version !== page.mainVersion) {
     page.mainVersion = version;
     const elements = data ? conversationView(page.conversation) : welcome(JSON.parse(page.list));
-    keepFocus(() => byId("main").replaceChildren(...elements, element("div", { id: "running" })));
+    keepFocus(() => byId("main").replaceChildren(...elements.filter(Boolean), element("div", { id: "running" })));
     document.title = data ? `${data.name} · convo` : "convo";
   }
   drawRunning();
@@ -395,9 +409,24 @@ function conversationFacts(data) {
     ["Endpoint", data.endpoint],
     ["Model", data.model],
     ["Head", `${formatCount(data.items_at_head, "item")}${data.at ? `, @ ${data.at}` : ""}`],
+    ["Agent run", data.run && runFacts(data.run)],
     ["Unconfirmed", unconfirmedCount ? formatCount(unconfirmedCount, "item") : "none"],
     ["Total", data.bill && formatTotal(data.bill)],
   ]);
+}
+
+/** Describe an open agent run: the calls that need approval, and the command that decides them. */
+function runFacts({ is_paused: isPaused, process, pending }) {
+  if (!isPaused) return process ? `in progress in ${process}` : "interrupted during its calls";
+  if (!pending.length) return "paused";
+  const calls = pending.map(({ call_id: id, name, arguments: text }) =>
+    element("li", {}, `${name ?? "call"} (${id}) `, text && element("code", {}, text)),
+  );
+  return [
+    `paused: ${formatCount(pending.length, "tool call")} ${pending.length === 1 ? "needs" : "need"} approval`,
+    element("ul", { class: "pending" }, ...calls),
+    element("span", { class: "note" }, "convo approvals lists them, convo resume decides them"),
+  ];
 }
 
 function formatTotal({ requests, again, cost_usd: cost, ...usage }) {
@@ -411,7 +440,26 @@ function formatTotal({ requests, again, cost_usd: cost, ...usage }) {
 }
 
 function historySection(conversation) {
-  return [element("h3", {}, "History"), ...itemList("path", conversation.path(), "h4")];
+  const { data, links } = conversation;
+  const followed = links.get(page.followed);
+  const input = followed && conversation.modelInput(followed);
+  const entries = input ? [...input, ...conversation.output(followed)] : conversation.path();
+  const next = conversation.rows.filter((link) => link.parent && link.parent === (page.followed || data.at));
+  return [
+    element("h3", {}, "History"),
+    followed && continuedNote("This page follows the conversation: continued in ", [followed]),
+    ...itemList("path", entries, "h4"),
+    next.length > 0 && continuedNote("Continued in ", next),
+  ];
+}
+
+/** Create a note with links to the responses that continue the history. */
+function continuedNote(text, links) {
+  const parts = links.flatMap(({ response_id: id }, index) => [
+    index > 0 && ", ",
+    element("a", { href: address(id), id: `continued-${id}` }, id),
+  ]);
+  return element("p", { class: "note" }, text, ...parts);
 }
 
 function compare(other) {
