@@ -508,7 +508,7 @@ def test_deleted_items_are_shown_as_deleted(browser: Browser, tmp_path: Path) ->
     client.turn("resp_3", "lost", "lost", after="resp_2", input_head="0" * 64, head="1" * 64)
     with open_page(browser) as page:
         open_as_file(tmp_path, build_inspector_data({"talk": client.view("resp_2")}), page)
-        page.get_by_role("link", name="resp_3").click()
+        page.locator("#link-resp_3").click()
         expect(page.get_by_role("heading", name="Model input: no longer available")).to_be_visible()
         expect(page.get_by_text("the model input of one of them was deleted")).to_be_visible()
         expect(page.locator("tr.completed").last.locator("td").nth(2)).to_have_text("-")

@@ -10,11 +10,16 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from convo.history.items import user_message
 from convo.history.records import Strategy
+from convo.history.tree import Path as ItemPath
+from convo.history.tree import root_key
 from convo.server.auth import KeysFile, create_api_key
+from convo.stores.base import AppendItems, Transaction
 from tests.cli.stored_chats import DATABASE, ChatWriter, write_chats
 from tests.server.browser import HOSTILE_TEXT, accessibility, chromium, horizontal_overflow, open_page
 from tests.server.gateway import RunningGateway, run_gateway
+from tests.stores.chat_transactions import link, session
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -355,3 +360,37 @@ def test_hostile_titles_models_sessions_and_addresses_run_nothing(browser: Brows
         for tab in ("Request", "Response", "Raw", "Conversation"):
             page.get_by_role("tab", name=tab).click()
             expect(page.get_by_role("tabpanel")).to_contain_text("onerror=planted.push(1)")
+
+
+def test_a_hostile_model_and_session_of_the_store_are_text(browser: Browser, tmp_path: Path) -> None:
+    root = root_key("local")
+    path = ItemPath(root).append([user_message(HOSTILE_TEXT)])
+    request = link(
+        "resp_x", path.head, model=HOSTILE_TEXT, status="failed", session_id="ses_1", error={"message": HOSTILE_TEXT}
+    )
+    record = session(name="javascript:planted.push(9)", head=path.head, confirmed_head=path.head)
+    with run_gateway(tmp_path / "hostile") as gateway, open_page(browser) as page:
+        gateway.run(gateway.store.commit(Transaction((AppendItems(root, path.items),), (request,), record)))
+        page.goto(gateway.root)
+        expect(page.locator("tbody tr")).to_contain_text("javascript:planted.push(9)")
+        expect(page.locator("tbody td.model")).to_contain_text("<img src=x onerror=planted.push(1)>")
+        page.get_by_role("combobox", name="Model").select_option(index=1)
+        page.get_by_role("combobox", name="Session").select_option(index=1)
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.locator("tbody tr").click()
+        page.get_by_role("tab", name="Response").click()
+        expect(page.get_by_role("tabpanel").locator("dd")).to_contain_text(["planted"] * 3)
+        page.get_by_role("link", name="Open the conversation").click()
+        expect(page.locator("#conversation-title")).to_have_text("javascript:planted.push(9)")
+        expect(page.locator("#link-title")).to_have_text("resp_x")
+
+
+def test_an_attempt_without_a_response_can_be_opened(browser: Browser, tmp_path: Path) -> None:
+    root = root_key("local")
+    path = ItemPath(root).append([user_message("Are you there?")])
+    request = link("try_1", path.head, status="failed", error={"message": "connection refused"})
+    with run_gateway(tmp_path / "failed") as gateway, open_page(browser) as page:
+        gateway.run(gateway.store.commit(Transaction((AppendItems(root, path.items),), (request,))))
+        page.goto(f"{gateway.root}/?request=try_1&tab=response")
+        expect(page.locator("tbody tr")).to_contain_text("✕ failed")
+        expect(page.get_by_role("tabpanel")).to_contain_text("connection refused")

@@ -457,7 +457,7 @@ function historySection(conversation) {
 function continuedNote(text, links) {
   const parts = links.flatMap(({ response_id: id }, index) => [
     index > 0 && ", ",
-    element("a", { href: address(id), id: `continued-${id}` }, id),
+    element("a", { href: source.isLive ? address(id) : address(page.handle, id), id: `continued-${id}` }, id),
   ]);
   return element("p", { class: "note" }, text, ...parts);
 }
