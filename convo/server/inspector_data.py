@@ -219,6 +219,7 @@ def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
         **document,
         "version": _hash_view_version(view),
         "name": view.session.name if view.session else view.handle,
+        "is_session": view.session is not None,
         "owner": STRATEGIES[view.strategy].description,
         "owners": {str(strategy): owner.description for strategy, owner in STRATEGIES.items()},
         "model": view.model,

@@ -7,7 +7,7 @@
 
 import { Conversation } from "./conversation.js";
 import { knownTab, requestDetail } from "./detail.js";
-import { itemList } from "./items.js";
+import { itemList, itemText } from "./items.js";
 import { handleKey, showKeys } from "./keys.js";
 import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
@@ -20,6 +20,7 @@ import { linkTree } from "./tree.js";
 
 const [RUNNING_POLL_MS, IDLE_POLL_MS, CHANGE_POLL_MS, REOPEN_FEED_MS] = [300, 1000, 100, 5000];
 const MAX_PAUSE_MS = 500;
+const TITLE_CHARS = 80;
 const [PAGE_REQUESTS, MAX_REFRESHED_REQUESTS, SEARCH_DELAY_MS, TICK_MS] = [50, 200, 200, 1000];
 const source = openSource();
 const byId = (id) => document.getElementById(id);
@@ -388,12 +389,20 @@ function conversationView(conversation) {
   const { data } = conversation;
   const link = conversation.links.get(page.responseId);
   return [
-    titleHeading(data.name),
+    titleHeading(conversationTitle(conversation)),
     conversationFacts(data),
     ...data.notes.map((note) => element("p", { class: "aside" }, note)),
     ...(data.links.length ? requestTree(conversation) : []),
     ...(link ? [linkSection(conversation, link, { other: page.other, compare })] : historySection(conversation)),
   ];
+}
+
+/** Return the name of a session, and for a conversation without a name the start of its first text. */
+function conversationTitle(conversation) {
+  const { name, is_session: isSession } = conversation.data;
+  const first = isSession ? undefined : conversation.path().find(({ item }) => item?.role === "user")?.item;
+  const text = first ? itemText(first).trim().replaceAll(/\s+/g, " ") : "";
+  return text.length > TITLE_CHARS ? `${text.slice(0, TITLE_CHARS)}…` : text || name;
 }
 
 function requestTree(conversation) {
