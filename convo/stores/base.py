@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from convo.errors import Conflict, DamagedRow, InputFault, NotCanonical, NotFound
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent
 from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
-from convo.stores.request_list import RequestPage, RequestQuery
+
+if TYPE_CHECKING:
+    from convo.stores.request_list import RequestPage, RequestQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,7 +565,7 @@ class Store(Protocol):
         """
         ...
 
-    async def list_requests(self, query: RequestQuery) -> RequestPage:
+    async def list_requests(self, query: "RequestQuery") -> "RequestPage":
         """Return one page of the links, sorted and filtered by the database.
 
         Only the links and titles of the page are read. Sessions and links are not locked: a page may miss a request

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.config.sections import Price
+from convo.errors import DamagedRow
 from convo.history.items import Item, Json, is_user_message, item_preview
 from convo.history.records import Link, LinkStatus
-from convo.stores.codec import decode_json
+from convo.stores.codec import decode_json, is_route
 from convo.usage.cost import TOKENS_PER_PRICE
 
 RequestSort: TypeAlias = Literal["created_at", "model", "status", "latency", "input", "cached", "output", "cost"]
@@ -90,11 +91,13 @@ class RequestPage(NamedTuple):
 
     next_cursor:        None on the last page
     is_search_limited:  more than `MAX_MATCHING_ITEMS` items contain the text, so requests may be missing
+    damaged:            rows that were left out of the page and of its titles
     """
 
     requests: Sequence[ListedRequest]
     next_cursor: RequestCursor | None = None
     is_search_limited: bool = False
+    damaged: Sequence[DamagedRow] = ()
 
 
 # -- routes ---------------------------------------------------------------------------------------
@@ -113,8 +116,13 @@ class RouteUsage(NamedTuple):
 
 @lru_cache(maxsize=10_000)
 def decode_route_usage(body: str) -> RouteUsage:
-    """Decode the stored JSON of a route."""
-    route = decode_json(body)
+    """Decode the stored JSON of a route; a damaged one has no usage, and no request with it can be read."""
+    try:
+        route = decode_json(body)
+    except ValueError:
+        route = None
+    if not is_route(route):
+        return RouteUsage("", False, None, None, None, None)
     form = route[7]
     positions = {path: number for number, path in enumerate(_integer_paths(form))}
     return RouteUsage(

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from convo.config.sections import Price
+from convo.errors import DamagedRow
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.tree import Path, root_key
 from convo.inspect.view import link_cost_usd
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.request_list import REQUEST_SORTS, RequestQuery, RequestSort
 from tests.stores.chat_transactions import NOW, link, session
+from tests.stores.sample_store import fill_open_store
+from tests.stores.test_damaged_rows import execute
 
 ROOT = root_key("local")
 
@@ -178,3 +181,30 @@ async def test_a_removed_response_and_a_parent_that_is_not_stored_are_not_listed
     await store.commit(Transaction(links=(link("resp_f", ROOT, parent_id="resp_missing", created_at=NOW + 9),)))
     await store.remove_link("resp_a")
     assert await list_ids(store) == [f"resp_{letter}" for letter in "fedcb"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "left_out"),
+    [
+        ("UPDATE @links SET status = 'x' WHERE id = 'resp_3'", {"resp_3"}),
+        ("UPDATE @links SET usage = '\"a\"' WHERE id = 'resp_3'", {"resp_3"}),
+    ],
+)
+async def test_a_damaged_response_is_left_out_and_reported(store: Store, statement: str, left_out: set[str]) -> None:
+    await fill_open_store(store)
+    before = {request.link.id for request in (await store.list_requests(RequestQuery())).requests}
+    assert left_out < before
+    reported: list[DamagedRow] = []
+    store.admin.set_damaged_row_observer(reported.append)
+    await execute(store, statement)
+    page = await store.list_requests(RequestQuery(sort="input"))
+    assert {request.link.id for request in page.requests} == before - left_out
+    assert {error.key for error in reported} == left_out
+
+
+async def test_requests_of_a_damaged_route_are_left_out_in_every_order(store: Store) -> None:
+    await fill_open_store(store)
+    await execute(store, "UPDATE @repeated SET body = '{}' WHERE body LIKE '%conv_1%'")
+    for sort in REQUEST_SORTS:
+        page = await store.list_requests(RequestQuery(sort=sort))
+        assert not {"resp_2", "resp_3"} & {request.link.id for request in page.requests}

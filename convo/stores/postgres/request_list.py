@@ -3,10 +3,14 @@
 The rows of a page are chosen by id first; their links and titles are read in one query each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from uuid import UUID
 
+from convo.errors import DamagedRow
+from convo.history.items import Item
+from convo.history.records import Link
 from convo.history.tree import Key
 from convo.stores.codec import encode_json, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
@@ -122,7 +126,9 @@ async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPa
     if len(chosen) > query.limit:
         last_id, last_value = page[-1]
         next_cursor = RequestCursor(last_value, tenant_rows.unescape_name(last_id))
-    return RequestPage(await _load_requests(t, [row[0] for row in page]), next_cursor, is_search_limited)
+    damaged: list[DamagedRow] = []
+    requests = await _load_requests(t, [row[0] for row in page], damaged)
+    return RequestPage(requests, next_cursor, is_search_limited, damaged)
 
 
 async def select_models(t: TenantConnection) -> Sequence[str]:
@@ -131,7 +137,8 @@ async def select_models(t: TenantConnection) -> Sequence[str]:
 
 
 def _tokens_expression(column: str) -> str:
-    return f"greatest(coalesce((string_to_array(links.usage, ','))[routes.{column} + 1]::double precision, 0), 0)"
+    text = f"(string_to_array(links.usage, ','))[routes.{column} + 1]"
+    return f"CASE WHEN {text} ~ '^[0-9]{{1,200}}$' THEN {text}::double precision ELSE 0 END"
 
 
 async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]:
@@ -143,36 +150,48 @@ async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]
     term_hashes = sorted({term_hash for phrase in phrases for term_hash in hash_terms(t, phrase)})
     skipped = 0
     while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, ITEMS_PER_BATCH, skipped):
-        found += [item for item, body in rows if phrase_density(tokenize_item(decode_body(body)), phrases)]
+        for item, body in rows:
+            with suppress(DamagedRow):
+                if phrase_density(tokenize_item(decode_body(str(item), body)), phrases):
+                    found.append(item)
         skipped += len(rows)
         if len(found) > MAX_MATCHING_ITEMS:
             return found[:MAX_MATCHING_ITEMS], True
     return found, False
 
 
-async def _load_requests(t: TenantConnection, ids: Sequence[str]) -> list[ListedRequest]:
-    """Return the requests with these escaped ids, in their order."""
+async def _load_requests(t: TenantConnection, ids: Sequence[str], damaged: list[DamagedRow]) -> list[ListedRequest]:
+    """Return the requests with these escaped ids, in their order; damaged rows are added to `damaged`."""
     if not ids:
         return []
     rows = await t.fetch_all(f"{SELECT_LINKS} WHERE tenant = $1 AND id = ANY($2::text[])", list(ids))
-    links = {row[0]: link_from_row(row) for row in rows}
+    links: dict[str, Link] = {}
+    for row in rows:
+        try:
+            links[row[0]] = link_from_row(row)
+        except DamagedRow as error:
+            damaged.append(error)
     sessions = [tenant_rows.escape_name(link.session_id) for link in links.values() if link.session_id]
     name_rows = await t.fetch_all(
         "SELECT id, name FROM convo.sessions WHERE tenant = $1 AND id = ANY($2::text[])", sessions
     )
     names = {tenant_rows.unescape_name(row_id): tenant_rows.unescape_name(name) for row_id, name in name_rows}
-    titles = await _load_titles(t, [link.input_head for link in links.values()])
-    ordered = [links[row_id] for row_id in ids]
+    titles = await _load_titles(t, [link.input_head for link in links.values()], damaged)
+    ordered = [links[row_id] for row_id in ids if row_id in links]
     return [
         ListedRequest(link, names.get(link.session_id or ""), titles.get(tenant_rows.node_id(link.input_head), ""))
         for link in ordered
     ]
 
 
-async def _load_titles(t: TenantConnection, heads: Sequence[Key]) -> dict[UUID, str]:
+async def _load_titles(t: TenantConnection, heads: Sequence[Key], damaged: list[DamagedRow]) -> dict[UUID, str]:
+    def iter_items(group: Iterable[tuple[UUID, bytes]]) -> Iterator[Item]:
+        for start, body in group:
+            try:
+                yield decode_body(str(start), body)
+            except DamagedRow as error:
+                damaged.append(error)
+
     nodes = [tenant_rows.node_id(head) for head in heads]
     rows = await t.fetch_all(SELECT_INPUTS_BACKWARDS, nodes, MAX_TITLE_STEPS)
-    return {
-        start: choose_title(decode_body(body) for _, body in group)
-        for start, group in groupby(rows, key=lambda row: row[0])
-    }
+    return {start: choose_title(iter_items(group)) for start, group in groupby(rows, key=lambda row: row[0])}

@@ -132,7 +132,9 @@ class PostgresStore:
         return self._report(await self._run(search.search_items, query, limit))
 
     async def list_requests(self, query: RequestQuery) -> RequestPage:
-        return await self._run(request_list.select_requests, query)
+        page = await self._run(request_list.select_requests, query)
+        self._report(ReadRows(list(page.requests), list(page.damaged)))
+        return page
 
     async def request_models(self) -> Sequence[str]:
         return await self._run(request_list.select_models)

@@ -4,10 +4,12 @@ The rows of a page are chosen by rowid first; only their links and titles are re
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from convo.errors import DamagedRow
 from convo.history.items import Item
 from convo.stores.codec import (
-    decode_json,
+    decode_item,
     decode_link,
     encode_json,
     parse_search_phrases,
@@ -71,7 +73,7 @@ WITH RECURSIVE up (parent, item, steps) AS (
     UNION ALL
     SELECT nodes.parent, nodes.item, steps + 1 FROM up JOIN nodes ON nodes.n = up.parent WHERE steps < ?
 )
-SELECT items.body FROM up JOIN items ON items.n = up.item
+SELECT items.n, items.body FROM up JOIN items ON items.n = up.item
 """
 
 
@@ -115,7 +117,13 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
     ).fetchall()
     page = chosen[: query.limit]
     next_cursor = RequestCursor(*page[-1][1:]) if len(chosen) > query.limit else None
-    return RequestPage([_load_request(t, n) for n, _, _ in page], next_cursor, is_search_limited)
+    requests, damaged = list[ListedRequest](), list[DamagedRow]()
+    for n, _, _ in page:
+        try:
+            requests.append(_load_request(t, n, damaged))
+        except DamagedRow as error:
+            damaged.append(error)
+    return RequestPage(requests, next_cursor, is_search_limited, damaged)
 
 
 def select_models(t: TenantConnection) -> Sequence[str]:
@@ -138,21 +146,25 @@ def _find_items(t: TenantConnection, text: str) -> tuple[list[int], bool]:
     for n, body in t.execute(SELECT_WORD_MATCHES, match, t.tenant_number):
         if len(found) == MAX_MATCHING_ITEMS:
             return found, True
-        if phrase_density(tokenize_item(decode_json(body)), phrases):
-            found.append(n)
+        with suppress(DamagedRow):
+            if phrase_density(tokenize_item(decode_item(str(n), body)), phrases):
+                found.append(n)
     return found, False
 
 
-def _load_request(t: TenantConnection, n: int) -> ListedRequest:
-    row = t.fetch_row(f"{SELECT_LINKS}WHERE links.n = ?", n)
-    assert row is not None
+def _load_request(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> ListedRequest:
+    """Return one request; a damaged item is added to `damaged`. Raises DamagedRow for a damaged link."""
+    (row,) = t.fetch_records(f"{SELECT_LINKS}AND links.n = ?", n)
     link = decode_link(row)
     name = link.session_id and t.fetch_value(
         "SELECT name FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL", t.tenant_number, link.session_id
     )
-    return ListedRequest(link, name or None, choose_title(_iter_input_backwards(t, n)))
+    return ListedRequest(link, name or None, choose_title(_iter_input_backwards(t, n, damaged)))
 
 
-def _iter_input_backwards(t: TenantConnection, n: int) -> Iterator[Item]:
-    for (body,) in t.execute(SELECT_INPUT_BACKWARDS, n, MAX_TITLE_STEPS):
-        yield decode_json(body)
+def _iter_input_backwards(t: TenantConnection, n: int, damaged: list[DamagedRow]) -> Iterator[Item]:
+    for item, body in t.execute(SELECT_INPUT_BACKWARDS, n, MAX_TITLE_STEPS):
+        try:
+            yield decode_item(str(item), body)
+        except DamagedRow as error:
+            damaged.append(error)

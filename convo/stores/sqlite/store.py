@@ -118,7 +118,9 @@ class SqliteStore:
         return self._report(await self._read(search.search_items, query, limit))
 
     async def list_requests(self, query: RequestQuery) -> RequestPage:
-        return await self._read(request_list.select_requests, query)
+        page = await self._read(request_list.select_requests, query)
+        self._report(ReadRows(list(page.requests), list(page.damaged)))
+        return page
 
     async def request_models(self) -> Sequence[str]:
         return await self._read(request_list.select_models)
