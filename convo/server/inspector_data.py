@@ -55,6 +55,9 @@ MAX_SESSION_NAMES = 100
 CHANGE_POLL_S = 0.25
 """Seconds between two looks at the store for changes of other processes."""
 
+REGULAR_EVENT_S = 0.75
+"""Seconds between two events where the changes of the store are not known."""
+
 
 async def encode_request_list(context: HandlerContext) -> bytes:
     """Serialize one page of the requests. Raises RequestRefused for an invalid cursor."""
@@ -135,17 +138,20 @@ def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> d
 async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent, None]:
     """Yield an event at first and after each change, until the server shuts down.
 
-    A change is a new or ended response in progress on this server, or a write to the store by any process.
+    A change is a response of the tenant that starts or ends on this server, or a write to the store by any process. The
+    store counts the writes of all tenants together; so that no tenant learns of another one's, the tenant of a key
+    gets an event at regular times instead.
     """
     store, live_responses = store_for_tenant(context), context.inspector.live_responses
-    number, known = 0, None
+    number, known, is_only_tenant = 0, None, context.tenant == LOCAL_TENANT
     while not live_responses.is_closed:
-        changed = live_responses.wait_for_change()
-        version = (await store.data_version(), live_responses.revision(context.tenant))
-        if version[0] is None or version != known:
+        change = live_responses.next_change(context.tenant)
+        version = await store.data_version() if is_only_tenant else None
+        state = (version, live_responses.revision(context.tenant))
+        if version is None or state != known:
             yield {"type": "inspector.changed", "sequence_number": number}
-            number, known = number + 1, version
-        await asyncio.wait({changed}, timeout=CHANGE_POLL_S)
+            number, known = number + 1, state
+        await asyncio.wait({change}, timeout=REGULAR_EVENT_S if version is None else CHANGE_POLL_S)
 
 
 async def encode_conversation_view(context: HandlerContext) -> bytes:

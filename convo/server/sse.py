@@ -292,7 +292,7 @@ class LiveResponses:
         self.is_closed = False
         self._by_tenant: dict[str, dict[str, LiveResponse]] = {}
         self._revisions: dict[str, int] = {}
-        self._changed: asyncio.Future[None] | None = None
+        self._changes: dict[str, asyncio.Future[None]] = {}
 
     def for_tenant(self, tenant: str) -> list[LiveResponse]:
         """Return a tenant's responses in progress, oldest first."""
@@ -302,20 +302,23 @@ class LiveResponses:
         """Return a number that is increased when a response of this tenant starts and when it ends."""
         return self._revisions.get(tenant, 0)
 
-    def wait_for_change(self) -> asyncio.Future[None]:
-        """Return a future that is done when a response starts or ends, of any tenant, and at shutdown."""
-        if self._changed is None or self._changed.done():
-            self._changed = asyncio.get_running_loop().create_future()
-        return self._changed
+    def next_change(self, tenant: str) -> asyncio.Future[None]:
+        """Return a future that is done when a response of this tenant starts or ends, and at shutdown."""
+        change = self._changes.get(tenant)
+        if change is None or change.done():
+            change = self._changes[tenant] = asyncio.get_running_loop().create_future()
+        return change
 
     def close(self) -> None:
         self.is_closed = True
-        self._notify()
+        for tenant in list(self._changes):
+            self._notify(tenant)
 
-    def _notify(self, tenant: str = "") -> None:
+    def _notify(self, tenant: str) -> None:
         self._revisions[tenant] = self.revision(tenant) + 1
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+        change = self._changes.pop(tenant, None)
+        if change is not None and not change.done():
+            change.set_result(None)
 
     async def track(
         self, tenant: str, request: Mapping[str, Json], events: AsyncGenerator[StreamEvent, None]

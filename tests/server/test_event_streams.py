@@ -345,3 +345,16 @@ async def test_keepalives_are_sent_until_the_block_ends_and_never_after_it(inter
         assert count == during
         assert (during >= 2) == (block_s > 0 and interval_s is not None)
     assert exchange.status == 0
+
+
+async def test_a_start_and_an_end_are_changes_of_their_tenant_only() -> None:
+    live = LiveResponses()
+    alice, bob = live.next_change("alice"), live.next_change("bob")
+    tracked = live.track("alice", {"input": "hi"}, events_of(CREATED, COMPLETED))
+    await anext(tracked)
+    assert (alice.done(), bob.done(), live.revision("alice"), live.revision("bob")) == (True, False, 1, 0)
+    end = live.next_change("alice")
+    await tracked.aclose()
+    assert (end.done(), bob.done()) == (True, False)
+    live.close()
+    assert bob.done()

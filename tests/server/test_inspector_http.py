@@ -183,6 +183,17 @@ def test_a_request_is_listed_while_it_runs_and_the_feed_reports_its_start_and_it
         assert ([done["id"] for done in listed["data"]], listed["running"]) == ([row["id"]], [])
 
 
+def test_the_feed_of_a_key_has_events_at_regular_times(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))
+    gateway = serve(keys=KeysFile(file))
+    with gateway.http.stream("GET", "/inspect/api/changes", headers=bob) as feed:
+        numbers = (json.loads(line[6:])["sequence_number"] for line in feed.iter_lines() if line.startswith("data: {"))
+        assert [next(numbers) for _ in range(3)] == [0, 1, 2]  # at regular times, without any change
+    assert gateway.http.get("/inspect/api/changes").status_code == 401
+    assert gateway.http.get(REQUESTS, headers=alice).json()["data"] == []
+
+
 def test_the_feed_ends_when_the_server_shuts_down(gateway: RunningGateway) -> None:
     with gateway.http.stream("GET", "/inspect/api/changes") as feed:
         lines = feed.iter_lines()

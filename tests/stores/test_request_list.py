@@ -11,7 +11,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.tree import Path, root_key
 from convo.inspect.view import link_cost_usd
 from convo.stores.base import AppendItems, Store, Transaction
-from convo.stores.request_list import REQUEST_SORTS, RequestQuery, RequestSort
+from convo.stores.request_list import MAX_MATCHING_ITEMS, REQUEST_SORTS, RequestQuery, RequestSort
 from tests.stores.chat_transactions import NOW, link, session
 from tests.stores.sample_store import fill_open_store
 from tests.stores.test_damaged_rows import execute
@@ -208,3 +208,15 @@ async def test_requests_of_a_damaged_route_are_left_out_in_every_order(store: St
     for sort in REQUEST_SORTS:
         page = await store.list_requests(RequestQuery(sort=sort))
         assert not {"resp_2", "resp_3"} & {request.link.id for request in page.requests}
+
+
+async def test_a_search_that_matches_very_many_items_says_that_it_is_limited(store: Store) -> None:
+    items = tuple(user_message(f"apple {number}") for number in range(MAX_MATCHING_ITEMS))
+    path = Path(ROOT).append(items)
+    await store.commit(Transaction((AppendItems(ROOT, items),), (link("resp_1", path.head),)))
+    assert not (await store.list_requests(RequestQuery(text="apple"))).is_search_limited
+    more = path.append([user_message("one more apple")])
+    await store.commit(Transaction((AppendItems(path.head, more.items[-1:]),), (link("resp_2", more.head),)))
+    page = await store.list_requests(RequestQuery(text="apple"))
+    assert page.is_search_limited
+    assert {request.link.id for request in page.requests} <= {"resp_1", "resp_2"}

@@ -16,7 +16,7 @@ from convo.stores.codec import encode_json, parse_search_phrases, phrase_density
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.commit import hash_terms
 from convo.stores.postgres.records import SELECT_LINKS, link_from_row
-from convo.stores.postgres.search import ITEMS_PER_BATCH, SELECT_MATCHING_ITEMS
+from convo.stores.postgres.search import SELECT_MATCHING_ITEMS
 from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, decode_body
 from convo.stores.request_list import (
     MAX_MATCHING_ITEMS,
@@ -149,7 +149,7 @@ async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]
         return found, False
     term_hashes = sorted({term_hash for phrase in phrases for term_hash in hash_terms(t, phrase)})
     skipped = 0
-    while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, ITEMS_PER_BATCH, skipped):
+    while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, MAX_MATCHING_ITEMS + 1, skipped):
         for item, body in rows:
             with suppress(DamagedRow):
                 if phrase_density(tokenize_item(decode_body(str(item), body)), phrases):
