@@ -138,7 +138,7 @@ def test_queued_messages_are_sent_in_order_after_the_answer(home: Path, columns:
         assert "queued" not in shown
         assert re.search(r"line 39 of them\n1 input .*\n> second message\ntwo!\n.*\n> third\nthree!\n", shown)
         screen.type_keys(UP)  # they are in the prompt history
-        screen.wait_for_text("> third")
+        screen.wait_until(lambda: "\n> third\nsession mine" in screen.text())
     assert stored_messages(home, "mine")[2:] == [
         "user: second message",
         "assistant: two!",
