@@ -70,6 +70,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     format_count,
     key_value_lines,
+    truncate_text,
 )
 from convo.usage.cost import Usage
 
@@ -150,8 +151,8 @@ MAX_BAR_COLUMNS = 60
 MAX_FULL_ITEMS = 20
 """Items of one request that are shown with their complete text; of those before them only the first words."""
 
-MAX_ITEM_CHARS = 20_000
-"""Characters of one item that are shown."""
+MAX_ITEM_CHARS, MAX_FACT_CHARS, MAX_COMMAND_CHARS = 20_000, 500, 100_000
+"""Characters of one item, of one fact about a request, and of a curl command that are shown."""
 
 TAB = " " * 4
 
@@ -387,8 +388,13 @@ class RequestBrowser:
         return None
 
     def _show_curl(self, link_id: str, command: str) -> None:
-        text = escape_control_chars(command)
-        self._show(f"curl command of {link_id}", lambda columns: _text_rows(text, columns))
+        text = escape_control_chars(command[:MAX_COMMAND_CHARS])
+        rest = format_count(len(command) - MAX_COMMAND_CHARS, "more character")
+        note = f"{rest}, which a clipboard program can copy" if len(command) > MAX_COMMAND_CHARS else ""
+        self._show(
+            f"curl command of {link_id}",
+            lambda columns: [*_text_rows(text, columns), *_text_rows(note, columns, DIM_STYLE)],
+        )
 
     # -- search -------------------------------------------------------------------------------------
 
@@ -400,8 +406,7 @@ class RequestBrowser:
         if key in (Keys.ControlM, Keys.ControlJ):
             self._typed_query = None
             if query:
-                self._query = query
-                self._matches = [] if self._overlay else [*self._find_requests(query)]
+                self._query, self._matches = query, []
             self._find_match(1, is_first=bool(query))
         elif key == Keys.Escape or (key == Keys.ControlH and not query):
             self._typed_query = None
@@ -883,7 +888,7 @@ def _sgr_rows(text: str, columns: int) -> list[Row]:
 
 
 def _key_value_rows(pairs: Iterable[KeyValue], columns: int) -> list[Row]:
-    lines = ((label, " ".join(value[:MAX_ITEM_CHARS].split())) for label, value in pairs)
+    lines = ((label, truncate_text(" ".join(value[:MAX_ITEM_CHARS].split()), MAX_FACT_CHARS)) for label, value in pairs)
     return _sgr_rows("\n".join(key_value_lines(lines, DisplayOptions(columns, has_color=True))), columns)
 
 

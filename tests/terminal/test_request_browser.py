@@ -11,7 +11,8 @@ import signal
 import stat
 import sys
 import termios
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path as FilePath
 
@@ -64,9 +65,18 @@ class Browser:
         row = next((y for y, cells in enumerate(rows) if cells[0].reverse and y > 1), None)
         return "" if row is None else self.lines[row].partition("│ ")[0].strip(" *")
 
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` is true and the screen is complete: the last control sequence moves the cursor."""
+
+        def is_complete() -> bool:
+            cursor = self.screen.screen.cursor
+            return not cursor.hidden or (cursor.x, cursor.y) == (0, 0)
+
+        self.screen.wait_until(lambda: condition() and is_complete())
+
     def wait(self, text: str) -> str:
         """Wait until `text` is shown; return the screen."""
-        self.screen.wait_until(lambda: text in self.text)
+        self.wait_until(lambda: text in self.text)
         return self.text
 
     def press(self, keys: str, text: str) -> str:
@@ -77,7 +87,7 @@ class Browser:
     def press_until_gone(self, keys: str, text: str) -> str:
         """Type `keys`, and wait until `text` is not shown; return the screen."""
         self.screen.type_keys(keys)
-        self.screen.wait_until(lambda: text not in self.text and "q quit" in self.text)
+        self.wait_until(lambda: text not in self.text and "q quit" in self.text)
         return self.text
 
     def resize(self, columns: int, rows: int) -> None:
@@ -193,6 +203,27 @@ def test_the_request_is_shown_with_its_tokens_and_items(forks: str) -> None:
     ]
 
 
+def test_a_request_with_the_full_history_shows_what_is_new_in_it(home: FilePath) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "one", "two", "three"))
+    with browse("mine") as browser:
+        detail = [line.partition("│ ")[2] for line in browser.lines]
+    start = next(index for index, line in enumerate(detail) if line.startswith("sent, "))
+    assert any(line.startswith("  sent      full history, 5 items, ") for line in detail)
+    assert detail[start : start + 11] == [
+        "sent, 1 new item, after 4 earlier items",
+        "5  message user",
+        "   three",
+        "",
+        "output, 1 item",
+        "6  message assistant msg_3",
+        "   three",
+        "",
+        "sent again, 4 items",
+        "   1  message user: one",
+        "   2  message assistant: one",
+    ]
+
+
 # -- moving ---------------------------------------------------------------------------------------
 
 
@@ -249,7 +280,7 @@ def test_in_the_detail_the_keys_scroll_it(forks: str) -> None:
         browser.press("j", "lines 2-28 of 32")
         browser.press("G", "lines 6-32 of 32")
         browser.press("j", "lines 6-32 of 32")
-        browser.press("k", "lines 5-31 of 32")
+        browser.press("jjjk", "lines 5-31 of 32")
         browser.press(PAGE_UP, "lines 1-27 of 32")
         browser.press(PAGE_DOWN, "lines 6-32 of 32")
         text = browser.press("g", "lines 1-27 of 32")
@@ -262,13 +293,13 @@ def test_resizing_switches_between_one_pane_and_two(forks: str) -> None:
     with browse(forks) as browser:
         browser.press("k", " 6/7\n")
         browser.resize(60, 12)
-        browser.screen.wait_until(lambda: "│ " not in browser.text and "q quit" in browser.lines[11])
+        browser.wait_until(lambda: "│ " not in browser.text and "q quit" in browser.lines[11])
         assert len(browser.lines) == 12
         assert browser.selected.startswith("├─● resp_4")
         browser.resize(100, 8)
-        browser.screen.wait_until(lambda: "│ resp_4" in browser.text and "q quit" in browser.lines[7])
+        browser.wait_until(lambda: "│ resp_4" in browser.text and "q quit" in browser.lines[7])
         browser.resize(9, 2)
-        browser.screen.wait_until(lambda: "resp…" in browser.lines[0] and "help" in browser.lines[1])
+        browser.wait_until(lambda: "resp…" in browser.lines[0] and "help" in browser.lines[1])
 
 
 # -- long conversations ---------------------------------------------------------------------------
@@ -321,6 +352,22 @@ def test_2000_requests_open_and_move_without_delay(home: FilePath) -> None:
         assert browser.screen.wait_for_exit() == 0
     moved = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert moved.ru_utime + moved.ru_stime - opened.ru_utime - opened.ru_stime < 3
+
+
+def seconds_of_moves(turns: int) -> float:
+    """The processor time of 100 moves at the start of a chain of `turns` requests."""
+    browser = RequestBrowser(build_chain(turns).view(f"resp_{turns}"))
+    browser.press("g")
+    browser.render(120, 30)
+    start = time.process_time()
+    for _ in range(100):
+        browser.press("j")
+        browser.render(120, 30)
+    return time.process_time() - start
+
+
+def test_only_visible_rows_are_formatted() -> None:
+    assert seconds_of_moves(4_000) < 3 * seconds_of_moves(150)
 
 
 def test_of_a_long_context_every_item_can_be_reached(home: FilePath) -> None:
@@ -403,7 +450,7 @@ def test_d_compares_the_marked_requests(forks: str) -> None:
         assert browser.lines[9].startswith("* @ resp_6")
         browser.press("gjm", "2 marked; d shows the difference")
         browser.screen.type_keys("j ")
-        browser.screen.wait_until(lambda: not browser.lines[9].startswith("*"))  # the oldest mark
+        browser.wait_until(lambda: not browser.lines[9].startswith("*"))  # the oldest mark
         browser.wait("2 marked; d shows the difference")
         text = browser.press("d", "histories, with the output")
         assert re.search(r"A +resp_1, scripted/echo", text)
@@ -546,6 +593,16 @@ def test_a_command_is_copied_with_a_program(
     copied = (tmp_path / "copied").read_text()
     assert copied.startswith("curl -sS -N ")
     assert "x" * 80_000 in copied
+
+
+@pytest.mark.usefixtures("no_clipboard")
+def test_of_a_huge_request_only_the_start_is_shown(home: FilePath) -> None:
+    write_chats(home, chat_of("mine", Strategy.SESSION, "word " * 200_000))
+    with browse("mine", columns=80) as browser:
+        browser.press("\r/more char\r", "1 of 2 matching lines")
+        assert re.search(r"980,0\d\d more characters; convo inspect HANDLE --items shows them", browser.text)
+        browser.press("c", "no clipboard available")
+        browser.press("G", "more characters, which a clipboard program can copy")
 
 
 @pytest.mark.usefixtures("no_clipboard")
