@@ -70,7 +70,9 @@ MAX_TASK_S = 60.0
 REQUEST_CHECKS: dict[str, Callable[[LoopbackServer], bool]] = {
     "Talk offline": lambda openai: not openai.requests,
     "Set a key": lambda openai: [one.headers["authorization"] for one in openai.requests] == ["Bearer test-key"],
-    "Change the reasoning effort": lambda openai: openai.bodies[0]["reasoning"] == {"effort": "high"},
+    "Change the reasoning effort": lambda openai: (
+        [body["reasoning"]["effort"] for body in openai.bodies] == ["high", "low"]
+    ),
     "Attach a file": lambda openai: "Milk is out." in json.dumps(openai.bodies[0]["input"]),
     "Continue an earlier chat": lambda openai: len(openai.bodies[-1]["input"]) == 3,
     "See a request as curl": lambda openai: "previous_response_id" in openai.bodies[-1],

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from convo.config.editor import parse_setting_key
 from convo.config.paths import AppPaths
 from convo.config.schema import AtomicTable
+from convo.config.values import format_setting_key
 from tests.command_runner import ROOT, Convo
 from tests.docs.settings import NOTES, PAGE, describe_default, example_key, page, walk_schema
 
@@ -60,15 +62,17 @@ def test_the_settings_in_the_readme_are_accepted(toml: str, convo: Convo, tmp_pa
 def test_every_setting_is_in_an_example() -> None:
     toml = "\n".join(toml for _, toml in EXAMPLES)
     for key, schema in walk_schema():
-        name = example_key(key).rpartition(".")[2]
-        assert isinstance(schema, AtomicTable) or re.search(rf"^\W*{name} = |[{{,] ?{name} = ", toml, re.MULTILINE), key
+        name = re.escape(parse_setting_key(example_key(key))[-1])
+        assert isinstance(schema, AtomicTable) or re.search(
+            rf"^\W*{name}\"? = |[{{,] ?{name} = ", toml, re.MULTILINE
+        ), key
 
 
 def leaf_keys(table: dict[str, object], prefix: str) -> list[str]:
     """The names in a document as `convo config` prints them; a table that is one value has one name."""
     keys = []
     for name, value in table.items():
-        key = f'{prefix}"{name}"' if "/" in name else f"{prefix}{name}"
+        key = f"{prefix}{format_setting_key((name,))}"
         is_one_value = key == "state_storage" or prefix in ("prices.", "windows.", "serve.limits.keys.")
         keys += leaf_keys(value, f"{key}.") if isinstance(value, dict) and not is_one_value else [key]
     return [key.removeprefix("profiles.work.") for key in keys]

@@ -165,18 +165,24 @@ def make_integer_check(minimum: int, *, maximum: int | None = None) -> IntegerCh
     return IntegerCheck(minimum, maximum)
 
 
-def make_number_check(minimum: float, maximum: float) -> ValueCheck:
-    """Make a check of a number from `minimum` to `maximum`; whole numbers stay whole."""
+class NumberCheck:
+    """Check a number from `minimum` to `maximum`; whole numbers stay whole."""
 
-    def check(value: object) -> int | float:
+    def __init__(self, minimum: float, maximum: float) -> None:
+        self.minimum, self.maximum = minimum, maximum
+
+    def __call__(self, value: object) -> int | float:
         if type(value) not in (int, float):
             raise InvalidValue(f"must be a number, not {toml_type_name(value)}")
         assert isinstance(value, int | float)
-        if not minimum <= value <= maximum:
-            raise InvalidValue(f"must be from {minimum:g} to {maximum:g}")
+        if not self.minimum <= value <= self.maximum:
+            raise InvalidValue(f"must be from {self.minimum:g} to {self.maximum:g}")
         return value
 
-    return check
+
+def make_number_check(minimum: float, maximum: float) -> NumberCheck:
+    """Make a check of a number from `minimum` to `maximum`."""
+    return NumberCheck(minimum, maximum)
 
 
 def check_seconds(value: object) -> float:

@@ -16,6 +16,7 @@ import tomlkit
 
 from convo.config.editor import parse_setting_key, parse_setting_value, set_toml_value
 from convo.config.loader import FLAG_SETTINGS, VARIABLE_SETTINGS
+from convo.config.request_settings import check_parameter_value
 from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema
 from convo.config.sections import KNOWN_PROVIDERS
 from convo.config.settings import get_default_settings
@@ -24,6 +25,7 @@ from convo.config.values import (
     ChoiceCheck,
     ChoicesCheck,
     IntegerCheck,
+    NumberCheck,
     ValueCheck,
     check_amount,
     check_base_url,
@@ -79,6 +81,9 @@ NAMES = {
     "windows": ('"PROVIDER/MODEL"', '"mine/some-model"'),
     "serve.limits.keys": ("KEY", "alice"),
     "profiles": ("PROFILE", "work"),
+    "request.param": ("FIELD", "service_tier"),
+    "models": ('"PROVIDER/MODEL"', '"openai/gpt-5"'),
+    'models."PROVIDER/MODEL".param': ("FIELD", '"reasoning.summary"'),
 }
 """The placeholder of a name that you choose, and the name in the examples."""
 
@@ -91,12 +96,15 @@ VALUES: dict[ValueCheck, str] = {
     check_amount: "number, 0 or more",
     check_fraction_or_tokens: "number from 0 to 1, or a whole number above 1",
     check_patterns: "array of regular expressions; none may match the empty text",
+    check_parameter_value: "any value of JSON except an object",
     check_folders: "array of paths that begin with `/` or `~`",
     check_port: "whole number, 0 to 65535",
     check_seconds: "number above 0, at most 86400",
     parse_duration: 'text: a whole number with `s`, `m`, `h`, `d` or `w`, such as `"30d"`; at most 100 years',
     parse_durations: 'table with such a text, or `"never"`, for each tenant',
 }
+
+NO_REQUEST_FIELD = "not sent: the model's own"
 
 NOTES = {
     "model": Note(
@@ -209,6 +217,27 @@ NOTES = {
     "serve.limits.keys.KEY": Note("", "{ concurrent = 5, per_minute = 60 }"),
     "serve.limits.keys.KEY.concurrent": Note("As above, for this key.", default="`serve.limits.concurrent`"),
     "serve.limits.keys.KEY.per_minute": Note("As above, for this key.", default="`serve.limits.per_minute`"),
+    "request.temperature": Note("Sampling temperature.", "0.7", NO_REQUEST_FIELD),
+    "request.top_p": Note("Share of the probability to sample from.", "0.9", NO_REQUEST_FIELD),
+    "request.max_output_tokens": Note("Maximum number of output tokens of a response.", "4000", NO_REQUEST_FIELD),
+    "request.reasoning_effort": Note("Reasoning effort: a level of the model.", "low", NO_REQUEST_FIELD),
+    "request.verbosity": Note("Length of the text: `low`, `medium` or `high`.", "low", NO_REQUEST_FIELD),
+    "request.param.FIELD": Note(
+        "Any other field of a request. A name with a dot, in quotation marks, is a member of an object.",
+        "flex",
+        NO_REQUEST_FIELD,
+    ),
+    **{
+        f'models."PROVIDER/MODEL".{name}': Note("As in `[request]`, for this model.", example, f"`request.{name}`")
+        for name, example in (
+            ("temperature", "1"),
+            ("top_p", "1"),
+            ("max_output_tokens", "16000"),
+            ("reasoning_effort", "high"),
+            ("verbosity", "medium"),
+            ("param.FIELD", "auto"),
+        )
+    },
     "limits.answer_bytes": Note("Bytes of one stream as received, with comments and keep-alives.", "67108864"),
     "limits.answer_events": Note("Events of one stream.", "200000"),
     "limits.answer_s": Note("Seconds from the request to the end of the stream.", "1800"),
@@ -238,6 +267,15 @@ TITLES = {
         "provider can be changed one by one.",
     ),
     "aliases": ("[aliases]", "Other names of models."),
+    "request": (
+        "[request]",
+        "Fields of the requests for all models. An option of `convo chat` (`--temperature`, `--param`, ...) precedes\n"
+        "the profile, the profile the settings of the model, and those precede the ones here.",
+    ),
+    "models": (
+        '[models."PROVIDER/MODEL"]',
+        "The same fields for the requests for one model. An alias is resolved first. The name needs quotation marks.",
+    ),
     "state_storage": (
         "[state_storage]",
         "The store of conversations. The table is one value: a source that has it sets all of it.",
@@ -348,6 +386,8 @@ def describe_values(check: ValueCheck) -> str:
             if check.maximum is None
             else (f"whole number, {check.minimum} to {check.maximum}")
         )
+    if isinstance(check, NumberCheck):
+        return f"number, {check.minimum:g} to {check.maximum:g}"
     if isinstance(check, ChoiceCheck):
         return "text: " + ", ".join(f"`{word}`" for word in check.choices)
     if isinstance(check, ChoicesCheck):
@@ -404,9 +444,9 @@ def providers_table() -> str:
 
 def example_key(key: str) -> str:
     """`key` with the names of the examples in place of the placeholders."""
-    for table, (placeholder, name) in NAMES.items():
+    for table, (placeholder, name) in sorted(NAMES.items(), key=lambda row: -len(row[0])):
         if key.startswith(f"{table}.{placeholder}"):
-            return key.replace(placeholder, name, 1)
+            key = f"{table}.{name}{key.removeprefix(f'{table}.{placeholder}')}"
     return key
 
 
