@@ -10,6 +10,7 @@ The files are public; the data needs the same key as the API. The calls are not 
                "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001}],
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
      "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far
+     "paused": [{"run_id": "run_...", "session": "refunds", "pending": [{"call_id", "name", "arguments"}]}],
      "models": [...], "sessions": [...],    values of the filters: all models, the newest sessions
      "is_search_limited": false}   whether `q` matches more items than the search considers
 

@@ -18,12 +18,14 @@ from convo.chat.next_request import rebuild_request_fields
 from convo.chat.view_loader import load_handle_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
+from convo.errors import InvalidRunState
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import Item, Json, StreamEvent, item_preview, item_type
 from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
+from convo.runs.stored_approvals import PendingApproval, list_pending_approvals
 from convo.server import errors, http
 from convo.server.routes import HandlerContext
 from convo.server.sse import LiveResponse, join_output_text
@@ -48,6 +50,12 @@ async def encode_session_list(context: HandlerContext) -> bytes:
 
 DEFAULT_REQUEST_LIMIT, MAX_REQUEST_LIMIT = 50, 200
 """Number of requests on a page."""
+
+MAX_PAUSED_RUNS = 20
+"""Number of paused agent runs that the page lists above the requests."""
+
+MAX_ARGUMENT_CHARACTERS = 1000
+"""Characters of the arguments of a pending call that the page shows."""
 
 MAX_SESSION_NAMES = 100
 """Number of sessions that the page offers as a filter."""
@@ -86,11 +94,26 @@ async def encode_request_list(context: HandlerContext) -> bytes:
                 for live_response in reversed(live_responses)
                 if live_response.response["id"] not in stored_ids and _is_wanted(live_response, request_query)
             ],
+            "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
             "models": list(await store.request_models()),
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
         }
     )
+
+
+async def _iter_paused_runs(store: Store) -> AsyncGenerator[Json, None]:
+    """Yield the newest paused agent runs, each with its session and its pending calls."""
+    for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
+        session = await store.session(run.session_id)
+        pending: Sequence[PendingApproval] = ()
+        with suppress(InvalidRunState):  # stored by another version of convo
+            pending = list_pending_approvals(run.document)
+        yield {
+            "run_id": run.id,
+            "session": session.name if session else run.session_id,
+            "pending": [_build_pending_call(call.call_id, call.tool, call.arguments) for call in pending],
+        }
 
 
 def _is_wanted(live_response: LiveResponse, query: RequestQuery) -> bool:
@@ -308,20 +331,28 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
 
 def _build_run_data(run: OpenRun, view: ConversationView) -> Json:
     """Describe the agent run that is open in the session; a call of a nested run has only its id."""
-    calls = {item.get("call_id") or item.get("id"): item for item in view.path.items if is_call(item)}
+    calls = {item.get("call_id") or item.get("id"): item for item in view.path.items if _is_call(item)}
     pending = [(call_id, calls.get(call_id, {})) for call_id in run.pending_call_ids]
     return {
         "id": run.id,
         "is_paused": run.is_paused,
         "process": run.process,
-        "pending": [
-            {"call_id": call_id, "name": call.get("name"), "arguments": call.get("arguments")}
-            for call_id, call in pending
-        ],
+        "pending": [_build_pending_call(call_id, call.get("name"), call.get("arguments")) for call_id, call in pending],
     }
 
 
-def is_call(item: Item) -> bool:
+def _build_pending_call(call_id: str, name: Json, arguments: Json) -> Json:
+    """Describe a call; of long arguments only the start."""
+    text = arguments if isinstance(arguments, str) else ""
+    is_long = len(text) > MAX_ARGUMENT_CHARACTERS
+    return {
+        "call_id": call_id,
+        "name": name if isinstance(name, str) else None,
+        "arguments": f"{text[:MAX_ARGUMENT_CHARACTERS]}…" if is_long else text,
+    }
+
+
+def _is_call(item: Item) -> bool:
     return item_type(item).endswith("_call") or item_type(item) == "mcp_approval_request"
 
 

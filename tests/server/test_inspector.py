@@ -325,7 +325,12 @@ def test_a_paused_run_names_the_calls_that_need_approval(
     model = scripted_flags(LOOK_UP, REFUND, PAID_BACK)
     assert launch("chat", *agent_flags(), *model, "-n", "refunds", "pay A1 back").exit == 3
     with run_gateway(tmp_path / "served", f"sqlite:{home / DATABASE}") as gateway, open_page(browser) as page:
-        page.goto(f"{gateway.root}/#/refunds")
+        page.goto(gateway.root)
+        paused = page.get_by_role("region", name="Paused: 1 agent run")
+        expect(paused).to_contain_text("refunds: 1 tool call needs approval")
+        expect(paused).to_contain_text('refund (c1) {"order": "A1", "cents": 500}')
+        assert accessibility(page) == []
+        paused.get_by_role("link", name="refunds").click()
         facts = page.locator("dl").first
         expect(facts).to_contain_text("paused: 1 tool call needs approval")
         assert facts.locator("li").all_inner_texts() == ['refund (c1) {"order": "A1", "cents": 500}']
@@ -333,6 +338,9 @@ def test_a_paused_run_names_the_calls_that_need_approval(
         assert launch("resume", "refunds", *agent_flags(), *model, "--approve", "c1").exit == 0
         expect(page.get_by_text("Paid back.").last).to_be_visible()
         expect(facts.locator("li")).to_have_count(0)
+        page.get_by_role("link", name="Requests").click()
+        expect(page.locator("tbody tr")).to_have_count(3)
+        expect(paused).to_have_count(0)
 
 
 # -- hostile text ---------------------------------------------------------------------------------

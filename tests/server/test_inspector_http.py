@@ -119,9 +119,12 @@ def test_requests_are_listed_with_their_figures_newest_first(gateway: RunningGat
         first["usage"]["output_tokens"],
     )
     assert row["latency_s"] >= 0
-    assert {name: listed[name] for name in ("next", "running", "models", "sessions", "is_search_limited")} == {
+    assert {
+        name: listed[name] for name in ("next", "running", "paused", "models", "sessions", "is_search_limited")
+    } == {
         "next": None,
         "running": [],
+        "paused": [],
         "models": [first["model"]],
         "sessions": [],
         "is_search_limited": False,

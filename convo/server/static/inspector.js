@@ -214,11 +214,12 @@ function drawRequests() {
   }
   if (!byId("request-list")) byId("main").replaceChildren(requestsPage());
   updateFilters(byId("request-list").querySelector("form"), view, requests);
-  const version = JSON.stringify([view, rows, requests.next, requests.is_search_limited]);
+  const version = JSON.stringify([view, rows, requests.next, requests.is_search_limited, requests.paused]);
   if (version !== page.mainVersion) {
     page.mainVersion = version;
     const table = requestTable(rows, view, { open: openRequest, changeView });
-    keepFocus(() => byId("request-rows").replaceChildren(...(rows.length ? [table] : []), ...tableNotes(rows)));
+    const parts = [...pausedRuns(requests.paused), ...(rows.length ? [table] : []), ...tableNotes(rows)];
+    keepFocus(() => byId("request-rows").replaceChildren(...parts));
     drawDetail();
   }
   const runningCount = rows.filter(({ status }) => status === "in_progress" || status === "queued").length;
@@ -424,17 +425,43 @@ function conversationFacts(data) {
   ]);
 }
 
-/** Describe an open agent run: the calls that need approval, and the command that decides them. */
+/** Describe an open agent run: the calls that need approval, and the commands that list and decide them. */
 function runFacts({ is_paused: isPaused, process, pending }) {
   if (!isPaused) return process ? `in progress in ${process}` : "interrupted during its calls";
   if (!pending.length) return "paused";
+  return [`paused: ${needsApproval(pending)}`, pendingCalls(pending), approvalCommands()];
+}
+
+function needsApproval(pending) {
+  return `${formatCount(pending.length, "tool call")} ${pending.length === 1 ? "needs" : "need"} approval`;
+}
+
+function pendingCalls(pending) {
   const calls = pending.map(({ call_id: id, name, arguments: text }) =>
     element("li", {}, `${name ?? "call"} (${id}) `, text && element("code", {}, text)),
   );
+  return element("ul", { class: "pending" }, ...calls);
+}
+
+function approvalCommands() {
+  return element("span", { class: "note" }, "convo approvals lists them, convo resume decides them");
+}
+
+/** Create the list of the paused runs above the table; nothing if there are none. */
+function pausedRuns(runs) {
+  if (!runs.length) return [];
+  const entries = runs.map(({ run_id: id, session, pending }) =>
+    element(
+      "li",
+      {},
+      element("a", { href: address(session), id: `paused-${id}` }, session),
+      pending.length ? `: ${needsApproval(pending)}` : "",
+      pendingCalls(pending),
+    ),
+  );
+  const heading = element("h3", { id: "paused-title" }, `Paused: ${formatCount(runs.length, "agent run")}`);
   return [
-    `paused: ${formatCount(pending.length, "tool call")} ${pending.length === 1 ? "needs" : "need"} approval`,
-    element("ul", { class: "pending" }, ...calls),
-    element("span", { class: "note" }, "convo approvals lists them, convo resume decides them"),
+    element("section", { class: "paused", "aria-labelledby": "paused-title" }, heading, element("ul", {}, ...entries), approvalCommands()),
   ];
 }
 
