@@ -523,8 +523,7 @@ class RequestBrowser:
     def _title(self, columns: int) -> Line:
         marks = f"  {len(self._marked)} marked" if self._marked else ""
         position = f"{self._selected:,}/{len(self._link_rows):,}" if self._link_rows else ""
-        handle = escape_control_chars(self.view.handle)
-        left = [(HEAD_STYLE, handle), (DIM_STYLE, f"  {self._summary}"), (ID_STYLE, marks)]
+        left = [(HEAD_STYLE, _one_line(self.view.handle)), (DIM_STYLE, f"  {self._summary}"), (ID_STYLE, marks)]
         return [*_fit(left, columns - len(position) - 2), ("", "  "), (DIM_STYLE, position)]
 
     def _tree_pane(self, columns: int) -> list[Line]:
@@ -563,7 +562,7 @@ class RequestBrowser:
 
     def _tree_line(self, index: int, label_columns: int, numbers: Sequence[tuple[str, int]]) -> Line:
         row = self._tree_row(index)
-        label = tree_labels([row])[0]
+        label = _one_line(tree_labels([row])[0])
         if len(label) > label_columns:
             label = "…" + label[len(label) - label_columns + 1 :]
         usage = row.stats.usage
@@ -572,7 +571,7 @@ class RequestBrowser:
             "output": format_optional_number(usage.output_tokens if usage else None),
             "sent": f"{'full' if row.stats.is_full_history else 'delta'} {row.stats.sent_count:,}",
         }
-        preview = escape_control_chars(preview_cell(row, with_status=True))
+        preview = _one_line(preview_cell(row, with_status=True))
         return [
             (HEAD_STYLE, "* " if row.link.id in self._marked else "  "),
             (ID_STYLE, label.ljust(label_columns)),
@@ -604,9 +603,8 @@ class RequestBrowser:
 
     def _detail_title(self) -> str:
         if self._overlay:
-            return self._overlay.title
-        link = self.selected_link
-        return escape_control_chars(link.id) if link else "conversation"
+            return _one_line(self._overlay.title)
+        return _one_line(self.selected_link.id) if self.selected_link else "conversation"
 
     def _detail_rows(self) -> list[Row]:
         """Return the rows of the detail; those of the last one that was shown are kept."""
@@ -623,7 +621,8 @@ class RequestBrowser:
     def _format_row(self, row: Row) -> Line:
         if not isinstance(row, ItemRow):
             return row
-        return [("", format_item_line(row.number, self._item(row.key), self._detail_columns))]
+        line = format_item_line(row.number, self._item(row.key), self._detail_columns)
+        return [("", line.replace("\n", " ").replace("\t", " "))]
 
     def _conversation_rows(self, columns: int) -> list[Row]:
         """Return the facts about the conversation, its unconfirmed items, and without requests all its items."""
@@ -820,6 +819,11 @@ def find_new_items(link: Link, parent: Link | None, view: ConversationView) -> t
 # -- lines ------------------------------------------------------------------------------------------
 
 
+def _one_line(text: str) -> str:
+    """Return `text`, which a stranger wrote, without line breaks and control characters."""
+    return escape_control_chars(text.replace("\n", " ").replace("\t", " "))
+
+
 def _line_text(line: Line) -> str:
     return "".join(text for _, text in line)
 
@@ -910,7 +914,7 @@ def _item_rows(number: int, item: Item, columns: int, *, is_unconfirmed: bool = 
 
 # -- terminal ---------------------------------------------------------------------------------------
 
-ESCAPE_TIMEOUT_S = 0.05
+ESCAPE_TIMEOUT_S = 0.1
 """Seconds after which an Esc is the key itself and not the start of an escape sequence."""
 
 

@@ -27,6 +27,7 @@ from convo.inspect.view import ConversationView, PathIndex
 from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
 from convo.terminal.request_browser import ActionKind, RequestBrowser, compare_requests
+from tests.cli.remote_state import create_chain
 from tests.cli.stored_chats import DATABASE, ChatWriter, chat_of, write_chats
 from tests.command_runner import Convo
 from tests.inspect.conversation_builder import ROOT, START_TIME, build_chain
@@ -568,6 +569,24 @@ def test_c_names_the_variable_of_the_key_and_not_the_key(flag: str, server: Loop
 
 
 @pytest.mark.usefixtures("no_clipboard")
+def test_a_chain_that_only_its_endpoint_has_is_browsed_and_continued(server: LoopbackServer, convo: Convo) -> None:
+    first, second = create_chain(server, "one", "two")
+    with browse(second, "--provider", "openai") as browser:
+        text = browser.press("c", "(the terminal)")
+        assert f"  parent    {first}" in text
+        (command,) = copied_texts(browser)
+        assert command.startswith(f"curl -sS -N {server.environ['OPENAI_BASE_URL']}/responses")
+        assert f'"previous_response_id": "{first}"' in command
+    with at_terminal("inspect", second, "--provider", "openai", "-i", columns=100) as terminal:
+        terminal.wait_for_text("q quit")
+        terminal.type_keys("kf")
+        assert f"fork: convo chat --from {first} -m openai/" in terminal.wait_for_prompt()
+        terminal.send_line("other")
+        assert terminal.end_session() == 0
+    assert server.bodies[-1]["previous_response_id"] == first
+
+
+@pytest.mark.usefixtures("no_clipboard")
 def test_a_command_that_is_too_long_for_the_terminal_is_shown(home: FilePath) -> None:
     write_chats(home, chat_of("mine", Strategy.SESSION, "x" * 80_000))
     with browse("mine", columns=80) as browser:
@@ -803,6 +822,9 @@ NAMED_KEYS = (
 CHARACTERS = "jjjkkkgG/nNmm dddfcc?é字\x1b"
 
 
+CONTROL_CHAR = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
 def deep_forks() -> ConversationView:
     """A conversation with 40 forks, each below the other, long words, wide characters and tabs."""
     builder = build_chain(3)
@@ -810,7 +832,11 @@ def deep_forks() -> ConversationView:
         before = "resp_1" if depth == 0 else f"resp_{depth}d"
         builder.turn(f"resp_{depth + 1}d", "字" * depth, f"\t{'x' * 10 * depth}\u0301 \ud800\x00", after=before)
         builder.turn(f"resp_{depth + 1}e", "along", None, after=before, error={"message": "no\n" * 9})
-    return builder.view("resp_3")
+    builder.turn("resp_\x1b[2J\n\t字", "hostile", "\x9b2J", after="resp_3", model="\x07\n/x")
+    hostile = [{"type": "mess\nage\x1b", "role": "us\ter", "id": "\x1b\n"}] * 50
+    builder.paths["resp_3"] = builder.paths["resp_3"].append(hostile)
+    builder.turn("resp_4", "after it", "text", after="resp_3")
+    return builder.view("resp_4", handle="a\n\x1b\tb")
 
 
 def deleted_items() -> ConversationView:
@@ -834,6 +860,7 @@ def test_any_keys_at_any_size_draw_a_screen_of_that_size(view: ConversationView)
         columns, rows = rng.choice([(rng.randint(1, 20), rng.randint(1, 6)), (rng.randint(20, 200), 24)])
         screen = browser.render(columns, rows)
         assert len(screen.lines) == rows
+        assert not any(CONTROL_CHAR.search(text) for line in screen.lines for _, text in line)
         assert {sum(get_cwidth(text) for _, text in line) for line in screen.lines} == {columns}
 
 
