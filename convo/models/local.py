@@ -238,10 +238,10 @@ def _retrieve_exception(task: asyncio.Task[ChatModel]) -> None:
 _MIN_OUTPUT_TOKENS = 256
 """Tokens of the context window reserved for the output, or fewer if the request limits it to less."""
 
-_SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
+SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
 """Sampling parameters with the best results for models of this size."""
 
-_BUILT_IN_DEFAULTS = {"max_tokens": 1024}
+BUILT_IN_DEFAULTS = {"max_tokens": 1024}
 """The built-in model sometimes repeats itself; without the limit it would do so for 40 seconds."""
 
 _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
@@ -340,7 +340,7 @@ class LocalModel:
         """Return the engine of `model`, started or not."""
         name, weights = locate_weights(model, self._weights_folder)
         if weights not in self._engines:
-            defaults = {**_SAMPLING_DEFAULTS, **(_BUILT_IN_DEFAULTS if name == BUILT_IN_WEIGHTS.name else {})}
+            defaults = {**SAMPLING_DEFAULTS, **(BUILT_IN_DEFAULTS if name == BUILT_IN_WEIGHTS.name else {})}
             self._engines[weights] = LocalEngine(
                 name, weights, self._new_id, defaults=defaults, loopback=self._loopback, limits=self._limits
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.chat_commands import stored_messages
+from tests.cli.chat_commands import scripted_flags, stored_messages
 from tests.command_runner import ROOT
 from tests.terminal.pty_session import TIMEOUT_S, slow_model_flags
 from tests.terminal.screen import ROWS, TerminalScreen
@@ -161,3 +161,26 @@ def test_in_tmux_editing_stopping_copying_and_reattaching_work(tmux: list[str], 
         screen.type_keys("/exit\r")
         assert screen.wait_for_exit() == 0
     assert stored_messages(home, "mine")[0] == "user: one\n/undo"
+
+
+@pytest.mark.needs("terminal", "tmux")
+def test_in_tmux_the_line_of_queued_messages_leaves_the_answer_as_it_is(tmux: list[str], home: Path) -> None:
+    text = "".join(f"line {number} of them\n\n" for number in range(40))
+    model = scripted_flags({"text": text}, {"text": "two!"}, chunk=8, delay_s=0.05)
+    with open_command_screen([*tmux, "new-session", chat_command(home, *model, "-n", "mine")]) as screen:
+        screen.wait_for_prompt("/help")
+        screen.type_keys("count\r")
+        screen.wait_for_text("line 0")
+        screen.type_keys("next\r")
+        screen.wait_until(lambda: "line 30 of them" in pane_text(tmux))
+        *lines, last = pane_text(tmux).splitlines()
+        assert last == "queued: 1 · Up to edit"
+        numbers = [int(line.split()[1]) for line in lines if line.endswith("of them")]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        screen.wait_until(lambda: "two!" in pane_text(tmux))
+        assert "queued" not in pane_text(tmux)
+
+
+def pane_text(tmux: list[str]) -> str:
+    """The text of the pane; tmux scrolls it with sequences that the emulator of the tests does not know."""
+    return subprocess.check_output([*tmux, "capture-pane", "-p"], encoding="utf-8").rstrip()
