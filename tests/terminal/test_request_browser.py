@@ -848,8 +848,8 @@ def deleted_items() -> ConversationView:
 def test_any_keys_at_any_size_draw_a_screen_of_that_size(view: ConversationView) -> None:
     rng = random.Random(1)
     browser = RequestBrowser(view)
-    for _ in range(400):
-        key = rng.choice([*NAMED_KEYS, *CHARACTERS])
+    keys = [rng.choice([*NAMED_KEYS, *CHARACTERS]) for _ in range(400)]
+    for key in (Keys.ControlM, "G", Keys.ControlI, *keys):
         action = browser.press(key)
         if action and action.kind is ActionKind.COMPARE:
             with suppress(NotFound):
