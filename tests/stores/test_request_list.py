@@ -220,3 +220,13 @@ async def test_a_search_that_matches_very_many_items_says_that_it_is_limited(sto
     page = await store.list_requests(RequestQuery(text="apple"))
     assert page.is_search_limited
     assert {request.link.id for request in page.requests} <= {"resp_1", "resp_2"}
+
+
+async def test_a_search_finds_the_request_that_an_item_was_sent_with_and_no_later_one(store: Store) -> None:
+    question = Path(ROOT).append([user_message("Is it raining?")])
+    answered = question.append([assistant_message("Yes")])
+    edited = question.append([assistant_message("No"), user_message("Are you sure?")])
+    links = (link("resp_1", question.head, answered.head), link("resp_2", edited.head, created_at=NOW + 1))
+    await store.commit(Transaction((AppendItems(ROOT, answered.items), AppendItems(ROOT, edited.items)), links))
+    assert await list_ids(store, text="raining") == ["resp_1"]
+    assert await list_ids(store, text="no") == await list_ids(store, text="sure") == ["resp_2"]
