@@ -116,8 +116,9 @@ class WaitingLine:
     def refresh_footer(self) -> None:
         """Draw the footer with its present text, if the position of the cursor is known."""
         if self.footer.is_active and (self._is_shown or self.footer.has_known_cursor or self._is_allowed()):
-            self._stream.write(self.footer.erase() + self.footer.draw())
-            self._stream.flush()
+            with suppress(OSError):  # the terminal may be gone
+                self._stream.write(self.footer.erase() + self.footer.draw())
+                self._stream.flush()
 
     @asynccontextmanager
     async def show(self, label: str, *, is_allowed: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """The lists to choose from: /resume, /model and `convo chat --pick`."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.cli.stored_chats import DATABASE
 from tests.command_runner import Convo
 from tests.terminal.plain_repl import run_repl
 from tests.terminal.pty_session import at_terminal
-from tests.terminal.screen import TerminalScreen, open_screen
+from tests.terminal.screen import ROWS, TerminalScreen, open_screen
 
 KEYS = "Esc cancel"
 """A part of the last line of every list."""
@@ -167,6 +168,15 @@ def test_a_narrow_terminal_shows_no_preview(conversations: None) -> None:
 
 
 @pytest.mark.needs("terminal")
+def test_a_terminal_that_becomes_narrow_loses_the_preview(screen: TerminalScreen) -> None:
+    screen.child.setwinsize(ROWS, 50)
+    screen.screen.resize(ROWS, 50)
+    screen.wait_until(lambda: KEYS in screen.text() and "─" not in screen.text())
+    screen.type_keys("\r")
+    screen.wait_for_prompt("continuing third")
+
+
+@pytest.mark.needs("terminal")
 def test_an_empty_list_says_how_to_create_a_conversation() -> None:
     with at_terminal("chat", *ECHO) as terminal:
         terminal.wait_for_prompt()
@@ -302,6 +312,16 @@ def test_a_cancelled_pick_ends_the_command(conversations: None, key: str) -> Non
         screen.type_keys(key)
         assert screen.wait_for_exit() == 130
         assert "no conversation was chosen" in screen.text()
+
+
+@pytest.mark.needs("terminal")
+def test_sigterm_during_a_pick_restores_the_terminal(conversations: None) -> None:
+    with at_terminal("chat", "--pick") as terminal:
+        terminal.wait_for_text(KEYS)
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.wait_for_exit() == 143
+        assert "\x1b[?2004l" in terminal.child.before
+        assert terminal.child.before.rindex("\x1b[J") > terminal.child.before.rfind("third")  # the list is erased
 
 
 @pytest.mark.needs("terminal")
