@@ -154,6 +154,9 @@ MAX_FULL_ITEMS = 20
 MAX_ITEM_CHARS, MAX_FACT_CHARS, MAX_COMMAND_CHARS = 20_000, 500, 100_000
 """Characters of one item, of one fact about a request, and of a curl command that are shown."""
 
+MAX_LABEL_COLUMNS = 20
+"""Columns of the name of a fact, which may be the name of a parameter that another client sent."""
+
 TAB = " " * 4
 
 HEAD_STYLE, DIM_STYLE, ID_STYLE, BAD_STYLE = "bold", "dim", "ansiyellow", "ansired"
@@ -689,7 +692,7 @@ class RequestBrowser:
         yield "model", link.model
         if link.scope != view.scope:
             yield "endpoint", str(link.scope)
-        yield "parent", link.parent_id or "none, the first request"
+        yield "parent", self._short_ids.get(link.parent_id or "", link.parent_id or "none, the first request")
         if link.conversation_id:
             yield "conversation", link.conversation_id
         if link.previous_response_id and link.previous_response_id != link.parent_id:
@@ -892,7 +895,10 @@ def _sgr_rows(text: str, columns: int) -> list[Row]:
 
 
 def _key_value_rows(pairs: Iterable[KeyValue], columns: int) -> list[Row]:
-    lines = ((label, truncate_text(" ".join(value[:MAX_ITEM_CHARS].split()), MAX_FACT_CHARS)) for label, value in pairs)
+    lines = [
+        (truncate_text(_one_line(label), MAX_LABEL_COLUMNS), truncate_text(" ".join(value.split()), MAX_FACT_CHARS))
+        for label, value in pairs
+    ]
     return _sgr_rows("\n".join(key_value_lines(lines, DisplayOptions(columns, has_color=True))), columns)
 
 

@@ -573,7 +573,7 @@ def test_a_chain_that_only_its_endpoint_has_is_browsed_and_continued(server: Loo
     first, second = create_chain(server, "one", "two")
     with browse(second, "--provider", "openai") as browser:
         text = browser.press("c", "(the terminal)")
-        assert f"  parent    {first}" in text
+        assert f"  parent    {first[:13]}" in text
         (command,) = copied_texts(browser)
         assert command.startswith(f"curl -sS -N {server.environ['OPENAI_BASE_URL']}/responses")
         assert f'"previous_response_id": "{first}"' in command
@@ -835,7 +835,8 @@ def deep_forks() -> ConversationView:
     builder.turn("resp_\x1b[2J\n\t字", "hostile", "\x9b2J", after="resp_3", model="\x07\n/x")
     hostile = [{"type": "mess\nage\x1b", "role": "us\ter", "id": "\x1b\n"}] * 50
     builder.paths["resp_3"] = builder.paths["resp_3"].append(hostile)
-    builder.turn("resp_4", "after it", "text", after="resp_3")
+    parameters = {"\x1b[31mname\n" * 9: "\x1b[31m", "instructions": "\t\n" * 9_000}
+    builder.turn("resp_4", "after it", "text", after="resp_3", parameters=parameters)
     return builder.view("resp_4", handle="a\n\x1b\tb")
 
 
@@ -864,7 +865,14 @@ def test_any_keys_at_any_size_draw_a_screen_of_that_size(view: ConversationView)
         assert {sum(get_cwidth(text) for _, text in line) for line in screen.lines} == {columns}
 
 
+def render_text(view: ConversationView) -> str:
+    return "\n".join("".join(text for _, text in line) for line in RequestBrowser(view).render(120, 30).lines)
+
+
+def test_names_of_parameters_are_escaped() -> None:
+    assert "  \\x1b[31mname \\x1b[3…  \\x1b[31m " in render_text(deep_forks())
+
+
 def test_deleted_items_are_stated() -> None:
-    browser = RequestBrowser(deleted_items())
-    text = "\n".join("".join(text for _, text in line) for line in browser.render(120, 30).lines)
+    text = render_text(deleted_items())
     assert "an item of this input was deleted; the items cannot be shown" in text
