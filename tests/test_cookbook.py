@@ -12,7 +12,7 @@ MARKS = {
     "approve-on-another-machine": [pytest.mark.needs("openssl")],
     "change-a-request-parameter": [pytest.mark.needs("weights")],
     "change-the-colors": [pytest.mark.needs("script")],
-    "share-the-inspector-with-a-team": [pytest.mark.needs("curl")],
+    "share-the-inspector-with-a-team": [pytest.mark.needs("curl"), pytest.mark.needs("openssl")],
     "add-state-to-ollama": [pytest.mark.needs("posix")],
     "run-three-replicas-on-postgresql": [pytest.mark.needs("postgresql")],
 }

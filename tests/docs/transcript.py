@@ -9,7 +9,8 @@ A page is Markdown. Its blocks are processed in order, in a separate folder:
 Ids, seconds and dates differ from run to run, so any two of them are equal in a comparison, and so are columns
 of any width. `…` in a line matches any text; alone on a line it matches any lines. `$ echo $?` must follow a
 command that fails. `convo serve` runs until the page ends; commands use its real
-port in place of the port that the page shows. If it does not start, it is a command like any other.
+port in place of the port that the page shows. If it does not start, it is a command like any other. On a page with
+`https://convo.example.com` that address is a proxy with TLS in front of the server.
 
 After a comment `<!-- machine: NAME -->` the commands run as on another machine: with a CONVO_HOME of its own, so with
 other settings and another store. The working folder stays the same, as if every file was copied.
@@ -29,6 +30,7 @@ from unittest.mock import patch
 
 from convo.cli.app import run_command_line
 from tests.command_runner import text_stream, written_text
+from tests.docs.tls_proxy import PUBLIC_URL, run_tls_proxy
 from tests.fork_server import ConvoProcess
 
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$|^<!-- (machine): (\w+) -->$", re.DOTALL | re.MULTILINE)
@@ -107,12 +109,15 @@ class TranscriptRunner:
     environ: dict[str, str] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
     status: int = 0
+    has_public_url: bool = False
+    public_url: str = ""
     ports: dict[str, str] = field(default_factory=dict)
     open: ExitStack = field(default_factory=ExitStack)
 
     def run(self, page: str) -> list[CommandOutput]:
         """Run the page and return the actual output of each command."""
         outputs: list[CommandOutput] = []
+        self.has_public_url = PUBLIC_URL in page
         with self.open, chdir(self.folder), patch.dict(os.environ, self.environ):
             for block in blocks(page):
                 if block.language == MACHINE:
@@ -176,8 +181,9 @@ class TranscriptRunner:
         return result.stdout
 
     def _with_ports(self, text: str) -> str:
-        """`text` with the actual ports of the servers of this page."""
-        return PORT.sub(lambda found: f"127.0.0.1:{self.ports.get(found[1], found[1])}", text)
+        """`text` with the actual addresses of the servers of this page; curl knows the public one by its name."""
+        text = PORT.sub(lambda found: f"127.0.0.1:{self.ports.get(found[1], found[1])}", text)
+        return text if text.startswith("curl ") else text.replace(PUBLIC_URL, self.public_url or PUBLIC_URL)
 
     def _serve(self, command: str) -> str:
         arguments = shlex.split(os.path.expandvars(command))[1:]
@@ -194,6 +200,9 @@ class TranscriptRunner:
             self.status = process.wait()
             return line
         self.ports[shown_port] = found[1]
+        if self.has_public_url:
+            self.public_url = self.open.enter_context(run_tls_proxy(int(found[1]), self.folder.parent / "proxy"))
+            self.shown[self.public_url] = PUBLIC_URL
         return line
 
 
