@@ -527,10 +527,9 @@ class _Element:
 
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Token) -> Any:
-        element = cls.__new__(cls)
         assert isinstance(markdown, _BlockRenderer)
+        element = cls()
         element.renderer, element.token = markdown, token
-        element.__init__()  # type: ignore[misc]
         return element
 
     @property
