@@ -48,7 +48,7 @@ def _named_files_list_path(folder: Path, run_id: str) -> Path:
 def _check_run_id(run_id: str) -> str:
     """Return `run_id`, a part of a path. A store that somebody else wrote may contain any text in its place."""
     if not RUN_ID_PATTERN.fullmatch(run_id):
-        raise StoreFault(f"the store has a run with the invalid id {run_id!r}", hint="convo store check")
+        raise StoreFault(f"{run_id!r}, the id of a stored run, is not one of convo's", hint="convo store check")
     return run_id
 
 

@@ -15,7 +15,6 @@ from convo.errors import DamagedRow
 from convo.history.items import Item, Json, is_user_message, item_preview
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import decode_json, is_route
-from convo.usage.cost import TOKENS_PER_PRICE
 
 RequestSort: TypeAlias = Literal["created_at", "model", "status", "latency", "input", "cached", "output", "cost"]
 REQUEST_SORTS: tuple[RequestSort, ...] = get_args(RequestSort)
@@ -153,6 +152,8 @@ ROUTE_COLUMNS = ("model", "known", "i", "c", "o", "w", "p_i", "p_c", "p_o", "p_w
 
 def build_route_row(body: str, query: RequestQuery) -> list[Json]:
     """Return the values of `ROUTE_COLUMNS` for one route; the model as ASCII JSON, which every database can store."""
+    from convo.usage.cost import TOKENS_PER_PRICE
+
     usage = decode_route_usage(body)
     price = query.find_price(usage.model) if query.sort == "cost" else None
     prices: list[Json] = [None] * 7

@@ -44,7 +44,8 @@ def test_every_command_accepts_a_run_id_or_its_unique_prefix_for_its_session(con
         for handle in ("run_71", "run_7"):
             got = convo(*shlex.split(command.replace("HANDLE", handle)))
             actual = (got.exit, got.out.replace(handle, "shop"), got.err.replace(handle, "shop"))
-            assert actual == (session.exit, session.out, session.err), (command, handle)
+            expected = (session.exit, session.out.replace(handle, "shop"), session.err.replace(handle, "shop"))
+            assert actual == expected, (command, handle)
         unknown = convo(*shlex.split(command.replace("HANDLE", "run_9")))
         assert (unknown.exit, "no session 'run_9'" in unknown.err + unknown.out) == (5, True), command
 
