@@ -74,7 +74,7 @@ class LineEditor:
     def __init__(self, options: PromptOptions) -> None:
         self.pasted_texts: list[str] = []
         self.queue = MessageQueue()
-        self._is_passing = self._offers_queue = False
+        self._offers_queue = False
         self._pastes = CollapsedPastes()
         self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
         self._options = options
@@ -159,14 +159,16 @@ class LineEditor:
                 flush.cancel()
 
     def open_queue(self) -> None:
-        self.queue.is_open, self._is_passing = True, False
+        self.queue.is_open, self.queue.is_passing = True, False
         self._queue_or_store(get_typeahead(self._input))
 
     def _queue_or_store(self, presses: Sequence[KeyPress]) -> None:
         """Apply keys to the open queue; store them for the next prompt from the first one on that needs the editor."""
+        queue = self.queue
         for press in presses:
-            self._is_passing = self._is_passing or not self.queue.is_open or not apply_to_queue(press, self.queue)
-            if self._is_passing:
+            if queue.is_open and not queue.is_passing:
+                queue.is_passing = not apply_to_queue(press, queue)
+            if queue.is_passing or not queue.is_open:
                 store_typeahead(self._input, [press])
         self._options.on_queue_change()
 
@@ -222,6 +224,8 @@ class EditorSession(PromptSession[str]):
 def apply_to_queue(press: KeyPress, queue: MessageQueue) -> bool:
     """Apply a key to the queue. Returns False, and changes nothing, if only the editor can handle it."""
     match press.key:
+        case Keys.Ignore:
+            pass
         case Keys.BracketedPaste:
             queue.paste(normalize_paste(press.data))
         case Keys.ControlM:

@@ -18,18 +18,25 @@ class TypedMessage(NamedTuple):
 
 EMPTY_MESSAGE = TypedMessage()
 
+SEPARATOR = " · "
+PASSING_HINT = "keys wait for the prompt"
+
+MIN_DRAFT_COLUMNS = 6
+"""Columns below which the draft is left out."""
+
 
 class MessageQueue:
     """The queued messages, oldest first, and the draft of the next one.
 
-    is_open:  whether typed keys belong to the queue
-    is_held:  whether the messages wait for the user
+    is_open:     whether typed keys belong to the queue
+    is_passing:  whether a key needed the editor, so that this one and all later ones wait for the prompt
+    is_held:     whether the messages wait for the user
     """
 
     def __init__(self) -> None:
         self.messages: list[TypedMessage] = []
         self.draft = EMPTY_MESSAGE
-        self.is_open = self.is_held = False
+        self.is_open = self.is_passing = self.is_held = False
 
     def type_text(self, text: str) -> None:
         self.draft = self.draft._replace(text=self.draft.text + text)
@@ -78,8 +85,9 @@ class MessageQueue:
 
     def render(self, columns: int) -> str:
         """Render the number of messages and the end of the draft in one line; "" if there are neither."""
-        queued = f"queued: {len(self.messages)} · " if self.messages else ""
+        queued = f"queued: {len(self.messages)}" if self.messages else ""
         draft = " ".join(escape_control_chars(self.draft.text).split("\n"))
-        if not draft:
-            return f"{queued}Up to edit" if queued else ""
-        return f"{queued}> {cut_start(draft, columns - len(queued) - 2)}"
+        hint = PASSING_HINT if self.is_passing else "Up to edit" if queued and not draft else ""
+        free_columns = columns - sum(len(part + SEPARATOR) for part in (queued, hint) if part)
+        shown_draft = f"> {cut_start(draft, free_columns - 2)}" if draft and free_columns > MIN_DRAFT_COLUMNS else ""
+        return SEPARATOR.join(part for part in (queued, shown_draft, hint) if part)

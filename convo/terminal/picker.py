@@ -5,6 +5,7 @@ Slow to import: load it only for a terminal that can be drawn on (see `prompt.Pr
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -132,6 +133,9 @@ PICKER_STYLE = Style.from_dict({"dim": "dim", "selected": "bold"})
 ESCAPE_TIMEOUT_S = 0.1
 """Seconds after which an Esc is the key itself and not the start of an escape sequence."""
 
+LINE_BREAK = re.compile(r"[\n\t]")
+"""Characters that a name from a server may contain, and that are not escaped."""
+
 SEARCH_LABEL = "search: "
 
 RIGHT_MARGIN_COLUMNS = 1
@@ -221,8 +225,8 @@ class _Picker:
         """Return the headings and the line of each entry, laid out once for each width."""
         if self._table[0] != self._columns:
             display = self._display._replace(width=self._columns - MARKER_COLUMNS)
-            lines = map(display.translate_box_chars, table_lines(fit_columns(self._entries.columns, display), display))
-            self._table = self._columns, list(lines)
+            lines = table_lines(fit_columns(self._entries.columns, display), display)
+            self._table = self._columns, [display.translate_box_chars(LINE_BREAK.sub(" ", line)) for line in lines]
         return self._table[1]
 
     def _render_heading(self) -> StyleAndTextTuples:
@@ -293,5 +297,7 @@ class _Picker:
         try:
             self._previews[key] = await self._entries.load_preview(*key)
         except ConvoError as error:
-            self._previews[key] = [truncate_text(f"  {escape_control_chars(error.message)}", key[1])]
+            self._previews[key] = [
+                truncate_text(LINE_BREAK.sub(" ", f"  {escape_control_chars(error.message)}"), key[1])
+            ]
         self._app.invalidate()

@@ -252,7 +252,11 @@ class Repl:
             self._input_task, self._has_interrupt = None, False
 
     def _on_interrupt(self) -> None:
-        """Handle a Ctrl-C that no answer handles: interrupt the current or the next prompt. A late Esc is ignored."""
+        """Handle a Ctrl-C that no answer handles: interrupt the current or the next prompt. A late Esc is ignored.
+
+        Neither sends a queued message.
+        """
+        self.reader.queue.hold()
         if self._has_escape:
             self._has_escape = False
             return
@@ -348,7 +352,7 @@ class Repl:
             work = self._send_message(line)
         with self.reader.watch_stop_key(self._on_escape):
             has_succeeded = await self._report_errors(work)
-            self.reader.queue.is_open = False
+            self.reader.queue.is_open = self.reader.queue.is_passing = False
         if not has_succeeded or (self.agent_chat and self.agent_chat.runner.pending_calls):
             self.reader.queue.hold()
         if self._has_answer:

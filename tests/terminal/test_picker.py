@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.formatted_text import fragment_list_to_text
 
+from convo.config.loader import load_settings
+from convo.config.model_lists import save_model_lists
 from convo.terminal.picker import PickerRows, PickerState, divide_rows, render_list
 from tests.cli.chat_commands import ECHO, scripted_flags, stored_messages
 from tests.cli.stored_chats import DATABASE
@@ -269,6 +271,22 @@ def test_model_lists_the_models_with_their_windows_and_prices(home: Path) -> Non
         wait_for_list(screen, "> fast")
         screen.type_keys("\r")
         screen.wait_for_prompt("model scripted/echo")
+
+
+@pytest.mark.needs("terminal")
+def test_hostile_names_of_a_server_stay_on_their_lines(home: Path) -> None:
+    names = ["one\ntwo", "\x1b[2Jred\u202e", "tab\tbed"]
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text('[providers.mine]\napi = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    save_model_lists(load_settings(None).paths, {"mine": ("http://127.0.0.1:9/v1", names)})
+    with open_screen("chat", *ECHO) as screen:
+        screen.wait_for_prompt("/help")
+        screen.raw = ""
+        screen.type_keys("/model\r")
+        wait_for_list(screen, "  mine/one two ", r"  mine/\x1b[2Jred\u202e ", "  mine/tab bed ")
+        assert "\x1b[2J" not in screen.raw
+        screen.type_keys("one")
+        wait_for_list(screen, "> mine/one two")
 
 
 # -- --pick ----------------------------------------------------------------------------------------
