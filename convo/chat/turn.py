@@ -29,6 +29,7 @@ from convo.history.records import (
     ANSWERED_STATUSES,
     EMBEDDED_SCOPE,
     IGNORED_PARAMETER,
+    LINK_STATUSES,
     UNFINISHED_STATUSES,
     Link,
     LinkStatus,
@@ -616,7 +617,7 @@ class ChatTurn:
             sent_count=self._request_input.node_count,
             model=self._options.model,
             strategy=session.strategy,
-            status=response.get("status") or "completed",
+            status=_choose_link_status(response),
             created_at=timing.started_at,
             parent_id=session.link_id,
             session_id=session.id,
@@ -649,6 +650,12 @@ def name_refused_setting(failure: ConvoError, field_sources: Mapping[str, str]) 
         if name == field_name or name.startswith(f"{field_name}.") or field_name.startswith(f"{name}."):
             failure.args = (f"{failure.message}; {field_name} is set by {source}",)
             return
+
+
+def _choose_link_status(response: Response) -> LinkStatus:
+    """Return the status of a response's link; one that the API does not have is derived from the other members."""
+    status = next((known for known in LINK_STATUSES if known == response.get("status")), None)
+    return status or ("incomplete" if response.get("incomplete_details") else "completed")
 
 
 def _append_update_items(state: ConversationState, run_update: RunUpdate | None) -> ConversationState:

@@ -175,7 +175,12 @@ def _decode_usage(form: Json, figures: str) -> Json:
 
 
 def encode_route(link: Link) -> tuple[list[Json], str | None]:
-    """Return the part of a link that repeats from call to call, and the integers of its usage."""
+    """Return the part of a link that repeats from call to call, and the integers of its usage.
+
+    Raises NotCanonical for a link that `decode_link` would refuse.
+    """
+    if link.status not in LINK_STATUSES:
+        raise NotCanonical(f"the response {link.id!a} has an unknown status")
     form, figures = split_integers(link.usage)
     scope = [link.scope.url, link.scope.organisation, link.scope.project]
     return [link.model, link.strategy, *scope, link.conversation_id, link.is_stored, form], figures
