@@ -9,6 +9,7 @@ from convo.errors import (
     AmbiguousHandle,
     Busy,
     ConvoError,
+    DamagedRow,
     EndpointFault,
     IllegalTransition,
     InvalidRunState,
@@ -101,6 +102,16 @@ MESSAGES: dict[str, tuple[ConvoError, str, str]] = {
         "the history cannot be repaired by removing or completing items\n  code-1: one\n  code-2: two",
         "run convo lint --explain CODE for each code",
     ),
+    "a damaged row": (
+        DamagedRow("session", "tea", "its record is missing"),
+        "the stored session 'tea' is damaged: its record is missing",
+        "convo store check lists the damaged rows; convo store recover NEW.db copies all others into a new file",
+    ),
+    "a damaged row with a long key": (
+        DamagedRow("session", "x" * 301, "its record is missing"),
+        f"the stored session '{'x' * 64}…' is damaged: its record is missing",
+        "convo store check lists the damaged rows; convo store recover NEW.db copies all others into a new file",
+    ),
     "too new": (
         StoreTooNew("convo.db", 9, 4),
         "convo.db has schema 9; this version of convo supports schemas up to 4",
@@ -187,6 +198,12 @@ FIELDS: dict[str, tuple[str, int, int, str]] = {
     "StoreReadOnly": ("store_read_only", 1, 503, "make its folder writable, or set CONVO_HOME to a writable folder"),
     "StoreFull": ("store_full", 1, 503, "free some space, then retry; confirmed items are kept"),
     "StoreTooNew": ("store_too_new", 1, 503, "upgrade convo-state, or set CONVO_HOME to another folder"),
+    "DamagedRow": (
+        "store_damaged",
+        1,
+        500,
+        "convo store check lists the damaged rows; convo store recover NEW.db copies all others into a new file",
+    ),
     "EndpointFault": ("endpoint_fault", 1, 502, ""),
     "RequestRefused": ("invalid_request_error", 1, 400, "/next shows the next request"),
     "KeyRefused": (

@@ -16,12 +16,12 @@ from convo.chat.conversation import Chat
 from convo.chat.lookup import read_or_report, resolve_handle
 from convo.chat.session_record import RunUpdate
 from convo.chat.view_loader import OPEN_RUN_STATUSES, RERUN_CALLS_KEY, load_open_run, make_call_key
-from convo.errors import DamagedRow, InvalidUsage, NotFound
-from convo.history.items import Item, Json, is_client_call
+from convo.errors import DamagedRow, InvalidRunState, InvalidUsage, NotFound
+from convo.history.items import Item, Json, is_client_call, is_item
 from convo.history.records import Session
 from convo.history.tree import Key, Path
 from convo.runs.machine import build_missing_outputs
-from convo.runs.serialize import STAGE_WORDS, apply_call_log, run_from_json, run_to_json
+from convo.runs.serialize import CHANGED_CODE_HINT, STAGE_WORDS, apply_call_log, run_from_json, run_to_json
 from convo.runs.state import (
     TERMINAL_PHASES,
     AppendToHistory,
@@ -112,14 +112,40 @@ def _view_to_json(view: ModelView) -> dict[str, Json]:
 
 
 async def load_run_checkpoint(document: Mapping[str, Any] | None, path: Path, store: Store) -> RunCheckpoint:
-    """Load the checkpoint of a row, for the conversation at `path`. Raises NotFound, ItemDeleted."""
+    """Load the checkpoint of a row, for the conversation at `path`; without a row, `document` is None.
+
+    Raises NotFound, ItemDeleted and InvalidRunState.
+    """
     if document is None:
         return RunCheckpoint(path.head, path.head)
+    if not _is_checkpoint(document):
+        raise InvalidRunState("$.standing", "is not a complete checkpoint", hint=CHANGED_CODE_HINT)
     view, filtered = document["view"], document["filtered"]
     model_view = await _load_view(view, path, store) if view else None
     return RunCheckpoint(
         document["begun"], document["turn"], model_view, (filtered[0], filtered[1]) if filtered else None
     )
+
+
+def _is_checkpoint(document: Json) -> bool:
+    """Return whether the stored JSON of a checkpoint has all members with their types."""
+    if not isinstance(document, dict) or not {"begun", "turn", "view", "filtered"} <= document.keys():
+        return False
+    view, filtered = document["view"], document["filtered"]
+    has_view = view is None or (
+        isinstance(view, dict)
+        and type(view.get("history")) is int
+        and isinstance(view.get("upto"), str)
+        and (isinstance(view.get("items"), list) and all(map(is_item, view["items"])))
+        != isinstance(view.get("head"), str)
+    )
+    has_filtered = filtered is None or (
+        isinstance(filtered, list)
+        and len(filtered) == 2
+        and isinstance(filtered[0], str)
+        and (filtered[1] is None or isinstance(filtered[1], str))
+    )
+    return isinstance(document["begun"], str) and isinstance(document["turn"], str) and has_view and has_filtered
 
 
 async def _load_view(document: Mapping[str, Any], path: Path, store: Store) -> ModelView | None:
@@ -396,7 +422,7 @@ async def open_run_repository(
     """Open the repository of a chat's runs at `run_row`. Raises InvalidUsage for a row of another session."""
     if run_row and run_row.session_id != chat.session.id:
         raise InvalidUsage(f"{run_row.id} belongs to another session", hint="convo approvals")
-    document = run_row.document.get("standing") if run_row else None
+    document = run_row.document.get("standing") or {} if run_row else None
     return RunRepository(
         chat, run_row, await load_run_checkpoint(document, chat.state.path, chat.deps.store), agents_source
     )

@@ -45,7 +45,7 @@ async def build_run_state(
     if run.phase is Phase.FAILED:
         run = replace(run, phase=Phase.CALLING_MODEL, turn=run.turn + 1, calls=(), has_response=False, failure=None)
     path = await store.path(session.head)
-    checkpoint = await load_run_checkpoint(row.document.get("standing"), path, store)
+    checkpoint = await load_run_checkpoint(row.document.get("standing") or {}, path, store)
     run_items = (
         [node.item for node in path.after(checkpoint.input_head)]
         if path.contains(checkpoint.input_head)

@@ -17,7 +17,7 @@ from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.endpoints.base import INPUT_TOKENS_FIELDS, HttpRequest, ItemPage, SortOrder, parse_conversation_id
 from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS
-from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_valid_id, user_message
+from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_item, is_valid_id, user_message
 from convo.history.records import Scope
 from convo.models.base import check_provider_reachable, make_issuer_tag, parse_model_names, untag_tagged_items
 from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors, validate_event
@@ -343,6 +343,9 @@ class RemoteEndpoint:
         if not isinstance(resource, dict):
             raise StreamBroken(f"{self._options.provider} sent a response that is not a JSON object")
         check_response_ids(resource, self._options.provider)
+        output = resource.get("output")
+        if isinstance(output, list) and not all(map(is_item, output)):
+            raise StreamBroken(f"{self._options.provider} sent an output item that has no type or is not an object")
         return resource
 
     async def _fetch_response(
@@ -417,7 +420,11 @@ def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
 
 
 def _parse_page(resource: Mapping[str, Json]) -> ItemPage:
-    return ItemPage(resource.get("data") or (), has_more=bool(resource.get("has_more")))
+    """Return a page of items. Raises StreamBroken for a value that is no item."""
+    items = resource.get("data") or ()
+    if not isinstance(items, list | tuple) or not all(map(is_item, items)):
+        raise StreamBroken("the endpoint listed an item that has no type or is not an object")
+    return ItemPage(items, has_more=bool(resource.get("has_more")))
 
 
 def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from convo.errors import StreamBroken
-from convo.history.items import Item, Json, StreamEvent, to_sendable
+from convo.history.items import Item, Json, StreamEvent, is_item, to_sendable
 
 TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The events that end a response and contain the complete response."""
@@ -224,13 +224,21 @@ def validate_stream_event(event: StreamEvent) -> StreamEvent:
     _check_fields(event, EVENT_FIELDS.get(kind, {}), kind)
     if isinstance(event.get("item"), dict):
         _check_fields(event["item"], ITEM_FIELDS, kind)
+        _check_item_type(event["item"], kind)
     response = event.get("response")
     if kind in EVENT_FIELDS and isinstance(response, dict):
         _check_fields(response, RESPONSE_FIELDS, kind)
         _check_fields(response.get("usage") or {}, USAGE_FIELDS, kind)
         for item in response.get("output") or ():
             _check_fields(item, ITEM_FIELDS, kind)
+            _check_item_type(item, kind)
     return event
+
+
+def _check_item_type(item: Json, kind: str) -> None:
+    """Check that an output item has a type: without one it could be stored, but not sent, exported or resumed."""
+    if kind in EVENT_FIELDS and not is_item(item):
+        raise StreamBroken(f"the endpoint's event {kind!r} has an output item without a type")
 
 
 def _check_fields(value: Any, fields: Mapping[str, FieldTypes], kind: str) -> None:

@@ -51,6 +51,14 @@ def item_type(item: Item) -> str:
     return str(item.get("type") or ("message" if "role" in item else "unknown"))
 
 
+def is_item(value: Json) -> bool:
+    """Return whether a value from outside is an item: an object with a type, or a message in the easy form."""
+    if not isinstance(value, Mapping):
+        return False
+    kind = value.get("type")
+    return (isinstance(kind, str) and kind != "") or (kind is None and isinstance(value.get("role"), str))
+
+
 def is_client_call(item: Item) -> bool:
     """Return whether the client must send an output for this item."""
     return str(item.get("type")) in OUTPUT_BY_CLIENT_CALL

@@ -9,12 +9,12 @@ repeated: its outcome is unknown, and a person decides. Stored words never chang
 import math
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from convo.agents.graph import AgentTool, Graph
 from convo.errors import InvalidRunState, NotCanonical, NotFound, UnknownSchema
 from convo.history.canonical import item_hash
-from convo.history.items import Json
+from convo.history.items import Json, is_item
 from convo.runs.machine import StepResult, build_model_call, complete_call, run_ready_calls
 from convo.runs.state import (
     TERMINAL_PHASES,
@@ -106,7 +106,86 @@ def run_from_json(document: Json, graph: Graph) -> Run:
         raise InvalidRunState("$", f"is not a complete run ({error!r})", hint=CHANGED_CODE_HINT) from error
 
 
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _is_optional_text(value: Json) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_count(value: Json) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_flag(value: Json) -> bool:
+    return type(value) is bool
+
+
+def _is_object(value: Json) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_optional_object(value: Json) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+def _is_text_list(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_object_list(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(element, dict) for element in value)
+
+
+def _is_item_list(value: Json) -> bool:
+    return isinstance(value, list) and all(map(is_item, value))
+
+
+MemberChecks: TypeAlias = Mapping[str, tuple[Callable[[Json], bool], str]]
+"""By member: whether its value is valid, and the expected form for the message."""
+
+RUN_MEMBERS: MemberChecks = {
+    "agent": (_is_text, "a text"),
+    "limits": (_is_object, "an object"),
+    "phase": (_is_text, "a text"),
+    "turn": (_is_count, "a number of turns"),
+    "batch": (_is_object_list, "a list of calls"),
+    "guards": (_is_object_list, "a list of guardrails"),
+    "answered": (_is_flag, "true or false"),
+    "text": (_is_optional_text, "a text or null"),
+    "used": (lambda value: isinstance(value, dict) and all(map(_is_text_list, value.values())), "lists of tools"),
+    "always": (_is_object_list, "a list of decisions"),
+    "staged": (_is_item_list, "a list of items with types"),
+    "output": (_is_object, "an object"),
+    "failure": (_is_optional_object, "an object or null"),
+}
+
+CALL_MEMBERS: MemberChecks = {
+    "item": (is_item, "an item with a type"),
+    "id": (_is_text, "a text"),
+    "stage": (_is_text, "a text"),
+    "lookup": (lambda value: _is_text_list(value) and bool(value), "a list of texts"),
+    "tool": (_is_optional_text, "a text or null"),
+    "to": (_is_optional_text, "a text or null"),
+    "arguments": (_is_text, "a text"),
+    "output": (lambda value: value is None or is_item(value), "an item with a type, or null"),
+    "ran": (_is_flag, "true or false"),
+}
+
+
+def _check_members(document: Mapping[str, Any], checks: MemberChecks, path: str) -> None:
+    """Check the types of members before anything is performed: stored JSON may be damaged.
+
+    Raises InvalidRunState, and KeyError for a missing one.
+    """
+    for name, (is_valid, expectation) in checks.items():
+        if not is_valid(document[name]):
+            raise InvalidRunState(f"{path}.{name}", f"must be {expectation}", hint=CHANGED_CODE_HINT)
+
+
 def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
+    _check_members(document, RUN_MEMBERS, "$")
     agent, failure = document["agent"], document["failure"]
     for identity in (agent, *document["used"]):
         graph[identity]
@@ -141,14 +220,16 @@ def _parse_limits(limits: Mapping[str, Any]) -> RunLimits:
     """Parse limits; a missing one has its default. Raises TypeError for an unknown key."""
     _check_member_names(limits, ("max_turns", "parallel"))
     default = RunLimits()
-    return RunLimits(
-        max_turns=limits.get("max_turns", default.max_turns),
-        max_parallel_calls=limits.get("parallel", default.max_parallel_calls),
-    )
+    max_turns = limits.get("max_turns", default.max_turns)
+    max_parallel_calls = limits.get("parallel", default.max_parallel_calls)
+    if not (max_turns is None or _is_count(max_turns)) or not _is_count(max_parallel_calls) or not max_parallel_calls:
+        raise InvalidRunState("$.limits", "must be two numbers", hint=CHANGED_CODE_HINT)
+    return RunLimits(max_turns=max_turns, max_parallel_calls=max_parallel_calls)
 
 
 def _parse_failure(failure: Mapping[str, Any]) -> RunFailure:
     _check_member_names(failure, ("code", "message"))
+    _check_members(failure, {"code": (_is_text, "a text"), "message": (_is_text, "a text")}, "$.failure")
     return RunFailure(code=failure["code"], message=failure["message"])
 
 
@@ -185,6 +266,9 @@ def _nested_run_to_json(call: ToolCall) -> Json:
 
 
 def _parse_call(document: Mapping[str, Any], graph: Graph, agent: str, path: str) -> ToolCall:
+    _check_members(document, CALL_MEMBERS, path)
+    if not (document.get("verdict") is None or _is_flag(document["verdict"])):
+        raise InvalidRunState(f"{path}.verdict", "must be true or false", hint=CHANGED_CODE_HINT)
     lookup = tuple(document["lookup"])
     if document["to"] is not None:
         graph[document["to"]]
@@ -209,6 +293,7 @@ def _parse_nested_run(tool: Tool | None, document: Mapping[str, Any] | None, pat
         return None
     if not isinstance(tool, AgentTool):
         raise InvalidRunState(path, "has a nested run, but its tool is no longer an agent", hint=CHANGED_CODE_HINT)
+    _check_members(document, {"items": (_is_item_list, "a list of items with types")}, f"{path}.inner")
     return NestedRun(run_from_json(document["run"], tool.graph), tuple(document["items"]))
 
 

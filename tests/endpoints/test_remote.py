@@ -505,7 +505,7 @@ async def test_a_malformed_id_of_the_server_is_an_error(
 
 
 async def test_ids_that_a_server_leaves_out_are_no_error(loopback: LoopbackServer, remote: RemoteEndpoint) -> None:
-    response = {"id": "", "conversation": None, "output": [{"type": "reasoning"}, {"id": None}, "odd"]}
+    response = {"id": "", "conversation": None, "output": [{"type": "reasoning"}, {"type": "odd", "id": None}]}
     loopback.arm(Fault(error_response=(200, response, {}), path="/v1/responses/resp_1", method="GET"))
 
     assert await remote.retrieve("resp_1") == response

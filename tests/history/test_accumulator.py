@@ -234,10 +234,14 @@ def test_an_event_without_a_type_is_refused() -> None:
                     "input_tokens_details": None,
                     "output_tokens_details": None,
                 },
-                "output": [{"type": None, "id": None, "status": None}],
+                "output": [{"type": None, "role": "assistant", "id": None, "status": None}],
             },
         },
-        {"type": "response.output_item.done", "output_index": 0, "item": {"type": None, "id": None, "status": None}},
+        {
+            "type": "response.output_item.done",
+            "output_index": 0,
+            "item": {"type": None, "role": "assistant", "id": None, "status": None},
+        },
         {"type": "response.something.new", "response": {"usage": "many", "output": ["x"]}},
     ],
 )
