@@ -44,6 +44,7 @@ from convo.runs.serialize import PHASE_WORDS
 from convo.runs.state import TERMINAL_PHASES, ApprovalDecided, Phase, Run, Stage, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runstate.calls import answerable_call_id, find_open_nested_states
+from convo.runstate.export import check_reexportable
 from convo.runstate.format import iter_actions, iter_interruptions
 from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import read_context_description
@@ -167,6 +168,7 @@ class ResumedRunOpener:
                 else f"convo inspect {quote(self._request.handle)}",
             )
         choose_decisions(self._request.decisions, _list_decidable_calls(imported.run))
+        check_reexportable(imported.run, state, imported.context_values)
         context = self._make_chat_context(imported.strategy, imported.handle)
         chat = await _open_chat(context)
         setup = setup if self._request.model else setup.with_route(context.make_route)

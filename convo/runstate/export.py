@@ -10,9 +10,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from convo.errors import InputFault, InvalidRunState, StateFault
+from convo.errors import InputFault, InvalidRunState, InvalidUsage, StateFault
 from convo.history.canonical import digest
 from convo.history.items import Item, Json, get_call_id, is_client_output, is_user_message
+from convo.history.records import Strategy
+from convo.runs.machine import complete_call
 from convo.runs.state import PENDING_STAGES, NestedRun, Phase, Run, Stage, ToolCall
 from convo.runstate import run_items
 from convo.runstate.agents import get_agent_identity, write_sticky_decisions
@@ -59,6 +61,34 @@ def export_run_state(run: Run, transcript: RunTranscript) -> RunState:
     return _write_decisions(
         write_sticky_decisions(state, run), run.calls
     )  # a call's own decision overrides a sticky one
+
+
+def check_reexportable(run: Run, base: RunState, values: Mapping[str, Json]) -> None:
+    """Check that a run that was just imported from `base` can be exported again, before and after its tools run.
+
+    Members that convo does not model are kept as they are, so a state that the import accepts can still be one that no
+    state can be built from. A run that convo can store but not export is not refused.
+
+    Raises InvalidRunState.
+    """
+    transcript = RunTranscript(
+        (), (), Strategy.SESSION, context_values=values, base=base, convo_only=True, allow_unknown_outcomes=True
+    )
+    runnable = (call for call in run.calls if call.tool and call.stage in (Stage.PENDING, Stage.READY))
+    after_tools = run
+    for call in runnable:
+        after_tools = after_tools.replace_call(complete_call(call, ""))
+    try:
+        export_run_state(run, transcript)
+        export_run_state(after_tools, transcript)
+    except InvalidRunState as error:
+        problem = error.message.removeprefix(f"{error.path} ")
+        raise InvalidRunState(error.path, f"{problem}; so this state could not be written again") from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        problem = f"has a member of an unknown form, so it could not be written again ({type(error).__name__}: {error})"
+        raise InvalidRunState("$", problem) from error
+    except (InputFault, StateFault, InvalidUsage):
+        return
 
 
 def _check_exportable(run: Run, transcript: RunTranscript) -> None:

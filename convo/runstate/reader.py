@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from convo.errors import InvalidRunState, JavaScriptRunState, UnknownSchema
-from convo.history.items import MCP_APPROVAL_REQUEST, Json, is_valid_id
+from convo.history.items import MCP_APPROVAL_REQUEST, Json, is_item, is_valid_id
 from convo.runstate.document import (
     PathMatch,
     PathSteps,
@@ -422,6 +422,7 @@ SHAPE_RULES = (
     ShapeRule("tool_use_tracker", "an object", _is_type(dict)),
     ShapeRule("model_responses", "a list of responses", _is_object_list),
     ShapeRule("model_responses[].output", "a list of items", _is_object_list),
+    ShapeRule("model_responses[].output[]", "an item with a type", is_item),
     ShapeRule("last_processed_response", "an object or null", _is_type(dict, type(None))),
     *(
         ShapeRule(f"last_processed_response.{key}", "a list of actions, each with its call", _is_action_list)
@@ -505,6 +506,8 @@ def _iter_invalid_run_items(document: Json) -> Iterator[PathMatch]:
 def _find_run_item_fault(item: Json, path: PathSteps) -> PathMatch | None:
     if not isinstance(item, dict) or not isinstance(item.get("raw_item"), dict):
         return PathMatch(path, "a run item with its raw_item")
+    if not isinstance(item.get("type"), str) or not item["type"]:
+        return PathMatch((*path, "type"), "the type of the run item")
     for key in AGENT_MEMBERS:
         if not (item.get(key) is None or isinstance(item[key], str) or _is_agent(item[key])):
             return PathMatch((*path, key), "an object with the agent's name")
