@@ -6,10 +6,12 @@ Answers of several kinds arrive in pieces of 16 characters, each of which is ren
 number of characters that the parser examined for each character of the answer, `written` the number of
 bytes that were written to the terminal for each one. Both must be constant from 10 KB to 1 MB, or the
 script ends with 1. The naive renderer parses and prints everything at each piece; it is shown at 5 and 10 KB.
-Last, the processor time for 100 KB that arrive at once, and in pieces of 5 characters, each of which is drawn, as a
-ratio to rich, which renders the blocks of the same text once; all three in turn, the medians of `ROUNDS`.
+Last, the processor time for 100 KB that arrive at once, and in pieces of 5 characters as fast as they are written, as
+a ratio to rich, which renders the blocks of the same text once; all three in turn, the medians of `ROUNDS`. Then the
+processor time of one frame when each is drawn after 32 characters, which 200 tokens a second bring in 40 ms.
 """
 
+import asyncio
 import io
 import statistics
 import sys
@@ -21,6 +23,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer, limit_nesting, render_blocks
+
+OPTIONS = MarkdownOptions(has_color=True, color_system="truecolor")
 
 KILOBYTES = (10, 100, 1_000)
 NAIVE = (5, 10)
@@ -109,7 +113,7 @@ def make_text(kind: str, length: int) -> str:
 def streaming(text: str, piece: int) -> Cost:
     """Measure convo's renderer."""
     out, longest = Bytes(), 0
-    page = MarkdownRenderer(out, MarkdownOptions(has_color=True, color_system="truecolor"), lambda: (80, 24))
+    page = MarkdownRenderer(out, OPTIONS, lambda: (80, 24))
     started_at = time.process_time()
     for position in range(0, len(text), piece):
         page.write(text[position : position + piece])
@@ -152,8 +156,7 @@ def linear(kind: str, lengths: Sequence[int]) -> bool:
 ROUNDS = 5
 RATIO_CHARS = 100_000
 SMALL_PIECE = 5
-FRAME_CHARS = 8
-"""Characters that arrive in 40 ms, the time between two frames, at 200 characters a second."""
+FRAME_CHARS = 32
 
 
 def rich_blocks(text: str) -> float:
@@ -166,16 +169,42 @@ def rich_blocks(text: str) -> float:
     return time.process_time() - started_at
 
 
+async def in_pieces(text: str) -> float:
+    """Return the seconds for a text in small pieces; the frames are limited by time, as in a chat."""
+    page = MarkdownRenderer(Bytes(), OPTIONS, lambda: (80, 24))
+    started_at = time.process_time()
+    for position in range(0, len(text), SMALL_PIECE):
+        page.write(text[position : position + SMALL_PIECE])
+        await asyncio.sleep(0)
+    page.finish()
+    return time.process_time() - started_at
+
+
+def frames(text: str) -> list[float]:
+    """Return the milliseconds of processor time of each frame."""
+    page = MarkdownRenderer(Bytes(), OPTIONS, lambda: (80, 24))
+    durations = []
+    for position in range(0, len(text), FRAME_CHARS):
+        started_at = time.process_time()
+        page.write(text[position : position + FRAME_CHARS])
+        durations.append((time.process_time() - started_at) * 1e3)
+    page.finish()
+    return durations
+
+
 def ratios() -> None:
     text = ANSWER * (RATIO_CHARS // len(ANSWER))
-    floor, at_once, in_pieces = [], [], []
+    floor, at_once, streamed = [], [], []
     for _ in range(ROUNDS):
         floor.append(rich_blocks(text))
         at_once.append(streaming(text, len(text)).seconds)
-        in_pieces.append(streaming(text, SMALL_PIECE).seconds)
+        streamed.append(asyncio.run(in_pieces(text)))
     base = statistics.median(floor)
     print(f"\n{len(text):,} characters: rich {base:.2f} s", end="")
-    print(f", at once {statistics.median(at_once) / base:.2f}x, in pieces {statistics.median(in_pieces) / base:.2f}x")
+    print(f", at once {statistics.median(at_once) / base:.2f}x, in pieces {statistics.median(streamed) / base:.2f}x")
+    durations = sorted(frames(text))
+    p50, p99 = (durations[int(len(durations) * share)] for share in (0.5, 0.99))
+    print(f"a frame: p50 {p50:.1f} ms, p99 {p99:.1f} ms, longest {durations[-1]:.1f} ms")
 
 
 def main() -> int:
