@@ -147,19 +147,16 @@ def _integer_paths(form: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str
 
 
 ROUTE_COLUMNS = ("model", "known", "i", "c", "o", "w", "p_i", "p_c", "p_o", "p_w", "max_i", "f_i", "f_o")
-"""Columns of the table of routes after the route itself: model, positions of tokens, prices in USD per token."""
+"""Columns of the table of routes after the route itself: model, positions of tokens, the fields of the price."""
 
 
 def build_route_row(body: str, query: RequestQuery) -> list[Json]:
     """Return the values of `ROUTE_COLUMNS` for one route; the model as ASCII JSON, which every database can store."""
-    from convo.usage.cost import TOKENS_PER_PRICE
-
     usage = decode_route_usage(body)
     price = query.find_price(usage.model) if query.sort == "cost" else None
     prices: list[Json] = [None] * 7
     if price:
-        per_token = [price.input, price.cached, price.output, price.written]
-        prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
+        prices = [price.input, price.cached, price.output, price.written]
         prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
     return [
         json.dumps(usage.model),

@@ -267,7 +267,7 @@ async def test_a_response_is_live_from_its_first_event_to_its_last() -> None:
     tracked = live.track("alice", {}, events_of(created, ADDED, DELTA, COMPLETED))
     assert await anext(tracked) == created
     assert [response.to_json() for response in live.for_tenant("alice")] == [
-        {"response_id": "resp_1", "status": "in_progress", "model": "m", "text": ""}
+        {"response_id": "resp_1", "previous_response_id": None, "status": "in_progress", "model": "m", "text": ""}
     ]
     assert live.for_tenant("bob") == []
     await anext(tracked)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -454,6 +455,18 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
         expect(page.get_by_text("Common prefix: 3 items.")).to_be_visible()
         expect(page.get_by_role("status")).to_have_text("Loaded from a file")
         assert {url.partition("#")[0] for url in requested_urls} == {(tmp_path / "page.html").as_uri()}
+
+
+def test_the_list_has_names_of_sessions_and_first_words_of_other_conversations(
+    browser: Browser, tmp_path: Path
+) -> None:
+    view = build_chain(2).view("resp_2")
+    with open_page(browser) as page:
+        open_as_file(tmp_path, build_inspector_data({"oslo": replace(view, handle="oslo"), "resp_2": view}), page)
+        expect(page.locator("#list a")).to_have_text(["oslo", "question 1"])
+        page.get_by_role("link", name="question 1").click()
+        expect(page.locator("#conversation-title")).to_have_text("question 1")
+        expect(page.locator("#conversation-title")).to_be_focused()
 
 
 def test_usage_and_cost_are_shown_for_each_request_and_in_total(browser: Browser, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 import { element, formatCount, formatNumber, formatTime } from "./make.js";
 
+// The names of conversations without a session.
+const RESPONSE_OR_CONVERSATION = /^(resp|conv|try)_/;
+
 /** Create the list; `selected` is the open handle, `showMore` is called to show a longer list. */
 export function conversationList(listing, { selected, showMore }) {
   const groups = [
@@ -28,7 +31,7 @@ export function address(handle, responseId) {
 function listEntry(conversation, selected) {
   const { id, name, first_words: firstWords } = conversation;
   const current = [id, name].includes(selected) && "page";
-  const isUnnamed = id === name && firstWords !== "";
+  const isUnnamed = RESPONSE_OR_CONVERSATION.test(name) && id === name && firstWords !== "";
   return element(
     "li",
     {},
