@@ -140,4 +140,4 @@ async def test_a_session_without_runs_has_none_to_load(harness: ChatHarness) -> 
     assert [event async for event in chat.send([user_message("hello")])]
     with pytest.raises(NotFound, match=r"^no run 'mine'$") as error:
         await load_run_row(harness.store, "mine")
-    assert error.value.hint == "convo approvals"
+    assert error.value.hint == "convo chat --from mine"

@@ -56,8 +56,9 @@ option_strategy = st.builds(
     has_color=st.booleans(),
     has_box_chars=st.just(True),
     has_links=st.just(False),
-    color_system=st.sampled_from(("standard", "256", "truecolor")),
+    color_system=st.sampled_from(("standard", "truecolor")),
 )
+"""A process has one color system: a style of rich keeps the codes of the first one, so two with one theme cannot meet."""
 
 
 @pytest.mark.parametrize("name", CORPUS)
