@@ -3,6 +3,7 @@
 `python -m tests.terminal.chat_screens` writes them again; read the differences before you commit them.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,22 @@ import pytest
 from convo.terminal.slash_commands import SLASH_COMMANDS
 from tests.terminal.chat_screens import STEPS, WIDTHS, record_screens, screens_file
 
+ATTEMPTS = 3
+
 pytestmark = pytest.mark.needs("terminal")
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_every_key_and_command_shows_the_recorded_screen(columns: int, tmp_path: Path) -> None:
-    assert record_screens(columns, tmp_path) == screens_file(columns).read_text(encoding="utf-8")
+    """A minute that ends in between, or a slow response, changes the columns of a table: then it is recorded again."""
+    expected = screens_file(columns).read_text(encoding="utf-8")
+    for attempt in range(ATTEMPTS):
+        (tmp_path / str(attempt)).mkdir()
+        os.chdir(tmp_path / str(attempt))
+        recorded = record_screens(columns, tmp_path / str(attempt))
+        if recorded == expected:
+            return
+    assert recorded == expected
 
 
 def test_the_recorded_screens_cover_every_command() -> None:

@@ -58,7 +58,7 @@ option_strategy = st.builds(
     has_links=st.just(False),
     color_system=st.sampled_from(("standard", "truecolor")),
 )
-"""A process has one color system: a style of rich keeps the codes of the first one, so two with one theme cannot meet."""
+"""Two color systems with one theme cannot be tried in one process: a style of rich keeps the codes of the first one."""
 
 
 @pytest.mark.parametrize("name", CORPUS)
