@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from convo.history.items import item_text, user_message
 from convo.models import local
@@ -97,15 +98,16 @@ async def answer(model: local.LocalModel, question: str) -> str:
 async def count_right(defaults: Mapping[str, float]) -> list[str]:
     """Return the questions with a wrong answer."""
     local.BUILT_IN_DEFAULTS.update(defaults)
-    model = local.LocalModel(Path("models"), random_id)
-    try:
-        return [
-            question
-            for question, expected in QUESTIONS.items()
-            if not re.search(expected, await answer(model, question), re.IGNORECASE)
-        ]
-    finally:
-        await model.aclose()
+    with TemporaryDirectory() as weights_folder:
+        model = local.LocalModel(Path(weights_folder), random_id)
+        try:
+            return [
+                question
+                for question, expected in QUESTIONS.items()
+                if not re.search(expected, await answer(model, question), re.IGNORECASE)
+            ]
+        finally:
+            await model.aclose()
 
 
 def main() -> None:
