@@ -46,11 +46,12 @@ from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint, HttpRequest
 from convo.history.items import user_message
 from convo.history.records import EMBEDDED_SCOPE, Link
+from convo.inspect.request_code import SERVER_KEY_VARIABLE, build_curl_command
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.inspect_view import build_curl_command, render_next_request
+from convo.terminal.inspect_view import render_next_request
 from convo.terminal.terminal import detect_display, escape_control_chars
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 
 
 SERVED_NOTICE = "this request goes to convo's own endpoint; start it with convo serve"
-SERVER_KEY_VARIABLE = "CONVO_KEY"
-"""The variable in a command for our own server, if that needs a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +259,7 @@ def render_curl_command(
             request, key_env = replace(request, headers={"Authorization": "Bearer {key}"}), SERVER_KEY_VARIABLE
     if base_url:
         request = replace(request, url=f"{base_url.rstrip('/')}/responses")
-    return build_curl_command(request, key_env)
+    return build_curl_command(request.url, request.headers, request.body, key_env)
 
 
 async def render_sent_curl_command(link: Link, view: ConversationView, settings: Settings) -> str:

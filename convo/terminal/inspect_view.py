@@ -1,7 +1,6 @@
 """Views of a conversation for `convo inspect` and `convo next`.
 
-The link tree, the chart of input tokens, the items in full, and the next request as JSON or as a curl command.
-A curl command reads the body from a here-document and names the variable of the API key, not the key.
+The link tree, the chart of input tokens, the items in full, and the next request as JSON.
 """
 
 import json
@@ -12,7 +11,6 @@ from functools import lru_cache
 from shlex import quote
 
 from convo.chat.next_request import NextRequest
-from convo.endpoints.base import HttpRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
     Item,
@@ -431,9 +429,6 @@ def chart_legend(bars: str) -> str:
     return " · ".join(f"{char} {label}" for char, label in CELL_CHARS.values() if char in bars)
 
 
-HEREDOC_END = "END_OF_REQUEST"
-"""JSON contains no such line."""
-
 MAX_INDENTED_ITEMS = 100
 """Items that are pretty-printed; in a longer input each item takes one line."""
 
@@ -459,21 +454,6 @@ def format_request_target(request: NextRequest) -> str:
     return f"POST {request.url}" if request.url else "to convo's own endpoint, in this process"
 
 
-def build_curl_command(request: HttpRequest, key_env: str | None) -> str:
-    """Build a curl command for a POSIX shell. It streams the response, as a chat does.
-
-    key_env:  the variable that holds the key; None if none is needed
-    """
-    headers = {"Content-Type": "application/json", **request.headers}
-    header_options = [f"-H {_format_header(name, value, key_env)}" for name, value in headers.items()]
-    # escaped as JSON, so that no byte of it is special to a terminal or a shell
-    body = json.dumps({**request.body, "stream": True}, indent=2).replace("\x7f", "\\u007f")
-    options = " \\\n  ".join(
-        [f"curl -sS -N {quote(request.url)}", *header_options, f"--data-binary @- <<'{HEREDOC_END}'"]
-    )
-    return f"{options}\n{body}\n{HEREDOC_END}"
-
-
 def _format_request_body(body: Mapping[str, Json]) -> str:
     """Format a request as indented JSON; a long input has one item a line."""
     input_items = body.get("input")
@@ -483,14 +463,6 @@ def _format_request_body(body: Mapping[str, Json]) -> str:
     fields = {name: "" if name == "input" else json.dumps(value, ensure_ascii=False) for name, value in body.items()}
     fields["input"] = f"[\n    {items}\n  ]"
     return "{\n" + ",\n".join(f"  {json.dumps(name)}: {value}" for name, value in fields.items()) + "\n}"
-
-
-def _format_header(name: str, value: str, variable: str | None) -> str:
-    """Quote one header for the shell; the key is read from its variable by the shell."""
-    if "{key}" not in value:
-        return quote(f"{name}: {value}")
-    before, _, after = value.partition("{key}")
-    return f'"{name}: {before}${{{variable}}}{after}"'
 
 
 def _prepended_lines(request: NextRequest, display: DisplayOptions, max_prepended: int | None) -> Iterator[str]:

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from convo.chat.next_request import NextRequest
-from convo.endpoints.base import HttpRequest
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.inspect.context_window import request_parts, sum_context_usage
-from convo.terminal.inspect_view import build_curl_command, render_next_request
+from convo.inspect.request_code import build_curl_command
+from convo.terminal.inspect_view import render_next_request
 from convo.terminal.terminal import DisplayOptions
 from convo.usage.model_info import ModelWindow
 
@@ -66,7 +66,7 @@ def test_no_server_side_context_is_stated() -> None:
 
 
 def test_the_curl_command_is_ascii_and_names_only_the_variable_of_the_key() -> None:
-    command = build_curl_command(HttpRequest("https://api.example/v1/responses", BODY, {"api-key": "{key}"}), "MY_KEY")
+    command = build_curl_command("https://api.example/v1/responses", {"api-key": "{key}"}, BODY, "MY_KEY")
     assert command.isascii()
     assert '-H "api-key: ${MY_KEY}"' in command
     assert "\x1b" not in command
