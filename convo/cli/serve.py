@@ -79,7 +79,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
             await service.check_ready()  # also starts the recovery of work that other replicas left
             log = _print_access_line if verbose else None
             gateway = Gateway(
-                service, serve_settings, InspectorDeps(store, settings.prices),
+                service, serve_settings, InspectorDeps(store, settings.prices, providers=settings.providers),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
             )  # fmt: skip
             print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")

@@ -241,7 +241,7 @@ class Gateway:
         )
         context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
-            exchange.tenant, scope["path_params"], query, body,
+            exchange.tenant, scope["path_params"], query, body, exchange.base_url,
         )  # fmt: skip
         result: HandlerResult | None = None
         async with CancelOnDisconnect(exchange) if route.calls_model else nullcontext():

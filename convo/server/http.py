@@ -7,6 +7,7 @@ a request id and its duration; every error is the API's error object.
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,10 @@ class ClientConnection:
                 self._close_callback()
 
 
+PLAIN_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
+"""A host, with or without a port, as it occurs in a URL."""
+
+
 class HttpExchange:
     """One HTTP request and its response.
 
@@ -110,6 +115,13 @@ class HttpExchange:
     @property
     def method(self) -> str:
         return str(self.scope.get("method", "WEBSOCKET"))
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of the API at the host that the request names, with /v1."""
+        host = self.headers.get(b"host", b"").decode("latin-1")
+        name = host if PLAIN_HOST.fullmatch(host) else "localhost"
+        return f"{self.scope.get('scheme', 'http')}://{name}{self.scope.get('root_path', '')}/v1"
 
     @property
     def duration_s(self) -> float:

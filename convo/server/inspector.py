@@ -1,7 +1,7 @@
-"""Routes of the inspector page: its files, its three JSON calls, and the feed of changes.
+"""Routes of the inspector page: its files, its JSON calls, its downloads, and the feed of changes.
 
 The files are public; the data needs the same key as the API. The calls are not part of the API.
-`inspector_data` is imported with the first call.
+`inspector_data` and `inspector_downloads` are imported with the first call.
 
 `GET /inspect/api/requests` lists requests, newest first unless `sort` and `order` say otherwise:
 
@@ -14,13 +14,23 @@ The files are public; the data needs the same key as the API. The calls are not 
      "models": [...], "sessions": [...],    values of the filters: all models, the newest sessions
      "is_search_limited": false}   whether `q` matches more items than the search considers
 
+`GET /inspect/api/requests/{id}/code?language=curl|python|javascript` returns a stored request as code, as plain text:
+a curl command, or a program for the openai package, which sends the same body again. A request to convo's own endpoint
+goes to `base_url`, without it to the host that the call names; the key is read from the variable `CONVO_KEY`, that of
+another server from the variable in the settings.
+
+`GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
+`convo export` writes it, as an attachment.
+
 A figure that is unknown is null, and such rows come last. The feed of changes is a stream of server-sent events:
 `inspector.changed` at its start, and after each change of the store or of the responses in progress.
 """
 
+import re
 from dataclasses import replace
 
 from convo.history.records import LINK_STATUSES
+from convo.inspect.request_code import CODE_LANGUAGES
 from convo.server import errors, pages
 from convo.server.http import (
     JSON_CONTENT_TYPE,
@@ -40,6 +50,8 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 """Headers of every response to a browser: no content sniffing, and no use by other sites."""
+
+UNCACHED_HEADERS = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
 PAGE_HEADERS = (
     *SECURITY_HEADERS,
@@ -106,6 +118,53 @@ PAGE_PARAMETERS = tuple(
 """The query of the page itself. Its script reads it and ignores invalid values, so the server accepts any."""
 
 
+EXPORT_FORMAT_NAMES = ("json", "jsonl", "markdown", "html")
+
+BASE_URL = re.compile(r"https?://[!-~]{1,2000}")
+
+
+def parse_language_value(name: str, text: str) -> str:
+    if text not in CODE_LANGUAGES:
+        raise errors.http_parameter_value_error(name, text, CODE_LANGUAGES)
+    return text
+
+
+def parse_format_value(name: str, text: str) -> str:
+    if text not in EXPORT_FORMAT_NAMES:
+        raise errors.http_parameter_value_error(name, text, EXPORT_FORMAT_NAMES)
+    return text
+
+
+def parse_base_url_value(name: str, text: str) -> str:
+    if not BASE_URL.fullmatch(text):
+        raise errors.http_parameter_type_error(name, "an HTTP or HTTPS URL")
+    return text
+
+
+CODE_PARAMETERS = (
+    QueryParameter(
+        "language",
+        parse_language_value,
+        {"type": "string", "enum": list(CODE_LANGUAGES), "default": "curl"},
+        "curl, or the language of a program.",
+    ),
+    QueryParameter(
+        "base_url",
+        parse_base_url_value,
+        {"type": "string"},
+        "Base URL of this server's API, if its clients use another one than this call.",
+    ),
+)
+EXPORT_PARAMETERS = (
+    QueryParameter(
+        "format",
+        parse_format_value,
+        {"type": "string", "enum": list(EXPORT_FORMAT_NAMES), "default": "json"},
+        "The format of the file.",
+    ),
+)
+
+
 async def serve_page(context: HandlerContext) -> HandlerResult:
     return await serve_page_file(replace(context, path_params={"name": ""}))
 
@@ -143,6 +202,26 @@ async def serve_request_list(context: HandlerContext) -> HandlerResult:
     return make_uncached_response(await inspector_data.encode_request_list(context))
 
 
+async def serve_code(context: HandlerContext) -> HandlerResult:
+    """Serve a request as code. Raises NotFound and RequestRefused."""
+    from convo.server import inspector_downloads
+
+    return RawResponse(await inspector_downloads.render_code(context), b"text/plain; charset=utf-8", UNCACHED_HEADERS)
+
+
+async def serve_export(context: HandlerContext) -> HandlerResult:
+    """Serve a conversation as a file. Raises NotFound, AmbiguousHandle and ItemDeleted."""
+    from convo.server import inspector_downloads
+
+    content, export_format, file_name = await inspector_downloads.render_export(context)
+    headers = (
+        *UNCACHED_HEADERS,
+        (b"content-security-policy", b"sandbox; default-src 'none'"),
+        (b"content-disposition", f'attachment; filename="{file_name}"'.encode("ascii")),
+    )
+    return RawResponse(content, export_format.content_type, headers)
+
+
 async def serve_changes(context: HandlerContext) -> HandlerResult:
     """Stream an event at each change, until the server shuts down."""
     from convo.server import inspector_data
@@ -151,7 +230,7 @@ async def serve_changes(context: HandlerContext) -> HandlerResult:
 
 
 def make_uncached_response(body: bytes) -> RawResponse:
-    return RawResponse(body, JSON_CONTENT_TYPE, (*SECURITY_HEADERS, (b"cache-control", b"no-store")))
+    return RawResponse(body, JSON_CONTENT_TYPE, UNCACHED_HEADERS)
 
 
 INSPECTOR_ROUTES = (
@@ -176,6 +255,14 @@ INSPECTOR_ROUTES = (
         "Text",
         query=REQUEST_LIST_PARAMETERS,
     ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/requests/{id}/code",
+        serve_code,
+        "Retrieve a request as code.",
+        "Text",
+        query=CODE_PARAMETERS,
+    ),
     ApiRoute("GET", "/inspect/api/changes", serve_changes, "Follow changes as server-sent events.", "Text"),
     ApiRoute(
         "GET",
@@ -184,5 +271,13 @@ INSPECTOR_ROUTES = (
         "Retrieve one conversation.",
         "Text",
         query=(SEEN_PARAMETER,),
+    ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/conversations/{handle}/export",
+        serve_export,
+        "Export one conversation as a file.",
+        "Text",
+        query=EXPORT_PARAMETERS,
     ),
 )

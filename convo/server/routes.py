@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from convo import __version__
-from convo.config.sections import Price
+from convo.config.sections import Price, Provider
 from convo.endpoints.base import Endpoint, EndpointService, ItemPage
 from convo.errors import ConvoError
 from convo.history.items import Json
@@ -137,11 +137,13 @@ class InspectorDeps:
     store:           the service's store
     prices:          the user's own prices, by full name of the model
     live_responses:  the responses in progress
+    providers:       those of the settings, by name
     """
 
     store: Store
     prices: Mapping[str, Price] = field(default_factory=dict)
     live_responses: LiveResponses = field(default_factory=LiveResponses)
+    providers: Mapping[str, Provider] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ class HandlerContext:
     path_params:       the variable parts of its path, by name
     query:             the query parameters, by name
     body:              the JSON object in its body; {} if it has none
+    base_url:          of the API at the host that the request names, with /v1
     """
 
     service: EndpointService
@@ -165,6 +168,7 @@ class HandlerContext:
     path_params: Mapping[str, str]
     query: Mapping[str, Any]
     body: dict[str, Json]
+    base_url: str
 
     @property
     def endpoint(self) -> Endpoint:

@@ -132,7 +132,7 @@ def run_gateway(
     store_faults: list[StoreFault] = []
     service = wrap(open_service(settings, store=store, clock=system_clock, new_id=random_id))
     app = Gateway(
-        service, settings.serve, InspectorDeps(store),
+        service, settings.serve, InspectorDeps(store, providers=settings.providers),
         clock=clock or system_clock, new_id=random_id, authenticator=keys, log=exchanges.append,
         report_store_fault=store_faults.append, websocket_limits=websocket_limits,
     )  # fmt: skip

@@ -282,7 +282,14 @@ def test_the_routes_of_the_page() -> None:
         ("GET /inspector/{name}", "A file of the page.", True, []),
         ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
         ("GET /inspect/api/requests", "List requests, sorted and filtered.", False, ["limit", "after", *VIEW]),
+        ("GET /inspect/api/requests/{id}/code", "Retrieve a request as code.", False, ["language", "base_url"]),
         ("GET /inspect/api/changes", "Follow changes as server-sent events.", False, []),
         ("GET /inspect/api/conversations/{handle}", "Retrieve one conversation.", False, ["seen"]),
+        (
+            "GET /inspect/api/conversations/{handle}/export",
+            "Export one conversation as a file.",
+            False,
+            ["format"],
+        ),
     ]
     assert all(query.description and query.schema["type"] for route in INSPECTOR_ROUTES for query in route.query)

@@ -1,5 +1,6 @@
 // One request beside the table, in four tabs: its conversation, what was sent, what came back, and both as JSON.
 
+import { copyAs } from "./code.js";
 import { formatJson, itemList } from "./items.js";
 import { linkFacts } from "./link.js";
 import { address } from "./list.js";
@@ -19,8 +20,9 @@ export function knownTab(name) {
  * row:          of the table; undefined if the request is not on its pages
  * conversation: its conversation; null while it is loaded, and for a request that is not stored yet
  * message:      shown in place of a conversation
+ * source:       of the code of the request
  */
-export function requestDetail({ id, tab, row, conversation, message }, { close, chooseTab }) {
+export function requestDetail({ id, tab, row, conversation, message }, { close, chooseTab, source }) {
   const link = conversation?.links.get(id);
   const status = row?.status ?? link?.status;
   const handle = row?.session ?? id;
@@ -39,6 +41,7 @@ export function requestDetail({ id, tab, row, conversation, message }, { close, 
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
     ),
+    ...(link ? copyAs(source, id, "h3") : []),
     ...(link ? tabs(tab, chooseTab, conversation, link) : [pendingText(row, message)]),
   ];
 }

@@ -7,6 +7,7 @@
 
 import { Conversation } from "./conversation.js";
 import { knownTab, requestDetail } from "./detail.js";
+import { exportLinks } from "./export.js";
 import { itemList, itemText } from "./items.js";
 import { handleKey, showKeys } from "./keys.js";
 import { linkSection } from "./link.js";
@@ -288,7 +289,7 @@ function drawDetail() {
     drawDetail();
     byId(`tab-${name}`)?.focus();
   };
-  keepFocus(() => pane.replaceChildren(...requestDetail(state, { close: closeRequest, chooseTab })));
+  keepFocus(() => pane.replaceChildren(...requestDetail(state, { close: closeRequest, chooseTab, source })));
   pane.scrollTop = isSame ? scrollTop : 0;
 }
 
@@ -394,7 +395,8 @@ function conversationView(conversation) {
     conversationFacts(data),
     ...data.notes.map((note) => element("p", { class: "aside" }, note)),
     ...(data.links.length ? requestTree(conversation) : []),
-    ...(link ? [linkSection(conversation, link, { other: page.other, compare })] : historySection(conversation)),
+    ...exportLinks(source, page.handle, (error) => setStatus(error.message)),
+    ...(link ? [linkSection(conversation, link, { other: page.other, compare, source })] : historySection(conversation)),
   ];
 }
 

@@ -1,5 +1,6 @@
 // One request in full: the sent request next to the model's input, the output, and a comparison with another.
 
+import { copyAs } from "./code.js";
 import { difference } from "./difference.js";
 import { formatJson, itemList } from "./items.js";
 import { codeBlock, definitionList, element, formatCost, formatCount, formatTime, formatTokens } from "./make.js";
@@ -7,13 +8,14 @@ import { tokenUsage } from "./conversation.js";
 
 const MAX_OTHER_REQUESTS = 200;
 
-/** Create the section of `link`; `other` is the id of the request to compare it with. */
-export function linkSection(conversation, link, { other, compare }) {
+/** Create the section of `link`; `other` is the id of the request to compare it with, `source` that of the code. */
+export function linkSection(conversation, link, { other, compare, source }) {
   return element(
     "section",
     { "aria-labelledby": "link-title" },
     element("h3", { id: "link-title", tabindex: "-1" }, link.response_id),
     linkFacts(conversation, link),
+    ...copyAs(source, link.response_id, "h4"),
     requestAndInput(conversation, link),
     element("h4", {}, "Output"),
     ...itemList("output", conversation.output(link)),

@@ -71,6 +71,24 @@ class ServerSource {
     return this.#fetchJson(`inspect/api/requests?${parameters}`);
   }
 
+  /** Fetch a request as code in one language. */
+  async code(id, language) {
+    const parameters = new URLSearchParams({ language, base_url: new URL("v1", document.baseURI).href });
+    return (await this.#fetchOk(`inspect/api/requests/${encodeURIComponent(id.toWellFormed())}/code?${parameters}`)).text();
+  }
+
+  /** Return the path of a conversation as a file. */
+  exportPath(handle, format) {
+    return `inspect/api/conversations/${encodeURIComponent(handle.toWellFormed())}/export?format=${format}`;
+  }
+
+  /** Fetch a file with the key: { name, content }, of which the content is a Blob. */
+  async download(path) {
+    const response = await this.#fetchOk(path);
+    const [, name] = /filename="([^"]*)"/.exec(response.headers.get("content-disposition")) ?? [];
+    return { name, content: await response.blob() };
+  }
+
   /** Call `changed` at each change until the server ends the feed, or `signal` is aborted. Rejects if it cannot be read. */
   async followChanges(changed, signal) {
     const response = await this.#fetch("inspect/api/changes", signal);
@@ -91,10 +109,14 @@ class ServerSource {
   }
 
   async #fetchJson(path) {
+    return (await this.#fetchOk(path)).json();
+  }
+
+  /** Fetch a path; rejects with the message of an error. */
+  async #fetchOk(path) {
     const response = await this.#fetch(path);
-    const body = await response.json();
-    if (response.status === 401) throw new KeyRequired(body.error.message);
-    if (!response.ok) throw new Error(body.error.message);
-    return body;
+    if (response.ok) return response;
+    const { message } = (await response.json()).error;
+    throw response.status === 401 ? new KeyRequired(message) : new Error(message);
   }
 }

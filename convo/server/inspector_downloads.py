@@ -1,0 +1,113 @@
+"""Texts that the inspector page gives away: a request as code, and a conversation as a file.
+
+A request to convo's own endpoint is written as one to this server. The formats of a file are those of
+`convo export`; like there, a mirrored conversation is written as the local record has it.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from convo.chat.next_request import rebuild_link_request
+from convo.chat.view_loader import load_handle_view, load_response_view
+from convo.config.sections import Provider, is_keyless
+from convo.config.settings import LOCAL_TENANT
+from convo.endpoints.base import Endpoint
+from convo.errors import RequestRefused
+from convo.history.records import EMBEDDED_SCOPE, Link
+from convo.inspect.request_code import SERVER_KEY_VARIABLE, CodeTarget, render_request_code
+from convo.inspect.serialize import ConversationDocument
+from convo.inspect.view import ConversationView
+from convo.server import pages
+from convo.server.inspector_data import store_for_tenant
+from convo.server.routes import HandlerContext
+from convo.strategies.strategy import STRATEGIES
+from convo.transfer.convert import load_source
+from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
+
+UNKNOWN_KEY_VARIABLE = "API_KEY"
+"""The variable of a key for a server that is not in the settings."""
+
+
+async def render_code(context: HandlerContext) -> bytes:
+    """Render a stored request as code.
+
+    Raises NotFound if there is no such request, or an item of its input was deleted, and RequestRefused for a request
+    to a server that the openai package reaches with other classes only.
+    """
+    link_id = context.path_params["id"]
+    view = await load_response_view(store_for_tenant(context), link_id)
+    link = next(link for link in view.links if link.id == link_id)
+    target = _find_target(link, context)
+    return await asyncio.to_thread(_render_link_code, context.query.get("language", "curl"), target, link, view)
+
+
+def _render_link_code(language: str, target: CodeTarget, link: Link, view: ConversationView) -> bytes:
+    return render_request_code(language, target, rebuild_link_request(link, view).body).encode()
+
+
+def _find_target(link: Link, context: HandlerContext) -> CodeTarget:
+    """Return the server of a request, with the variable of its key by the settings."""
+    if link.scope == EMBEDDED_SCOPE:
+        key_env = None if context.tenant == LOCAL_TENANT else SERVER_KEY_VARIABLE
+        return CodeTarget(context.query.get("base_url") or context.base_url, key_env)
+    scope, name = link.scope, link.model.partition("/")[0]
+    matches = [provider for provider in context.inspector.providers.values() if provider.base_url == scope.url]
+    provider = next((provider for provider in matches if provider.name == name), matches[0] if matches else None)
+    if provider and provider.api == "azure" and provider.api_version:
+        raise RequestRefused(
+            f"The request was sent to Azure with api_version '{provider.api_version}': copy it with convo inspect -i",
+            code="unsupported_target",
+        )
+    base_url = f"{scope.url}/openai/v1" if provider and provider.api == "azure" else scope.url
+    return CodeTarget(base_url, _get_key_variable(provider), scope.organisation, scope.project)
+
+
+def _get_key_variable(provider: Provider | None) -> str | None:
+    if provider and is_keyless(provider):
+        return None
+    return (provider and provider.key_env) or UNKNOWN_KEY_VARIABLE
+
+
+# -- conversations as files ------------------------------------------------------------------------
+
+
+class ExportFormat(NamedTuple):
+    """A format of an exported conversation."""
+
+    suffix: str
+    content_type: bytes
+    render: Callable[[ConversationDocument], str]
+
+
+EXPORT_FORMATS: Mapping[str, ExportFormat] = {
+    "json": ExportFormat("json", b"application/json", render_replay),
+    "jsonl": ExportFormat("jsonl", b"application/jsonl", render_jsonl),
+    "markdown": ExportFormat("md", b"text/markdown; charset=utf-8", render_markdown_export),
+    "html": ExportFormat("html", b"text/html; charset=utf-8", pages.render_conversation_page),
+}
+
+
+async def render_export(context: HandlerContext) -> tuple[bytes, ExportFormat, str]:
+    """Render a conversation; returns the content, its format, and the name of the file.
+
+    Raises NotFound and AmbiguousHandle, and ItemDeleted if an item of the history was deleted.
+    """
+    store, handle = store_for_tenant(context), context.path_params["handle"]
+    export_format = EXPORT_FORMATS[context.query.get("format", "json")]
+    view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT)
+    source = await load_source(view, store, _find_owner(view, context))
+    text = await asyncio.to_thread(export_format.render, source.to_document())
+    return text.encode(), export_format, f"{_to_file_name(source.name or view.handle)}.{export_format.suffix}"
+
+
+def _find_owner(view: ConversationView, context: HandlerContext) -> Endpoint | None:
+    """Return our own endpoint if it stores the original of this session's history, as `convo export` reads it."""
+    is_own = view.scope == EMBEDDED_SCOPE and view.session is not None and view.session.handle
+    return context.endpoint if is_own and STRATEGIES[view.strategy].is_server_side else None
+
+
+def _to_file_name(name: str) -> str:
+    """Return a name in ASCII without signs that a header, a shell or a file system interprets."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:64].strip("-") or "conversation"
