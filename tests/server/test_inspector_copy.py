@@ -1,4 +1,7 @@
-"""Copies and files from the inspector page in a real Chromium: "Copy as" of a request, "Export" of a conversation."""
+"""Copies, files and forks from the inspector page in a real Chromium.
+
+"Copy as" and "Edit and resend as a fork" of a request, "Export" of a conversation.
+"""
 
 import json
 from collections.abc import Iterator
@@ -122,3 +125,63 @@ def test_with_keys_the_page_sends_its_key_for_code_and_files(browser: Browser, t
         file_name, content = exported(page, "JSON")
         assert file_name == f"{mine}.json"
         assert json.loads(content)[0]["content"] == [{"type": "input_text", "text": "mine"}]
+
+
+# -- forks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_request_is_edited_and_sent_again_as_a_fork(browser: Browser, tmp_path: Path, width: int) -> None:
+    file = tmp_path / "keys"
+    key = create_api_key(file, "alice")
+    headers = {"authorization": f"Bearer {key}"}
+    with run_gateway(tmp_path / "keyed", keys=KeysFile(file)) as gateway, open_page(browser, width=width) as page:
+        first = gateway.create_response({"model": "echo", "input": "one"}, headers=headers).json()["id"]
+        request = {"model": "echo", "input": "two", "instructions": HOSTILE_TEXT, "previous_response_id": first}
+        second = gateway.create_response(request, headers=headers).json()["id"]
+        page.goto(f"{gateway.root}/?request={second}")
+        page.get_by_label("Key").fill(key)
+        page.keyboard.press("Enter")
+        page.get_by_text("Edit and resend as a fork").click()
+        field = page.get_by_label("Last message of the user")
+        expect(field).to_have_value("two")
+        field.fill(HOSTILE_TEXT)
+        page.get_by_role("tab", name="Raw").click()
+        expect(field).to_have_value(HOSTILE_TEXT.replace("\r", ""))
+        assert accessibility(page) == []
+        assert horizontal_overflow(page) == 0
+        page.get_by_role("button", name="Send", exact=True).click()
+        expect(page.locator("tbody tr")).to_have_count(3)
+        rows = gateway.http.get("/inspect/api/requests", headers=headers).json()["data"]
+        forked = rows[0]["id"]
+        expect(page.locator(f"#request-{forked}")).to_have_attribute("aria-current", "true")
+        document = gateway.http.get(f"/inspect/api/conversations/{forked}", headers=headers).json()
+        links = {link["response_id"]: link for link in document["links"]}
+        assert links[forked]["previous_response_id"] == first
+        assert links[forked]["request"] == links[second]["request"]
+        sent = gateway.http.get(f"/v1/responses/{forked}/input_items?order=asc", headers=headers).json()["data"]
+        assert sent[-1]["content"] == [{"type": "input_text", "text": HOSTILE_TEXT}]
+
+
+def test_a_refused_fork_shows_the_error_and_keeps_the_text(browser: Browser, tmp_path: Path) -> None:
+    with run_gateway(tmp_path / "served") as gateway, open_page(browser) as page:
+        first = gateway.create_response({"model": "echo", "input": "one"}).json()["id"]
+        second = gateway.create_response({"model": "echo", "input": "two", "previous_response_id": first}).json()["id"]
+        page.goto(f"{gateway.root}/?request={second}")
+        page.get_by_text("Edit and resend as a fork").click()
+        field = page.get_by_label("Last message of the user")
+        field.fill("three")
+        gateway.http.delete(f"/v1/responses/{first}")
+        page.get_by_role("button", name="Send", exact=True).click()
+        expect(page.locator("#fork-status")).to_contain_text(first)
+        expect(field).to_have_value("three")
+
+
+def test_a_request_in_a_conversation_cannot_be_a_fork(browser: Browser, gateway: RunningGateway) -> None:
+    conversation_id = gateway.http.post("/v1/conversations", json={}).json()["id"]
+    request = {"model": "echo", "input": "hi", "conversation": conversation_id}
+    response_id = gateway.create_response(request).json()["id"]
+    with open_page(browser) as page:
+        page.goto(f"{gateway.root}/?request={response_id}")
+        expect(page.get_by_role("button", name="curl", exact=True)).to_be_visible()
+        expect(page.locator("#fork")).to_have_count(0)

@@ -1,6 +1,7 @@
 // One request beside the table, in four tabs: its conversation, what was sent, what came back, and both as JSON.
 
 import { copyAs } from "./code.js";
+import { forkForm } from "./fork.js";
 import { formatJson, itemList } from "./items.js";
 import { linkFacts } from "./link.js";
 import { address } from "./list.js";
@@ -20,9 +21,10 @@ export function knownTab(name) {
  * row:          of the table; undefined if the request is not on its pages
  * conversation: its conversation; null while it is loaded, and for a request that is not stored yet
  * message:      shown in place of a conversation
- * source:       of the code of the request
+ * source:       of the code of the request, and target of a fork
+ * openRequest:  called with the id of a fork
  */
-export function requestDetail({ id, tab, row, conversation, message }, { close, chooseTab, source }) {
+export function requestDetail({ id, tab, row, conversation, message }, { close, chooseTab, source, openRequest }) {
   const link = conversation?.links.get(id);
   const status = row?.status ?? link?.status;
   const handle = row?.session ?? id;
@@ -41,7 +43,7 @@ export function requestDetail({ id, tab, row, conversation, message }, { close, 
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
     ),
-    ...(link ? copyAs(source, id, "h3") : []),
+    ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest)] : []),
     ...(link ? tabs(tab, chooseTab, conversation, link) : [pendingText(row, message)]),
   ];
 }

@@ -289,7 +289,7 @@ function drawDetail() {
     drawDetail();
     byId(`tab-${name}`)?.focus();
   };
-  keepFocus(() => pane.replaceChildren(...requestDetail(state, { close: closeRequest, chooseTab, source })));
+  keepFocus(() => pane.replaceChildren(...requestDetail(state, { close: closeRequest, chooseTab, source, openRequest })));
   pane.scrollTop = isSame ? scrollTop : 0;
 }
 

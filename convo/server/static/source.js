@@ -77,6 +77,12 @@ class ServerSource {
     return (await this.#fetchOk(`inspect/api/requests/${encodeURIComponent(id.toWellFormed())}/code?${parameters}`)).text();
   }
 
+  /** Send a request to the server's own API; returns the response. */
+  async createResponse(body) {
+    const init = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+    return (await this.#fetchOk("v1/responses", init)).json();
+  }
+
   /** Return the path of a conversation as a file. */
   exportPath(handle, format) {
     return `inspect/api/conversations/${encodeURIComponent(handle.toWellFormed())}/export?format=${format}`;
@@ -91,7 +97,7 @@ class ServerSource {
 
   /** Call `changed` at each change until the server ends the feed, or `signal` is aborted. Rejects if it cannot be read. */
   async followChanges(changed, signal) {
-    const response = await this.#fetch("inspect/api/changes", signal);
+    const response = await this.#fetch("inspect/api/changes", { signal });
     if (!response.ok) throw new Error(`status ${response.status}`);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let unread = "";
@@ -102,10 +108,10 @@ class ServerSource {
     }
   }
 
-  #fetch(path, signal) {
+  #fetch(path, init = {}) {
     const key = sessionStorage.getItem(KEY_NAME);
-    const headers = key === null ? {} : { authorization: `Bearer ${key}` };
-    return fetch(path, { headers, cache: "no-store", redirect: "error", signal });
+    const headers = { ...init.headers, ...(key === null ? {} : { authorization: `Bearer ${key}` }) };
+    return fetch(path, { ...init, headers, cache: "no-store", redirect: "error" });
   }
 
   async #fetchJson(path) {
@@ -113,8 +119,8 @@ class ServerSource {
   }
 
   /** Fetch a path; rejects with the message of an error. */
-  async #fetchOk(path) {
-    const response = await this.#fetch(path);
+  async #fetchOk(path, init) {
+    const response = await this.#fetch(path, init);
     if (response.ok) return response;
     const { message } = (await response.json()).error;
     throw response.status === 401 ? new KeyRequired(message) : new Error(message);
