@@ -180,6 +180,20 @@ def test_a_conversation_is_exported_as_by_the_command(
     assert got.text == convo("export", "größe", *arguments).out
 
 
+def test_an_item_that_another_client_added_is_exported(convo: Convo, serve: Serve, home: Path) -> None:
+    assert convo("chat", "--conversation", "-n", "mine", "-m", "scripted/echo", "one").exit == 0
+    gateway = serve(f"sqlite:{home / DATABASE}")
+    (entry,) = gateway.http.get("/inspect/api/list").json()["sessions"]
+    conversation_id = gateway.http.get(f"/inspect/api/conversations/{entry['id']}").json()["links"][0][
+        "conversation_id"
+    ]
+    added = {"items": [{"role": "user", "content": "added"}]}
+    assert gateway.http.post(f"/v1/conversations/{conversation_id}/items", json=added).status_code == 200
+    got = gateway.http.get(EXPORT.format("mine"))
+    assert got.text == convo("export", "mine").out
+    assert "added" in got.text
+
+
 def test_each_key_exports_its_own_conversations_and_reads_no_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))

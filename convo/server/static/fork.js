@@ -14,7 +14,7 @@ export function forkForm(source, conversation, link, opened) {
   const items = conversation.sentItems(link)?.map(({ item }) => item);
   const index = items?.every(Boolean) ? items.findLastIndex((item) => item.role === "user") : -1;
   const text = index < 0 ? null : messageText(items[index]);
-  const isOwn = conversation.data.endpoint === "embedded" && link.strategy === "chain" && !link.conversation_id;
+  const isOwn = conversation.data.endpoint === "embedded" && link.strategy === "chain";
   if (!source.isLive || !isOwn || text === null) return [];
   const id = link.response_id;
   const field = element("textarea", { id: "fork-text", rows: "4", required: true, input: () => editedTexts.set(id, field.value) });
