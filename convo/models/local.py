@@ -241,7 +241,7 @@ _MIN_OUTPUT_TOKENS = 256
 SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
 """Sampling parameters with the best results for models of this size."""
 
-BUILT_IN_DEFAULTS = {"max_tokens": 1024}
+BUILT_IN_DEFAULTS: dict[str, float] = {"max_tokens": 1024}
 """The built-in model sometimes repeats itself; without the limit it would do so for 40 seconds."""
 
 _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
