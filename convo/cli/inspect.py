@@ -44,10 +44,18 @@ from convo.terminal.terminal import DisplayOptions, detect_display, format_count
 
 
 def print_views(
-    views: Sequence[ConversationView | RunState], handles: Sequence[str], output_format: str, *, paged: bool = True
+    views: Sequence[ConversationView | RunState],
+    handles: Sequence[str],
+    output_format: str,
+    *,
+    paged: bool = True,
+    all_columns: bool = False,
 ) -> None:
-    """Print conversations and states in a format of `VIEW_RENDERERS`."""
-    display = detect_display(sys.stdout, os.environ)
+    """Print conversations and states in a format of `VIEW_RENDERERS`.
+
+    all_columns:  tables show all columns in full, also wider than the terminal
+    """
+    display = detect_display(sys.stdout, os.environ)._replace(has_all_columns=all_columns)
     texts = (
         render_run_state_in_format(view, handle, output_format, display)
         if isinstance(view, RunState)
@@ -227,10 +235,11 @@ class ScreenPainter:
 
 
 def _fit_screen_rows(view: ConversationView, display: DisplayOptions, max_rows: int) -> list[str]:
-    """Render at most `max_rows` lines: first without the chart, then without the oldest rows of the tree."""
+    """Render at most `max_rows` lines: without the chart, then without the panel, then without the oldest rows."""
     for lines in (
         render_conversation(view, display).split("\n"),
         render_conversation(view, display, with_chart=False).split("\n"),
+        render_conversation(view, display, with_chart=False, with_panel=False).split("\n"),
     ):
         if len(lines) <= max_rows:
             return lines

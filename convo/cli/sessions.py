@@ -44,10 +44,14 @@ NO_LIMIT = 1_000_000
 
 def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     """Print at most `limit` sessions, last used first; 0 for all."""
+    display = detect_display(sys.stdout, os.environ)
+    open_runs: dict[str, OpenRun] = {}
 
     async def read(store: Store) -> tuple[list[SessionSummary], bool, str]:
         sessions = await store.sessions(limit=limit + 1 if limit else None)
         loaded = [await load_session_summary(store, session) for session in sessions[: limit or None]]
+        if display.width is not None and not as_json:
+            open_runs.update(await _load_open_runs(store, [summary.session for summary in loaded]))
         return loaded, len(sessions) > len(loaded), "" if sessions else await get_other_clients_hint(store)
 
     settings = load_settings(config)
@@ -55,14 +59,26 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     if as_json:
         print_json([session_summary_to_json(summary) for summary in summaries])
     elif summaries:
-        display = detect_display(sys.stdout, os.environ)
-        print_line(list_views.render_session_list(summaries, display, SystemClock().now()))
+        print_line(list_views.render_session_list(summaries, display, SystemClock().now(), open_runs))
     else:
         is_default = settings.storage.path == settings.paths.database
         place = "" if is_default else f" in {settings.storage}"
         print_notice(f"no sessions yet{place}; " + (hint or 'start one: convo chat "hello"'))
     if has_more:
         print_notice("not all sessions are shown; -n 0 lists all")
+
+
+async def _load_open_runs(store: Store, sessions: Sequence[Session]) -> "dict[str, OpenRun]":
+    """Return the open agent runs of the sessions by session id; usually there are none, which two queries tell.
+
+    A damaged run is reported and left out.
+    """
+    if not any([await store.agent_runs(status=status, limit=1) for status in ("paused", "running")]):
+        return {}
+    from convo.chat.view_loader import load_open_run
+
+    runs = {session.id: await load_open_run(store, session) for session in sessions}
+    return {session_id: run for session_id, run in runs.items() if run}
 
 
 def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:

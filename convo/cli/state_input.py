@@ -38,10 +38,18 @@ def find_run_state(handle: str, config: Path | None) -> RunState | None:
 
 
 def print_run_states(
-    handles: Sequence[str], states: Mapping[str, RunState | None], output_format: str, *, paged: bool = True
+    handles: Sequence[str],
+    states: Mapping[str, RunState | None],
+    output_format: str,
+    *,
+    paged: bool = True,
+    all_columns: bool = False,
 ) -> None:
-    """Print states alone, in one of the formats of `convo inspect`."""
-    display = detect_display(sys.stdout, os.environ)
+    """Print states alone, in one of the formats of `convo inspect`.
+
+    all_columns:  tables show all columns in full, also wider than the terminal
+    """
+    display = detect_display(sys.stdout, os.environ)._replace(has_all_columns=all_columns)
     texts = (
         render_run_state_in_format(state, handle, output_format, display)
         for handle in handles

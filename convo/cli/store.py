@@ -31,6 +31,7 @@ from convo.stores.base import (
     TruncatedSession,
 )
 from convo.terminal import list_views
+from convo.terminal.statuses import DONE, FAILED, WARNING, format_line_start
 from convo.terminal.terminal import detect_display, escape_control_chars, format_count
 
 ConfigPath: TypeAlias = Path | None
@@ -124,16 +125,19 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
     if as_json:
         print_json({"store": location, "ok": is_ok, **_check_to_json(checked)})
     else:
+        display = detect_display(sys.stdout, os.environ)
+        failed, affected = format_line_start(FAILED, display), format_line_start(WARNING, display)
         for problem in checked.problems:
             if problem.code != "row":
-                print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
+                line = f"{problem.code}: {problem.example}" + _format_more(problem.count)
+                print_line(failed + escape_control_chars(line))
                 continue
             for row in checked.damaged_rows:
-                print_line(escape_control_chars(f"row: {row.message}"))
+                print_line(failed + escape_control_chars(f"row: {row.message}"))
             if problem.count > len(checked.damaged_rows):
-                print_line(f"row: {problem.count - len(checked.damaged_rows):,} more")
+                print_line(f"{failed}row: {problem.count - len(checked.damaged_rows):,} more")
         for session in checked.damaged_sessions:
-            print_line(escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
+            print_line(affected + escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
         if checked.skipped_reason:
             print_notice(
                 f"not checked: {checked.skipped_reason}" + ("; convo store migrate, then check again" if is_ok else "")
@@ -141,6 +145,8 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
         rows = _format_row_counts(checked.row_counts)
         count = sum(problem.count for problem in checked.problems)
         summary = "no problems found" if is_ok else f"{count:,} problem{'' if count == 1 else 's'}"
+        mark = (WARNING if checked.skipped_reason else DONE) if is_ok else FAILED
+        sys.stderr.write(format_line_start(mark, detect_display(sys.stderr, os.environ)))
         print_notice(f"{location}: {summary} ({rows or 'no rows'})")
         if not is_ok and settings.storage.type == "sqlite":
             store_option = f" --store {quote(location)}" if flags.store else ""

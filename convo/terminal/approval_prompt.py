@@ -21,6 +21,7 @@ from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runtime import temporary_folder
 from convo.terminal.signals import ignore_signal, on_signal
+from convo.terminal.statuses import DONE, PAUSED, WARNING, Status, status_column
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -61,9 +62,11 @@ def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> st
         Column("call", [call.call_id if call else "-" for _, call in rows], style="id"),
         Column("session", [run.session_name for run, _ in rows]),
         Column("agent", [call.agent if call else "-" for _, call in rows], drop_order=2),
-        Column("paused", [format_duration(run.paused_s) for run, _ in rows], drop_order=1),
+        status_column(
+            "paused", [Status(format_duration(run.paused_s), PAUSED) for run, _ in rows], display, drop_order=1
+        ),
         Column("run", [run.run_id for run, _ in rows], drop_order=0),
-        Column("tool", [_tool_cell(call) for _, call in rows]),
+        status_column("tool", [_tool_status(call) for _, call in rows], display),
         Column(
             "arguments", [decode_json_escapes(" ".join(call.arguments.split())) if call else "" for _, call in rows]
         ),
@@ -80,10 +83,10 @@ def format_duration(seconds: float) -> str:
     return "less than a minute"
 
 
-def _tool_cell(call: PendingApproval | None) -> str:
+def _tool_status(call: PendingApproval | None) -> Status:
     if call is None:
-        return "decided"
-    return f"{call.tool}, outcome unknown" if call.outcome_unknown else call.tool
+        return Status("decided", DONE)
+    return Status(f"{call.tool}, outcome unknown", WARNING) if call.outcome_unknown else Status(call.tool)
 
 
 def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:

@@ -29,6 +29,7 @@ from convo.inspect.view import (
     ConversationView,
     InputTokenShare,
     LinkStats,
+    UsageTotals,
     compute_link_stats,
     input_token_share,
     link_cost_usd,
@@ -36,7 +37,14 @@ from convo.inspect.view import (
     sum_link_usage,
 )
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.status_line import describe_open_run, format_continue_command, format_cost, format_token_counts
+from convo.terminal.status_line import (
+    describe_open_run,
+    format_continue_command,
+    format_cost,
+    format_share,
+    format_token_counts,
+)
+from convo.terminal.statuses import STATUS_MARKS, WARNING, Status, format_sign, open_run_mark, status_column
 from convo.terminal.terminal import (
     COLUMN_GAP,
     Column,
@@ -56,21 +64,80 @@ from convo.terminal.usage_views import context_table_lines
 NO_CHART_TEXT = "no request reported its input tokens"
 
 
-def render_conversation(view: ConversationView, display: DisplayOptions, *, with_chart: bool = True) -> str:
+def render_conversation(
+    view: ConversationView, display: DisplayOptions, *, with_chart: bool = True, with_panel: bool = True
+) -> str:
     """Render the conversation as a screen, without the last line break.
 
     with_chart:  whether a terminal also shows the chart of input tokens
+    with_panel:  whether a terminal shows the name, the owner, the model and the totals in a panel
     """
     table = fit_link_table(view, display) if view.links else None
-    lines = [
-        display.apply_style(escape_control_chars(view.handle), "bold"),
-        *key_value_lines(conversation_rows(view, table), display),
-        "",
-    ]
+    rows = list(conversation_rows(view, table))
+    if with_panel and display.width is not None:
+        lines = [*_header_lines(view, rows, display), ""]
+    else:
+        title = display.apply_style(escape_control_chars(view.handle), "bold")
+        lines = [title, *_conversation_row_lines(view, rows, display), ""]
     lines += table_lines(table, display) if table else _item_lines(view, display)
     if with_chart and display.width is not None and len(view.links) > 1:
         lines += ["", *_token_chart_lines(view, display)]
     return display.translate_box_chars("\n".join(lines).rstrip("\n"))
+
+
+def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: DisplayOptions) -> Iterator[str]:
+    """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
+    from convo.terminal.panel import PANEL_COLUMNS, panel_lines
+
+    totals = sum_link_usage(view.links, view.prices)
+    panel_rows = [row for row in rows if row[0] in ("owner", "model")]
+    if totals:
+        panel_rows.append(("total", _format_panel_totals(totals)))
+        if totals.resent_tokens:
+            share = format_share(totals.resent_tokens, totals.usage.input_tokens)
+            panel_rows.append(("re-sent", f"{totals.resent_tokens:,} input tokens, {share} of the input"))
+    in_panel = {label for label, _ in panel_rows}
+    if len(view.links) == 1:  # its usage is the total
+        in_panel.add("last")
+    other_rows = [row for row in rows if row[0] not in in_panel]
+    label_width = max(len(label) for label, _ in rows)
+    inner_display = display._replace(width=max(1, (display.width or 0) - PANEL_COLUMNS + LABEL_MARGIN))
+    is_narrow = (display.width or 0) < MIN_ALIGNED_COLUMNS
+    inner_lines = key_value_lines(panel_rows, inner_display, min_label_width=0 if is_narrow else label_width)
+    unindented = [line[LABEL_MARGIN:] for line in inner_lines]
+    yield from panel_lines(view.handle, unindented, display)
+    yield from _conversation_row_lines(view, other_rows, display, min_label_width=label_width)
+
+
+MIN_ALIGNED_COLUMNS = 60
+"""Columns from which on the labels in the panel are aligned with those below it."""
+
+LABEL_MARGIN = 2
+"""Blanks before a label."""
+
+
+def _conversation_row_lines(
+    view: ConversationView, rows: Sequence[KeyValue], display: DisplayOptions, *, min_label_width: int = 0
+) -> Iterator[str]:
+    """Yield the rows; on a terminal with a sign before a warning and before a run that needs approval."""
+    signs = {"warning": format_sign(WARNING, display)}
+    if view.open_run:
+        signs["run"] = format_sign(open_run_mark(view.open_run), display)
+    return key_value_lines(rows, display, signs=signs, min_label_width=min_label_width)
+
+
+def _format_panel_totals(totals: UsageTotals) -> str:
+    """Format the requests, the tokens, the share of the input that was cached, and the cost of all requests."""
+    usage = totals.usage
+    cached = f", {format_share(usage.cached_tokens, usage.input_tokens)} cached" if usage.input_tokens else ""
+    reasoning = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+    parts = [
+        format_count(totals.request_count, "request"),
+        f"{usage.input_tokens:,} input{cached}",
+        f"{usage.output_tokens:,} output{reasoning}",
+        *format_cost(totals.cost_usd),
+    ]
+    return " · ".join(parts)
 
 
 def render_token_chart(view: ConversationView, display: DisplayOptions) -> str:
@@ -283,7 +350,7 @@ def _shorten_id(id_: str, size: int) -> str:
 
 
 def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:
-    is_wide = display.width is None or display.width >= WIDE_TERMINAL_COLUMNS
+    is_wide = display.table_width is None or display.table_width >= WIDE_TERMINAL_COLUMNS
     yield Column("response", tree_labels(rows), style="id")
     if len({row.link.session_id for row in rows}) > 1:
         yield Column("session", [session_name(row.link, view) for row in rows], drop_order=6)
@@ -299,9 +366,25 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
     yield Column("date", [_format_time(row.link, "%Y-%m-%d") for row in rows], drop_order=1)
     yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=8)
     if is_wide:
-        yield Column("status", [_format_link_status(row.link) for row in rows])
+        statuses = [Status(_format_link_status(row.link), STATUS_MARKS.get(row.link.status)) for row in rows]
+        yield status_column("status", statuses, display)
     yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=5)
-    yield Column("preview", [preview_cell(row, with_status=not is_wide) for row in rows])
+    if is_wide:
+        yield Column("preview", [preview_cell(row, with_status=False) for row in rows])
+        return
+    is_plain = [row.link.status == "completed" for row in rows]
+    yield status_column(
+        "preview",
+        [
+            Status("") if plain else Status(_format_link_status(row.link), STATUS_MARKS.get(row.link.status))
+            for row, plain in zip(rows, is_plain, strict=True)
+        ],
+        display,
+        rests=[
+            ("" if plain else ": ") + preview_cell(row, with_status=False)
+            for row, plain in zip(rows, is_plain, strict=True)
+        ],
+    )
 
 
 def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
@@ -408,10 +491,10 @@ def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -
 
 
 def _bar_width(table: Table, display: DisplayOptions) -> int:
-    if display.width is None:
+    if display.table_width is None:
         return MAX_BAR_CELLS
     used_columns = sum(column.width + COLUMN_GAP for column in table.columns[:-1])
-    return max(MIN_BAR_CELLS, min(MAX_BAR_CELLS, display.width - used_columns))
+    return max(MIN_BAR_CELLS, min(MAX_BAR_CELLS, display.table_width - used_columns))
 
 
 def _render_bars(shares: Sequence[InputTokenShare], columns: int) -> list[str]:

@@ -1,7 +1,8 @@
 """Tables of sessions, search results and stored data."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.lookup import SessionSummary
@@ -9,6 +10,7 @@ from convo.history.items import Item
 from convo.history.records import Session
 from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
+from convo.terminal.statuses import Status, format_sign, open_run_mark, open_run_word, status_column
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -21,6 +23,9 @@ from convo.terminal.terminal import (
 
 if TYPE_CHECKING:
     from convo.inspect.view import OpenRun
+
+
+NO_OPEN_RUNS: "Mapping[str, OpenRun]" = MappingProxyType({})
 
 
 class SearchResult(NamedTuple):
@@ -43,9 +48,22 @@ class SearchResult(NamedTuple):
         return f"{self.item_number}/{self.item_count}" if self.item_count else f"{self.item_number}, on a branch"
 
 
-def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOptions, now: float) -> str:
-    """Render one line for each session; on a terminal with the time since its last use, elsewhere with the time."""
+def render_session_list(
+    summaries: Sequence[SessionSummary],
+    display: DisplayOptions,
+    now: float,
+    open_runs: "Mapping[str, OpenRun]" = NO_OPEN_RUNS,
+) -> str:
+    """Render one line for each session; on a terminal with the time since its last use, elsewhere with the time.
+
+    open_runs:  the agent runs that are open in these sessions, by session id; a terminal shows their statuses
+    """
     sessions = [summary.session for summary in summaries]
+    run_column = None
+    if open_runs and display.width is not None:
+        runs = [open_runs.get(session.id) for session in sessions]
+        statuses = [Status(open_run_word(run), open_run_mark(run)) if run else Status("") for run in runs]
+        run_column = status_column("run", statuses, display)
     columns = [
         Column("session", [session.name for session in sessions], style="id"),
         Column("owner", [str(session.strategy) for session in sessions], drop_order=3),
@@ -59,6 +77,7 @@ def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOpt
                 for session in sessions
             ],
         ),
+        *([run_column] if run_column else []),
         Column("first message", [summary.first_words for summary in summaries]),
     ]
     return render_table(columns, display)
@@ -73,9 +92,9 @@ def render_session(
     open_run:     the agent run that is open in the session
     """
     name = display.apply_style(escape_control_chars(summary.session.name), "bold")
-    return display.translate_box_chars(
-        "\n".join([name, *key_value_lines(_session_rows(summary, unconfirmed, open_run), display)])
-    )
+    signs = {"run": format_sign(open_run_mark(open_run), display)} if open_run else {}
+    rows = _session_rows(summary, unconfirmed, open_run)
+    return display.translate_box_chars("\n".join([name, *key_value_lines(rows, display, signs=signs)]))
 
 
 def render_search_results(results: Sequence[SearchResult], display: DisplayOptions) -> str:

@@ -1,6 +1,6 @@
 """Reports of `convo race`, `convert`, `compact`, `lint` and `repair`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,8 @@ from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
 from convo.strategies.conversion import TransferLoss
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.status_line import format_owner_handle
+from convo.terminal.status_line import format_cost, format_owner_handle
+from convo.terminal.statuses import DONE, FAILED, WARNING, Status, format_line_start, format_sign, status_column
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -21,6 +22,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     fit_columns,
     format_count,
+    key_value_lines,
     pad_text,
     render_key_values,
     table_lines,
@@ -44,14 +46,60 @@ BYTE_BAR_LABEL_COLUMNS = 26
 
 
 def render_race(results: "Sequence[RaceResult]", price: Price | None, display: DisplayOptions) -> str:
-    """Render the table, then the bytes that each strategy sent as bars."""
-    table = fit_columns([*_race_columns(results, price)], display)
+    """Render the table, then the bytes that each strategy sent as bars; on a terminal also a comparison."""
+    table = fit_columns([*_race_columns(results, price, display)], display)
     lines = [*table_lines(table, display), "", "bytes sent", *_byte_bars(results, display)]
-    lines += [f"{result.strategy}: {result.error['message']}" for result in results if result.error]
+    lines += [
+        display.translate_box_chars(format_line_start(FAILED, display))
+        + f"{result.strategy}: {result.error['message']}"
+        for result in results
+        if result.error
+    ]
+    if display.width is not None:
+        lines += _comparison_lines(results, price, display)
     return display.translate_box_chars("\n".join(lines))
 
 
-def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Iterator[Column]:
+def _comparison_lines(results: "Sequence[RaceResult]", price: Price | None, display: DisplayOptions) -> Iterator[str]:
+    """Yield the best strategies: by cost, by bytes sent and by duration. Failed ones are not compared."""
+    finished = [result for result in results if result.error is None]
+    if len(finished) < MIN_COMPARED_RESULTS:
+        return
+    costs = [result.cost_usd(price) for result in finished]
+    tokens = [result.usage.input_tokens if result.usage else None for result in finished]
+    rows = []
+    if price and None not in costs:
+        rows.append(("cheapest", _compare(finished, costs, lambda cost: "".join(format_cost(cost)))))
+    else:
+        rows.append(("cheapest", "unknown without a price" if price is None else "unknown: tokens were not reported"))
+        if None not in tokens:
+            rows.append(("fewest input tokens", _compare(finished, tokens, lambda number: f"{number:,.0f}")))
+    rows.append(
+        ("fewest bytes", _compare(finished, [result.request_bytes for result in finished], lambda size: f"{size:,.0f}"))
+    )
+    rows.append(("fastest", _compare(finished, [result.duration_s for result in finished], _format_seconds)))
+    yield ""
+    yield from key_value_lines(rows, display, {"cheapest": "bold"})
+
+
+MIN_COMPARED_RESULTS = 2
+
+
+def _compare(
+    results: "Sequence[RaceResult]", figures: Sequence[float | None], format_figure: Callable[[float], str]
+) -> str:
+    """Name the strategies with the lowest figure, and how much lower it is than the highest."""
+    known = [figure for figure in figures if figure is not None]
+    lowest, highest = min(known), max(known)
+    names = [str(result.strategy) for result, figure in zip(results, figures, strict=True) if figure == lowest]
+    if len(names) == len(results):
+        return f"all equal, {format_figure(lowest)}"
+    highest_names = [str(result.strategy) for result, figure in zip(results, figures, strict=True) if figure == highest]
+    percent = round(100 * (highest - lowest) / highest)
+    return f"{' and '.join(names)}, {format_figure(lowest)}: {percent} % less than {' and '.join(highest_names)}"
+
+
+def _race_columns(results: "Sequence[RaceResult]", price: Price | None, display: DisplayOptions) -> Iterator[Column]:
     usages = [result.usage for result in results]
     yield Column("owner", [str(result.strategy) for result in results], style="bold")
     yield Column("turns", [str(len(result.turns)) for result in results], align_right=True, drop_order=0)
@@ -78,7 +126,8 @@ def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Itera
         "first token", [_format_seconds(result.first_token_s) for result in results], align_right=True, drop_order=1
     )
     yield Column("total", [_format_seconds(result.duration_s) for result in results], align_right=True)
-    yield Column("status", [result.error["code"] if result.error else "done" for result in results])
+    statuses = [Status(result.error["code"], FAILED) if result.error else Status("done", DONE) for result in results]
+    yield status_column("status", statuses, display)
 
 
 def _format_usd(cost: float | None) -> str:
@@ -243,7 +292,7 @@ def _replacement_lines(prepared: "PreparedCompaction") -> Iterator[str]:
         yield f"{item.get('role') or item_type(item)}: {item_preview(item, 200)}"
 
 
-SEVERITY_STYLES = {Severity.ERROR: "bad", Severity.WARNING: "id"}
+SEVERITY_STYLES = {Severity.ERROR: "bad", Severity.WARNING: "warn"}
 
 
 def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
@@ -322,7 +371,9 @@ class CheckLevel(StrEnum):
 LEVEL_TEXTS = {CheckLevel.WARNING: "warning", CheckLevel.ERROR: "error"}
 """The text of a level on a terminal; its value is the one in JSON."""
 
-LEVEL_STYLES = {CheckLevel.WARNING: "bold", CheckLevel.ERROR: "bad"}
+LEVEL_MARKS = {CheckLevel.OK: DONE, CheckLevel.WARNING: WARNING, CheckLevel.ERROR: FAILED}
+
+LEVEL_STYLES = {CheckLevel.WARNING: "warn", CheckLevel.ERROR: "bad"}
 """Style of the name of a check that is not ok."""
 
 
@@ -354,13 +405,14 @@ def make_error_result(message: str, hint: str) -> CheckResult:
 
 
 def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> str:
-    """Render all checks in their order; a result that is not ok begins with its level."""
+    """Render all checks in their order, on a terminal with signs; a result that is not ok begins with its level."""
     rows = []
     for name, (level, message, hint) in reports:
         rows.append((name, message if level is CheckLevel.OK else f"{LEVEL_TEXTS[level]}: {message}"))
         rows += [("", f"try: {hint}")] if hint else []
     styles = {name: LEVEL_STYLES[result.level] for name, result in reports if result.level in LEVEL_STYLES}
-    return render_key_values(rows, display, styles)
+    signs = {name: format_sign(LEVEL_MARKS[result.level], display) for name, result in reports}
+    return render_key_values(rows, display, styles, signs=signs)
 
 
 def summarize_checks(reports: Sequence[CheckReport]) -> str:

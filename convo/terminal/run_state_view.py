@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from convo.history.items import decode_json_escapes
 from convo.runstate.format import RelabelLoss
 from convo.runstate.run_state import PendingCall, RunState, StateDecision
+from convo.terminal.statuses import DONE, FAILED, PAUSED, Status, format_sign, status_column
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -25,9 +26,13 @@ DECISION_NAMES = {True: "approved", False: "rejected"}
 
 def render_paused_state(state: RunState, name: str, display: DisplayOptions) -> str:
     """Render the state as a screen, without the last line break."""
-    shown = [display.apply_style(escape_control_chars(name), "bold"), *key_value_lines(_run_state_rows(state), display)]
+    signs = {"pending": format_sign(PAUSED, display)} if state.pending else {}
+    shown = [
+        display.apply_style(escape_control_chars(name), "bold"),
+        *key_value_lines(_run_state_rows(state), display, signs=signs),
+    ]
     if state.pending:
-        shown += ["", *table_lines(fit_columns(_pending_columns(state), display), display)]
+        shown += ["", *table_lines(fit_columns(_pending_columns(state, display), display), display)]
     return display.translate_box_chars("\n".join(shown))
 
 
@@ -70,20 +75,21 @@ def _history_owner(state: RunState) -> str:
     return "this file"
 
 
-def _pending_columns(state: RunState) -> list[Column]:
+def _pending_columns(state: RunState, display: DisplayOptions) -> list[Column]:
     pending = state.pending
     return [
         Column("call", [pending_call.id for pending_call in pending], style="id"),
         Column("agent", [pending_call.agent for pending_call in pending], drop_order=1),
-        Column("decision", [_decision_cell(state, pending_call) for pending_call in pending]),
+        status_column("decision", [_decision_status(state, pending_call) for pending_call in pending], display),
         Column("tool", [pending_call.call.tool_name for pending_call in pending]),
         Column("arguments", [_arguments_cell(pending_call) for pending_call in pending]),
     ]
 
 
-def _decision_cell(state: RunState, pending_call: PendingCall) -> str:
+def _decision_status(state: RunState, pending_call: PendingCall) -> Status:
     decisions = [decision for decision in state.decisions if decision.call_id == pending_call.id]
-    return " ".join(_decision_name(decision) for decision in decisions) or "-"
+    names = " ".join(_decision_name(decision) for decision in decisions)
+    return Status(names, DONE if decisions[-1].approve else FAILED) if decisions else Status("-", PAUSED)
 
 
 def _decision_name(decision: StateDecision) -> str:

@@ -15,6 +15,7 @@ from convo.config.trust import escape_unprintable
 from convo.config.values import LAYER_NAMES, Layer, Setting, format_duration_setting, format_setting_key
 from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
+from convo.terminal.statuses import DONE, UNAVAILABLE, Status, status_column
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -82,7 +83,7 @@ def render_models(
     model_lines = [
         escape_control_chars(f"{entry.provider.name}/{model}") for entry in providers for model in entry.models or ()
     ]
-    table = table_lines(fit_columns(_provider_columns(providers), display), display)
+    table = table_lines(fit_columns(_provider_columns(providers, display), display), display)
     return display.translate_box_chars(
         "\n".join([*key_value_lines(head, display), "", *table, *([""] if model_lines else []), *model_lines])
     )
@@ -161,28 +162,28 @@ def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
         yield "" if index else "settings", location
 
 
-def _provider_columns(entries: Sequence[ProviderStatus]) -> list[Column]:
+def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions) -> list[Column]:
     providers = [entry.provider for entry in entries]
     return [
         Column("provider", [provider.name for provider in providers], style="id"),
         Column("api", [provider.api for provider in providers]),
         Column("endpoint", [provider.endpoint for provider in providers], drop_order=0),
-        Column("set up", [_setup_cell(entry) for entry in entries]),
+        status_column("set up", [_setup_status(entry) for entry in entries], display),
         Column("key", [_key_cell(entry) for entry in entries]),
         Column("base URL", [provider.base_url or "-" for provider in providers]),
     ]
 
 
-def _setup_cell(entry: ProviderStatus) -> str:
-    """Name the missing part in two words."""
+def _setup_status(entry: ProviderStatus) -> Status:
+    """Name the missing part in two words. A provider that is not set up is no failure."""
     match entry.setup_error:
         case None:
-            return "yes"
+            return Status("yes", DONE)
         case KeyRefused():
-            return "no key"
+            return Status("no key", UNAVAILABLE)
         case ModelMissing():
-            return "no weights" if entry.provider.api == "local" else "no package"
-    return "no base URL"
+            return Status("no weights" if entry.provider.api == "local" else "no package", UNAVAILABLE)
+    return Status("no base URL", UNAVAILABLE)
 
 
 def _key_cell(entry: ProviderStatus) -> str:

@@ -20,14 +20,16 @@ from convo.history.items import Item, StreamEvent, decode_json_escapes, item_pre
 if TYPE_CHECKING:
     from convo.terminal.waiting import WaitingLine
 
-SGR_STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
-BOX_CHARS = "│├┌─●○→…█▓▒░"
+SGR_STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33", "id": "36"}
+BOX_CHARS = "│├┌─╭╮╰╯●○→…█▓▒░✓✗⊘‖"
 """Non-ASCII characters of the screens; an encoding that lacks one of them gets the ASCII forms."""
 
 ASCII_BARS = {"█": "#", "▓": "=", "▒": "+", "░": "-"}
 
 ASCII_FALLBACKS = str.maketrans(
-    {"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"} | ASCII_BARS
+    {"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"}
+    | {"╭": "+", "╮": "+", "╰": "+", "╯": "+", "✓": "+", "✗": "x", "⊘": "-", "‖": "="}
+    | ASCII_BARS
 )
 
 VARIABLE_WIDTH_CHAR = re.compile("[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]")
@@ -37,14 +39,21 @@ VARIABLE_WIDTH_CHAR = re.compile("[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u25
 class DisplayOptions(NamedTuple):
     """The abilities of an output stream.
 
-    width:          columns of the terminal; None for a pipe or a file, where nothing is cut
-    has_color:      whether styles are shown
-    has_box_chars:  whether the characters of `BOX_CHARS` can be encoded
+    width:            columns of the terminal; None for a pipe or a file, where nothing is cut
+    has_color:        whether styles are shown
+    has_box_chars:    whether the characters of `BOX_CHARS` can be encoded
+    has_all_columns:  whether tables show all columns in full, also wider than the terminal
     """
 
     width: int | None = None
     has_color: bool = False
     has_box_chars: bool = True
+    has_all_columns: bool = False
+
+    @property
+    def table_width(self) -> int | None:
+        """The columns that a table may take; None for any number."""
+        return None if self.has_all_columns else self.width
 
     def apply_style(self, text: str, style: str) -> str:
         """Wrap `text` in a style of `SGR_STYLES`, if the stream has styles."""
@@ -163,6 +172,7 @@ class Column(NamedTuple):
     align_right:  for numbers
     drop_order:   on a narrow display the column with the lowest value is dropped first; None: never dropped
     style:        one of `SGR_STYLES`, for all cells
+    start_styles: (number of first characters, style) of a cell, instead of `style`; None for a cell without
     """
 
     heading: str
@@ -170,6 +180,7 @@ class Column(NamedTuple):
     align_right: bool = False
     drop_order: int | None = None
     style: str | None = None
+    start_styles: Sequence[tuple[int, str] | None] = ()
 
     @property
     def common_cell(self) -> str | None:
@@ -208,11 +219,9 @@ def fit_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
 def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
     """Yield the headings, then every line, no wider than the display."""
     widths = [column.width for column in table.columns[: None if table.columns[-1].align_right else -1]]
-    yield display.apply_style(
-        _format_row([column.heading for column in table.columns], table, widths, DisplayOptions(display.width)), "dim"
-    )
+    yield display.apply_style(_format_row(table, None, widths, display._replace(has_color=False)), "dim")
     for index in range(len(table.columns[-1].cells)):
-        yield _format_row([column.cells[index] for column in table.columns], table, widths, display)
+        yield _format_row(table, index, widths, display)
 
 
 def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
@@ -220,18 +229,24 @@ def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
     return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
-def _format_row(cells: Sequence[str], table: Table, widths: Sequence[int], display: DisplayOptions) -> str:
-    """Format one line; a cell that crosses the right edge of the display is cut."""
+def _format_row(table: Table, row: int | None, widths: Sequence[int], display: DisplayOptions) -> str:
+    """Format one line, or the headings for `row` None; a cell that crosses the right edge of the display is cut."""
     shown: list[str] = []
-    remaining = 10**9 if display.width is None else display.width
-    for index, (cell, column) in enumerate(zip(cells, table.columns, strict=True)):
+    remaining = 10**9 if display.table_width is None else display.table_width
+    for index, column in enumerate(table.columns):
         available = max(0, remaining)
-        text = truncate_text(cell, available)
+        text = truncate_text(column.heading if row is None else column.cells[row], available)
+        padding = ""
         if index < len(widths):
             width = min(widths[index], available)
-            text = pad_text(text, width, align_right=column.align_right)
+            padding = " " * (width - text_width(text))
             remaining -= width + COLUMN_GAP
-        shown.append(display.apply_style(text, column.style) if column.style else text)
+        start_style = column.start_styles[row] if row is not None and column.start_styles else None
+        if start_style:
+            length, style = start_style
+            text = display.apply_style(text[:length], style) + text[length:]
+        padded = padding + text if column.align_right else text + padding
+        shown.append(display.apply_style(padded, column.style) if column.style and not start_style else padded)
     return (" " * COLUMN_GAP).join(shown).rstrip()
 
 
@@ -242,12 +257,12 @@ def _drop_key(column: Column) -> tuple[bool, int]:
 
 
 def _is_too_wide(columns: Sequence[Column], display: DisplayOptions) -> bool:
-    if display.width is None:
+    if display.table_width is None:
         return False
     last, last_width = columns[-1], columns[-1].width
     if last.drop_order is None and not last.align_right:
         last_width = min(last_width, MIN_LAST_COLUMN_WIDTH)
-    return sum(column.width + COLUMN_GAP for column in columns[:-1]) + last_width > display.width
+    return sum(column.width + COLUMN_GAP for column in columns[:-1]) + last_width > display.table_width
 
 
 LABEL_INDENT = 4
@@ -257,20 +272,27 @@ MAX_UNCONFIRMED_SHOWN = 3
 """Unconfirmed items that are listed; the others are counted."""
 
 NO_LABEL_STYLES: Mapping[str, str] = MappingProxyType({})
+NO_SIGNS: Mapping[str, str] = MappingProxyType({})
 
 KeyValue = tuple[str, str]
 """A label, or "" for another line of the label before it, and the value."""
 
 
 def key_value_lines(
-    rows: Iterable[KeyValue], display: DisplayOptions, styles: Mapping[str, str] = NO_LABEL_STYLES
+    rows: Iterable[KeyValue],
+    display: DisplayOptions,
+    styles: Mapping[str, str] = NO_LABEL_STYLES,
+    *,
+    signs: Mapping[str, str] = NO_SIGNS,
+    min_label_width: int = 0,
 ) -> Iterator[str]:
     """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
     styles:  style of `SGR_STYLES` by label; other labels are dim
+    signs:   the sign before a label, one column wide and styled
     """
     entries = [(label, escape_control_chars(value)) for label, value in rows]
-    label_width = max((len(label) for label, _ in entries), default=0)
+    label_width = max([min_label_width, *(len(label) for label, _ in entries)])
     for label, value in entries:
         for index, line in enumerate(_wrap_value(value, display, label_width + LABEL_INDENT)):
             prefix = (
@@ -278,14 +300,19 @@ def key_value_lines(
                 if index == 0
                 else " " * label_width
             )
-            yield f"  {prefix}  {line}".rstrip()
+            sign = signs.get(label) if index == 0 else None
+            yield f"{sign or ' '} {prefix}  {line}".rstrip()
 
 
 def render_key_values(
-    rows: Iterable[KeyValue], display: DisplayOptions, styles: Mapping[str, str] = NO_LABEL_STYLES
+    rows: Iterable[KeyValue],
+    display: DisplayOptions,
+    styles: Mapping[str, str] = NO_LABEL_STYLES,
+    *,
+    signs: Mapping[str, str] = NO_SIGNS,
 ) -> str:
     """Render `key_value_lines` for the display."""
-    return display.translate_box_chars("\n".join(key_value_lines(rows, display, styles)))
+    return display.translate_box_chars("\n".join(key_value_lines(rows, display, styles, signs=signs)))
 
 
 def _wrap_value(text: str, display: DisplayOptions, indent: int) -> list[str]:

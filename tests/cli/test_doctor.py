@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shlex
 import socket
 import sys
@@ -336,11 +337,12 @@ def test_every_line_fits_the_width_of_the_terminal(columns: int, monkeypatch: py
     monkeypatch.delenv("COLUMNS")
     argv = ["-m", "convo", "doctor", "terminal", "serve", "seal", "ollama"]
     output = pexpect.run(shlex.join([sys.executable, *argv]), env=dict(os.environ), dimensions=(24, columns))
-    lines = output.decode().replace("\x1b[2m", "").replace("\x1b[0m", "").splitlines()
+    lines = re.sub(r"\x1b\[\d*m", "", output.decode()).splitlines()
 
     assert f"xterm, {columns} columns," in " ".join(lines).replace("  ", "")
     assert max(map(len, lines)) <= columns
     assert lines[-1] == "all checks passed"
+    assert lines[0].startswith("✓ terminal  xterm")
 
 
 @pytest.mark.needs("posix")

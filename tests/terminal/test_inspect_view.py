@@ -33,18 +33,19 @@ def session(view: ConversationView, **fields: object) -> Session:
 
 
 SCREEN = """\
-monads
-  owner         the endpoint's Responses API (--chain)
+╭─ monads ─────────────────────────────────────────────────────────────────────╮
+│ owner         the endpoint's Responses API (--chain)                         │
+│ model         local/demo                                                     │
+│ total         2 requests · 24 input, 33.3% cached · 18 output (4 reasoning)  │
+│ re-sent       12 input tokens, 50.0% of the input                            │
+╰──────────────────────────────────────────────────────────────────────────────╯
   session       monads (ses_1)
   handle        resp_2
   endpoint      embedded
-  model         local/demo
   head          5 items, @ resp_2
   unconfirmed   1 item
                 user: and then?
   last          12 input (4 cached) · 9 output (2 reasoning)
-  total         2 requests · 24 input (8 cached) · 18 output (4 reasoning) · 12
-                re-sent
   each request  owner chain · cached 4 · reasoning 2 · model local/demo · date
                 2023-11-14
   continue      convo chat --from monads
@@ -64,6 +65,9 @@ def test_a_session_shows_its_strategy_its_head_and_its_unconfirmed_items() -> No
     path = view.path.append([user_message("and then?")])
     view = replace(view, path=path, handle="monads", session=session(view, handle="resp_2", head=path.head))
     assert render_conversation(view, DisplayOptions(80)) == SCREEN
+    ascii_screen = render_conversation(view, DisplayOptions(80, has_box_chars=False))
+    assert ascii_screen.isascii()
+    assert ascii_screen.startswith("+- monads ---")
     assert max(map(text_width, SCREEN.splitlines())) <= 80
 
 
@@ -99,8 +103,9 @@ def test_missing_information_of_an_endpoint_is_stated() -> None:
 
 
 ITEMS = """\
-./talk.json
-  owner     the application: a JSON file (--replay)
+╭─ ./talk.json ────────────────────────────────────────────────────────────────╮
+│ owner     the application: a JSON file (--replay)                            │
+╰──────────────────────────────────────────────────────────────────────────────╯
   endpoint  none yet
   head      2 items
   continue  convo chat --replay --from ./talk.json

@@ -30,9 +30,10 @@ def test_a_finding_shows_its_fix_below_it() -> None:
 def test_an_error_is_highlighted_in_colour() -> None:
     output = render_checks(REPORTS, DisplayOptions(80, has_color=True))
 
-    assert "\x1b[31mstore\x1b[0m  error: it is away" in output
-    assert "\x1b[1mdisk \x1b[0m  warning: " in output
-    assert "\x1b[2mkeys \x1b[0m  one is set" in output
+    assert "\x1b[31m✗\x1b[0m \x1b[31mstore\x1b[0m  error: it is away" in output
+    assert "\x1b[33m!\x1b[0m \x1b[33mdisk \x1b[0m  warning: " in output
+    assert "\x1b[32m✓\x1b[0m \x1b[2mkeys \x1b[0m  one is set" in output
+    assert "✗ store  error: it is away" in render_checks(REPORTS, DisplayOptions(80))
 
 
 def test_control_characters_in_findings_are_escaped() -> None:

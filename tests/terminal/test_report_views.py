@@ -1,6 +1,7 @@
 """The reports of `convo race`, `compact` and `repair`, and the rows of a new session, as whole screens."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -62,28 +63,47 @@ def test_a_race_compares_the_strategies_in_a_table_and_in_bars() -> None:
 
 def test_a_race_without_a_price_has_no_costs_and_fits_a_narrow_terminal() -> None:
     assert render_race(RACE, None, DisplayOptions(60, has_box_chars=False)).splitlines() == [
-        "owner         bytes  items  input  output   total  status",
-        "replay        4,000      4  1,300      30  2.75 s  done",
-        "chain         1,000      1    100      10  1.00 s  done",
-        "session          50      1      -       -  0.12 s  done",
-        "conversation      0      0      -       -  0.00 s  not_found",
+        "owner         bytes  input  output   total  status",
+        "replay        4,000  1,300      30  2.75 s  + done",
+        "chain         1,000    100      10  1.00 s  + done",
+        "session          50      -       -  0.12 s  + done",
+        "conversation      0      -       -  0.00 s  x not_found",
         "",
         "bytes sent",
         "replay        ################################## 4,000",
         "chain         ######## 1,000",
         "session       # 50",
         "conversation   0",
-        "conversation: the endpoint has no conversations",
+        "x conversation: the endpoint has no conversations",
+        "",
+        "  cheapest      unknown without a price",
+        "  fewest bytes  session, 50: 99 % less than replay",
+        "  fastest       session, 0.12 s: 95 % less than replay",
     ]
+
+
+def test_on_a_terminal_a_race_names_the_cheapest_strategy() -> None:
+    replay, chain, *_ = RACE
+    lines = render_race([replay, chain], PRICE, DisplayOptions(80)).splitlines()
+    assert lines[-3:] == [
+        "  cheapest      chain, $0.0003: 88 % less than replay",
+        "  fewest bytes  chain, 1,000: 75 % less than replay",
+        "  fastest       chain, 1.00 s: 64 % less than replay",
+    ]
+    without_price = render_race([replay, chain], None, DisplayOptions(80)).splitlines()
+    assert "  fewest input tokens  chain, 100: 92 % less than replay" in without_price
+    same = [replay, replace(chain, turns=replay.turns)]
+    assert "  cheapest      all equal, $0.0024" in render_race(same, PRICE, DisplayOptions(80)).splitlines()
+    assert "cheapest" not in render_race([replay], PRICE, DisplayOptions(80))
 
 
 def test_in_the_narrowest_terminal_a_race_keeps_cost_time_and_status() -> None:
     assert render_race(RACE, PRICE, DisplayOptions(40)).splitlines()[:5] == [
         "owner            cost   total  status",
-        "replay        $0.0024  2.75 s  done",
-        "chain         $0.0003  1.00 s  done",
-        "session             -  0.12 s  done",
-        "conversation        -  0.00 s  not_found",
+        "replay        $0.0024  2.75 s  ✓ done",
+        "chain         $0.0003  1.00 s  ✓ done",
+        "session             -  0.12 s  ✓ done",
+        "conversation        -  0.00 s  ✗ not_fo…",
     ]
 
 

@@ -60,8 +60,8 @@ def test_colours_do_not_move_the_columns() -> None:
     display = DisplayOptions(80, has_color=True)
     assert list(table_lines(fit_columns(styled, display), display)) == [
         "\x1b[2mid  words\x1b[0m",
-        "\x1b[33ma \x1b[0m  x",
-        "\x1b[33mbc\x1b[0m  y",
+        "\x1b[36ma \x1b[0m  x",
+        "\x1b[36mbc\x1b[0m  y",
     ]
 
 

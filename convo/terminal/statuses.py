@@ -1,0 +1,101 @@
+"""Statuses on a terminal: each has one sign, one style, and the word that it has in pipes and in JSON.
+
+A terminal without color shows the sign and the word; a pipe or a file gets the word alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from convo.terminal.terminal import Column, DisplayOptions
+
+if TYPE_CHECKING:
+    from convo.inspect.view import OpenRun
+
+
+class StatusMark(NamedTuple):
+    """The sign of a status, one column wide and in `BOX_CHARS` or ASCII, and its style of `SGR_STYLES`."""
+
+    sign: str
+    style: str
+
+
+DONE = StatusMark("✓", "good")
+FAILED = StatusMark("✗", "bad")
+WARNING = StatusMark("!", "warn")
+PAUSED = StatusMark("‖", "warn")
+CANCELLED = StatusMark("⊘", "dim")
+UNAVAILABLE = CANCELLED
+IN_PROGRESS = StatusMark("…", "bold")
+
+STATUS_MARKS: Mapping[str, StatusMark] = MappingProxyType(
+    {
+        "completed": DONE,
+        "incomplete": WARNING,
+        "failed": FAILED,
+        "cancelled": CANCELLED,
+        "queued": IN_PROGRESS,
+        "in_progress": IN_PROGRESS,
+    }
+)
+"""The marks of the statuses of a response."""
+
+
+def open_run_mark(run: "OpenRun") -> StatusMark:
+    """Return the mark of an agent run that is open in a session."""
+    if run.is_paused:
+        return PAUSED
+    return WARNING if run.is_orphaned else IN_PROGRESS
+
+
+def open_run_word(run: "OpenRun") -> str:
+    """Return the status of an agent run that is open in a session: paused, interrupted or in progress."""
+    if run.is_paused:
+        return "paused"
+    return "interrupted" if run.is_orphaned else "in progress"
+
+
+class Status(NamedTuple):
+    """A status as a word or a few; without a mark it is plain text on a terminal too."""
+
+    text: str
+    mark: StatusMark | None = None
+
+    def format(self, display: DisplayOptions) -> str:
+        """Return the text, on a terminal after its sign."""
+        return f"{self.mark.sign} {self.text}" if self.mark and display.width is not None else self.text
+
+
+def format_sign(mark: StatusMark, display: DisplayOptions) -> str:
+    """Return the sign in its color; "" for a pipe or a file."""
+    return "" if display.width is None else display.apply_style(mark.sign, mark.style)
+
+
+def format_line_start(mark: StatusMark, display: DisplayOptions) -> str:
+    """Return the sign of a line and a blank; "" for a pipe or a file."""
+    sign = format_sign(mark, display)
+    return display.translate_box_chars(f"{sign} ") if sign else ""
+
+
+def status_column(
+    heading: str,
+    statuses: Sequence[Status],
+    display: DisplayOptions,
+    *,
+    rests: Sequence[str] = (),
+    drop_order: int | None = None,
+) -> Column:
+    """Return the column of these statuses.
+
+    rests:  the text after each status, without a style
+    """
+    starts = [status.format(display) for status in statuses]
+    return Column(
+        heading,
+        [start + rest for start, rest in zip(starts, rests or [""] * len(starts), strict=True)],
+        drop_order=drop_order,
+        start_styles=[
+            (len(start), status.mark.style) if status.mark else None
+            for start, status in zip(starts, statuses, strict=True)
+        ],
+    )

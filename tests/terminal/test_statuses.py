@@ -1,0 +1,46 @@
+"""The sign, the word and the style of a status."""
+
+import pytest
+
+from convo.history.records import LINK_STATUSES
+from convo.terminal import statuses
+from convo.terminal.statuses import STATUS_MARKS, Status, StatusMark, format_line_start, status_column
+from convo.terminal.terminal import BOX_CHARS, SGR_STYLES, DisplayOptions, render_table, text_width
+
+MARKS = {mark for mark in vars(statuses).values() if isinstance(mark, StatusMark)}
+
+
+def test_every_status_of_a_response_has_a_mark() -> None:
+    assert set(STATUS_MARKS) == set(LINK_STATUSES)
+
+
+@pytest.mark.parametrize("mark", sorted(MARKS))
+def test_every_sign_takes_one_column_and_has_an_ascii_form(mark: StatusMark) -> None:
+    assert text_width(mark.sign) == 1
+    assert mark.sign.isascii() or mark.sign in BOX_CHARS
+    ascii_sign = DisplayOptions(80, has_box_chars=False).translate_box_chars(mark.sign)
+    assert ascii_sign.isascii()
+    assert len(ascii_sign) == 1
+    assert mark.style in SGR_STYLES
+
+
+def test_a_terminal_shows_sign_and_word_and_a_pipe_the_word() -> None:
+    column = status_column("status", [Status("failed", STATUS_MARKS["failed"]), Status("-")], DisplayOptions(80))
+    assert render_table([column], DisplayOptions(80)) == "status\n✗ failed\n-"
+    piped = status_column("status", [Status("failed", STATUS_MARKS["failed"])], DisplayOptions())
+    assert render_table([piped], DisplayOptions()) == "status\nfailed"
+    assert format_line_start(STATUS_MARKS["failed"], DisplayOptions()) == ""
+
+
+def test_only_the_status_is_colored() -> None:
+    display = DisplayOptions(80, has_color=True)
+    column = status_column(
+        "preview", [Status("failed", STATUS_MARKS["failed"]), Status("")], display, rests=[": hi", "ho"]
+    )
+    assert render_table([column], display).splitlines()[1:] == ["\x1b[31m✗ failed\x1b[0m: hi", "ho"]
+
+
+def test_a_status_that_is_cut_keeps_its_style() -> None:
+    display = DisplayOptions(6, has_color=True)
+    column = status_column("status", [Status("cancelled", STATUS_MARKS["cancelled"])], display)
+    assert render_table([column], display).splitlines()[1] == "\x1b[2m⊘ can…\x1b[0m"
