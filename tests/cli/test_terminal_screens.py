@@ -1,14 +1,18 @@
-"""Screens and confirmation prompts in a real terminal of 80 columns, with enough rows for each."""
+"""Screens and confirmation prompts in a real terminal of 80 or 160 columns, with enough rows for each."""
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
 from tests.cli.stored_chats import ChatWriter, write_chats
+from tests.command_runner import Convo
 from tests.terminal.pty_process import spawn
 from tests.utc_timezone import utc_timezone
 
@@ -16,7 +20,7 @@ __all__ = ["utc_timezone"]
 
 pytestmark = pytest.mark.needs("terminal")
 
-COLOR_CODE = re.compile(r"\x1b\[\d*m")
+COLOR_CODE = re.compile(r"\x1b\[[\d;]*m")
 
 
 async def write_chat(writer: ChatWriter) -> None:
@@ -24,13 +28,13 @@ async def write_chat(writer: ChatWriter) -> None:
     await writer.retry(chat)
 
 
-def run_in_terminal(*argv: str, env: dict[str, str] | None = None) -> str:
+def run_in_terminal(*argv: str, env: dict[str, str] | None = None, columns: int = 80) -> str:
     """The output of a command line in a terminal."""
     import pexpect
 
     environ = {**os.environ, "TERM": "xterm", **(env or {})}
     environ.pop("COLUMNS", None)
-    child = spawn(*argv, dimensions=(40, 80), encoding="utf-8", env=environ, timeout=60)
+    child = spawn(*argv, dimensions=(40, columns), encoding="utf-8", env=environ, timeout=60)
     child.expect(pexpect.EOF)
     child.close()
     return str(child.before).replace("\r\n", "\n")
@@ -51,6 +55,72 @@ def test_a_tree_with_forks_fits_into_eighty_columns(home: Path) -> None:
 def test_color_can_be_disabled(env: dict[str, str], home: Path) -> None:
     write_chats(home, write_chat)
     assert "\x1b" not in run_in_terminal("inspect", "monads", env=env)
+
+
+async def write_failed_chat(writer: ChatWriter) -> None:
+    chat = await writer.chat(Strategy.CHAIN, "monads", "What is a monad?", "Why?")
+    await writer.fail(chat, "And how?", RequestRefused("the server is away"))
+
+
+def test_a_terminal_shows_the_name_in_a_panel_and_a_sign_for_each_status(home: Path) -> None:
+    write_chats(home, write_failed_chat)
+    colored = run_in_terminal("inspect", "monads", "--no-pager", columns=160)
+    assert "\x1b[31m✗ failed\x1b[0m" in colored
+    assert "\x1b[32m✓ completed\x1b[0m" in colored
+    plain = run_in_terminal("inspect", "monads", "--no-pager", env={"NO_COLOR": "1"}, columns=160)
+    assert COLOR_CODE.sub("", colored) == plain
+    assert plain.startswith("╭─ monads ──")
+
+
+def test_a_pipe_shows_words_without_signs_and_does_not_load_rich(home: Path) -> None:
+    write_chats(home, write_failed_chat)
+    program = (
+        "import sys; from convo.cli.app import run_command_line; code = run_command_line(['inspect', 'monads']); "
+        "sys.exit(code or 'rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("monads\n  owner ")
+    assert "  failed " in done.stdout
+    assert not {"✓", "✗", "╭", "\x1b"} & set(done.stdout)
+
+
+def test_full_shows_all_columns_in_a_narrow_terminal(convo: Convo, home: Path) -> None:
+    write_chats(home, write_chat)
+    narrow, full = (
+        COLOR_CODE.sub("", run_in_terminal("inspect", "monads", "--no-pager", *flags)) for flags in ((), ("--full",))
+    )
+    headings = (
+        "response owner sent ~tokens context input cached output reasoning model date time status seconds preview"
+    )
+    assert headings.split() in [line.split() for line in full.splitlines()]
+    assert headings.split() not in [line.split() for line in narrow.splitlines()]
+    assert "What is a monad, in words that a child would know? → What is a monad" in full
+    assert convo("inspect", "monads", "--full").out == convo("inspect", "monads").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--json",), "--full and --json cannot be used together: --json shows no table"),
+        (("--raw",), "--full and --raw cannot be used together: --raw shows no table"),
+        (("--items",), "--full and --items cannot be used together: --items shows no table"),
+        (("--html", "x.html"), "--full and --html cannot be used together: --html shows no table"),
+        (("-i",), "--interactive and --full cannot be used together"),
+        (
+            ("--watch",),
+            "--watch and --full cannot be used together: --watch shows the tree of the local copy",
+        ),
+    ],
+)
+def test_full_is_refused_with_output_without_tables(flags: tuple[str, ...], message: str, convo: Convo) -> None:
+    got = convo("inspect", "monads", "--full", *flags)
+    assert got.exit == 2
+    assert message in got.out + got.err
+
+
+def test_full_is_refused_for_a_list_of_ids(convo: Convo) -> None:
+    got = convo("inspect", "resp_", "--full")
+    assert (got.exit, got.err) == (2, "convo: --full needs a conversation\n  try: convo inspect resp_\n")
 
 
 def test_sessions_fit_into_eighty_columns(home: Path) -> None:

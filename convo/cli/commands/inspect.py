@@ -25,6 +25,7 @@ Examples:
   convo inspect @last                        the most recent conversation
   convo inspect what-is-a-monad --items      all items with their text
   convo inspect @last --chart                the tokens of each request
+  convo inspect @last --full                 all columns, also wider than the terminal
   convo inspect @last -i                     browse the requests: search, compare, copy as curl, fork
   convo inspect @last --watch                update the view while the conversation continues elsewhere
   convo inspect @last --html page.html       a page with more details, for a browser
@@ -35,6 +36,8 @@ Examples:
   convo inspect resp_4f1c... --provider openai
                                              a chain that only its endpoint has
 """
+
+FORMATS_WITHOUT_TABLES = ("--items", "--raw", "--json", "--html")
 
 BARE_PREFIXES = ("resp_", "conv_", "ses_")
 """Prefixes without an id: the newest handles of that kind are listed."""
@@ -70,6 +73,7 @@ class InspectDisplayFlags:
     interactive: bool = flag_option("-i --interactive", "Browse the requests on the whole screen; ? shows the keys.")
     watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
     until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
+    full: bool = flag_option("--full", "Show all columns of the tables, even wider than the terminal.")
     no_pager: bool = flag_option("--no-pager", "Do not use a pager.")
 
 
@@ -85,6 +89,11 @@ def inspect_command(
 ) -> None:
     """Inspect a conversation: its owner, requests, items, tokens and cost."""
     output_format, config = output.selected_format(), get_root_options(ctx).config
+    if display.full and output_format in FORMATS_WITHOUT_TABLES:
+        raise InvalidUsage(
+            f"--full and {output_format} cannot be used together: {output_format} shows no table",
+            hint="use one of them",
+        )
     if display.interactive:
         _check_interactive(handles, display, output_format, config)
         import asyncio
@@ -100,10 +109,17 @@ def inspect_command(
             handles,
             config,
             display,
-            {output_format: bool(output_format), "--remote": remote, "--provider": bool(provider)},
+            {
+                output_format: bool(output_format),
+                "--full": display.full,
+                "--remote": remote,
+                "--provider": bool(provider),
+            },
         )
         return
     if not output_format and len(handles) == 1 and handles[0] in BARE_PREFIXES:
+        if display.full:
+            raise InvalidUsage("--full needs a conversation", hint=f"convo inspect {handles[0]}")
         from convo.cli.resolve import print_newest_handles
 
         print_newest_handles(handles[0], config)
@@ -112,7 +128,7 @@ def inspect_command(
 
     states = {handle: find_run_state(handle, config) for handle in dict.fromkeys(handles)}
     if all(states.values()) and output.html is None:
-        print_run_states(handles, states, output_format, paged=not display.no_pager)
+        print_run_states(handles, states, output_format, paged=not display.no_pager, all_columns=display.full)
         return
     import asyncio
 
@@ -127,14 +143,19 @@ def inspect_command(
 
         write_html_page(views, handles, parse_output_path(output.html))
     else:
-        print_views(views, handles, output_format, paged=not display.no_pager)
+        print_views(views, handles, output_format, paged=not display.no_pager, all_columns=display.full)
 
 
 def _check_interactive(
     handles: list[str], display: InspectDisplayFlags, output_format: str, config: Path | None
 ) -> None:
     """Raise InvalidUsage for what --interactive cannot show, and where there is no terminal."""
-    others = {output_format: bool(output_format), "--watch": display.watch, "--until-idle": display.until_idle}
+    others = {
+        output_format: bool(output_format),
+        "--watch": display.watch,
+        "--until-idle": display.until_idle,
+        "--full": display.full,
+    }
     other = next((flag for flag, is_set in others.items() if is_set), None)
     if other:
         raise InvalidUsage(f"--interactive and {other} cannot be used together", hint="use one of them")
