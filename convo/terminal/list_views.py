@@ -59,11 +59,8 @@ def render_session_list(
     open_runs:  the agent runs that are open in these sessions, by session id; a terminal shows their statuses
     """
     sessions = [summary.session for summary in summaries]
-    run_column = None
-    if open_runs and display.width is not None:
-        runs = [open_runs.get(session.id) for session in sessions]
-        statuses = [Status(open_run_word(run), open_run_mark(run)) if run else Status("") for run in runs]
-        run_column = status_column("run", statuses, display)
+    runs = [None if display.width is None else open_runs.get(session.id) for session in sessions]
+    statuses = [Status(open_run_word(run), open_run_mark(run)) if run else Status("") for run in runs]
     columns = [
         Column("session", [session.name for session in sessions], style="id"),
         Column("owner", [str(session.strategy) for session in sessions], drop_order=3),
@@ -77,8 +74,15 @@ def render_session_list(
                 for session in sessions
             ],
         ),
-        *([run_column] if run_column else []),
-        Column("first message", [summary.first_words for summary in summaries]),
+        status_column(
+            "first message",
+            statuses,
+            display,
+            rests=[
+                f": {summary.first_words}" if status.mark else summary.first_words
+                for summary, status in zip(summaries, statuses, strict=True)
+            ],
+        ),
     ]
     return render_table(columns, display)
 

@@ -89,7 +89,7 @@ def _pending_columns(state: RunState, display: DisplayOptions) -> list[Column]:
 def _decision_status(state: RunState, pending_call: PendingCall) -> Status:
     decisions = [decision for decision in state.decisions if decision.call_id == pending_call.id]
     names = " ".join(_decision_name(decision) for decision in decisions)
-    return Status(names, DONE if decisions[-1].approve else FAILED) if decisions else Status("-", PAUSED)
+    return Status(names, DONE if decisions[-1].approve else FAILED) if decisions else Status("-")
 
 
 def _decision_name(decision: StateDecision) -> str:

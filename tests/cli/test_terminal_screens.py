@@ -72,6 +72,14 @@ def test_a_terminal_shows_the_name_in_a_panel_and_a_sign_for_each_status(home: P
     assert plain.startswith("╭─ monads ──")
 
 
+def test_a_check_of_a_store_has_a_sign_in_a_terminal(home: Path) -> None:
+    write_chats(home, write_chat)
+    output = run_in_terminal("store", "check")
+    assert "\x1b[32m✓\x1b[0m sqlite:" in output
+    plain = run_in_terminal("store", "check", env={"NO_COLOR": "1"})
+    assert re.search(r"^✓ sqlite:.*: no problems found", plain, re.MULTILINE)
+
+
 def test_a_pipe_shows_words_without_signs_and_does_not_load_rich(home: Path) -> None:
     write_chats(home, write_failed_chat)
     program = (

@@ -74,6 +74,18 @@ def test_sessions_are_listed_one_on_a_line() -> None:
     ]
 
 
+def test_a_terminal_shows_the_status_of_an_open_run() -> None:
+    summaries = [SessionSummary(PLAIN, 1_204, 0, 602, "what is a monad"), SessionSummary(CHAIN, 2, 1, 1, "hello")]
+    open_runs = {"ses_1": OpenRun("run_1", ("call_1",), is_paused=True), "ses_2": OpenRun("run_2")}
+    lines = render_session_list(summaries, DisplayOptions(90), NOW, open_runs).splitlines()
+    assert [line.partition(" ago")[2].strip() for line in lines[1:]] == [
+        "‖ paused: what is a monad",
+        "! interrupted: hello",
+    ]
+    piped = render_session_list(summaries, DisplayOptions(), NOW, open_runs)
+    assert piped == render_session_list(summaries, DisplayOptions(), NOW)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
