@@ -121,13 +121,25 @@ def _race_columns(results: "Sequence[RaceResult]", price: Price | None, display:
         drop_order=4,
     )
     if price:
-        yield Column("cost", [_format_usd(result.cost_usd(price)) for result in results], align_right=True)
+        costs = [result.cost_usd(price) for result in results]
+        yield Column(
+            "cost", [_format_usd(cost) for cost in costs], align_right=True, start_styles=_lowest_cost_styles(costs)
+        )
     yield Column(
         "first token", [_format_seconds(result.first_token_s) for result in results], align_right=True, drop_order=1
     )
     yield Column("total", [_format_seconds(result.duration_s) for result in results], align_right=True)
     statuses = [Status(result.error["code"], FAILED) if result.error else Status("done", DONE) for result in results]
     yield status_column("status", statuses, display)
+
+
+def _lowest_cost_styles(costs: Sequence[float | None]) -> list[tuple[int, str] | None]:
+    """Return the style of each cost: the lowest is green if another one is higher."""
+    known = [cost for cost in costs if cost is not None]
+    return [
+        (len(_format_usd(cost)), "good") if cost is not None and cost == min(known) < max(known) else None
+        for cost in costs
+    ]
 
 
 def _format_usd(cost: float | None) -> str:

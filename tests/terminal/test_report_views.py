@@ -90,6 +90,9 @@ def test_on_a_terminal_a_race_names_the_cheapest_strategy() -> None:
         "  fewest bytes  chain, 1,000: 75 % less than replay",
         "  fastest       chain, 1.00 s: 64 % less than replay",
     ]
+    colored = render_race([replay, chain], PRICE, DisplayOptions(80, has_color=True))
+    assert "\x1b[32m$0.0003\x1b[0m" in colored
+    assert "\x1b[32m$0.0024" not in colored
     without_price = render_race([replay, chain], None, DisplayOptions(80)).splitlines()
     assert "  fewest input tokens  chain, 100: 92 % less than replay" in without_price
     same = [replay, replace(chain, turns=replay.turns)]
