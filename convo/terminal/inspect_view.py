@@ -56,6 +56,7 @@ from convo.terminal.terminal import (
     format_count,
     key_value_lines,
     table_lines,
+    text_width,
     truncate_text,
     unconfirmed_rows,
 )
@@ -87,10 +88,12 @@ def render_conversation(
 
 def _header_lines(view: ConversationView, rows: Sequence[KeyValue], display: DisplayOptions) -> Iterator[str]:
     """Yield a panel with the name, the owner, the model and the totals, then the other rows, with aligned labels."""
-    from convo.terminal.panel import PANEL_COLUMNS, panel_lines
+    from convo.terminal.panel import PANEL_COLUMNS, PANEL_TITLE_COLUMNS, panel_lines
 
     totals = sum_link_usage(view.links, view.prices)
-    panel_rows = [row for row in rows if row[0] in ("owner", "model")]
+    is_name_cut = text_width(escape_control_chars(view.handle)) > (display.width or 0) - PANEL_TITLE_COLUMNS
+    panel_rows = [("name", view.handle)] if is_name_cut else []
+    panel_rows += [row for row in rows if row[0] in ("owner", "model")]
     if totals:
         panel_rows.append(("total", _format_panel_totals(totals)))
         if totals.resent_tokens:

@@ -7,6 +7,9 @@ from convo.terminal.terminal import DisplayOptions, escape_control_chars
 PANEL_COLUMNS = 4
 """Columns of the borders of a panel and of the blanks beside them."""
 
+PANEL_TITLE_COLUMNS = 6
+"""Columns of the border beside the title; a longer title is cut."""
+
 
 def panel_lines(title: str, lines: list[str], display: DisplayOptions) -> list[str]:
     """Return a panel as wide as the terminal with `title` in its border.

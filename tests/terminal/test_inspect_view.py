@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from convo.history.items import user_message
 from convo.history.records import Scope, Session, Strategy
 from convo.history.tree import Path
@@ -160,3 +162,26 @@ def test_an_empty_conversation_can_be_shown() -> None:
     view = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), path_index_of([]))
     assert "head      0 items" in render_conversation(view, DisplayOptions())
     assert render_path_items(view, DisplayOptions()) == ""
+
+
+def test_a_name_that_does_not_fit_in_the_border_is_shown_in_full() -> None:
+    name = "a-very-long-name-of-a-conversation-that-is-wider-than-the-terminal"
+    output = render_conversation(replace(build_chain(1).view("resp_1"), handle=name), DisplayOptions(60))
+    assert name in "".join(line.strip("│ ") for line in output.splitlines()[1:4])
+    assert "name " not in render_conversation(replace(build_chain(1).view("resp_1"), handle=name), DisplayOptions(72))
+
+
+@pytest.mark.parametrize("columns", [20, 21, 40, 59, 60, 80, 120])
+def test_the_panel_is_as_wide_as_the_terminal(columns: int) -> None:
+    view = replace(build_chain(2).view("resp_2"), handle="日本 \x1b[2J [red]a[/red] \u202e")
+    panel = render_conversation(view, DisplayOptions(columns)).partition("╯")[0].splitlines()
+    assert {text_width(line) for line in panel} == {columns - 1, columns}  # the last line lacks its corner
+    assert len(panel) >= 5
+    assert "\x1b" not in "".join(panel)
+    if columns >= 40:
+        assert "日本 \\x1b[2J [red]a[/red] \\u202e" in panel[0]
+
+
+def test_in_the_narrowest_terminal_everything_is_rendered_without_an_error() -> None:
+    for columns in range(1, 20):
+        assert render_conversation(build_chain(2).view("resp_2"), DisplayOptions(columns, has_color=True))
