@@ -20,6 +20,7 @@ from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
 
 if TYPE_CHECKING:
+    from convo.stores.request_charts import RequestCharts
     from convo.stores.request_list import RequestPage, RequestQuery
 
 
@@ -570,6 +571,13 @@ class Store(Protocol):
 
         Only the links and titles of the page are read. Sessions and links are not locked: a page may miss a request
         that was written between two pages.
+        """
+        ...
+
+    async def chart_requests(self, query: "RequestQuery") -> "RequestCharts":
+        """Return the figures of all links that pass the filters of `query`, aggregated by the database.
+
+        Its order and page are ignored. Damaged rows are left out and counted.
         """
         ...
 

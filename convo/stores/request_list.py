@@ -103,7 +103,10 @@ class RequestPage(NamedTuple):
 
 
 class RouteUsage(NamedTuple):
-    """The model of a route, and where the integers of a link's usage have its tokens, from 0; None: nowhere."""
+    """The model of a route, and where the integers of a link's usage have its tokens, from 0; None: nowhere.
+
+    integer_count:  the integers of a link's usage; -1 if the route has no usage, None if the route is damaged
+    """
 
     model: str
     is_known: bool
@@ -111,6 +114,7 @@ class RouteUsage(NamedTuple):
     cached: int | None
     output: int | None
     written: int | None
+    integer_count: int | None
 
 
 @lru_cache(maxsize=10_000)
@@ -121,9 +125,10 @@ def decode_route_usage(body: str) -> RouteUsage:
     except ValueError:
         route = None
     if not is_route(route):
-        return RouteUsage("", False, None, None, None, None)
+        return RouteUsage("", False, None, None, None, None, None)
     form = route[7]
-    positions = {path: number for number, path in enumerate(_integer_paths(form))}
+    paths = list(_integer_paths(form))
+    positions = {path: number for number, path in enumerate(paths)}
     return RouteUsage(
         route[0],
         bool(form),
@@ -131,6 +136,7 @@ def decode_route_usage(body: str) -> RouteUsage:
         positions.get(("input_tokens_details", "cached_tokens")),
         positions.get(("output_tokens",)),
         positions.get(("input_tokens_details", "cache_write_tokens")),
+        -1 if form is None else len(paths),
     )
 
 
@@ -146,21 +152,25 @@ def _integer_paths(form: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str
         yield path
 
 
-ROUTE_COLUMNS = ("model", "known", "i", "c", "o", "w", "p_i", "p_c", "p_o", "p_w", "max_i", "f_i", "f_o")
-"""Columns of the table of routes after the route itself: model, positions of tokens, the fields of the price."""
+ROUTE_COLUMNS = ("model", "known", "size", "i", "c", "o", "w", "p_i", "p_c", "p_o", "p_w", "max_i", "f_i", "f_o")
+"""Columns of the table of routes after the route itself: model, count and positions of tokens, USD per token."""
 
 
-def build_route_row(body: str, query: RequestQuery) -> list[Json]:
+def build_route_row(body: str, query: RequestQuery, *, with_prices: bool) -> list[Json]:
     """Return the values of `ROUTE_COLUMNS` for one route; the model as ASCII JSON, which every database can store."""
+    from convo.usage.cost import TOKENS_PER_PRICE
+
     usage = decode_route_usage(body)
-    price = query.find_price(usage.model) if query.sort == "cost" else None
+    price = query.find_price(usage.model) if with_prices else None
     prices: list[Json] = [None] * 7
     if price:
-        prices = [price.input, price.cached, price.output, price.written]
+        per_token = [price.input, price.cached, price.output, price.written]
+        prices = [None if value is None else value / TOKENS_PER_PRICE for value in per_token]
         prices += [price.max_input_tokens, *(price.long_input_factors or (None, None))]
     return [
         json.dumps(usage.model),
         int(usage.is_known),
+        usage.integer_count,
         usage.input,
         usage.cached,
         usage.output,
@@ -189,18 +199,20 @@ def sort_expression(query: RequestQuery, tokens: Callable[[str], str]) -> str:
     unknown = "-1" if query.is_descending else str(BEYOND_ALL)
     if query.sort == "latency":
         return f"coalesce(links.seconds, {unknown})"
-    if query.sort != "cost":
-        figure = tokens(query.sort[0])
-    else:
-        i, c, o, w = map(tokens, "icow")
-        is_long = f"routes.max_i IS NOT NULL AND {i} > routes.max_i"
-        factor_i, factor_o = (f"CASE WHEN {is_long} THEN routes.f_{part} ELSE 1 END" for part in "io")
-        written = f"CASE WHEN {w} = 0 THEN 0 ELSE {w} * routes.p_w END"
-        figure = (
-            f"({factor_i}) * (({i} - {c} - {w}) * routes.p_i + {c} * routes.p_c + ({written}))"
-            f" + ({factor_o}) * {o} * routes.p_o"
-        )
+    figure = cost_expression(tokens) if query.sort == "cost" else tokens(query.sort[0])
     return f"coalesce(CASE WHEN links.usage IS NULL OR routes.known = 0 THEN NULL ELSE {figure} END, {unknown})"
+
+
+def cost_expression(tokens: Callable[[str], str]) -> str:
+    """Return the SQL expression of a request's cost in USD; null if a price that it needs is unknown."""
+    i, c, o, w = map(tokens, "icow")
+    is_long = f"routes.max_i IS NOT NULL AND {i} > routes.max_i"
+    factor_i, factor_o = (f"CASE WHEN {is_long} THEN routes.f_{part} ELSE 1 END" for part in "io")
+    written = f"CASE WHEN {w} = 0 THEN 0 ELSE {w} * routes.p_w END"
+    return (
+        f"({factor_i}) * (({i} - {c} - {w}) * routes.p_i + {c} * routes.p_c + ({written}))"
+        f" + ({factor_o}) * {o} * routes.p_o"
+    )
 
 
 def choose_title(items: Iterable[Item]) -> str:

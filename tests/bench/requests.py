@@ -1,10 +1,11 @@
-"""The time to list requests, with many of them in the store.
+"""The time to list requests and to chart them, with many of them in the store.
 
     python -m tests.bench.requests [REQUESTS] [--postgres URL]
 
 Fills a database with chains of ten requests and with sessions, then prints the median time of one page of 50 rows in
 milliseconds, on the clock and of this process: for each order, filter and a search, and for the page after 1,000
-rows. Without a URL the store is SQLite in a temporary folder; the tenant "local" at a URL must be empty.
+rows; then of the charts for each filter, whose rows are buckets of time. Without a URL the store is SQLite in a
+temporary folder; the tenant "local" at a URL must be empty.
 """
 
 import argparse
@@ -95,6 +96,17 @@ async def measure_ms(store: Store, query: RequestQuery) -> tuple[float, float, i
     return statistics.median(times), statistics.median(processor_times), len(page.requests)
 
 
+async def measure_charts_ms(store: Store, query: RequestQuery) -> tuple[float, float, int]:
+    """Return the same for the charts, with their number of buckets."""
+    times, processor_times = list[float](), list[float]()
+    for _ in range(ROUNDS):
+        started_at, processor_at = time.perf_counter(), time.process_time()
+        charts = await store.chart_requests(query)
+        times.append((time.perf_counter() - started_at) * 1000)
+        processor_times.append((time.process_time() - processor_at) * 1000)
+    return statistics.median(times), statistics.median(processor_times), len(charts.buckets)
+
+
 async def measure(store: Store, count: int) -> None:
     await store.admin.migrate()
     started_at = time.perf_counter()
@@ -106,6 +118,11 @@ async def measure(store: Store, count: int) -> None:
     query = RequestQuery(limit=1000)
     after = (await store.list_requests(query)).next_cursor
     print(ROW.format("after 1,000 rows", *await measure_ms(store, replace(query, limit=50, after=after))))
+    print(f"\n{'charts':<24}{'ms':>8}{'CPU ms':>8}{'rows':>6}")
+    for name, query in queries().items():
+        if not name.startswith("order by"):
+            print(ROW.format(name, *await measure_charts_ms(store, query)))
+    print(ROW.format("all requests", *await measure_charts_ms(store, RequestQuery(find_price=query.find_price))))
     await store.aclose()
 
 

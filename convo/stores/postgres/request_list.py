@@ -6,6 +6,7 @@ The rows of a page are chosen by id first; their links and titles are read in on
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
+from typing import NamedTuple
 from uuid import UUID
 
 from convo.errors import DamagedRow
@@ -44,7 +45,15 @@ SELECT body FROM convo.repeated WHERE tenant = $1
     AND EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND route = repeated.hash) LIMIT $2
 """
 
-ROUTE_TYPES = {"model": "text", "known": "integer", "i": "integer", "c": "integer", "o": "integer", "w": "integer"}
+ROUTE_TYPES = {
+    "model": "text",
+    "known": "integer",
+    "size": "integer",
+    "i": "integer",
+    "c": "integer",
+    "o": "integer",
+    "w": "integer",
+}
 ROUTES_TABLE = (
     "json_to_recordset({}::json) AS routes (route uuid, "
     + ", ".join(f"{name} {ROUTE_TYPES.get(name, 'double precision')}" for name in ROUTE_COLUMNS)
@@ -80,19 +89,41 @@ SELECT start, body FROM up JOIN convo.items ON tenant = $1 AND hash = up.item OR
 """
 
 
-async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
-    """Return one page of the requests."""
-    await t.run_pipeline(BEGIN_SNAPSHOT)
-    values: list[object] = []
+class BoundValues(list[object]):
+    """The values of a statement's parameters after `$1`, the tenant."""
 
-    def bind(value: object) -> str:
-        values.append(value)
-        return f"${len(values) + 1}"
+    def bind(self, value: object) -> str:
+        """Add a value and return its parameter."""
+        self.append(value)
+        return f"${len(self) + 1}"
 
+
+class FilteredLinks(NamedTuple):
+    """The parts of a statement that reads the requests of a query: WITH or "", FROM, WHERE and values."""
+
+    with_clause: str
+    source: str
+    conditions: list[str]
+    values: BoundValues
+    is_search_limited: bool
+
+
+async def filter_links(
+    t: TenantConnection, query: RequestQuery, *, with_routes: bool, with_prices: bool
+) -> FilteredLinks:
+    """Return the parts of a statement for the filters of a query.
+
+    with_routes:  joins the table `routes`, with prices if `with_prices`
+    """
+    values = BoundValues()
+    bind = values.bind
     conditions, source, with_clause, is_search_limited = ["links.tenant = $1"], "convo.links", "", False
-    if query.needs_routes:
+    if with_routes:
         rows = [
-            {"route": str(route), **dict(zip(ROUTE_COLUMNS, build_route_row(body, query), strict=True))}
+            {
+                "route": str(route),
+                **dict(zip(ROUTE_COLUMNS, build_route_row(body, query, with_prices=with_prices), strict=True)),
+            }
             for route, body in await t.fetch_all(SELECT_ROUTES)
             if query.model in (None, decode_route_usage(body).model)
         ]
@@ -108,7 +139,17 @@ async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPa
         items, is_search_limited = await _find_items(t, query.text)
         with_clause = REACHED_TABLE.format(bind(items))
         conditions.append("links.id IN (SELECT id FROM found)")
-    sort = sort_expression(query, _tokens_expression)
+    return FilteredLinks(with_clause, source, conditions, values, is_search_limited)
+
+
+async def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
+    """Return one page of the requests."""
+    await t.run_pipeline(BEGIN_SNAPSHOT)
+    with_clause, source, conditions, values, is_search_limited = await filter_links(
+        t, query, with_routes=query.needs_routes, with_prices=query.sort == "cost"
+    )
+    bind = values.bind
+    sort = sort_expression(query, tokens_expression)
     sort_type = "text" if query.sort in ("model", "status") else "double precision"
     sort = f'({sort})::text COLLATE "C"' if sort_type == "text" else f"({sort})::{sort_type}"
     if query.after is not None:
@@ -136,7 +177,8 @@ async def select_models(t: TenantConnection) -> Sequence[str]:
     return list_models([body for (body,) in await t.fetch_all(SELECT_SOME_ROUTES, MAX_MODEL_ROUTES)])
 
 
-def _tokens_expression(column: str) -> str:
+def tokens_expression(column: str) -> str:
+    """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
     text = f"(string_to_array(links.usage, ','))[routes.{column} + 1]"
     return f"CASE WHEN {text} ~ '^[0-9]{{1,200}}$' THEN {text}::double precision ELSE 0 END"
 

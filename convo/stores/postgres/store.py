@@ -22,13 +22,14 @@ from convo.stores.base import (
     Transaction,
 )
 from convo.stores.codec import ReadRows
-from convo.stores.postgres import commit, gc, leases, records, request_list, runs, search, tree
+from convo.stores.postgres import commit, gc, leases, records, request_charts, request_list, runs, search, tree
 from convo.stores.postgres import records as links
 from convo.stores.postgres import runs as agents
 from convo.stores.postgres.admin import PostgresAdmin
 from convo.stores.postgres.commit import CommitPlan, plan_commit
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.tenant_rows import TenantConnection
+from convo.stores.request_charts import RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
 
 P = ParamSpec("P")
@@ -135,6 +136,9 @@ class PostgresStore:
         page = await self._run(request_list.select_requests, query)
         self._report(ReadRows(list(page.requests), list(page.damaged)))
         return page
+
+    async def chart_requests(self, query: RequestQuery) -> RequestCharts:
+        return await self._run(request_charts.select_charts, query)
 
     async def request_models(self) -> Sequence[str]:
         return await self._run(request_list.select_models)

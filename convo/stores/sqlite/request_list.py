@@ -5,6 +5,7 @@ The rows of a page are chosen by rowid first; only their links and titles are re
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from convo.errors import DamagedRow
 from convo.history.items import Item
@@ -77,14 +78,27 @@ SELECT items.n, items.body FROM up JOIN items ON items.n = up.item
 """
 
 
-def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
-    """Return one page of the requests."""
-    tables, conditions = [], ["+links.tenant = :tenant", "+links.saw IS NOT NULL"]
-    values: dict[str, object] = {"tenant": t.tenant_number, "limit": query.limit + 1}
+class FilteredLinks(NamedTuple):
+    """The parts of a statement that reads the requests of a query: its tables, FROM, WHERE and values."""
+
+    tables: list[str]
+    source: str
+    conditions: list[str]
+    values: dict[str, object]
+    is_search_limited: bool
+
+
+def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool, with_prices: bool) -> FilteredLinks:
+    """Return the parts of a statement for the filters of a query.
+
+    with_routes:  joins the table `routes`, with prices if `with_prices`
+    """
+    tables, conditions = list[str](), ["+links.tenant = :tenant", "+links.saw IS NOT NULL"]
+    values: dict[str, object] = {"tenant": t.tenant_number}
     source, is_search_limited = "links", False
-    if query.needs_routes:
+    if with_routes:
         rows = [
-            [n, *build_route_row(body, query)]
+            [n, *build_route_row(body, query, with_prices=with_prices)]
             for n, body in t.fetch_all(SELECT_ROUTES, t.tenant_number)
             if query.model in (None, decode_route_usage(body).model)
         ]
@@ -104,7 +118,16 @@ def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
         values["items"] = encode_json(items)
         tables.append(REACHED_TABLE)
         conditions.append("links.n IN (SELECT n FROM found)")
-    sort = sort_expression(query, _tokens_expression)
+    return FilteredLinks(tables, source, conditions, values, is_search_limited)
+
+
+def select_requests(t: TenantConnection, query: RequestQuery) -> RequestPage:
+    """Return one page of the requests."""
+    tables, source, conditions, values, is_search_limited = filter_links(
+        t, query, with_routes=query.needs_routes, with_prices=query.sort == "cost"
+    )
+    values["limit"] = query.limit + 1
+    sort = sort_expression(query, tokens_expression)
     if query.after is not None:
         conditions.append(f"({sort}, links.id) {'<' if query.is_descending else '>'} (:value, :id)")
         values |= {"value": query.after.value, "id": to_query_name(query.after.id)}
@@ -131,7 +154,8 @@ def select_models(t: TenantConnection) -> Sequence[str]:
     return list_models(body for (body,) in t.fetch_all(SELECT_NEWEST_ROUTES, t.tenant_number, MAX_MODEL_ROUTES))
 
 
-def _tokens_expression(column: str) -> str:
+def tokens_expression(column: str) -> str:
+    """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
     position = f"json_extract('[' || links.usage || ']', '$[' || routes.{column} || ']')"
     return f"max(coalesce({position}, 0), 0)"
 

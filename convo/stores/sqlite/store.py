@@ -23,8 +23,20 @@ from convo.stores.base import (
     Transaction,
 )
 from convo.stores.codec import ReadRows
+from convo.stores.request_charts import RequestCharts
 from convo.stores.request_list import RequestPage, RequestQuery
-from convo.stores.sqlite import connection, gc, leases, records, request_list, runs, search, tenant_rows, tree
+from convo.stores.sqlite import (
+    connection,
+    gc,
+    leases,
+    records,
+    request_charts,
+    request_list,
+    runs,
+    search,
+    tenant_rows,
+    tree,
+)
 from convo.stores.sqlite import records as links
 from convo.stores.sqlite import runs as agents
 from convo.stores.sqlite.admin import SqliteAdmin
@@ -121,6 +133,9 @@ class SqliteStore:
         page = await self._read(request_list.select_requests, query)
         self._report(ReadRows(list(page.requests), list(page.damaged)))
         return page
+
+    async def chart_requests(self, query: RequestQuery) -> RequestCharts:
+        return await self._read(request_charts.select_charts, query)
 
     async def request_models(self) -> Sequence[str]:
         return await self._read(request_list.select_models)
