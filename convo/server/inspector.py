@@ -22,7 +22,25 @@ another server from the variable in the settings.
 `GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
 `convo export` writes it, as an attachment.
 
-A figure that is unknown is null, and such rows come last. The feed of changes is a stream of server-sent events:
+A figure that is unknown is null, and such rows come last.
+
+`GET /inspect/api/charts` aggregates all stored requests that pass the same filters, in at most 60 buckets of time that
+begin at multiples of their size in UTC:
+
+    {"bucket_s": 300,              seconds of a bucket; null without requests
+     "buckets": [{"start": 1700000100, "requests": 12, "errors": 1, "latency_p50_s": 1.5, "latency_p95_s": 4.0,
+                  "input_tokens": 1200, "cached_tokens": 640, "output_tokens": 300, "cache_hit_rate": 0.53}],
+     "total": {...},               the same figures of all buckets, without the latencies, and "cost_usd", "unpriced"
+     "models": {"top": [{"name": "openai/gpt-5-mini", "requests": 12, "cost_usd": 0.01, "unpriced": 0}],
+                "other": null},    the ten with the highest cost; {"groups": 3, "requests": ...}: the sum of the others
+     "sessions": {...},            the same by session; the name is null for requests without a session
+     "damaged": 0,                 damaged rows that were left out
+     "is_search_limited": false}
+
+`errors` are the failed requests, `unpriced` those with usage whose price is unknown. A latency percentile is the
+smallest latency that this part of the requests does not exceed.
+
+The feed of changes is a stream of server-sent events:
 `inspector.changed` at its start, and after each change of the store or of the responses in progress.
 """
 
@@ -77,7 +95,7 @@ def parse_status_value(name: str, text: str) -> str:
     return text
 
 
-VIEW_PARAMETERS = (
+ORDER_PARAMETERS = (
     QueryParameter(
         "sort",
         parse_sort_value,
@@ -87,6 +105,9 @@ VIEW_PARAMETERS = (
     QueryParameter(
         "order", parse_order_value, {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "The order."
     ),
+)
+
+FILTER_PARAMETERS = (
     QueryParameter("status", parse_status_value, {"type": "string", "enum": list(LINK_STATUSES)}, "Only this status."),
     QueryParameter("model", parse_text_value, {"type": "string"}, "Only this model, by its full name."),
     QueryParameter("session", parse_text_value, {"type": "string"}, "Only this session, by name or id."),
@@ -94,6 +115,8 @@ VIEW_PARAMETERS = (
         "q", parse_text_value, {"type": "string"}, "Only requests with these words in their own input or output."
     ),
 )
+
+VIEW_PARAMETERS = (*ORDER_PARAMETERS, *FILTER_PARAMETERS)
 """The order and the filters of the list of requests."""
 
 REQUEST_LIST_PARAMETERS = (
@@ -113,6 +136,7 @@ PAGE_PARAMETERS = tuple(
         *((parameter.name, parameter.description) for parameter in VIEW_PARAMETERS),
         ("request", "The request that is shown."),
         ("tab", "The part of it that is shown."),
+        ("charts", "Whether the charts are shown: open."),
     )
 )
 """The query of the page itself. Its script reads it and ignores invalid values, so the server accepts any."""
@@ -222,6 +246,13 @@ async def serve_export(context: HandlerContext) -> HandlerResult:
     return RawResponse(content, export_format.content_type, headers)
 
 
+async def serve_charts(context: HandlerContext) -> HandlerResult:
+    """Serve the figures of the requests that pass the filters."""
+    from convo.server import inspector_data
+
+    return make_uncached_response(await inspector_data.encode_charts(context))
+
+
 async def serve_changes(context: HandlerContext) -> HandlerResult:
     """Stream an event at each change, until the server shuts down."""
     from convo.server import inspector_data
@@ -262,6 +293,9 @@ INSPECTOR_ROUTES = (
         "Retrieve a request as code.",
         "Text",
         query=CODE_PARAMETERS,
+    ),
+    ApiRoute(
+        "GET", "/inspect/api/charts", serve_charts, "Aggregate requests for charts.", "Text", query=FILTER_PARAMETERS
     ),
     ApiRoute("GET", "/inspect/api/changes", serve_changes, "Follow changes as server-sent events.", "Text"),
     ApiRoute(

@@ -31,6 +31,7 @@ from convo.server.routes import HandlerContext
 from convo.server.sse import LiveResponse, join_output_text
 from convo.stores.base import Store
 from convo.stores.codec import parse_search_phrases, tokenize
+from convo.stores.request_charts import CostGroup, CostGroups, TimeBucket
 from convo.stores.request_list import ListedRequest, RequestCursor, RequestQuery
 from convo.strategies.strategy import STRATEGIES
 from convo.usage.cost import Usage
@@ -71,16 +72,12 @@ async def encode_request_list(context: HandlerContext) -> bytes:
     """Serialize one page of the requests. Raises RequestRefused for an invalid cursor."""
     query, prices, store = context.query, context.inspector.prices, store_for_tenant(context)
     sort = query.get("sort", "created_at")
-    request_query = RequestQuery(
-        sort,
+    request_query = replace(
+        _build_filter_query(context),
+        sort=sort,
         is_descending=query.get("order") != "asc",
         limit=max(1, min(query.get("limit", DEFAULT_REQUEST_LIMIT), MAX_REQUEST_LIMIT)),
         after=decode_cursor(query["after"], sort) if query.get("after") else None,
-        status=query.get("status") or None,
-        model=query.get("model") or None,
-        session=query.get("session") or None,
-        text=query.get("q", "").strip(),
-        find_price=lambda model: find_price(model, prices),
     )
     live_responses = context.inspector.live_responses.for_tenant(context.tenant)
     page = await store.list_requests(request_query)
@@ -100,6 +97,70 @@ async def encode_request_list(context: HandlerContext) -> bytes:
             "is_search_limited": page.is_search_limited,
         }
     )
+
+
+async def encode_charts(context: HandlerContext) -> bytes:
+    """Serialize the figures of the requests that pass the filters."""
+    charts = await store_for_tenant(context).chart_requests(_build_filter_query(context))
+    groups = [*charts.models.top, *([charts.models.other] if charts.models.other else [])]
+    costs = [group.cost_usd for group in groups if group.cost_usd is not None]
+    total = TimeBucket.sum(charts.buckets)
+    return http.serialize_strict_json(
+        {
+            "bucket_s": charts.bucket_s,
+            "buckets": [
+                {
+                    "start": bucket.start,
+                    **_build_figures(bucket),
+                    "latency_p50_s": bucket.p50_s,
+                    "latency_p95_s": bucket.p95_s,
+                }
+                for bucket in charts.buckets
+            ],
+            "total": {
+                **_build_figures(total),
+                "cost_usd": sum(costs) if costs else None,
+                "unpriced": sum(group.unpriced for group in groups),
+            },
+            "models": _build_cost_groups(charts.models),
+            "sessions": _build_cost_groups(charts.sessions),
+            "damaged": charts.damaged_count,
+            "is_search_limited": charts.is_search_limited,
+        }
+    )
+
+
+def _build_filter_query(context: HandlerContext) -> RequestQuery:
+    """Build the query of the list and the charts from the filters in the address."""
+    query, prices = context.query, context.inspector.prices
+    return RequestQuery(
+        status=query.get("status") or None,
+        model=query.get("model") or None,
+        session=query.get("session") or None,
+        text=query.get("q", "").strip(),
+        find_price=lambda model: find_price(model, prices),
+    )
+
+
+def _build_figures(bucket: TimeBucket) -> dict[str, Json]:
+    return {
+        "requests": bucket.requests,
+        "errors": bucket.errors,
+        "input_tokens": bucket.input_tokens,
+        "cached_tokens": bucket.cached_tokens,
+        "output_tokens": bucket.output_tokens,
+        "cache_hit_rate": bucket.cache_hit_rate,
+    }
+
+
+def _build_cost_groups(groups: CostGroups) -> dict[str, Json]:
+    def figures(group: CostGroup) -> dict[str, Json]:
+        return {"requests": group.requests, "cost_usd": group.cost_usd, "unpriced": group.unpriced}
+
+    return {
+        "top": [{"name": group.name, **figures(group)} for group in groups.top],
+        "other": {"groups": groups.other.groups, **figures(groups.other)} if groups.other else None,
+    }
 
 
 async def _iter_paused_runs(store: Store) -> AsyncGenerator[Json, None]:

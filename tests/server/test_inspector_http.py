@@ -16,6 +16,7 @@ from tests.server.gateway import RunningGateway
 from tests.server.websocket_client import FINAL_EVENTS, connect_client
 
 LIST, REQUESTS, CONVERSATION = "/inspect/api/list", "/inspect/api/requests", "/inspect/api/conversations/{}"
+CHARTS = "/inspect/api/charts"
 FILES = ["/", *(f"/inspector/{name}" for name in (*SCRIPT_FILES, "inspector.css"))]
 
 
@@ -49,12 +50,12 @@ def test_no_other_file_is_served(shared_gateway: RunningGateway, name: str) -> N
 
 
 def test_the_page_is_read_only_and_not_in_the_openapi_document(shared_gateway: RunningGateway) -> None:
-    for path in ("/", LIST, REQUESTS, "/inspect/api/changes", CONVERSATION.format("x")):
+    for path in ("/", LIST, REQUESTS, CHARTS, "/inspect/api/changes", CONVERSATION.format("x")):
         assert shared_gateway.http.post(path, json={}).status_code == 405
     assert not [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
 
 
-@pytest.mark.parametrize("path", [LIST, REQUESTS, "/inspect/api/changes", CONVERSATION.format("resp_x")])
+@pytest.mark.parametrize("path", [LIST, REQUESTS, CHARTS, "/inspect/api/changes", CONVERSATION.format("resp_x")])
 @pytest.mark.parametrize(
     ("headers", "code"),
     [({"host": "evil.example"}, "host_not_allowed"), ({"origin": "https://evil.example"}, "origin_not_allowed")],
@@ -73,7 +74,11 @@ def test_with_keys_each_key_sees_its_own_data_and_the_page_itself_is_public(serv
     response_id = gateway.create_response({"model": "echo", "input": "mine"}, headers=alice).json()["id"]
 
     assert gateway.http.get("/").status_code == 200
-    assert [gateway.http.get(path).status_code for path in (LIST, CONVERSATION.format(response_id))] == [401, 401]
+    private = (LIST, CHARTS, CONVERSATION.format(response_id))
+    assert [gateway.http.get(path).status_code for path in private] == [401, 401, 401]
+    totals = [gateway.http.get(CHARTS, headers=headers).json()["total"] for headers in (alice, bob)]
+    assert [total["requests"] for total in totals] == [1, 0]
+    assert gateway.http.get(CHARTS, headers=bob).json()["models"]["top"] == []
     assert [row["id"] for row in gateway.http.get(LIST, headers=alice).json()["others"]] == [response_id]
     assert gateway.http.get(LIST, headers=bob).json() == {"sessions": [], "others": [], "more": False, "running": []}
     assert read_conversation(gateway, response_id, headers=alice)["at"] == response_id
@@ -129,6 +134,45 @@ def test_requests_are_listed_with_their_figures_newest_first(gateway: RunningGat
         "sessions": [],
         "is_search_limited": False,
     }
+
+
+def test_the_charts_aggregate_the_requests_of_the_filters(gateway: RunningGateway) -> None:
+    assert gateway.http.get(CHARTS).json() == {
+        "bucket_s": None,
+        "buckets": [],
+        "total": {
+            **dict.fromkeys(("requests", "errors", "input_tokens", "cached_tokens", "output_tokens", "unpriced"), 0),
+            "cache_hit_rate": None,
+            "cost_usd": None,
+        },
+        "models": {"top": [], "other": None},
+        "sessions": {"top": [], "other": None},
+        "damaged": 0,
+        "is_search_limited": False,
+    }
+    first, second = (gateway.create_response({"model": "echo", "input": text}).json() for text in ("hail", "snow"))
+    charts = gateway.http.get(CHARTS).json()
+    rows = list_requests(gateway)["data"]
+    figures = {
+        "requests": 2,
+        "errors": 0,
+        "input_tokens": first["usage"]["input_tokens"] + second["usage"]["input_tokens"],
+        "output_tokens": first["usage"]["output_tokens"] + second["usage"]["output_tokens"],
+        "cached_tokens": 0,
+        "cache_hit_rate": 0,
+    }
+    assert charts["total"] == {**figures, "cost_usd": None, "unpriced": 2}
+    for name in ("requests", "input_tokens", "output_tokens"):
+        assert sum(bucket[name] for bucket in charts["buckets"]) == figures[name]
+    assert max(bucket["latency_p95_s"] or 0 for bucket in charts["buckets"]) == max(row["latency_s"] for row in rows)
+    group = {"requests": 2, "cost_usd": None, "unpriced": 2}
+    assert charts["models"] == {"top": [{"name": first["model"], **group}], "other": None}
+    assert charts["sessions"] == {"top": [{"name": None, **group}], "other": None}
+    assert gateway.http.get(CHARTS, params={"q": "hail", "model": "echo"}).json()["total"]["requests"] == 1
+    assert gateway.http.get(CHARTS, params={"status": "failed"}).json()["buckets"] == []
+    for params in ({"status": "done"}, {"sort": "cost"}, {"limit": "1"}, {"after": "x"}):
+        got = gateway.http.get(CHARTS, params=params)
+        assert (got.status_code, got.json()["error"]["param"]) == (400, *params)
 
 
 def test_pages_of_requests_follow_the_cursor_in_any_order(gateway: RunningGateway) -> None:
@@ -277,12 +321,13 @@ def test_the_routes_of_the_page() -> None:
         )
         for route in INSPECTOR_ROUTES
     ] == [
-        ("GET /", "The inspector page.", True, [*VIEW, "request", "tab"]),
+        ("GET /", "The inspector page.", True, [*VIEW, "request", "tab", "charts"]),
         ("GET /favicon.ico", "An empty response: there is no icon.", True, []),
         ("GET /inspector/{name}", "A file of the page.", True, []),
         ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
         ("GET /inspect/api/requests", "List requests, sorted and filtered.", False, ["limit", "after", *VIEW]),
         ("GET /inspect/api/requests/{id}/code", "Retrieve a request as code.", False, ["language", "base_url"]),
+        ("GET /inspect/api/charts", "Aggregate requests for charts.", False, VIEW[2:]),
         ("GET /inspect/api/changes", "Follow changes as server-sent events.", False, []),
         ("GET /inspect/api/conversations/{handle}", "Retrieve one conversation.", False, ["seen"]),
         (
