@@ -27,7 +27,7 @@ from convo.inspect.serialize import (
 )
 
 SCRIPT_FILES = (
-    *("make.js", "paged.js", "conversation.js", "items.js", "difference.js", "code.js"),
+    *("make.js", "charts.js", "paged.js", "conversation.js", "items.js", "difference.js", "code.js"),
     *("export.js", "fork.js", "link.js", "list.js"),
     *("requests.js", "detail.js", "keys.js", "tree.js", "source.js", "start.js", "inspector.js"),
 )

@@ -5,6 +5,7 @@
 // feed of changes reports one (every second without the feed), a conversation often while a response is in
 // progress and seldom otherwise, and never for more than a tenth of the time.
 
+import { RequestCharts } from "./charts.js";
 import { Conversation } from "./conversation.js";
 import { knownTab, requestDetail } from "./detail.js";
 import { exportLinks } from "./export.js";
@@ -14,7 +15,7 @@ import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
 import { resetRanges } from "./paged.js";
-import { hasFilters, listQuery, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
+import { filterQuery, hasFilters, listQuery, parseView, requestFilters, requestTable, updateFilters, updateTimes, viewAddress } from "./requests.js";
 import { KeyRequired, openSource } from "./source.js";
 import { firstRequests } from "./start.js";
 import { linkTree } from "./tree.js";
@@ -37,6 +38,7 @@ let polledAt = -Infinity;
 let pollDurationMs = 0;
 let searchTimer = 0;
 let feed = null;
+let charts = null; // those of the table on the page
 let isOutdated = false; // the feed reported a change after the last poll started
 
 /** Return the kind of the page in the address, with the handle and the response id of a conversation. */
@@ -173,6 +175,7 @@ async function updateRequests(isCurrent) {
   page.requests = { ...fetched, data: [...fetched.data, ...rest], next: rest.length ? known.next : fetched.next };
   page.requestsQuery = query;
   drawRequests();
+  charts?.update(filterQuery(page.view), page.view.charts === "open");
   await updateDetail(isCurrent);
 }
 
@@ -228,6 +231,7 @@ function drawRequests() {
 }
 
 function requestsPage() {
+  charts = new RequestCharts({ fetchCharts: (query) => source.charts(query), toggle: toggleCharts });
   return element(
     "div",
     { id: "request-list" },
@@ -236,6 +240,7 @@ function requestsPage() {
       { class: "request-list", "aria-labelledby": "conversation-title" },
       titleHeading("Requests"),
       requestFilters(page.view, changeFilters),
+      charts.details,
       element("div", { id: "request-rows" }),
     ),
     element("aside", { id: "detail", "aria-label": "Request", hidden: true }),
@@ -301,6 +306,11 @@ function changeView(changes, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", url);
   if (listQuery(before) !== listQuery(page.view)) poll();
   else if (page.requests) drawRequests();
+}
+
+function toggleCharts(isOpen) {
+  const state = isOpen ? "open" : "";
+  if (state !== page.view.charts) changeView({ charts: state }, { replace: true });
 }
 
 /** Change a filter; a search waits until no key was pressed for a moment. */

@@ -5,7 +5,7 @@
 
 import { element, formatAge, formatCost, formatNumber, formatSeconds, formatTime } from "./make.js";
 
-const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", request: "", tab: "" };
+const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", request: "", tab: "", charts: "" };
 const FILTERS = ["q", "status", "model", "session"];
 
 /** The signs of the statuses, and the words for them. */
@@ -40,6 +40,7 @@ export function parseView(search) {
   if (!COLUMNS.some(([, sort]) => sort === view.sort)) view.sort = DEFAULT_VIEW.sort;
   if (!["asc", "desc"].includes(view.order)) view.order = DEFAULT_VIEW.order;
   if (view.status && !(view.status in STATUSES)) view.status = "";
+  if (view.charts !== "open") view.charts = "";
   return view;
 }
 
@@ -52,6 +53,11 @@ export function viewAddress(view, names = Object.keys(DEFAULT_VIEW)) {
 /** Return the query of a view for the server. */
 export function listQuery(view) {
   return viewAddress(view, ["sort", "order", ...FILTERS]);
+}
+
+/** Return the query of the filters alone, for the charts. */
+export function filterQuery(view) {
+  return viewAddress(view, FILTERS);
 }
 
 export function hasFilters(view) {

@@ -95,6 +95,11 @@ class ServerSource {
     return { name, content: await response.blob() };
   }
 
+  /** Fetch the figures of the charts; `query` begins with "?" or is empty. */
+  charts(query) {
+    return this.#fetchJson(`inspect/api/charts${query}`);
+  }
+
   /** Call `changed` at each change until the server ends the feed, or `signal` is aborted. Rejects if it cannot be read. */
   async followChanges(changed, signal) {
     const response = await this.#fetch("inspect/api/changes", { signal });
