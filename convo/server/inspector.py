@@ -33,7 +33,7 @@ begin at multiples of their size in UTC:
      "total": {...},               the same figures of all buckets, without the latencies, and "cost_usd", "unpriced"
      "models": {"top": [{"name": "openai/gpt-5-mini", "requests": 12, "cost_usd": 0.01, "unpriced": 0}],
                 "other": null},    the ten with the highest cost; {"groups": 3, "requests": ...}: the sum of the others
-     "sessions": {...},            the same by session; the name is null for requests without a session
+     "sessions": {...},            the same by session; the name is null without a session or if it is removed
      "damaged": 0,                 damaged rows that were left out
      "is_search_limited": false}
 

@@ -118,10 +118,11 @@ def test_each_chart_has_a_title_axes_a_table_and_tooltips(browser: Browser, gate
         assert table_texts(page, "chart-3")[0].partition("|")[2] == "25 %"
         cost = 20 * (750 * 0.25 + 250 * 0.025 + 10 * 2) / 1e6
         assert f"{PRICED_MODEL}|${cost:.4f}|20|0" in table_texts(page, "chart-models")
+        assert f"no session|at least ${7 * cost / 20:.4f}|14|7" in table_texts(page, "chart-sessions")
         tip = page.locator("#chart-2 .chart-tip title").first.text_content() or ""
         assert tip.endswith(": uncached input 750, cached input 250, output 10")
         labels = page.locator("#chart-0 text").all_text_contents()
-        assert {"requests", "start of the request, by 1 minute"} <= set(labels)
+        assert {"requests", "start of the request, in steps of 1 minute"} <= set(labels)
         assert page.locator("#chart-0 rect.chart-requests").count() == 30
         assert page.locator("#chart-0 rect.chart-errors").count() == 10
         expect(page.locator("#charts-total")).to_have_text(

@@ -59,6 +59,7 @@ const TIME_CHARTS = [
 
 /** The section of the charts. It keeps what it has drawn, so that only changes are drawn. */
 export class RequestCharts {
+  #isOpen = false; // in the address; the element is ahead of it until its event arrives
   #query = null;
   #timer = 0;
   #isFetching = false;
@@ -80,14 +81,16 @@ export class RequestCharts {
       this.body,
     );
     this.details.addEventListener("toggle", () => {
-      toggle(this.details.open);
+      this.#isOpen = this.details.open;
+      toggle(this.#isOpen);
       this.#schedule();
     });
   }
 
   /** Show the state of the address, and fetch again as soon as the pause allows: requests may have changed. */
   update(query, isOpen) {
-    this.details.open = isOpen;
+    if (isOpen !== this.#isOpen) this.details.open = isOpen;
+    this.#isOpen = isOpen;
     this.#query = query;
     this.#isOutdated = true;
     this.#schedule();
@@ -196,7 +199,7 @@ function timeChart({ id, title, label, format, form, series, buckets, size }) {
   const values = buckets.map((bucket) => series.map(([, , read]) => read(bucket)));
   const heights = values.map((row) => (form === "bars" ? row.reduce((sum, value) => sum + value, 0) : Math.max(0, ...row)));
   const isShare = format === formatShare;
-  const highest = isShare ? 1 : roundUp(Math.max(...heights));
+  const highest = isShare ? 1 : roundUp(Math.max(form === "bars" ? 2 : 0, ...heights));
   const [plotWidth, plotHeight] = [WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM];
   const step = plotWidth / buckets.length;
   const y = (value) => TOP + plotHeight * (1 - Math.min(1, value / highest));
@@ -216,7 +219,7 @@ function timeChart({ id, title, label, format, form, series, buckets, size }) {
     chartText(2, 11, label),
     chartText(LEFT, HEIGHT - BOTTOM + 14, first),
     buckets.length > 1 && chartText(WIDTH - RIGHT, HEIGHT - BOTTOM + 14, last, "end"),
-    chartText(LEFT + plotWidth / 2, HEIGHT - 3, `start of the request, by ${formatBucketSize(size)}`, "middle"),
+    chartText(LEFT + plotWidth / 2, HEIGHT - 3, `start of the request, in steps of ${formatBucketSize(size)}`, "middle"),
   ];
   const description = `${series.map(([name]) => name).join(", ")}; ${formatCount(buckets.length, "step")} from ${first} to ${last}`;
   const rows = buckets.map((bucket, index) => [formatTime(bucket.start, size < 60), ...values[index].map(format)]);
@@ -285,7 +288,7 @@ function costChart(id, title, noun, missingName, { top, other }) {
 
 function groupCost({ cost_usd: cost, unpriced }) {
   if (cost === null) return unpriced ? "no price" : "-";
-  return `${formatCost(cost)}${unpriced ? " +" : ""}`;
+  return `${unpriced ? "at least " : ""}${formatCost(cost)}`;
 }
 
 function shortened(text) {
