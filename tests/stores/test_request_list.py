@@ -188,6 +188,7 @@ async def test_a_removed_response_and_a_parent_that_is_not_stored_are_not_listed
     [
         ("UPDATE @links SET status = 'x' WHERE id = 'resp_3'", {"resp_3"}),
         ("UPDATE @links SET usage = '\"a\"' WHERE id = 'resp_3'", {"resp_3"}),
+        ("UPDATE @links SET usage = '{' WHERE id = 'resp_3'", {"resp_3"}),
     ],
 )
 async def test_a_damaged_response_is_left_out_and_reported(store: Store, statement: str, left_out: set[str]) -> None:

@@ -156,7 +156,8 @@ def select_models(t: TenantConnection) -> Sequence[str]:
 
 def tokens_expression(column: str) -> str:
     """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
-    position = f"json_extract('[' || links.usage || ']', '$[' || routes.{column} || ']')"
+    usage = "'[' || links.usage || ']'"
+    position = f"CASE WHEN json_valid({usage}) THEN json_extract({usage}, '$[' || routes.{column} || ']') END"
     return f"max(coalesce({position}, 0), 0)"
 
 
