@@ -461,7 +461,7 @@ class OrphanedRun(NamedTuple):
 
 
 async def list_orphaned_runs(store: Store) -> list[OrphanedRun]:
-    """Return the runs whose process ended in the middle of their calls, changed last first.
+    """Return the runs whose process ended in the middle of their calls, last changed first.
 
     A damaged run is left out and reported.
     """

@@ -130,7 +130,7 @@ def _build_parameters(
     tools: list[Tool | Hosted],
     handoff_offers: list[HandoffTool],
 ) -> dict[str, Json]:
-    """Return the fields of the request: the chat's, overridden by the agent's; `tools` has those of both."""
+    """Return the fields of the request: the chat's, overridden by the agent's; `tools` contains the tools of both."""
     settings = {name: value for name, value in settings.items() if name != "store"}
     if effect.omit_tool_choice:
         settings.pop("tool_choice", None)

@@ -262,7 +262,7 @@ class Chat:
         applied = self._applied_file_path
         self.record.session = replace(
             self.session,
-            # with edits applied, the file as it is counts as written: after a kill it must not replace what follows
+            # once edits are applied, the present file counts as written: after a kill it must not replace later items
             file_head=self.session.file_head if applied is None else applied.head if applied else None,
             model=self.options.model,
             instructions=self.options.instructions,

@@ -50,7 +50,7 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
 async def load_last_used_session(store: Store) -> Session:
     """Return the session used last, except those of a running or killed command.
 
-    Raises NotFound when there is none, and DamagedRow when that one is damaged: no other session takes its place.
+    Raises NotFound when there is none, and DamagedRow when it is damaged: no other session is returned instead.
     """
     for session in await store.sessions(limit=1, strict=True):
         if not session.name.startswith(SCRATCH_PREFIX):

@@ -249,7 +249,7 @@ async def find_free_session_name(store: Store, wanted_name: str) -> str:
 
 
 async def _is_damaged_session(store: Store, name: str) -> bool:
-    """Return whether a session has this name that no list contains."""
+    """Return whether a damaged session, which lists leave out, has this name."""
     try:
         return await store.session(name) is not None
     except DamagedRow:

@@ -642,7 +642,7 @@ class ChatTurn:
 
 
 def name_refused_setting(failure: ConvoError, field_sources: Mapping[str, str]) -> None:
-    """Add to an error about a field of the request the setting that sets the field."""
+    """Append the setting that sets a field to an error about that field of the request."""
     name = getattr(failure, "param", None)
     if not isinstance(name, str):
         return

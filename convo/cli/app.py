@@ -283,7 +283,7 @@ COMMAND_BY_WORD = {
     "set": "config set",
     "trust": "config trust",
 }
-"""The command that a user may expect under a name of its own."""
+"""The command for a word that a user may type as a command."""
 
 MIN_MESSAGE_WORDS = 3
 """Words from which a command line without a command is probably a message."""

@@ -125,7 +125,7 @@ def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":
-    """Load what --agent or --tool names; None without both. Raises the errors of `load_agent_setup`."""
+    """Load the agents of --agent or the tools of --tool; None without both. Raises the errors of `load_agent_setup`."""
     if not options.agent_source:
         return None
     from convo.chat.state_file import check_state_path

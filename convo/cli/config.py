@@ -380,7 +380,7 @@ def _qualify_with_profile(key: SettingKey) -> SettingKey:
 
 
 def _note_ineffective_value(target: SettingsTarget, key: SettingKey) -> None:
-    """Print a notice if another source overrides the new value, or no request can have it."""
+    """Print a notice if another source overrides the new value, or if it applies to no request."""
     try:
         settings: Settings = load_settings(target.config_path)
     except InvalidSettings:

@@ -1,7 +1,7 @@
 """The offer of a model server on this machine, made once to a user of `convo chat` who has no API key.
 
-The answer is kept: yes sets the default model as `convo config set` does, no leaves a file in the state folder. Ctrl-C,
-the end of the input and any other text keep nothing, so the offer is made again by the next chat.
+The answer is stored: yes sets the default model as `convo config set` does, no creates a file in the state folder.
+Ctrl-C, the end of the input and any other text store nothing, so the next chat makes the offer again.
 """
 
 import os
@@ -79,7 +79,7 @@ def _may_offer(settings: Settings) -> bool:
 
 
 def _choose_model(server: "LocalServer") -> str | None:
-    """Return the first model whose name can be shown and stored, and does not say that it only embeds."""
+    """Return the first model whose name can be shown and stored and does not contain "embed"; None without one."""
     for name in server.windows:
         is_plain = name.isprintable() and name == name.strip() and 0 < len(name) <= MAX_MODEL_CHARS
         if is_plain and "embed" not in name.lower():
@@ -88,7 +88,7 @@ def _choose_model(server: "LocalServer") -> str | None:
 
 
 def _is_usable(server: "LocalServer", settings: Settings) -> bool:
-    """Return whether the server's name in the settings is free, or already means this server."""
+    """Return whether the server's name in the settings is unused, or already refers to this server."""
     provider = settings.providers.get(server.kind.provider)
     if provider is None:
         return True
@@ -107,7 +107,7 @@ def _set_default_model(server: "LocalServer", name: str, settings: Settings, con
 
 
 def _record_refusal(settings: Settings) -> None:
-    """Keep that the offer was declined; the chat continues if that is not possible."""
+    """Store that the offer was declined; the chat continues if that is not possible."""
     file = settings.paths.declined_server_offer
     try:
         make_private_folder(file.parent)

@@ -151,7 +151,7 @@ async def _with_previous_agents(
 
 
 def _load_agents(flags: RunFlags) -> "AgentSetup | None":
-    """Load what --agent or --tool names; None without both. Raises the errors of `load_agent_setup`."""
+    """Load the agents of --agent or the tools of --tool; None without both. Raises the errors of `load_agent_setup`."""
     if flags.source is None:
         return None
     from convo.cli.agent_options import load_agent_setup

@@ -136,7 +136,7 @@ HINT_BY_UNKNOWN_OPTION = {
     "--offline": "convo chat -m local",
     "--resume": "convo chat -c",
 }
-"""For an option that another command has, or has under another name."""
+"""Hints for an unknown option: the command that has it, or an option with the same function."""
 
 
 def _find_longer_options(name: str, ctx: typer.Context | None) -> list[str]:

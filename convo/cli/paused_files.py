@@ -46,7 +46,7 @@ def _named_files_list_path(folder: Path, run_id: str) -> Path:
 
 
 def _check_run_id(run_id: str) -> str:
-    """Return `run_id`, a part of a path. A store that somebody else wrote may contain any text in its place."""
+    """Return `run_id`, a part of a path. A store that another program wrote may contain any text as an id."""
     if not RUN_ID_PATTERN.fullmatch(run_id):
         raise StoreFault(f"{run_id!r}, the id of a stored run, is not one of convo's", hint="convo store check")
     return run_id

@@ -138,7 +138,7 @@ async def _load_items(store: Store, handle: str) -> Sequence[Item]:
 async def load_model_entries(store: Store, settings: Settings, current: str) -> PickerEntries:
     """List the models: the current one, aliases, those of stored sessions, of the servers' lists, and known ones.
 
-    A name that no provider is known for is not listed. Raises StoreFault.
+    A name without a known provider is not listed. Raises StoreFault.
     """
     used = [session.model for session in await store.sessions(limit=MAX_CONVERSATIONS)]
     listed = [

@@ -3,7 +3,7 @@
     with show_progress("checking", settings) as report:
         report("items", 12, 340)        # checking: items ━━━━━━ 12 of 340 0:00:01
 
-The line appears if the work is not done after a short delay, and nothing of it remains. rich, which draws it, is
+The line appears if the work is not done after a short delay, and is erased at the end. rich, which draws it, is
 imported then, in the thread that refreshes it. Work in deeper layers reports with `convo.runtime.report_progress`.
 """
 
@@ -87,7 +87,7 @@ class _ProgressLine:
                 pause_s = REFRESH_INTERVAL_S
 
     def _draw(self) -> None:
-        import rich.progress  # noqa: F401  not while the lock is held, for which the end of the work waits
+        import rich.progress  # noqa: F401  before the lock is acquired: the end of the work waits for it
 
         with self._lock:
             if self._has_ended.is_set():

@@ -69,7 +69,7 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
 
 
 async def _load_open_runs(store: Store, sessions: Sequence[Session]) -> "dict[str, OpenRun]":
-    """Return the open agent runs of the sessions by session id; usually there are none, which two queries tell.
+    """Return the open agent runs of the sessions by session id. Two queries suffice if there are none, as usual.
 
     A damaged run is reported and left out.
     """

@@ -140,7 +140,7 @@ class RequestSetting(NamedTuple):
 
 
 def find_unused_model_settings(entries: Sequence[Setting], providers: Collection[str]) -> list[Setting]:
-    """Return the settings for models of providers that do not exist, which no request can have."""
+    """Return the settings for models of providers that do not exist; they apply to no request."""
     return [
         setting
         for setting in entries

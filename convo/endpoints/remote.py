@@ -420,7 +420,7 @@ def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
 
 
 def _parse_page(resource: Mapping[str, Json]) -> ItemPage:
-    """Return a page of items. Raises StreamBroken for a value that is no item."""
+    """Return a page of items. Raises StreamBroken for a value that is not an item."""
     items = resource.get("data") or ()
     if not isinstance(items, list | tuple) or not all(map(is_item, items)):
         raise StreamBroken("the endpoint listed an item that has no type or is not an object")

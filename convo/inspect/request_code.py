@@ -14,7 +14,7 @@ from typing import NamedTuple
 from convo.history.items import Json
 
 SERVER_KEY_VARIABLE = "CONVO_KEY"
-"""The variable in code for our own server, if that needs a key."""
+"""The environment variable of the key in code for convo's own server, if that needs a key."""
 
 HEREDOC_END = "END_OF_REQUEST"
 """JSON contains no such line."""

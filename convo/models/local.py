@@ -242,7 +242,7 @@ SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
 """Sampling parameters with the best results for models of this size."""
 
 BUILT_IN_DEFAULTS: dict[str, float] = {"temperature": 0, "repeat_penalty": 1.1, "max_tokens": 1024}
-"""Parameters of the built-in model, which answers the same question always in the same way.
+"""Parameters of the built-in model, with which the same question gets the same answer.
 
 `tests/bench/built_in_model.py` measures them: 34 of 50 answers are right, with `SAMPLING_DEFAULTS` 33 to 35, with no
 penalty 31. The model sometimes repeats itself; without the limit it would do so for 40 seconds.

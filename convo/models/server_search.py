@@ -122,7 +122,7 @@ async def _ask_server(kind: ServerKind, timeout_s: float, *, with_windows: bool)
 
 
 async def _fetch_windows(kind: ServerKind, listed: Json, request_json: RequestJson) -> dict[str, int | None]:
-    """Return the context windows that the server tells. Raises the errors of `request_json`."""
+    """Return the context windows that the server reports. Raises the errors of `request_json`."""
     models = [model for model in _members(listed, "data") if isinstance(model.get("id"), str)]
     match kind.provider:
         case "ollama":

@@ -66,8 +66,8 @@ def export_run_state(run: Run, transcript: RunTranscript) -> RunState:
 def check_reexportable(run: Run, base: RunState, values: Mapping[str, Json]) -> None:
     """Check that a run that was just imported from `base` can be exported again, before and after its tools run.
 
-    Members that convo does not model are kept as they are, so a state that the import accepts can still be one that no
-    state can be built from. A run that convo can store but not export is not refused.
+    Members that convo does not model are kept unchanged, so a state that the import accepts may still be impossible to
+    export. A run that convo can store but not export is not refused.
 
     Raises InvalidRunState.
     """

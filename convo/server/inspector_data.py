@@ -62,7 +62,7 @@ MAX_SESSION_NAMES = 100
 """Number of sessions that the page offers as a filter."""
 
 CHANGE_POLL_S = 0.25
-"""Seconds between two looks at the store for changes of other processes."""
+"""Seconds between two checks of the store for changes of other processes."""
 
 REGULAR_EVENT_S = 0.75
 """Seconds between two events where the changes of the store are not known."""
@@ -223,7 +223,7 @@ async def follow_changes(context: HandlerContext) -> AsyncGenerator[StreamEvent,
     """Yield an event at first and after each change, until the server shuts down.
 
     A change is a response of the tenant that starts or ends on this server, or a write to the store by any process. The
-    store counts the writes of all tenants together; so that no tenant learns of another one's, the tenant of a key
+    store counts the writes of all tenants together; so that no tenant can observe another one's, the tenant of a key
     gets an event at regular times instead.
     """
     store, live_responses = store_for_tenant(context), context.inspector.live_responses

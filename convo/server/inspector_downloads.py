@@ -1,7 +1,7 @@
-"""Texts that the inspector page gives away: a request as code, and a conversation as a file.
+"""Downloads of the inspector page: a request as code, and a conversation as a file.
 
 A request to convo's own endpoint is written as one to this server. The formats of a file are those of
-`convo export`; like there, a mirrored conversation is written as the local record has it.
+`convo export`; as there, a mirrored conversation is written as the local record has it.
 """
 
 import asyncio
@@ -109,5 +109,5 @@ def _find_owner(view: ConversationView, context: HandlerContext) -> Endpoint | N
 
 
 def _to_file_name(name: str) -> str:
-    """Return a name in ASCII without signs that a header, a shell or a file system interprets."""
+    """Return a name in ASCII without characters that a header, a shell or a file system interprets."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:64].strip("-") or "conversation"

@@ -283,9 +283,9 @@ class LiveResponse:
 
 
 class LiveResponses:
-    """The responses in progress of all tenants, and the wait for their changes.
+    """The responses in progress of all tenants, with notification of their changes.
 
-    is_closed:  set at shutdown, so that those who wait for a change stop
+    is_closed:  set at shutdown, so that waiting for a change ends
     """
 
     def __init__(self) -> None:

@@ -145,7 +145,7 @@ DamagedRowObserver: TypeAlias = Callable[[DamagedRow], None]
 
 
 def warn_of_damaged_row(error: DamagedRow) -> None:
-    """Log a row that a list left out, for programs that observe nothing."""
+    """Log a row that a list left out, for programs that set no observer."""
     import logging
 
     logging.getLogger("convo.stores").warning("%s; it was left out", error)

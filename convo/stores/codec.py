@@ -29,7 +29,7 @@ class InvalidColumn(ValueError):
 
 
 UNDECODABLE = (ValueError, RecursionError)
-"""Errors of a column that cannot be decoded: no JSON, too deeply nested, or an `InvalidColumn`."""
+"""Errors of a column that cannot be decoded: invalid JSON, too deeply nested JSON, or an `InvalidColumn`."""
 
 
 def damaged_row(table: str, key: object, error: BaseException) -> DamagedRow:
@@ -82,7 +82,7 @@ ColumnCheck: TypeAlias = tuple[str, object, tuple[type, ...]]
 
 
 def _check_columns(*columns: ColumnCheck) -> None:
-    """Raise InvalidColumn for the first column with a value of another type; a bool is no number."""
+    """Raise InvalidColumn for the first column with a value of another type; a bool is not a number."""
     for name, value, types in columns:
         if type(value) not in types:
             raise InvalidColumn(f"its {name} is {'missing' if value is None else 'invalid'}")

@@ -1,7 +1,7 @@
 """The clipboard: a control sequence for the terminal (OSC 52), and the programs of the desktop.
 
 A terminal does not confirm the sequence, and some ignore it, so the programs are tried as well. Over SSH the sequence
-reaches the clipboard of the machine in front of the user.
+sets the clipboard of the machine on which the terminal runs.
 """
 
 import asyncio

@@ -246,7 +246,7 @@ def _continue_command(view: ConversationView) -> str:
 
 
 def format_fork_command(link: Link) -> str:
-    """Return the command that starts a branch after the response `link`; "" where none can."""
+    """Return the command that starts a branch after the response `link`; "" if none can."""
     if link.status not in ANSWERED_STATUSES or not link.id.startswith("resp_"):
         return ""
     if not link.is_stored:  # the session that sent it has its history

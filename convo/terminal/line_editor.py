@@ -114,7 +114,7 @@ class LineEditor:
         return text
 
     def _offers_queued(self) -> bool:
-        """Whether Up takes a queued message back: not at the questions of an agent's run."""
+        """Whether Up edits the last queued message: not at the questions of an agent's run."""
         return self._offers_queue and bool(self.queue.messages)
 
     def _take_queued(self) -> str:

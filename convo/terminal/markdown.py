@@ -420,7 +420,7 @@ class TableLayout(NamedTuple):
 
 
 class Continuation(NamedTuple):
-    """What the first open block continues.
+    """The finished output that the first open block continues.
 
     has_gap:      whether an empty row precedes it
     item_number:  of the first item, for an ordered list that is continued

@@ -227,7 +227,7 @@ class PlainReader:
         return nullcontext()
 
     def open_queue(self) -> None:
-        """Do nothing: the terminal keeps what is typed for the next prompt."""
+        """Do nothing: the terminal buffers the typed keys for the next prompt."""
 
     def begin_message(self, message: TypedMessage) -> None:
         """Do nothing: the queue is empty."""
@@ -251,7 +251,7 @@ async def read_plain_line(prompt: str) -> str:
     loop.add_reader(sys.stdin.fileno(), settle, True)
     try:
         with on_signal(signal.SIGINT, lambda: settle(False)):
-            write_to_terminal(prompt)  # only now: a Ctrl-C that answers it has its handler
+            write_to_terminal(prompt)  # after the handler is set, so that it receives every Ctrl-C at the prompt
             has_input = await ready
     finally:
         loop.remove_reader(sys.stdin.fileno())

@@ -113,7 +113,7 @@ class ActionKind(Enum):
 
 
 class Action(NamedTuple):
-    """The part of a key that the caller performs; `links` are the requests that it is about."""
+    """The effect of a key that the caller performs; `links` are the affected requests."""
 
     kind: ActionKind
     links: tuple[Link, ...] = ()
@@ -142,7 +142,7 @@ MIN_TREE_COLUMNS, MAX_TREE_COLUMNS = 44, 72
 SEPARATOR = " │ "
 
 MIN_PREVIEW_COLUMNS, GOOD_PREVIEW_COLUMNS = 12, 24
-"""Columns of the preview that the numbers of input tokens leave, and that the other numbers leave."""
+"""Minimum columns of the preview beside the numbers of input tokens, and beside the other numbers."""
 
 MAX_MESSAGE_LINES = 3
 MAX_QUERY_CHARS = 200
@@ -186,7 +186,7 @@ LAST_HINTS = ("? help", "q quit")
 
 
 class RequestBrowser:
-    """The requests of one conversation, the selected one, and what is shown of it.
+    """The requests of one conversation, the selected one, and its displayed part.
 
     The first row is the conversation as a whole.
     """
@@ -355,7 +355,7 @@ class RequestBrowser:
         return Action(ActionKind.COMPARE, tuple(sorted(links, key=lambda link: link.created_at)))
 
     def show_difference(self, difference: Difference) -> None:
-        """Show what `compare_requests` returned."""
+        """Show the result of `compare_requests`."""
         self._message = ""
 
         def build(columns: int) -> list[Row]:
@@ -823,7 +823,7 @@ def find_new_items(link: Link, parent: Link | None, view: ConversationView) -> t
 
 
 def _one_line(text: str) -> str:
-    """Return `text`, which a stranger wrote, without line breaks and control characters."""
+    """Return `text`, which is untrusted, without line breaks and control characters."""
     return escape_control_chars(text.replace("\n", " ").replace("\t", " "))
 
 

@@ -175,7 +175,7 @@ def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions
 
 
 def _setup_status(entry: ProviderStatus) -> Status:
-    """Name the missing part in two words. A provider that is not set up is no failure."""
+    """Name the missing part in two words. A provider that is not set up is not a failure."""
     match entry.setup_error:
         case None:
             return Status("yes", DONE)

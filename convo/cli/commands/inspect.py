@@ -149,7 +149,7 @@ def inspect_command(
 def _check_interactive(
     handles: list[str], display: InspectDisplayFlags, output_format: str, config: Path | None
 ) -> None:
-    """Raise InvalidUsage for what --interactive cannot show, and where there is no terminal."""
+    """Raise InvalidUsage without a terminal, and for options and handles that --interactive does not support."""
     others = {
         output_format: bool(output_format),
         "--watch": display.watch,

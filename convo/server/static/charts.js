@@ -59,7 +59,7 @@ const TIME_CHARTS = [
 
 /** The section of the charts. It keeps what it has drawn, so that only changes are drawn. */
 export class RequestCharts {
-  #isOpen = false; // in the address; the element is ahead of it until its event arrives
+  #isOpen = false; // in the address; the element changes before its event arrives
   #query = null;
   #timer = 0;
   #isFetching = false;

@@ -1,4 +1,4 @@
-// One request beside the table, in four tabs: its conversation, what was sent, what came back, and both as JSON.
+// One request beside the table, in four tabs: conversation, request, response, and both as JSON.
 
 import { copyAs } from "./code.js";
 import { forkForm } from "./fork.js";

@@ -1,4 +1,4 @@
-// The home of the page: a table of requests with its order and its filters, all of them in the address.
+// The start of the page: a table of requests with its order and its filters, all of them in the address.
 //
 // ?sort=cost&order=asc&status=failed&model=M&session=S&q=words&request=resp_1&tab=raw reproduces the view. The
 // server sorts and filters; this module only draws rows, and updates the ages and durations in place.

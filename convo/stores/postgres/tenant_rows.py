@@ -161,7 +161,7 @@ def decode_body(key: str, body: bytes) -> Item:
 
 
 def decompress_body(body: bytes) -> bytes:
-    """Return the JSON that `encode_body` encoded; no bytes, which are no JSON, if it cannot be decompressed."""
+    """Return the JSON that `encode_body` encoded; empty bytes, which are not JSON, if it cannot be decompressed."""
     if body.startswith(UNCOMPRESSED_PREFIX):
         return body
     try:

@@ -295,7 +295,7 @@ def unindex_route(t: TenantConnection, route: Json, n: int) -> None:
 
 
 def unindex_json(t: TenantConnection, body: str | bytes, n: int) -> None:
-    """Remove the index entry of deleted JSON if it was a route; the entry of a damaged one leads nowhere and stays."""
+    """Remove the index entry of deleted JSON if it was a route; the entry of a damaged route stays without effect."""
     try:
         route = decode_json(body)
     except UNDECODABLE:
