@@ -15,12 +15,19 @@ from convo.server.server import GatewayServer
 def start_loop_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> threading.Thread:
     """Run `work` in `loop` in a thread. Afterwards the tasks that it left are cancelled, and the loop is closed.
 
-    A task that is left pending would be reported later, in another test.
+    A task that is left pending, or a transport whose socket is not closed yet, would be reported later, in another test.
     """
+
+    async def run_to_end() -> None:
+        try:
+            await work
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(work)
+            runner.run(run_to_end())
 
     thread = threading.Thread(target=run)
     thread.start()
