@@ -15,7 +15,7 @@ from convo.server.server import GatewayServer
 def start_loop_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> threading.Thread:
     """Run `work` in `loop` in a thread. Afterwards the tasks that it left are cancelled, and the loop is closed.
 
-    A task that is left pending, or a transport whose socket is not closed yet, would be reported later, in another test.
+    A pending task, or a socket that is not closed yet, would be reported later, in another test.
     """
 
     async def run_to_end() -> None:

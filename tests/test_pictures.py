@@ -15,7 +15,7 @@ CHART = "response owner input cached ~sent context"
 
 
 def differing_lines(name: str, picture: str) -> list[str]:
-    """The lines to compare, without those that depend on measured durations: the tree of `inspect`, the fastest owner."""
+    """The lines to compare, without those that depend on durations: the tree of `inspect`, the fastest owner."""
     lines = [line for line in picture_lines(picture) if not line.startswith("fastest ")]
     return lines[lines.index(CHART) :] if name == "inspect" else lines
 
