@@ -1,9 +1,9 @@
 """The pictures of the README, created from real runs in a terminal.
 
-    python -m tests.docs.pictures [NAME ...]       write .github/pictures/NAME.svg, and page.png for "page"
+    python -m tests.docs.pictures [NAME ...]       write .github/pictures/NAME.svg; for "page" and "home" NAME.png
 
 A server on loopback replaces OpenAI. Values that differ from run to run (ids, seconds, dates) are not masked in
-a picture; `tests/test_pictures.py` compares the rest. The picture of the inspector page is a PNG screenshot of
+a picture; `tests/test_pictures.py` compares the rest. The pictures of the inspector page are PNG screenshots of
 Chromium.
 """
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import pyte
 
 FOLDER = ROOT / ".github" / "pictures"
-PAGE = "page"
-WIDE, HIGH = 1180, 1400
-"""Width and height of the picture of the inspector page, in pixels."""
+PAGE, HOME = "page", "home"
+WIDE, HIGH, HOME_HIGH = 1180, 1400, 720
+"""Width and heights of the pictures of the inspector page, in pixels."""
 
 REPLIES = (
     {
@@ -114,6 +114,19 @@ def take_screenshot(folder: Path) -> bytes:
         return page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": WIDE, "height": HIGH})
 
 
+def take_home_screenshot() -> bytes:
+    """A PNG of the home of the inspector page: the table of requests, with one of them beside it."""
+    from tests.cli.serve_process import run_serve
+    from tests.server.browser import chromium
+
+    with run_serve() as server, chromium() as browser:
+        page = browser.new_page(viewport={"width": WIDE, "height": HOME_HIGH})
+        page.goto(str(server.http.base_url))
+        page.get_by_role("link", name="And if it rains?").first.click()
+        page.get_by_role("heading", name="And if it rains?").first.wait_for()
+        return page.screenshot()
+
+
 def command_output(picture: Picture) -> str:
     """The output of the command in a terminal."""
     import pexpect
@@ -167,9 +180,11 @@ def main(names: list[str]) -> None:
         patch.dict(os.environ, clean, clear=True),
         picture_conversations(Path(folder)) as server,
     ):
-        for name in names or (*PICTURES, PAGE):
-            if name == PAGE:
-                (FOLDER / f"{name}.png").write_bytes(take_screenshot(Path(folder)))
+        for name in names or (*PICTURES, PAGE, HOME):
+            if name in (PAGE, HOME):
+                (FOLDER / f"{name}.png").write_bytes(
+                    take_home_screenshot() if name == HOME else take_screenshot(Path(folder))
+                )
             else:
                 (FOLDER / f"{name}.svg").write_text(render_picture(PICTURES[name], server), encoding="utf-8")
             print(f".github/pictures/{name}")
