@@ -242,13 +242,13 @@ async def find_free_session_name(store: Store, wanted_name: str) -> str:
     stem = re.sub(r"-\d+$", "", wanted_name)
     taken = {session.name for session in await store.sessions()}
     name, number = wanted_name, 1
-    while name in taken or await _is_damaged_session(store, name):
+    while name in taken or await _is_name_stored(store, name):
         number += 1
         name = f"{stem}-{number}"
     return name
 
 
-async def _is_damaged_session(store: Store, name: str) -> bool:
+async def _is_name_stored(store: Store, name: str) -> bool:
     """Return whether a damaged session, which lists leave out, has this name."""
     try:
         return await store.session(name) is not None

@@ -409,7 +409,7 @@ class ChatTurn:
             yield last_event
         except ConvoError as failure:
             await self._save_partial("failed", {"code": failure.code, "message": failure.message})
-            name_refused_setting(failure, self._options.field_sources)
+            append_setting_source(failure, self._options.field_sources)
             raise
 
     def _make_incomplete_event(self, limit_error: LimitReached) -> StreamEvent | None:
@@ -641,7 +641,7 @@ class ChatTurn:
         return {**mismatch, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._has_text_mismatch else error
 
 
-def name_refused_setting(failure: ConvoError, field_sources: Mapping[str, str]) -> None:
+def append_setting_source(failure: ConvoError, field_sources: Mapping[str, str]) -> None:
     """Append the setting that sets a field to an error about that field of the request."""
     name = getattr(failure, "param", None)
     if not isinstance(name, str):

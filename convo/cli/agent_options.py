@@ -267,7 +267,7 @@ def _load_tool(reference_text: str) -> Tool:
     """Load a `Tool`, or make one from a function. Raises the errors of `load_tool_graph`."""
     reference = parse_file_reference(reference_text, "--tool")
     if reference.file.suffix != ".py":
-        raise InvalidUsage(f"--tool {reference_text!r} names no .py file", hint="--tool FILE.py:NAME")
+        raise InvalidUsage(f"--tool {reference_text!r} does not name a .py file", hint="--tool FILE.py:NAME")
     loaded = _load_object(reference, ReferenceSource("--tool"))
     if isinstance(loaded, Tool):
         return loaded
@@ -340,7 +340,8 @@ def _parse_reference(reference_text: str, source: ReferenceSource) -> FileRefere
         file, name = reference_text, ""
     if not file.endswith((".py", ".toml")):
         raise InvalidUsage(
-            f"{source.describe(reference_text)} names no .py or .toml file", hint=source.format_hint(EXAMPLE_REFERENCE)
+            f"{source.describe(reference_text)} does not name a .py or .toml file",
+            hint=source.format_hint(EXAMPLE_REFERENCE),
         )
     return FileReference(Path(os.path.abspath(os.path.join(source.folder or "", os.path.expanduser(file)))), name)
 
@@ -505,7 +506,7 @@ NAME_AGENTS_HINT = "name them with --agent FILE.py:NAME"
 NAME_AGENTS_OR_NONE_HINT = f"{NAME_AGENTS_HINT}; or continue without agents: --agent none"
 
 
-class RememberedAgents(NamedTuple):
+class StoredAgents(NamedTuple):
     """The agents, or the tools, of an earlier run.
 
     source:  with absolute paths
@@ -536,7 +537,7 @@ def _to_absolute_reference(reference_text: str) -> str:
     return f"{reference.file}:{reference.name}" if reference.name else str(reference.file)
 
 
-async def load_session_agents(store: Store, session: str, folder: Path) -> RememberedAgents | None:
+async def load_session_agents(store: Store, session: str, folder: Path) -> StoredAgents | None:
     """Return the agents of a session's newest run; None without a run or without a record of its agents.
 
     Raises InvalidUsage for a record by another user or from another machine, Unreadable for a missing file.
@@ -545,7 +546,7 @@ async def load_session_agents(store: Store, session: str, folder: Path) -> Remem
     return load_run_agents(rows[0], folder, NAME_AGENTS_OR_NONE_HINT) if rows else None
 
 
-def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -> RememberedAgents | None:
+def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -> StoredAgents | None:
     """Return the agents of one run; None without a record of them.
 
     Raises the errors of `load_session_agents`, with `hint`.
@@ -569,7 +570,7 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
         or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session_id, files, model).encode())
     ):
         raise InvalidUsage(
-            f"the {source.kind} of this session, {source}, were named by another user or on another machine",
+            f"the {source.kind} of this session, {source}, were stored by another user or on another machine",
             hint=_name_again_hint(hint, source),
         )
     for reference in (source.agent,) if source.agent else source.tools:
@@ -579,7 +580,7 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
                 f"the {source.kind} of this session were in {path}, which is missing or not a file",
                 hint=_name_again_hint(hint, source),
             )
-    return RememberedAgents(source, model if isinstance(model, str) else None)
+    return StoredAgents(source, model if isinstance(model, str) else None)
 
 
 def _name_again_hint(hint: str, source: AgentSource) -> str:

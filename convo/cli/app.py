@@ -262,7 +262,7 @@ class RootGroup(PlainHelpGroup):
         write_help_sections(formatter, {"Commands": [(name, entry.summary) for name, entry in self.entries.items()]})
 
 
-COMMAND_BY_WORD = {
+SUGGESTED_COMMANDS = {
     "approve": "approvals approve",
     "backup": "store backup",
     "continue": "chat -c",
@@ -296,7 +296,7 @@ def suggest_command(args: Sequence[str], commands: CommandTable) -> str:
     """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
     name, rest = args[0], args[1:]
     words = [word for word in args if not word.startswith("-")]
-    meant = COMMAND_BY_WORD.get(name, "") if len(words) < MIN_MESSAGE_WORDS else ""
+    meant = SUGGESTED_COMMANDS.get(name, "") if len(words) < MIN_MESSAGE_WORDS else ""
     if meant.partition(" ")[0] in commands and sum(map(len, rest)) <= MAX_HINT_CHARS:
         return " ".join(("convo", meant, *map(quote, rest)))
     matches = (

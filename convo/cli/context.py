@@ -69,7 +69,7 @@ from convo.usage.model_info import find_price
 
 if TYPE_CHECKING:
     from convo.agent_runner.config import ModelRoute
-    from convo.cli.agent_options import AgentSetup, RememberedAgents
+    from convo.cli.agent_options import AgentSetup, StoredAgents
     from convo.endpoints.base import Endpoint
     from convo.transfer.compact import AutoCompaction
 
@@ -325,7 +325,7 @@ class ChatContext:
             return setup
         return setup.with_agents_record(chat.session.id, self._options.model, self._given_settings.paths.data)
 
-    async def load_previous_agents(self) -> "RememberedAgents | None":
+    async def load_previous_agents(self) -> "StoredAgents | None":
         """Return the previous agents of the session that is continued or forked.
 
         Raises the errors of `open`, and InvalidUsage or Unreadable.

@@ -97,15 +97,15 @@ def diagnose_terminal(facts: TerminalFacts) -> CheckResult:
             "export LC_ALL=C.UTF-8, or PYTHONUTF8=1",
         )
     if facts.display.width is None:
-        return make_ok_result("stdout is not a terminal: plain text, no truncation, no colour")
+        return make_ok_result("stdout is not a terminal: plain text, no truncation, no color")
     if facts.display.width < MIN_TERMINAL_COLUMNS:
         return make_warning_result(
             f"the terminal has {facts.display.width} columns; tables are truncated",
             f"make it at least {MIN_TERMINAL_COLUMNS} columns wide",
         )
-    colour = "colour" if facts.display.has_color else "no colour (NO_COLOR, or TERM is dumb)"
+    color = "color" if facts.display.has_color else "no color (NO_COLOR, or TERM is dumb)"
     return make_ok_result(
-        f"{facts.term_variable or 'TERM is not set'}, {facts.display.width} columns, {colour}, {facts.encoding}"
+        f"{facts.term_variable or 'TERM is not set'}, {facts.display.width} columns, {color}, {facts.encoding}"
     )
 
 

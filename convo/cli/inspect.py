@@ -2,7 +2,7 @@
 
 One conversation tree, or its items, JSON, token chart or HTML page. `--watch` repaints the tree while another
 process continues the conversation: in place in a terminal, elsewhere one line for each finished response.
-`--interactive` browses the requests on the whole screen. Output for programs is never paged. A file with a paused run
+`--interactive` browses the requests in full screen. Output for programs is never paged. A file with a paused run
 is shown without a store.
 """
 

@@ -115,4 +115,4 @@ def _record_refusal(settings: Settings) -> None:
     except StoreFault as error:
         print_notice(f"{error.message}; this will be asked again")
     else:
-        print_notice("this is not asked again; convo models --local lists the servers and how to use them")
+        print_notice("convo will not ask again; convo models --local lists the servers and how to use them")

@@ -64,7 +64,7 @@ class RunFlags:
     """
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none for no agents and no tools."
+        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none disables agents and tools."
     )
     tool: OptionalTexts = value_option(*TOOL_OPTION)
     context: OptionalText = value_option(*CONTEXT_OPTION)

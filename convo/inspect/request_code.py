@@ -19,7 +19,7 @@ SERVER_KEY_VARIABLE = "CONVO_KEY"
 HEREDOC_END = "END_OF_REQUEST"
 """JSON contains no such line."""
 
-UNUSED_KEY = "unused"
+PLACEHOLDER_KEY = "unused"
 """The key for a server without keys: the openai package requires one."""
 
 MAX_EXACT_INTEGER = 2**53
@@ -89,7 +89,7 @@ def _render_curl(target: CodeTarget, body: Mapping[str, Json]) -> str:
 
 
 def _render_python(target: CodeTarget, body: Mapping[str, Json]) -> str:
-    key = f"os.environ[{_quote_python(target.key_env)}]" if target.key_env else _quote_python(UNUSED_KEY)
+    key = f"os.environ[{_quote_python(target.key_env)}]" if target.key_env else _quote_python(PLACEHOLDER_KEY)
     account = {"organization": target.organisation, "project": target.project}
     extra_body = {name: value for name, value in body.items() if name not in PYTHON_PARAMETERS}
     fields = {name: value for name, value in body.items() if name in PYTHON_PARAMETERS}
@@ -114,7 +114,7 @@ def _render_python(target: CodeTarget, body: Mapping[str, Json]) -> str:
 
 
 def _render_javascript(target: CodeTarget, body: Mapping[str, Json]) -> str:
-    key = f"process.env[{_quote_javascript(target.key_env)}]" if target.key_env else _quote_javascript(UNUSED_KEY)
+    key = f"process.env[{_quote_javascript(target.key_env)}]" if target.key_env else _quote_javascript(PLACEHOLDER_KEY)
     account = {"organization": target.organisation, "project": target.project}
     note = "// JavaScript rounds integers above 2 ** 53: the request has one. Send it with curl or Python."
     return "\n".join(

@@ -37,7 +37,7 @@ def damaged_row(table: str, key: object, error: BaseException) -> DamagedRow:
 
     key:  the name or id, as stored
     """
-    problem = str(error) if isinstance(error, InvalidColumn) else "a text in it is not valid JSON"
+    problem = str(error) if isinstance(error, InvalidColumn) else "it contains invalid JSON"
     return DamagedRow(table, key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key or ""), problem)
 
 

@@ -383,7 +383,7 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
             for row, plain in zip(rows, is_plain, strict=True)
         ],
         display,
-        rests=[
+        suffixes=[
             ("" if plain else ": ") + preview_cell(row, with_status=False)
             for row, plain in zip(rows, is_plain, strict=True)
         ],

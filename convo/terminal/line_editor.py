@@ -159,16 +159,16 @@ class LineEditor:
                 flush.cancel()
 
     def open_queue(self) -> None:
-        self.queue.is_open, self.queue.is_passing = True, False
+        self.queue.is_open, self.queue.is_forwarding = True, False
         self._queue_or_store(get_typeahead(self._input))
 
     def _queue_or_store(self, presses: Sequence[KeyPress]) -> None:
         """Apply keys to the open queue; store them for the next prompt from the first one on that needs the editor."""
         queue = self.queue
         for press in presses:
-            if queue.is_open and not queue.is_passing:
-                queue.is_passing = not apply_to_queue(press, queue)
-            if queue.is_passing or not queue.is_open:
+            if queue.is_open and not queue.is_forwarding:
+                queue.is_forwarding = not apply_to_queue(press, queue)
+            if queue.is_forwarding or not queue.is_open:
                 store_typeahead(self._input, [press])
         self._options.on_queue_change()
 

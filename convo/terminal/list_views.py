@@ -78,7 +78,7 @@ def render_session_list(
             "first message",
             statuses,
             display,
-            rests=[
+            suffixes=[
                 f": {summary.first_words}" if status.mark else summary.first_words
                 for summary, status in zip(summaries, statuses, strict=True)
             ],

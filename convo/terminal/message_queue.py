@@ -19,7 +19,7 @@ class TypedMessage(NamedTuple):
 EMPTY_MESSAGE = TypedMessage()
 
 SEPARATOR = " · "
-PASSING_HINT = "keys wait for the prompt"
+FORWARDING_HINT = "further keys go to the next prompt"
 
 MIN_DRAFT_COLUMNS = 6
 """Columns below which the draft is left out."""
@@ -29,14 +29,14 @@ class MessageQueue:
     """The queued messages, oldest first, and the draft of the next one.
 
     is_open:     whether typed keys belong to the queue
-    is_passing:  whether a key needed the editor, so that this one and all later ones wait for the prompt
+    is_forwarding:  whether a key needed the editor, so that this one and all later ones wait for the prompt
     is_held:     whether the messages wait for the user
     """
 
     def __init__(self) -> None:
         self.messages: list[TypedMessage] = []
         self.draft = EMPTY_MESSAGE
-        self.is_open = self.is_passing = self.is_held = False
+        self.is_open = self.is_forwarding = self.is_held = False
 
     def type_text(self, text: str) -> None:
         self.draft = self.draft._replace(text=self.draft.text + text)
@@ -87,7 +87,7 @@ class MessageQueue:
         """Render the number of messages and the end of the draft in one line; "" if there are neither."""
         queued = f"queued: {len(self.messages)}" if self.messages else ""
         draft = " ".join(escape_control_chars(self.draft.text).split("\n"))
-        hint = PASSING_HINT if self.is_passing else "Up to edit" if queued and not draft else ""
+        hint = FORWARDING_HINT if self.is_forwarding else "Up to edit" if queued and not draft else ""
         free_columns = columns - sum(len(part + SEPARATOR) for part in (queued, hint) if part)
         shown_draft = f"> {cut_start(draft, free_columns - 2)}" if draft and free_columns > MIN_DRAFT_COLUMNS else ""
         return SEPARATOR.join(part for part in (queued, shown_draft, hint) if part)

@@ -352,7 +352,7 @@ class Repl:
             work = self._send_message(line)
         with self.reader.watch_stop_key(self._on_escape):
             has_succeeded = await self._report_errors(work)
-            self.reader.queue.is_open = self.reader.queue.is_passing = False
+            self.reader.queue.is_open = self.reader.queue.is_forwarding = False
         if not has_succeeded or (self.agent_chat and self.agent_chat.runner.pending_calls):
             self.reader.queue.hold()
         if self._has_answer:

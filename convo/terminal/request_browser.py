@@ -141,7 +141,7 @@ MIN_SPLIT_COLUMNS = 90
 MIN_TREE_COLUMNS, MAX_TREE_COLUMNS = 44, 72
 SEPARATOR = " │ "
 
-MIN_PREVIEW_COLUMNS, GOOD_PREVIEW_COLUMNS = 12, 24
+MIN_PREVIEW_COLUMNS, PREFERRED_PREVIEW_COLUMNS = 12, 24
 """Minimum columns of the preview beside the numbers of input tokens, and beside the other numbers."""
 
 MAX_MESSAGE_LINES = 3
@@ -551,8 +551,8 @@ class RequestBrowser:
         numbers: list[tuple[str, int]] = []
         for name, value, least in (
             ("input", f"{self._max_input:,}", MIN_PREVIEW_COLUMNS),
-            ("output", f"{self._max_output:,}", GOOD_PREVIEW_COLUMNS),
-            ("sent", f"delta {self._max_sent:,}", GOOD_PREVIEW_COLUMNS),
+            ("output", f"{self._max_output:,}", PREFERRED_PREVIEW_COLUMNS),
+            ("sent", f"delta {self._max_sent:,}", PREFERRED_PREVIEW_COLUMNS),
         ):
             width = max(len(name), len(value))
             if remaining - width - 2 >= least:

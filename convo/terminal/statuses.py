@@ -82,17 +82,17 @@ def status_column(
     statuses: Sequence[Status],
     display: DisplayOptions,
     *,
-    rests: Sequence[str] = (),
+    suffixes: Sequence[str] = (),
     drop_order: int | None = None,
 ) -> Column:
     """Return the column of these statuses.
 
-    rests:  the text after each status, without a style
+    suffixes:  the text after each status, without a style
     """
     starts = [status.format(display) for status in statuses]
     return Column(
         heading,
-        [start + rest for start, rest in zip(starts, rests or [""] * len(starts), strict=True)],
+        [start + rest for start, rest in zip(starts, suffixes or [""] * len(starts), strict=True)],
         drop_order=drop_order,
         start_styles=[
             (len(start), status.mark.style) if status.mark else None

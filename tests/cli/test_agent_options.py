@@ -16,7 +16,7 @@ from convo.agents.handoff_history import HistoryMapper, HistoryMarkers
 from convo.agents.handoffs import HandoffDefaults
 from convo.cli.agent_options import (
     AgentSetup,
-    RememberedAgents,
+    StoredAgents,
     is_python_reference,
     load_agent_graph,
     load_agent_setup,
@@ -106,8 +106,13 @@ def test_agents_of_the_agents_sdk_are_loaded(tmp_path: Path) -> None:
         ("bot/desk.py:PRICE", NotFound, "no name in desk.py 'PRICE'", "--agent bot/desk.py:NAME"),
         ("my bot/a.py:b", NotFound, "no name in a.py 'b'", "--agent 'my bot/a.py:desk'"),
         ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent support.py:triage"),
-        ("bot:triage", InvalidUsage, "--agent 'bot:triage' names no .py or .toml file", "--agent support.py:triage"),
-        ("triage", InvalidUsage, "--agent 'triage' names no .py or .toml file", "--agent support.py:triage"),
+        (
+            "bot:triage",
+            InvalidUsage,
+            "--agent 'bot:triage' does not name a .py or .toml file",
+            "--agent support.py:triage",
+        ),
+        ("triage", InvalidUsage, "--agent 'triage' does not name a .py or .toml file", "--agent support.py:triage"),
         ("bot/none.toml:triage", Unreadable, "bot/none.toml does not exist", "--agent agents.toml"),
         (
             "bot/agents.toml:nobody",
@@ -272,7 +277,11 @@ def test_an_error_in_toml_names_the_file(tmp_path: Path) -> None:
         ("desk.py", "bot/a.toml names a file without a name in it: desk.py", "write desk.py:NAME in bot/a.toml"),
         ("none.py:pay", "bot/none.py is missing or not a file", "write FILE.py:NAME in bot/a.toml"),
         ("../till.py:open", "no name in till.py 'open'", "write ../till.py:opened in bot/a.toml"),
-        ("/etc/passwd:x", "bot/a.toml: '/etc/passwd:x' names no .py or .toml file", "write FILE.py:NAME in bot/a.toml"),
+        (
+            "/etc/passwd:x",
+            "bot/a.toml: '/etc/passwd:x' does not name a .py or .toml file",
+            "write FILE.py:NAME in bot/a.toml",
+        ),
     ],
 )
 def test_an_unknown_reference_in_toml_is_refused_with_a_correction(
@@ -504,7 +513,7 @@ def test_the_agents_of_a_run_are_loaded_from_its_record(name: str, model: str | 
     record = changed.run_config.agents_source
     assert record == make_agents_record(AgentSource(f"a.toml{name}"), model, "ses_1", tmp_path / "data")
     assert replace(changed.run_config, agents_source=None) == setup.run_config
-    assert load_run_agents(stored_run(record), tmp_path / "data") == RememberedAgents(
+    assert load_run_agents(stored_run(record), tmp_path / "data") == StoredAgents(
         AgentSource(f"{tmp_path}/a.toml{name}"), model
     )
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["agents.key"]
@@ -516,9 +525,9 @@ def test_the_tools_of_a_run_are_loaded_from_its_record(tmp_path: Path) -> None:
     record = make_agents_record(AgentSource(tools=("a.py:f", "a.py:g")), "scripted/echo", "ses_1", tmp_path)
     tools = (f"{tmp_path}/a.py:f", f"{tmp_path}/a.py:g")
     remembered = load_run_agents(stored_run(record), tmp_path)
-    assert remembered == RememberedAgents(AgentSource(tools=tools), "scripted/echo")
+    assert remembered == StoredAgents(AgentSource(tools=tools), "scripted/echo")
     for change in ({"tools": [*tools, "/other.py:h"]}, {"model": None}, {"agent": tools[0]}):
-        with pytest.raises(InvalidUsage, match="were named by another user or on another machine"):
+        with pytest.raises(InvalidUsage, match="were stored by another user or on another machine"):
             load_run_agents(stored_run({**(record or {}), **change}), tmp_path)
     for tools_value in ([], "a.py:f", [1]):
         assert load_run_agents(stored_run({**(record or {}), "tools": tools_value}), tmp_path) is None
@@ -551,7 +560,7 @@ def test_a_record_that_was_changed_is_refused(change: dict[str, Json], tmp_path:
     with pytest.raises(InvalidUsage) as excinfo:
         load_run_agents(stored_run(record), tmp_path)
     assert (excinfo.value.message, excinfo.value.hint) == (
-        f"the agents of this session, {record['agent']}, were named by another user or on another machine",
+        f"the agents of this session, {record['agent']}, were stored by another user or on another machine",
         "name them with --agent FILE.py:NAME",
     )
 

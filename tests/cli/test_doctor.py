@@ -72,7 +72,7 @@ def test_json_has_the_finding_of_each_check(convo: Convo, home: Path) -> None:
         report("convo", f"{__version__}, Python {platform.python_version()}, {system}"),
         report("settings", "all values are defaults; no file or variable sets one"),
         report("folders", f"writable: {folders}"),
-        report("terminal", "stdout is not a terminal: plain text, no truncation, no colour"),
+        report("terminal", "stdout is not a terminal: plain text, no truncation, no color"),
         report("store", f"sqlite:{home}/data/convo.db (built in) is created by the first turn"),
         report("keys", NO_KEYS),
         report("model", BUILT_IN_MODEL),

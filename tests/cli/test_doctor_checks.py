@@ -94,7 +94,7 @@ def test_folders(facts: FolderFacts, result: CheckResult) -> None:
         ),
         (
             TerminalFacts(DisplayOptions(), "xterm", "utf-8"),
-            make_ok_result("stdout is not a terminal: plain text, no truncation, no colour"),
+            make_ok_result("stdout is not a terminal: plain text, no truncation, no color"),
         ),
         (
             TerminalFacts(DisplayOptions(39), "xterm", "utf-8"),
@@ -104,11 +104,11 @@ def test_folders(facts: FolderFacts, result: CheckResult) -> None:
         ),
         (
             TerminalFacts(DisplayOptions(40, has_color=True), "xterm", "utf-8"),
-            make_ok_result("xterm, 40 columns, colour, utf-8"),
+            make_ok_result("xterm, 40 columns, color, utf-8"),
         ),
         (
             TerminalFacts(DisplayOptions(80), "", "utf-8"),
-            make_ok_result("TERM is not set, 80 columns, no colour (NO_COLOR, or TERM is dumb), utf-8"),
+            make_ok_result("TERM is not set, 80 columns, no color (NO_COLOR, or TERM is dumb), utf-8"),
         ),
     ],
 )

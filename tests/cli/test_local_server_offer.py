@@ -89,7 +89,7 @@ def test_no_is_remembered(keys: str, home: Path) -> None:
         terminal.wait_for_text(QUESTION)
         terminal.type_keys(keys)
         assert terminal.wait_for_exit() == 2
-        assert "this is not asked again; convo models --local lists the servers" in terminal.output
+        assert "convo will not ask again; convo models --local lists the servers" in terminal.output
     assert load_settings_file(home) == {}
     with chat_beside_server(*FAILING) as terminal:
         assert terminal.wait_for_exit() == 2

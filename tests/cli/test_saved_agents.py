@@ -165,7 +165,7 @@ def test_a_store_written_by_another_user_imports_no_agents(
         shutil.copy(path, other / path.relative_to(home))
     Path("bot.py").write_text(MARKER_AGENTS)
     got = launch(*argv, env={"CONVO_HOME": "other"})
-    assert (got.exit, "named by another user or on another machine" in got.err) == (2, True), got.err
+    assert (got.exit, "stored by another user or on another machine" in got.err) == (2, True), got.err
     assert not Path("imported.txt").exists()
 
 
@@ -175,7 +175,7 @@ def test_a_modified_row_imports_no_agents(paused_flags: tuple[str, str], convo: 
         db.execute("UPDATE agent_documents SET body = replace(body, '/bot.py:desk', '/evil.py:desk')")
         assert db.execute("SELECT count(*) FROM agent_documents WHERE body LIKE '%/evil.py:desk%'").fetchone() == (1,)
     got = convo("resume", "mine", "--approve", "all")
-    assert (got.exit, "evil.py:desk, were named by another user" in got.err) == (2, True), got.err
+    assert (got.exit, "evil.py:desk, were stored by another user" in got.err) == (2, True), got.err
     assert not Path("evil.txt").exists()
 
 

@@ -182,7 +182,7 @@ async def test_a_damaged_tool_output(store: Store) -> None:
 
     with pytest.raises(DamagedRow) as caught:
         await store.agent_calls("run_1")
-    check_error(caught.value, "tool call", "run_1 call_1", "a text in it is not valid JSON")
+    check_error(caught.value, "tool call", "run_1 call_1", "it contains invalid JSON")
 
 
 @pytest.mark.parametrize("body", ["{", "[[]]", "{}", '[{"type": "x"}]'])

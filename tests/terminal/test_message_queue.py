@@ -87,11 +87,11 @@ def test_the_line_has_the_number_and_the_draft(queued: tuple[str, ...], draft: s
 
 def test_the_line_tells_that_keys_wait_for_the_prompt() -> None:
     queue = queue_of("a")
-    queue.is_passing = True
-    assert queue.render(79) == "queued: 1 · keys wait for the prompt"
+    queue.is_forwarding = True
+    assert queue.render(79) == "queued: 1 · further keys go to the next prompt"
     queue.type_text("begun")
-    assert queue.render(79) == "queued: 1 · > begun · keys wait for the prompt"
-    assert queue.render(45) == "queued: 1 · keys wait for the prompt"
+    assert queue.render(79) == "queued: 1 · > begun · further keys go to the next prompt"
+    assert queue.render(45) == "queued: 1 · further keys go to the next prompt"
 
 
 @pytest.mark.parametrize("draft", ["word " * 40, "日本語" * 40])
@@ -213,7 +213,7 @@ def test_a_draft_stays_for_the_next_prompt() -> None:
 def test_keys_that_need_the_editor_wait_for_the_prompt() -> None:
     with during_answer(*answer_flags(text="line 0 and more " * 8)) as screen:
         type_until(screen, "/us", "> /us")
-        type_until(screen, "\t", "> /us · keys wait for the prompt")
+        type_until(screen, "\t", "> /us · further keys go to the next prompt")
         screen.wait_until(lambda: "\n> /usage\nsession mine" in screen.text())
 
 

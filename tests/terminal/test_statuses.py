@@ -35,7 +35,7 @@ def test_a_terminal_shows_sign_and_word_and_a_pipe_the_word() -> None:
 def test_only_the_status_is_colored() -> None:
     display = DisplayOptions(80, has_color=True)
     column = status_column(
-        "preview", [Status("failed", STATUS_MARKS["failed"]), Status("")], display, rests=[": hi", "ho"]
+        "preview", [Status("failed", STATUS_MARKS["failed"]), Status("")], display, suffixes=[": hi", "ho"]
     )
     assert render_table([column], display).splitlines()[1:] == ["\x1b[31m✗ failed\x1b[0m: hi", "ho"]
 

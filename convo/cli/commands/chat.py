@@ -212,7 +212,7 @@ class ChatOutputFlags:
     quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices.")
     as_json: bool = flag_option("--json", "Print one JSON object about the turn.")
     as_jsonl: bool = flag_option("--jsonl", "Print the events of the turn as JSON, one per line.")
-    plain: bool = flag_option("--plain", "Print text without Markdown formatting, and no lists to choose from.")
+    plain: bool = flag_option("--plain", "Print text without Markdown formatting and without selection lists.")
     no_stream: bool = flag_option("--no-stream", "Wait for the complete response.")
 
     def validate(self) -> None:

@@ -70,7 +70,7 @@ class InspectFormatFlags:
 class InspectDisplayFlags:
     """How the view is displayed."""
 
-    interactive: bool = flag_option("-i --interactive", "Browse the requests on the whole screen; ? shows the keys.")
+    interactive: bool = flag_option("-i --interactive", "Browse the requests in full screen; ? shows the keys.")
     watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
     until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
     full: bool = flag_option("--full", "Show all columns of the tables, even wider than the terminal.")

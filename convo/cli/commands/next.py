@@ -81,7 +81,7 @@ class NextAgentFlags:
     """Options of agent runs: the agents and their input."""
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none for no agents and no tools."
+        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none disables agents and tools."
     )
     tool: OptionalTexts = value_option(*TOOL_OPTION)
     context: OptionalText = value_option(*CONTEXT_OPTION)

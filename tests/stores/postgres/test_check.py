@@ -280,7 +280,7 @@ DAMAGED_ROWS = {
     "UPDATE convo.conversations SET head = '00000000-0000-0000-0000-000000000000'": [
         "conversation conv_1: its head is missing"
     ],
-    "UPDATE convo.agent_calls SET output = '{'": ["tool call run_1 call_1: a text in it is not valid JSON"],
+    "UPDATE convo.agent_calls SET output = '{'": ["tool call run_1 call_1: it contains invalid JSON"],
     "UPDATE convo.agent_runs SET document = ''": ["run run_1: its document is not valid JSON"],
     "UPDATE convo.events SET body = '{}'": [
         "event of resp_2: its body is invalid",

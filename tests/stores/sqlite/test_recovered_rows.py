@@ -1316,7 +1316,7 @@ DAMAGED_ROWS = {
     "UPDATE sessions SET record = '{' WHERE n = 2": (["session late: its record is not valid JSON"], []),
     "UPDATE sessions SET record = NULL WHERE n = 2": (["session late: its record is missing"], []),
     "UPDATE conversations SET metadata = '[]'": (["conversation conv_1: its metadata is invalid"], []),
-    "UPDATE agent_calls SET output = '{'": (["tool call run_1 call_1: a text in it is not valid JSON"], []),
+    "UPDATE agent_calls SET output = '{'": (["tool call run_1 call_1: it contains invalid JSON"], []),
     "UPDATE agent_runs SET status = 'x'": ([], ["run run_1: its status is invalid"]),
     "DELETE FROM agent_documents": ([], ["run run_1: its document is missing"]),
     "UPDATE events SET body = '{'": (
