@@ -7,6 +7,7 @@ and each distinct request once. Responses in progress are included with their te
 import asyncio
 import binascii
 import json
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidRunState
 from convo.history.accumulator import ResponseAccumulator
+from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent, item_preview, item_type
 from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
@@ -51,6 +53,9 @@ async def encode_session_list(context: HandlerContext) -> bytes:
 
 DEFAULT_REQUEST_LIMIT, MAX_REQUEST_LIMIT = 50, 200
 """Number of requests on a page."""
+
+MAX_CURSOR_INTEGER = 2**63 - 1
+"""The largest integer of a cursor: databases have no larger ones."""
 
 MAX_PAUSED_RUNS = 20
 """Number of paused agent runs that the page lists above the requests."""
@@ -196,10 +201,20 @@ def decode_cursor(text: str, sort: str) -> RequestCursor:
     """Decode a cursor of the list in this order. Raises RequestRefused."""
     with suppress(ValueError, TypeError, binascii.Error, RecursionError):
         value, request_id = json.loads(urlsafe_b64decode(text.encode()))
-        is_valid = isinstance(value, str) if sort in ("model", "status") else type(value) in (int, float)
+        is_valid = _is_storable_text(value) if sort in ("model", "status") else _is_storable_number(value)
         if is_valid and isinstance(request_id, str):
             return RequestCursor(value, request_id)
     raise errors.http_parameter_type_error("after", "a cursor of this list")
+
+
+def _is_storable_text(value: Json) -> bool:
+    return isinstance(value, str) and is_utf8_encodable(value) and "\0" not in value
+
+
+def _is_storable_number(value: Json) -> bool:
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) is int and -MAX_CURSOR_INTEGER <= value <= MAX_CURSOR_INTEGER
 
 
 def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> dict[str, Json]:

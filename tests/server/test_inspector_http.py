@@ -199,6 +199,14 @@ def test_pages_of_requests_follow_the_cursor_in_any_order(gateway: RunningGatewa
         ({"after": urlsafe_b64encode(b'["a", "b"]').decode()}, "after"),
         ({"after": urlsafe_b64encode(b"[1, 2]").decode()}, "after"),
         ({"after": urlsafe_b64encode(b"[" * 10_000).decode()}, "after"),
+        *(
+            ({"sort": sort, "after": urlsafe_b64encode(f'[{value}, "resp_1"]'.encode()).decode()}, "after")
+            for sort, value in (
+                *(("created_at", value) for value in ("NaN", "Infinity", "1e400", "1" + "0" * 400, str(2**63))),
+                *(("input", str(-(10**30))), ("latency", "-Infinity"), ("cost", "true")),
+                *(("model", '"\\ud800"'), ("status", '"\\udfff"'), ("model", '"\\u0000"')),
+            )
+        ),
         ({"colour": "red"}, "colour"),
     ],
 )
