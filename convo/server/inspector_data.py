@@ -2,6 +2,9 @@
 
 The data of a conversation is a superset of `convo inspect --json`: with the order of the tree, figures of each link,
 and each distinct request once. Responses in progress are included with their text so far.
+
+The list of requests and the charts are read for one call of a tenant at a time, so that many calls with one key do not
+hold up the other tenants.
 """
 
 import asyncio
@@ -85,7 +88,8 @@ async def encode_request_list(context: HandlerContext) -> bytes:
         after=decode_cursor(query["after"], sort) if query.get("after") else None,
     )
     live_responses = context.inspector.live_responses.for_tenant(context.tenant)
-    page = await store.list_requests(request_query)
+    async with context.inspector.query_locks.for_tenant(context.tenant):
+        page = await store.list_requests(request_query)
     stored_ids = {request.link.id for request in page.requests}
     return http.serialize_strict_json(
         {
@@ -106,7 +110,8 @@ async def encode_request_list(context: HandlerContext) -> bytes:
 
 async def encode_charts(context: HandlerContext) -> bytes:
     """Serialize the figures of the requests that pass the filters."""
-    charts = await store_for_tenant(context).chart_requests(_build_filter_query(context))
+    async with context.inspector.query_locks.for_tenant(context.tenant):
+        charts = await store_for_tenant(context).chart_requests(_build_filter_query(context))
     groups = [*charts.models.top, *([charts.models.other] if charts.models.other else [])]
     costs = [group.cost_usd for group in groups if group.cost_usd is not None]
     total = TimeBucket.sum(charts.buckets)

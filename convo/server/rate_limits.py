@@ -4,9 +4,11 @@ A minute is the last sixty seconds. A refused request does not count. Replicas d
 limits.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from math import ceil
+from weakref import WeakValueDictionary
 
 from convo.config.sections import ServeLimits
 from convo.errors import TryLater
@@ -71,3 +73,14 @@ def _rate_limit_error(limit: str, used: int, wait_s: float) -> TryLater:
         status=429,
         retry_after_s=float(max(1, ceil(wait_s))),
     )
+
+
+class TenantLocks:
+    """One lock for each tenant, which exists while it is used."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def for_tenant(self, tenant: str) -> asyncio.Lock:
+        """Return the lock of this tenant."""
+        return self._locks.setdefault(tenant, asyncio.Lock())

@@ -29,6 +29,7 @@ from convo.server.http import (
     to_page_arguments,
 )
 from convo.server.metrics import PROMETHEUS_CONTENT_TYPE
+from convo.server.rate_limits import TenantLocks
 from convo.server.schemas import SCHEMAS, schema_ref
 from convo.server.sse import EventsResult, LiveResponses
 from convo.stores.base import Store
@@ -138,12 +139,14 @@ class InspectorDeps:
     prices:          the user's own prices, by full name of the model
     live_responses:  the responses in progress
     providers:       those of the settings, by name
+    query_locks:     held during a query whose time grows with the number of a tenant's requests
     """
 
     store: Store
     prices: Mapping[str, Price] = field(default_factory=dict)
     live_responses: LiveResponses = field(default_factory=LiveResponses)
     providers: Mapping[str, Provider] = field(default_factory=dict)
+    query_locks: TenantLocks = field(default_factory=TenantLocks)
 
 
 @dataclass(frozen=True, slots=True)

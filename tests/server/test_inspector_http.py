@@ -1,7 +1,10 @@
 """The inspector page over HTTP: its files are public; its data needs the same access as the API."""
 
+import asyncio
 import json
 from base64 import urlsafe_b64encode
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,37 @@ def test_with_keys_each_key_sees_its_own_data_and_the_page_itself_is_public(serv
     assert gateway.http.get(LIST, headers=bob).json() == {"sessions": [], "others": [], "more": False, "running": []}
     assert read_conversation(gateway, response_id, headers=alice)["at"] == response_id
     assert gateway.http.get(CONVERSATION.format(response_id), headers=bob).status_code == 404
+
+
+def test_the_figures_of_one_key_are_read_one_after_another_and_those_of_two_keys_at_once(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))
+    gateway = serve(keys=KeysFile(file))
+    running, most = Counter[object](), Counter[object]()
+    store_class = type(gateway.store.for_tenant("alice"))
+
+    def observe(method: str) -> None:
+        original = getattr(store_class, method)
+
+        async def observed(store: Any, query: object) -> object:
+            for name in (store.tenant, "all"):
+                running[name] += 1
+                most[name] = max(most[name], running[name])
+            await asyncio.sleep(0.3)
+            running.subtract((store.tenant, "all"))
+            return await original(store, query)
+
+        monkeypatch.setattr(store_class, method, observed)
+
+    observe("chart_requests")
+    observe("list_requests")
+    with ThreadPoolExecutor(6) as pool:
+        calls = [(CHARTS, alice), (REQUESTS, alice), (CHARTS, alice), (CHARTS, bob), (REQUESTS, bob)]
+        got = list(pool.map(lambda call: gateway.http.get(call[0], headers=call[1]).status_code, calls))
+    assert got == [200] * len(calls)
+    assert most == {"alice": 1, "bob": 1, "all": 2}
 
 
 def test_chains_of_other_clients_are_listed_by_their_last_response(gateway: RunningGateway) -> None:
