@@ -393,6 +393,7 @@ def build_key_bindings(
     bindings.add("escape", filter=PROMPT_HAS_FOCUS & has_completions, eager=True)(close_menu)
     bindings.add("backspace", filter=PROMPT_HAS_FOCUS & is_command_name)(delete_char_of_command)
     bindings.add("escape", "/", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(insert_slash)
+    bindings.add(Keys.Vt100MouseEvent)(ignore_key)
     for interrupt in ("c-c", "<sigint>"):
         bindings.add(interrupt, filter=~is_searching)(interrupt_prompt)
         bindings.add(interrupt, filter=is_searching)(exit_search)
@@ -430,6 +431,10 @@ def accept_line(event: KeyPressEvent) -> None:
         buffer.complete_state = None
     else:
         buffer.validate_and_handle()
+
+
+def ignore_key(event: KeyPressEvent) -> None:
+    """Do nothing. A color sequence among keys looks like a mouse event, and the library's own binding fails on it."""
 
 
 def close_menu(event: KeyPressEvent) -> None:

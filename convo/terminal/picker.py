@@ -259,6 +259,7 @@ class _Picker:
         bind_move("pageup", lambda: -self._rows.entries)
         bind_move("pagedown", lambda: self._rows.entries)
         bindings.add("enter", eager=True)(self._accept)
+        bindings.add(Keys.Vt100MouseEvent)(lambda event: None)  # the library's binding fails on a color sequence
         for key in ("escape", "c-c", "c-d", "<sigint>"):
             bindings.add(key, eager=True)(lambda event: event.app.exit(result=None))
         bindings.add(Keys.BracketedPaste, eager=True)(

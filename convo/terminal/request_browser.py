@@ -1011,6 +1011,8 @@ async def browse_requests(browser: RequestBrowser, build_curl: BuildCurl) -> Act
     for key in NAMED_KEYS:
         bindings.add(key, eager=True)(press)
 
+    bindings.add(Keys.Vt100MouseEvent)(lambda event: None)  # the library's binding fails on a color sequence
+
     @bindings.add(Keys.ControlZ)
     def suspend(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()

@@ -114,6 +114,17 @@ def test_enter_continues_the_selected_conversation_in_this_chat(screen: Terminal
 
 
 @pytest.mark.needs("terminal")
+def test_a_color_sequence_among_typed_keys_is_ignored(screen: TerminalScreen, home: Path) -> None:
+    screen.type_keys("\x1b[31mfir\x1b[0m")
+    wait_for_list(screen, "1 of 3 conversations", "search: fir")
+    screen.type_keys("\r")
+    screen.wait_for_prompt("continuing first")
+    screen.type_keys("\x1b[31mmore\x1b[1;2m\r")
+    screen.wait_for_prompt(" output · ")
+    assert stored_messages(home, "first")[2:] == ["user: more", "assistant: more"]
+
+
+@pytest.mark.needs("terminal")
 def test_typed_text_searches_names_and_first_messages(screen: TerminalScreen) -> None:
     screen.type_keys("fir")
     wait_for_list(screen, "1 of 3 conversations", "search: fir", "> just now  first", "> hello from first")

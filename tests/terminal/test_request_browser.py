@@ -677,6 +677,12 @@ def test_a_signal_restores_the_terminal(name: str, forks: str) -> None:
         os.close(fd)
 
 
+def test_a_color_sequence_among_typed_keys_is_ignored(forks: str) -> None:
+    with browse(forks, columns=80) as browser:
+        browser.press("\x1b[31m?", "q Ctrl-C ")
+        browser.press(ESC, "@ resp_6")
+
+
 @pytest.mark.needs("bash")
 def test_ctrl_z_suspends_the_browser_and_fg_draws_it_again(forks: str) -> None:
     with at_terminal(command="exec bash --norc --noprofile -i", columns=100, env={"PS1": "READY> "}) as terminal:
