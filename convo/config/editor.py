@@ -55,7 +55,7 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
     try:
         return _check_text_or_value(schema, raw_value, as_value)
     except InvalidValue as error:
-        hint = error.hint or f"convo config list {format_setting_key(key)}"
+        hint = error.hint or f"convo config list {quote(format_setting_key(key))}"
         raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint) from error
 
 
@@ -65,13 +65,14 @@ def suggest_setting_command(key: SettingKey, schema: SettingSchema) -> str:
     if callable(schema):
         return f"convo config set {quote(name)} VALUE"
     if isinstance(schema, Mapping):
-        return f"convo config set {name}.{next(iter(schema))} VALUE, or another of its settings"
+        first = format_setting_key((*key, next(iter(schema))))
+        return f"convo config set {quote(first)} VALUE, or another of its settings"
     below = schema.schema if isinstance(schema, KeyedTable) else schema
     if isinstance(below, AtomicTable):
         example_key = (*key, _EXAMPLE_NAMES.get(key[-1], "NAME")) if isinstance(schema, KeyedTable) else key
         return f"convo config set {quote(format_setting_key(example_key))} '{_get_example_table(below)}'"
-    field = f".{next(iter(below))}" if isinstance(below, Mapping) else ""
-    return f"convo config set {name}.NAME{field} VALUE"
+    field = (next(iter(below)),) if isinstance(below, Mapping) else ()
+    return f"convo config set {quote(format_setting_key((*key, 'NAME', *field)))} VALUE"
 
 
 def _get_example_table(schema: AtomicTable) -> str:

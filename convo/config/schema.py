@@ -6,6 +6,7 @@ and the key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from shlex import quote
 from typing import NamedTuple, TypeAlias, cast
 
 from convo.config.request_settings import (
@@ -361,7 +362,8 @@ def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | Key
     if key[-1] in _KEY_NAMES:
         return f"convo config key set {key[-2] if 'providers' in key[:-2] else 'PROVIDER'}"
     suggestion = _guess_setting_name(key[-1], schema)
-    command = f"convo config set {format_setting_key((*key[:-1], suggestion or next(iter(schema))))} VALUE"
+    name = format_setting_key((*key[:-1], suggestion or next(iter(schema))))
+    command = f"convo config set {quote(name)} VALUE"
     return command if suggestion else f"{command}, or another of these settings"
 
 

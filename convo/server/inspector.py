@@ -230,7 +230,7 @@ async def serve_code(context: HandlerContext) -> HandlerResult:
     """Serve a request as code. Raises NotFound and RequestRefused."""
     from convo.server import inspector_downloads
 
-    return RawResponse(await inspector_downloads.render_code(context), b"text/plain; charset=utf-8", UNCACHED_HEADERS)
+    return RawResponse(await inspector_downloads.encode_code(context), b"text/plain; charset=utf-8", UNCACHED_HEADERS)
 
 
 async def serve_export(context: HandlerContext) -> HandlerResult:

@@ -30,7 +30,7 @@ UNKNOWN_KEY_VARIABLE = "API_KEY"
 """The variable of a key for a server that is not in the settings."""
 
 
-async def render_code(context: HandlerContext) -> bytes:
+async def encode_code(context: HandlerContext) -> bytes:
     """Render a stored request as code.
 
     Raises NotFound if there is no such request, or an item of its input was deleted, and RequestRefused for a request
