@@ -142,7 +142,7 @@ HINT_BY_UNKNOWN_OPTION = {
 def _find_longer_options(name: str, ctx: typer.Context | None) -> list[str]:
     """Return the options of the command that contain `name` as a word: `--reasoning-effort` for `--effort`."""
     options = [option for parameter in ctx.command.params for option in parameter.opts] if ctx else []
-    return [option for option in options if name.strip("-") in option.strip("-").split("-")]
+    return [option for option in options if option.startswith("--") and name.strip("-") in option.strip("-").split("-")]
 
 
 HINT_BY_OPTION = {"--explain": "convo lint --explain all"}

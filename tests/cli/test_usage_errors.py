@@ -16,6 +16,7 @@ AGENT = "--agent bot.py:desk"
         ("chat --json --jsonl hi", "--json and --jsonl cannot be used together", "use one of them"),
         ("chat --effort high hi", "no option '--effort'", "convo chat --reasoning-effort"),
         ("chat --tokens 5 hi", "no option '--tokens'", "convo chat --max-output-tokens"),
+        ("race --turns hi", "no option '--turns'", "convo race --help"),
         ("chat --offline hi", "no option '--offline'", "convo chat -m local"),
         ("inspect --curl @last", "no option '--curl'", "convo next HANDLE --curl"),
         ("chat --temperature -0.1 hi", "--temperature must be between 0 and 2", "convo chat --temperature 0.7"),
