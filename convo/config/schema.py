@@ -19,6 +19,7 @@ from convo.config.request_settings import (
 )
 from convo.config.sections import (
     CONFIGURABLE_APIS,
+    HOSTED_TOOLS,
     PROVIDER_EXTRA_FIELDS,
     STATE_OWNERS,
     ContextLimits,
@@ -123,6 +124,7 @@ _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
     "key_file": check_text,
     "keyring": check_boolean,
     "extra_fields": make_choices_check(*PROVIDER_EXTRA_FIELDS),
+    "hosted_tools": make_choice_check(*HOSTED_TOOLS),
 }
 
 

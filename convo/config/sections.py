@@ -14,9 +14,11 @@ from convo.config.values import InvalidValue
 
 ProviderApi = Literal["responses", "azure", "chat", "anthropic", "local", "scripted"]
 StateOwner: TypeAlias = Literal["provider", "convo"]
+HostedTools: TypeAlias = Literal["refuse", "omit"]
 EndpointKind: TypeAlias = Literal["remote", "embedded"]
 
 STATE_OWNERS: tuple[StateOwner, ...] = get_args(StateOwner)
+HOSTED_TOOLS: tuple[HostedTools, ...] = get_args(HostedTools)
 CONFIGURABLE_APIS: tuple[ProviderApi, ...] = ("chat", "responses", "anthropic", "azure")
 """The values of `api` in a file; the other APIs are built in."""
 
@@ -42,6 +44,7 @@ class Provider(NamedTuple):
     key_file:      the absolute path of a file with the key, used if the variable is not set
     keyring:       whether the keyring has the key, used if neither is set
     extra_fields:  optional parameters that the server supports: top_k, service_tier, ...
+    hosted_tools:  whether tools that only OpenAI's servers run (web_search, file_search, ...) are refused or left out
     """
 
     name: str
@@ -57,6 +60,7 @@ class Provider(NamedTuple):
     key_file: Path | None = None
     keyring: bool = False
     extra_fields: tuple[str, ...] = ()
+    hosted_tools: HostedTools = "refuse"
 
     @property
     def endpoint(self) -> EndpointKind:

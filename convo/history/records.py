@@ -191,9 +191,12 @@ def strip_tool_secrets(parameters: Mapping[str, Json]) -> dict[str, Json]:
     return stripped
 
 
+CLIENT_TOOL_TYPES = frozenset({"function", "custom", "namespace", "tool_search"})
+"""Types of tools whose definition has no credentials; its schemas may have properties of any name."""
+
+
 def _strip_tool(tool: Json) -> Json:
-    """Strip the secrets of a hosted tool; a function's schema may have a property of any name, so it stays as it is."""
-    is_client_tool = isinstance(tool, Mapping) and tool.get("type") in ("function", "custom")
+    is_client_tool = isinstance(tool, Mapping) and tool.get("type") in CLIENT_TOOL_TYPES
     return tool if is_client_tool else _strip_secret_fields(tool)
 
 

@@ -17,9 +17,10 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from convo.config.sections import HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
-from convo.errors import EndpointFault, ModelMissing, StreamBroken, Unsupported
+from convo.errors import EndpointFault, InputFault, ModelMissing, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent, item_type
 from convo.models.anthropic_messages import (
     THINKING_BLOCK_TYPES,
@@ -34,7 +35,6 @@ from convo.models.base import (
     IssuerTag,
     ModelRequest,
     check_provider_reachable,
-    get_allowed_tool_names,
     is_issued_by,
     list_ignored_item_fields,
     list_ignored_parameters,
@@ -44,6 +44,7 @@ from convo.models.base import (
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies, translate_certificate_errors
 from convo.models.stream import ResponseEventWriter, make_usage
+from convo.models.tool_mapping import map_request
 from convo.runtime import NewId
 from convo.usage.model_info import find_model_window
 
@@ -68,15 +69,17 @@ class AnthropicModel:
         http_client: "AsyncClient | None" = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
+        hosted_tools: HostedTools = "refuse",
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
         self._new_id, self._http_client, self._limits = new_id, http_client, limits
         self._client: SSEClient | None = None
-        self._extra_fields = extra_fields
+        self._extra_fields, self._hosted_tools = extra_fields, hosted_tools
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = {**self.build_body(request), "stream": True}
-        writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
+        mapped = map_request(request, self._model_label(request), self._hosted_tools)
+        body = {**self._build_mapped_body(mapped.request), "stream": True}
+        writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
         translator = AnthropicEventTranslator(writer, self._issuer_tag(request))
         async with aclosing(self._stream_events(body)) as values:
             async for value in values:
@@ -121,12 +124,16 @@ class AnthropicModel:
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""
-        return build_anthropic_body(
-            request, self._issuer_tag(request), f"{self._provider}/{request.model}", self._extra_fields
-        )
+        return self._build_mapped_body(map_request(request, self._model_label(request), self._hosted_tools).request)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields)
+        return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields, self._hosted_tools)
+
+    def _build_mapped_body(self, request: ModelRequest) -> dict[str, Json]:
+        return _build_body(request, self._issuer_tag(request), self._model_label(request), self._extra_fields)
+
+    def _model_label(self, request: ModelRequest) -> str:
+        return f"{self._provider}/{request.model}"
 
     async def _stream_events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
         context, is_streaming = self._error_context(body), False
@@ -343,16 +350,28 @@ class _TranslationContext:
 
 
 def build_anthropic_body(
-    request: ModelRequest, issuer: IssuerTag, model_label: str, extra_fields: Collection[str] = ()
+    request: ModelRequest,
+    issuer: IssuerTag,
+    model_label: str,
+    extra_fields: Collection[str] = (),
+    hosted_tools: HostedTools = "refuse",
 ) -> dict[str, Json]:
     """Build the body of a request, without `stream`.
 
     extra_fields:  the extra fields that are sent (see `convo.models.base`)
     issuer:        the issuer whose reasoning is sent back (see `convo.models.base`)
     model_label:   the model's name in errors
+    hosted_tools:  as in `map_request`
 
     Raises Unsupported for an item or parameter that Claude cannot honour, or InputFault.
     """
+    return _build_body(map_request(request, model_label, hosted_tools).request, issuer, model_label, extra_fields)
+
+
+def _build_body(
+    request: ModelRequest, issuer: IssuerTag, model_label: str, extra_fields: Collection[str]
+) -> dict[str, Json]:
+    """Build the body of a request that `map_request` mapped."""
     parameters = {name: value for name, value in request.parameters.items() if value is not None}
     window = find_model_window(request.model)
     max_tokens = parameters.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
@@ -373,9 +392,19 @@ def build_anthropic_body(
 
 
 def list_ignored_anthropic_fields(
-    request: ModelRequest, issuer: IssuerTag, extra_fields: Collection[str] = ()
+    request: ModelRequest,
+    issuer: IssuerTag,
+    extra_fields: Collection[str] = (),
+    hosted_tools: HostedTools = "refuse",
 ) -> tuple[str, ...]:
-    """List the fields that `build_anthropic_body` ignores, named as in `convo.models.base`."""
+    """List the fields that `build_anthropic_body` ignores, named as in `convo.models.base`; none if it refuses them.
+
+    hosted_tools:  as in `map_request`
+    """
+    try:
+        mapped = map_request(request, "", hosted_tools)
+    except (InputFault, Unsupported):
+        return ()
     parameters = request.parameters
     known_fields = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (
         _SUPPORTED_EXTRA_FIELDS & frozenset(extra_fields)
@@ -387,7 +416,7 @@ def list_ignored_anthropic_fields(
     names = [*list_ignored_parameters(parameters, known_fields=known_fields, reasoning_fields=reasoning_fields)]
     options = parameters.get("prompt_cache_options") or {}
     names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
-    names += list_ignored_item_fields(request.input)
+    names += [*mapped.ignored, *list_ignored_item_fields(request.input)]
     if any(item_type(item) == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))
@@ -442,13 +471,8 @@ def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext]
 
 
 def _translate_tools(tools: Json, context: _TranslationContext) -> dict[str, Json]:
-    other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
-    if other is not None:
-        raise Unsupported(context.model_label, f"{other} tools", param="tools")
-    allowed_names = get_allowed_tool_names(context.parameters.get("tool_choice"))
-    definitions = [_translate_tool(tool) for tool in tools if allowed_names is None or tool["name"] in allowed_names]
     choice = _translate_tool_choice(context)
-    return {"tools": definitions, **({"tool_choice": choice} if choice else {})} if definitions else {}
+    return {"tools": [_translate_tool(tool) for tool in tools], **({"tool_choice": choice} if choice else {})}
 
 
 def _translate_tool(tool: Json) -> Json:
@@ -465,7 +489,7 @@ def _translate_tool(tool: Json) -> Json:
 def _translate_tool_choice(context: _TranslationContext) -> dict[str, Json]:
     """Translate the choice of tools and whether calls may be parallel; empty for the default."""
     choice: Json = context.parameters.get("tool_choice") or "auto"
-    mode = choice if isinstance(choice, str) else choice.get("mode") or choice.get("type")
+    mode = choice if isinstance(choice, str) else choice["type"]
     if mode not in _TOOL_CHOICES:
         raise Unsupported(context.model_label, f"the tool choice {mode!r}", param="tool_choice")
     chosen: dict[str, Json] = {"type": _TOOL_CHOICES[mode]}

@@ -366,13 +366,6 @@ UNSUPPORTED_STATUSES = (404, 405, 501)
 """The statuses of a server that cannot count tokens or cannot compact."""
 
 
-def get_allowed_tool_names(choice: Json) -> set[str] | None:
-    """Return the names in an `allowed_tools` choice: the other tools are not sent. None for another choice."""
-    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
-        return None
-    return {str(tool.get("name")) for tool in choice.get("tools", ())}
-
-
 def read_required_str(item: Item, field: str) -> str:
     """Return a required field of an item. Raises InputFault."""
     value = item.get(field)
@@ -381,16 +374,40 @@ def read_required_str(item: Item, field: str) -> str:
     return value
 
 
-_ITEM_FIELDS = frozenset(
-    {"type", "id", "status", "role", "content", "call_id", "name", "arguments", "output", "created_by", "object"}
-)
-"""Fields of messages, function calls and outputs that a translation keeps, or that only servers set."""
+_SERVER_ITEM_FIELDS = frozenset({"type", "id", "status", "created_by", "object"})
+"""Fields of every item that name it, or that only servers set."""
+
+_ITEM_FIELDS: Mapping[str, frozenset[str]] = {
+    "message": frozenset({"role", "content"}),
+    "function_call": frozenset({"call_id", "name", "arguments", "namespace"}),
+    "function_call_output": frozenset({"call_id", "output", "name", "namespace"}),
+    "custom_tool_call": frozenset({"call_id", "name", "input", "namespace"}),
+    "custom_tool_call_output": frozenset({"call_id", "output"}),
+    "local_shell_call": frozenset({"call_id", "action"}),
+    "local_shell_call_output": frozenset({"call_id", "output"}),
+    "shell_call": frozenset({"call_id", "action"}),
+    "shell_call_output": frozenset({"call_id", "output", "max_output_length"}),
+    "apply_patch_call": frozenset({"call_id", "operation"}),
+    "apply_patch_call_output": frozenset({"call_id", "output"}),
+    "tool_search_call": frozenset({"call_id", "arguments", "execution"}),
+    "tool_search_output": frozenset({"call_id", "tools", "execution"}),
+    "additional_tools": frozenset({"role", "tools"}),
+    "configuration_update": frozenset({"reasoning", "text"}),
+}
+"""Further fields that a translation keeps, by type of item. Any other type is translated whole, or refused."""
+
+_DEFAULT_ITEM_FIELDS: Mapping[str, Json] = {
+    "caller": {"type": "direct"},
+    "environment": {"type": "local"},
+    "async": False,
+}
+"""Values of other fields that change nothing."""
+
+_ITEM_TYPES_WITH_PARTS = frozenset({"message", "function_call_output", "custom_tool_call_output"})
 
 _PART_FIELDS = frozenset(
     {"type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio", "logprobs"}
 )
-
-_TOOL_FIELDS = frozenset({"type", "name", "description", "parameters", "strict"})
 
 
 def list_ignored_parameters(
@@ -410,9 +427,6 @@ def list_ignored_parameters(
             yield from (
                 f"reasoning.{field}" for field in value if value[field] is not None and field not in reasoning_fields
             )
-        elif name == "tools":
-            functions = (tool for tool in value if tool.get("type") == "function")
-            yield from (f"tools.{field}" for tool in functions for field in _unknown_fields(tool, _TOOL_FIELDS))
 
 
 def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
@@ -420,16 +434,18 @@ def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
     for item in items:
         if item.get("type") == "reasoning":
             continue
-        for name in _unknown_fields(item, _ITEM_FIELDS):
-            yield f"input.{item_type(item)}.{name}"
-        for parts in (item.get("content"), item.get("output")):
+        known_fields = _ITEM_FIELDS.get(item_type(item))
+        for name in () if known_fields is None else list_unknown_fields(item, known_fields | _SERVER_ITEM_FIELDS):
+            if _DEFAULT_ITEM_FIELDS.get(name) != item[name]:
+                yield f"input.{item_type(item)}.{name}"
+        for parts in (item.get("content"), item.get("output")) if item_type(item) in _ITEM_TYPES_WITH_PARTS else ():
             for part in parts if isinstance(parts, list) else ():
                 if isinstance(part, Mapping):
-                    for name in _unknown_fields(part, _PART_FIELDS):
+                    for name in list_unknown_fields(part, _PART_FIELDS):
                         yield f"input.{part.get('type')}.{name}"
 
 
-def _unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:
+def list_unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:
     """List the fields of `value` that are not empty and not in `known_fields`."""
     for name, inner in value.items():
         if name not in known_fields and inner not in (None, [], {}):

@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from convo.config.sections import PROVIDER_EXTRA_FIELDS
+from convo.config.sections import PROVIDER_EXTRA_FIELDS, HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
-from convo.errors import StreamBroken, Unsupported
+from convo.errors import InputFault, StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent
 from convo.models.base import (
     INCLUDE_ENCRYPTED_REASONING,
@@ -26,7 +26,6 @@ from convo.models.base import (
     IssuerTag,
     ModelRequest,
     check_provider_reachable,
-    get_allowed_tool_names,
     is_issued_by,
     list_ignored_item_fields,
     list_ignored_parameters,
@@ -37,6 +36,7 @@ from convo.models.chat_messages import build_chat_messages, encode_reasoning_tex
 from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
 from convo.models.http import PLACEHOLDER_KEY, OpenAIClientOptions, SSEClient, make_http_client, make_openai_client
 from convo.models.stream import ResponseEventWriter, make_usage
+from convo.models.tool_mapping import MappedRequest, map_request
 from convo.runtime import NewId
 
 if TYPE_CHECKING:
@@ -57,15 +57,18 @@ class ChatModel:
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         defaults: Mapping[str, Json] | None = None,
         extra_fields: Collection[str] = (),
+        hosted_tools: HostedTools = "refuse",
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http_client, self._defaults = new_id, http_client, defaults or {}
         self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
+        self._hosted_tools = hosted_tools
         self._client: SSEClient | None = None
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = {**self.build_body(request), "stream": True, "stream_options": {"include_usage": True}}
-        writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
+        mapped = map_request(request, self._model_label(request), self._hosted_tools)
+        body = {**self._build_mapped_body(mapped), "stream": True, "stream_options": {"include_usage": True}}
+        writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary, tools=mapped.tools)
         translator = ChatChunkTranslator(
             writer, self._new_id, self._reasoning_issuer(request) if self._dialect.has_thinking else None
         )
@@ -102,13 +105,10 @@ class ChatModel:
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""
-        body = build_chat_body(
-            request, f"{self._provider}/{request.model}", self._dialect, self._reasoning_issuer(request)
-        )
-        return {**self._defaults, **body}
+        return self._build_mapped_body(map_request(request, self._model_label(request), self._hosted_tools))
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_chat_fields(request, self._dialect, self._reasoning_issuer(request))
+        return list_ignored_chat_fields(request, self._dialect, self._reasoning_issuer(request), self._hosted_tools)
 
     async def request_json(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
@@ -125,6 +125,14 @@ class ChatModel:
                     raise fault_from_stream_error(chunk, context, is_streaming=is_streaming)
                 is_streaming = True
                 yield chunk
+
+    def _build_mapped_body(self, mapped: MappedRequest) -> dict[str, Json]:
+        request = mapped.request
+        body = _build_body(request, self._model_label(request), self._dialect, self._reasoning_issuer(request))
+        return {**self._defaults, **body}
+
+    def _model_label(self, request: ModelRequest) -> str:
+        return f"{self._provider}/{request.model}"
 
     def _reasoning_issuer(self, request: ModelRequest) -> IssuerTag:
         """The issuer of the reasoning that the server needs back, if it needs any."""
@@ -339,9 +347,19 @@ def is_openai_server(base_url: str) -> bool:
 
 
 def list_ignored_chat_fields(
-    request: ModelRequest, dialect: ChatDialect = ChatDialect(), issuer: IssuerTag = NO_ISSUER
+    request: ModelRequest,
+    dialect: ChatDialect = ChatDialect(),
+    issuer: IssuerTag = NO_ISSUER,
+    hosted_tools: HostedTools = "refuse",
 ) -> tuple[str, ...]:
-    """List the fields that `build_chat_body` ignores, named as in `convo.models.base`."""
+    """List the fields that `build_chat_body` ignores, named as in `convo.models.base`; none if it refuses the request.
+
+    hosted_tools:  as in `map_request`
+    """
+    try:
+        mapped = map_request(request, "", hosted_tools)
+    except (InputFault, Unsupported):
+        return ()
     reasoning_fields = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
     names = [
         *list_ignored_parameters(
@@ -350,7 +368,7 @@ def list_ignored_chat_fields(
     ]
     if not dialect.has_thinking and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
-    names += list_ignored_item_fields(request.input)
+    names += [*mapped.ignored, *list_ignored_item_fields(request.input)]
     if any(
         item.get("type") == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
         for item in request.input
@@ -360,15 +378,25 @@ def list_ignored_chat_fields(
 
 
 def build_chat_body(
-    request: ModelRequest, model_label: str, dialect: ChatDialect = ChatDialect(), issuer: IssuerTag = NO_ISSUER
+    request: ModelRequest,
+    model_label: str,
+    dialect: ChatDialect = ChatDialect(),
+    issuer: IssuerTag = NO_ISSUER,
+    hosted_tools: HostedTools = "refuse",
 ) -> dict[str, Json]:
     """Build the body of a request, without `stream`.
 
-    model_label:  the model's name in errors
-    issuer:       the issuer of the reasoning that is sent (see `convo.models.base`)
+    model_label:   the model's name in errors
+    issuer:        the issuer of the reasoning that is sent (see `convo.models.base`)
+    hosted_tools:  as in `map_request`
 
     Raises Unsupported for an item or parameter that this server cannot honour.
     """
+    return _build_body(map_request(request, model_label, hosted_tools).request, model_label, dialect, issuer)
+
+
+def _build_body(request: ModelRequest, model_label: str, dialect: ChatDialect, issuer: IssuerTag) -> dict[str, Json]:
+    """Build the body of a request that `map_request` mapped."""
     messages = build_chat_messages(
         request.input, model_label, request.instructions, reasoning_issuer=issuer if dialect.has_thinking else None
     )
@@ -391,12 +419,7 @@ def build_chat_body(
 
 
 def _translate_tools(tools: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
-    other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
-    if other is not None:
-        raise Unsupported(model_label, f"{other} tools", param="tools")
-    allowed_names = get_allowed_tool_names(parameters.get("tool_choice"))
-    definitions = [_translate_tool(tool) for tool in tools if allowed_names is None or tool["name"] in allowed_names]
-    return {"tools": definitions} if definitions else {}
+    return {"tools": [_translate_tool(tool) for tool in tools]}
 
 
 def _translate_tool(tool: Json) -> Json:
@@ -407,15 +430,9 @@ def _translate_tool(tool: Json) -> Json:
 
 
 def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
-    if not parameters.get("tools"):
-        return {}
     if isinstance(choice, str):
         return {"tool_choice": choice}
-    if choice.get("type") == "allowed_tools":
-        return {"tool_choice": choice.get("mode", "auto")}
-    if choice.get("type") == "function":
-        return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
-    raise Unsupported(model_label, f"the tool choice {choice.get('type')!r}", param="tool_choice")
+    return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
 
 
 def _translate_parallel_tool_calls(value: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:

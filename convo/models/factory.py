@@ -7,7 +7,7 @@ branch. A missing key, base URL or package is reported before any request.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convo.config.sections import Provider, is_keyless
+from convo.config.sections import HostedTools, Provider, is_keyless
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import InvalidSettings, KeyRefused
@@ -43,7 +43,7 @@ def open_model(
     extra = provider.extra_fields
     match provider.api:
         case "local":
-            return open_local_model(weights_folder, new_id, limits)
+            return open_local_model(weights_folder, new_id, limits, hosted_tools=provider.hosted_tools)
         case "scripted":
             from convo.models.scripted import ScriptedModel
 
@@ -53,7 +53,13 @@ def open_model(
 
             key = check_provider_key(provider, key)
             return ChatModel(
-                provider.name, require_base_url(provider), new_id, key=key, limits=limits, extra_fields=extra
+                provider.name,
+                require_base_url(provider),
+                new_id,
+                key=key,
+                limits=limits,
+                extra_fields=extra,
+                hosted_tools=provider.hosted_tools,
             )
         case "anthropic":
             from convo.models.anthropic import AnthropicModel, check_anthropic_installed
@@ -61,7 +67,13 @@ def open_model(
             key = check_provider_key(provider, key)
             check_anthropic_installed()
             return AnthropicModel(
-                provider.name, require_base_url(provider), new_id, key=key, limits=limits, extra_fields=extra
+                provider.name,
+                require_base_url(provider),
+                new_id,
+                key=key,
+                limits=limits,
+                extra_fields=extra,
+                hosted_tools=provider.hosted_tools,
             )
         case "responses" | "azure":
             from convo.models.responses import ResponsesModel
@@ -107,12 +119,16 @@ def require_base_url(provider: Provider) -> str:
 
 
 def open_local_model(
-    weights_folder: Path, new_id: NewId, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
+    weights_folder: Path,
+    new_id: NewId,
+    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+    *,
+    hosted_tools: HostedTools = "refuse",
 ) -> "LocalModel":
     """Open the local models; the CLI warms them while the user types."""
     from convo.models.local import LocalModel
 
-    return LocalModel(weights_folder, new_id, limits=limits)
+    return LocalModel(weights_folder, new_id, limits=limits, hosted_tools=hosted_tools)
 
 
 def get_built_in_weights() -> "Weights":

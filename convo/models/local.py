@@ -26,13 +26,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convo.config.sections import HostedTools
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import ModelFault, ModelMissing, StreamBroken, Unreachable, Unreadable, Unsupported, WindowExceeded
-from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.history.items import Item, Json, StreamEvent, is_client_call, is_client_output
 from convo.models.base import ModelRequest
 from convo.models.chat_completions import ChatDialect, ChatModel, build_chat_body, list_ignored_chat_fields
 from convo.models.chat_messages import list_media_types
+from convo.models.tool_mapping import map_request
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, verify_weights_once
 from convo.runtime import NewId, make_temporary_folder
 
@@ -254,12 +256,16 @@ _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
 _MEDIA_NAMES = {"input_image": "images", "input_file": "files", "input_audio": "sounds"}
 
 
-def check_local_request(request: ModelRequest, model_label: str) -> None:
-    """Reject a request that the engine cannot honour or would ignore. Raises Unsupported."""
+def check_local_request(request: ModelRequest, model_label: str, hosted_tools: HostedTools = "refuse") -> None:
+    """Reject a request that the engine cannot honour or would ignore; `hosted_tools` as in `map_request`.
+
+    Raises Unsupported.
+    """
+    request = map_request(request, model_label, hosted_tools).request
     for media_type in list_media_types(request.input):
         raise Unsupported(model_label, _MEDIA_NAMES.get(media_type, f"{media_type} parts"), param="input")
     for item in request.input:
-        if item_type(item) in ("function_call", "function_call_output"):
+        if is_client_call(item) or is_client_output(item):
             raise Unsupported(model_label, "tool calls", param="input")
     if request.parameters.get("tools"):
         raise Unsupported(model_label, "tools", param="tools")
@@ -287,8 +293,10 @@ class LocalModel:
         *,
         loopback: bool | None = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+        hosted_tools: HostedTools = "refuse",
     ) -> None:
         self._weights_folder, self._new_id, self._loopback, self._limits = weights_folder, new_id, loopback, limits
+        self._hosted_tools = hosted_tools
         self._engines: dict[Path, LocalEngine] = {}
         self._verified_files: set[Path] = set()
 
@@ -302,7 +310,7 @@ class LocalModel:
 
         Raises Unsupported, ModelMissing or Unreadable.
         """
-        check_local_request(request, f"local/{self.get_engine(request.model).name}")
+        check_local_request(request, f"local/{self.get_engine(request.model).name}", self._hosted_tools)
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         engine, chat, request = await self._start_engine(request)
@@ -329,7 +337,8 @@ class LocalModel:
         return await _count_input_tokens(chat, request)
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_chat_fields(request, ChatDialect(has_reasoning=False, extra_fields=_ENGINE_EXTRA_FIELDS))
+        dialect = ChatDialect(has_reasoning=False, extra_fields=_ENGINE_EXTRA_FIELDS)
+        return list_ignored_chat_fields(request, dialect, hosted_tools=self._hosted_tools)
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: the engine has no compaction."""
@@ -365,8 +374,9 @@ class LocalModel:
         await self._verify_weights(request.model)
         engine = self.get_engine(request.model)
         request = replace(request, model=engine.name)
-        check_local_request(request, f"local/{request.model}")
-        return engine, await engine.connect(), request
+        label = f"local/{request.model}"
+        check_local_request(request, label, self._hosted_tools)
+        return engine, await engine.connect(), map_request(request, label, self._hosted_tools).request
 
 
 async def _count_input_tokens(chat: ChatModel, request: ModelRequest) -> int:

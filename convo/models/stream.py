@@ -7,12 +7,14 @@ and parts and builds the final output from the same data, so that streamed and f
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from io import StringIO
+from types import MappingProxyType
 from typing import NamedTuple
 
 from convo.history.items import Item, Json, StreamEvent
+from convo.models.tool_mapping import ClientTool, CustomInputDecoder, build_call_item
 from convo.runtime import NewId
 
 _SURROGATE, _HIGH_SURROGATE = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
@@ -59,11 +61,19 @@ class ResponseEventWriter:
     An event shares the items and parts that are finished with the output; an open item or part is copied.
     """
 
-    def __init__(self, new_id: NewId, model: str | None = None, *, summarized: bool = False) -> None:
+    def __init__(
+        self,
+        new_id: NewId,
+        model: str | None = None,
+        *,
+        summarized: bool = False,
+        tools: Mapping[str, ClientTool] = MappingProxyType({}),
+    ) -> None:
         """Start a response without items.
 
         model:       its name in the terminal event; the adapter may replace it later
         summarized:  write reasoning as a summary, because the request asked for one
+        tools:       the tools by the name of their function (see `convo.models.tool_mapping`)
         """
         self.model = model
         self._reasoning_part = "summary_text" if summarized else "reasoning_text"
@@ -74,6 +84,9 @@ class ResponseEventWriter:
         self._part_list = CONTENT_PARTS
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
         self._call_ids: set[str] = set()
+        self._tools = tools
+        self._input_decoder: CustomInputDecoder | None = None
+        self._buffered_call: tuple[ClientTool, str, str] | None = None
 
     @property
     def output(self) -> list[dict[str, Json]]:
@@ -105,22 +118,39 @@ class ResponseEventWriter:
         yield from self._finish_item("completed")
 
     def start_function_call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
-        """Start a function call; its arguments follow. A call id that is already used in the response is replaced."""
+        """Start the call of a function; its arguments follow. The item is the one of the function's tool.
+
+        A call id that is already used in the response is replaced. A shell, apply_patch or tool_search call is written
+        as a whole, as its arguments must be complete.
+        """
         if call_id in self._call_ids:
             call_id = self._new_id("call")
         self._call_ids.add(call_id)
-        yield from self._start_item(
-            {"type": "function_call", "id": self._new_id("fc"), "call_id": call_id, "name": name, "arguments": ""}
-        )
+        tool = self._tools.get(name) or ClientTool("function", name)
+        namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
+        match tool.kind:
+            case "function":
+                call = {"type": "function_call", "id": self._new_id("fc"), "call_id": call_id, "name": tool.name}
+                yield from self._start_item({**call, **namespace, "arguments": ""})
+            case "custom":
+                call = {"type": "custom_tool_call", "id": self._new_id("ctc"), "call_id": call_id, "name": tool.name}
+                yield from self._start_item({**call, **namespace, "input": ""})
+                self._input_decoder = CustomInputDecoder()
+            case _:
+                yield from self._finish_item("completed")
+                self._buffered_call = tool, name, call_id
 
     def write_arguments(self, delta: str) -> Iterator[StreamEvent]:
         """Write a part of the open call's arguments. Raises ValueError without an open call."""
         call = self._open_item
-        if call is None or call["type"] != "function_call":
+        if self._buffered_call is not None:
+            self._delta_buffer.write(self._join_surrogates(delta))
+        elif call is None or call["type"] not in _CALL_FIELDS:
             raise ValueError("arguments came without a call")
-        if delta := self._join_surrogates(delta):
-            self._delta_buffer.write(delta)
-            yield self._make_event("response.function_call_arguments.delta", delta=delta)
+        elif self._input_decoder is None:
+            yield from self._write_call_delta(delta)
+        else:
+            yield from self._write_call_delta(self._input_decoder.decode(delta))
 
     def write_item(self, item: Item) -> Iterator[StreamEvent]:
         """Write a finished item unchanged, except for a missing id."""
@@ -162,6 +192,12 @@ class ResponseEventWriter:
             return
         self._delta_buffer.write(delta)
         yield self._make_part_event(event, delta=delta, **fields)
+
+    def _write_call_delta(self, delta: str) -> Iterator[StreamEvent]:
+        assert self._open_item is not None
+        if delta := self._join_surrogates(delta):
+            self._delta_buffer.write(delta)
+            yield self._make_event(f"response.{_CALL_EVENT_NAMES[self._open_item['type']]}.delta", delta=delta)
 
     def _start_item(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed")
@@ -207,7 +243,7 @@ class ResponseEventWriter:
         if text and self._open_part is not None:
             self._open_part[_TEXT_FIELDS[self._open_part["type"]]] = text
         elif text and self._open_item is not None:
-            self._open_item["arguments"] = text
+            self._open_item[_CALL_FIELDS[self._open_item["type"]]] = text
 
     def _flush_buffer(self) -> None:
         self._store_buffer()
@@ -227,17 +263,40 @@ class ResponseEventWriter:
 
     def _finish_item(self, status: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
+        if self._buffered_call is not None:
+            yield from self._finish_buffered_call(status)
         item = self._open_item
         if item is None:
             return
+        if self._input_decoder is not None:
+            yield from self._write_call_delta(self._input_decoder.finish())
+            self._input_decoder = None
         self._flush_buffer()
         if item["type"] == "function_call" and status == "completed":
             yield self._make_event(
                 "response.function_call_arguments.done", name=item["name"], arguments=item["arguments"]
             )
+        if item["type"] == "custom_tool_call" and status == "completed":
+            yield self._make_event("response.custom_tool_call_input.done", input=item["input"])
         item["status"] = status
         yield self._make_event("response.output_item.done", with_id=False, item=item)
         self._open_item = None
+
+    def _finish_buffered_call(self, status: str) -> Iterator[StreamEvent]:
+        """Write the buffered call as an item. A partial one is left out: it must not be run."""
+        assert self._buffered_call is not None
+        tool, function_name, call_id = self._buffered_call
+        arguments = self._delta_buffer.getvalue() + self._pending_surrogate
+        self._buffered_call, self._delta_buffer, self._pending_surrogate = None, StringIO(newline=""), ""
+        if status != "completed":
+            return
+        call = build_call_item(tool, function_name, call_id, arguments)
+        call["id"] = self._new_id(_CALL_ID_PREFIXES[call["type"]])
+        if call["type"] != "function_call":
+            yield from self._start_item(call)
+            return
+        yield from self._start_item({**call, "arguments": ""})
+        yield from self._write_call_delta(arguments)
 
     def _terminate(self, status: str, usage: Json, **details: Json) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed" if status == "completed" else "incomplete")
@@ -254,6 +313,19 @@ class ResponseEventWriter:
         index: dict[str, Json] = {self._part_list.index_field: len(self._open_item[self._part_list.list_name]) - 1}
         return self._make_event(name, **index, **fields)
 
+
+_CALL_FIELDS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The streamed field of calls."""
+
+_CALL_EVENT_NAMES = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
+
+_CALL_ID_PREFIXES = {
+    "function_call": "fc",
+    "local_shell_call": "lsh",
+    "shell_call": "sh",
+    "apply_patch_call": "apc",
+    "tool_search_call": "tsc",
+}
 
 _ITEM_TEMPLATES: dict[str, Callable[[NewId], dict[str, Json]]] = {
     "message": lambda new: {"type": "message", "id": new("msg"), "role": "assistant", "content": []},

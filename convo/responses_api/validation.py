@@ -151,18 +151,57 @@ def validate_known_fields(known_fields: Collection[str], fields: Collection[str]
         raise errors.unknown_parameter_error(prefix + unknown[0])
 
 
-def _validate_string_or_typed_object(name: str, value: Json) -> None:
+def _validate_tool_choice(name: str, value: Json) -> None:
     if not isinstance(value, str):
-        object_validator({"type": string_validator()})(name, value)
+        object_validator(
+            {"type": string_validator()},
+            {"name": string_validator(), "mode": string_validator(), "tools": array_validator(validate_object)},
+        )(name, value)
 
 
 def _validate_tool(name: str, value: Json) -> None:
     object_validator({"type": string_validator()})(name, value)
-    if value["type"] in ("function", "custom"):
-        object_validator(
-            {"name": string_validator()},
-            {"description": string_validator(), "parameters": validate_object, "strict": validate_boolean},
-        )(name, value)
+    validator = _TOOL_VALIDATORS.get(value["type"])
+    if validator is not None:
+        validator(name, value)
+
+
+_NAMED_TOOL_VALIDATOR = object_validator(
+    {"name": string_validator()},
+    {
+        "description": string_validator(),
+        "parameters": validate_object,
+        "strict": validate_boolean,
+        "format": object_validator({"type": string_validator()}),
+        "defer_loading": validate_boolean,
+    },
+)
+
+
+def _validate_namespace_member(name: str, value: Json) -> None:
+    object_validator({"type": enum_validator("function", "custom")})(name, value)
+    _NAMED_TOOL_VALIDATOR(name, value)
+
+
+_TOOL_VALIDATORS: Mapping[str, Validator] = {
+    "function": _NAMED_TOOL_VALIDATOR,
+    "custom": _NAMED_TOOL_VALIDATOR,
+    "namespace": object_validator(
+        {"name": string_validator(), "tools": array_validator(_validate_namespace_member)},
+        {"description": string_validator()},
+    ),
+    "tool_search": object_validator(
+        optional={
+            "execution": enum_validator("server", "client"),
+            "description": string_validator(),
+            "parameters": validate_object,
+        }
+    ),
+    "shell": object_validator(optional={"environment": object_validator({"type": string_validator()})}),
+}
+"""Validators of the tools that convo maps to functions; the server of a hosted tool validates it."""
+
+TOOLS_VALIDATOR = array_validator(_validate_tool)
 
 
 def _validate_conversation(name: str, value: Json) -> None:
@@ -192,6 +231,14 @@ REASONING_VALIDATOR = object_validator(
         "effort": enum_validator("none", "minimal", "low", "medium", "high", "xhigh", "max"),
         "summary": enum_validator("auto", "concise", "detailed"),
         "generate_summary": enum_validator("auto", "concise", "detailed"),
+    }
+)
+
+
+TEXT_VALIDATOR = object_validator(
+    optional={
+        "format": object_validator({"type": string_validator()}),
+        "verbosity": enum_validator("low", "medium", "high"),
     }
 )
 
@@ -248,14 +295,9 @@ MODEL_FIELDS: Mapping[str, Validator] = {
     "safety_identifier": string_validator(),
     "service_tier": enum_validator("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
     "temperature": decimal_validator(0, 2),
-    "text": object_validator(
-        optional={
-            "format": object_validator({"type": string_validator()}),
-            "verbosity": enum_validator("low", "medium", "high"),
-        }
-    ),
-    "tool_choice": _validate_string_or_typed_object,
-    "tools": array_validator(_validate_tool),
+    "text": TEXT_VALIDATOR,
+    "tool_choice": _validate_tool_choice,
+    "tools": TOOLS_VALIDATOR,
     "top_logprobs": integer_validator(0, 20),
     "top_p": decimal_validator(0, 1),
     "truncation": enum_validator("auto", "disabled"),
@@ -471,6 +513,18 @@ ITEM_VALIDATORS: Mapping[str, Validator] = {
         }
     ),
     "compaction": object_validator({"encrypted_content": string_validator()}, {"id": string_validator()}),
+    "local_shell_call": object_validator({"call_id": string_validator(), "action": validate_object}),
+    "local_shell_call_output": object_validator({"output": string_validator()}, {"call_id": string_validator()}),
+    "shell_call": object_validator({"call_id": string_validator(), "action": validate_object}),
+    "shell_call_output": object_validator({"call_id": string_validator(), "output": validate_array}),
+    "apply_patch_call": object_validator({"call_id": string_validator(), "operation": validate_object}),
+    "apply_patch_call_output": object_validator({"call_id": string_validator()}, {"output": string_validator()}),
+    "tool_search_call": object_validator({"arguments": validate_object}, {"call_id": string_validator()}),
+    "tool_search_output": object_validator({"tools": TOOLS_VALIDATOR}, {"call_id": string_validator()}),
+    "additional_tools": object_validator({"tools": TOOLS_VALIDATOR}),
+    "configuration_update": object_validator(
+        optional={"reasoning": REASONING_VALIDATOR, "text": TEXT_VALIDATOR},
+    ),
     ITEM_REFERENCE: object_validator({"id": string_validator()}),
 }
 

@@ -168,6 +168,12 @@ NOTES = {
         '["top_k", "seed"]',
         "none",
     ),
+    "providers.NAME.hosted_tools": Note(
+        "Tools that only OpenAI's servers run (`web_search`, `file_search`, `mcp`, ...), for a provider whose API is"
+        " `chat` or `anthropic`: `refuse` the request, or `omit` them and report them as ignored.",
+        "omit",
+        "`refuse`",
+    ),
     "aliases.ALIAS": Note(
         "The model that this name stands for, in commands and in requests to `convo serve`.", "local"
     ),

@@ -292,8 +292,8 @@ async def test_an_unreachable_server_is_named(url: str) -> None:
 
 
 async def test_an_unsupported_item_is_refused_before_a_request_is_sent(server: ChatServer, model: ChatModel) -> None:
-    with pytest.raises(Unsupported, match="deepseek/v3 does not support computer_call items"):
-        await read_events(model, make_request({"type": "computer_call"}, model="v3"))
+    with pytest.raises(Unsupported, match="deepseek/v3 does not support hologram_call items"):
+        await read_events(model, make_request({"type": "hologram_call"}, model="v3"))
 
     assert server.requests == []
 

@@ -154,7 +154,8 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("claude", {"service_tier": "flex"}, ("service_tier",)),
     ("chat", {"user": None, "max_tool_calls": 3}, ("max_tool_calls",)),
     ("chat", {"reasoning": {"summary": None, "context": None, "mode": "pro"}}, ("reasoning.mode",)),
-    ("chat", {"tools": [{"type": "mcp", "server_url": "u"}, {**TOOL, "a": [], "b": {}, "c": 0}]}, ("tools.c",)),
+    ("chat", {"tools": [{**TOOL, "a": [], "b": {}, "c": 0}]}, ("tools.c",)),
+    ("chat", {"tools": [{"type": "mcp", "server_url": "u"}]}, ()),  # refused
     ("native", {"service_tier": "flex", "user": "u", "seed": 1}, ("seed",)),
     ("native, allowed", {"top_k": 1, "seed": 1}, ()),
 ]
@@ -178,13 +179,13 @@ def test_allowed_fields_are_sent_under_the_names_of_the_server() -> None:
 
 @pytest.mark.parametrize("adapter", ["chat", "claude"])
 def test_unsupported_fields_of_items_are_named(adapter: str) -> None:
-    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n"}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "caller": "n"}
     output = {"type": "function_call_output", "call_id": "c", "output": "1"}
     items = (user_message("hi"), {**assistant_message("ok"), "phase": "commentary"}, call, output)
 
     assert ADAPTERS[adapter].ignored_fields(ModelRequest("m", items)) == (
         "input.message.phase",
-        "input.function_call.namespace",
+        "input.function_call.caller",
     )
     assert ADAPTERS["native"].ignored_fields(ModelRequest("m", items)) == ()
 
