@@ -582,7 +582,8 @@ def _without_data(value: Json) -> Json:
 
 
 def _user_note(item: Item, model_label: str) -> Item:
-    parts = item.get("content") if isinstance(item.get("content"), list) else []
+    content = item.get("content")
+    parts: list[Json] = content if isinstance(content, list) else []
     if any(isinstance(part, Mapping) and part.get("type") == "encrypted_content" for part in parts):
         raise Unsupported(model_label, f"an encrypted {item_type(item)}", param="input")
     screenshot = item.get("output") if item_type(item) == "computer_call_output" else None
@@ -628,7 +629,7 @@ def _build_local_shell(arguments: Mapping[str, Json]) -> dict[str, Json] | None:
     command, env = arguments.get("command"), arguments.get("env")
     if not _is_list_of_str(command):
         return None
-    fields = {"timeout_ms": _int_or_none(arguments.get("timeout_ms"))}
+    fields: dict[str, Json] = {"timeout_ms": _int_or_none(arguments.get("timeout_ms"))}
     fields |= {name: _str_or_none(arguments.get(name)) for name in ("user", "working_directory")}
     is_env = isinstance(env, dict) and all(isinstance(value, str) for value in env.values())
     return {"action": {"type": "exec", "command": command, "env": env if is_env else {}, **fields}}

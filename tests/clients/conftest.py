@@ -17,12 +17,22 @@ from tests.conftest import LEAKS
 ALIAS = "gpt-5-behind-convo"
 """A model name that clients treat as a reasoning model."""
 
+CHAT_ALIAS, CLAUDE_ALIAS = "gpt-5.5", "gpt-5.5-claude"
+"""Model names whose tools Codex knows, for a chat model and for Claude."""
+
 SETTINGS = """
 [providers.upstream]
 api = "chat"
 base_url = "{url}"
+hosted_tools = "omit"
+[providers.claude]
+api = "anthropic"
+base_url = "{url}"
+hosted_tools = "omit"
 [aliases]
 "{alias}" = "upstream/m"
+"{chat_alias}" = "upstream/m"
+"{claude_alias}" = "claude/claude-opus-5"
 """
 
 
@@ -32,7 +42,10 @@ def running_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     folder = tmp_path_factory.mktemp("gateway")
     settings = folder / "convo.toml"
     with run_upstream() as server:
-        settings.write_text(SETTINGS.format(url=server.url, alias=ALIAS), encoding="utf-8")
+        settings.write_text(
+            SETTINGS.format(url=server.url, alias=ALIAS, chat_alias=CHAT_ALIAS, claude_alias=CLAUDE_ALIAS),
+            encoding="utf-8",
+        )
         with gateway(folder, "--config", str(settings), "serve", "--port", "0", "--store", "sqlite:convo.db") as url:
             yield f"{url}/v1", server
 

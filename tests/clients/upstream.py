@@ -1,6 +1,6 @@
 """A model behind the gateway that answers every request and records it.
 
-It implements chat completions. The request alone determines the answer: if the last message is from the user
+It implements chat completions, and the Messages API for answers in `calls` and a fixed text. The request alone determines the answer: if the last message is from the user
 and there are tools, the model calls the first one, with a value for every required argument. After a tool
 output, and without tools, it answers with the number of messages and the text of the last one, so an answer
 shows whether the history was sent. If `calls` is set, it makes those calls first.
@@ -16,6 +16,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from tests.asgi_server import listen_on_free_port, serve_in_thread
+from tests.models import messages_events
 from tests.models.chat_server import delta, event, finish, send_head, send_piece, tool
 
 Call = tuple[str, str, Mapping[str, Any]]
@@ -51,6 +52,9 @@ class Upstream:
         request = json.loads(body)
         self.requests.append(request)
         await send_head(send, 200, "text/event-stream")
+        if scope["path"].endswith("/messages"):
+            await send_piece(send, b"".join(claude_events(self.calls.pop(0) if self.calls else ())), more=False)
+            return
         chunks = call_chunks(self.calls.pop(0)) if self.calls else answer(request, self.word)
         for chunk in chunks:
             await send_piece(send, event(chunk))
@@ -81,6 +85,17 @@ def call_chunks(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
         yield tool(number, call_id=call_id, name=name)
         yield tool(number, arguments=json.dumps(call_arguments))
     yield finish("tool_calls", {"prompt_tokens": 10, "completion_tokens": 5})
+
+
+def claude_events(calls: Sequence[Call]) -> list[bytes]:
+    """The events of an answer with these calls; without calls, of a text."""
+    if not calls:
+        return messages_events.message_events(messages_events.text(0, "All done."))
+    blocks = (
+        messages_events.tool(number, call_id, name, json.dumps(call_arguments))
+        for number, (call_id, name, call_arguments) in enumerate(calls)
+    )
+    return messages_events.message_events(*blocks, reason="tool_use")
 
 
 def function_to_call(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
