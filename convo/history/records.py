@@ -173,11 +173,11 @@ def effective_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
     if not ignored:
         return effective
     effective = {name: value for name, value in effective.items() if name not in ignored}
-    reasoning_fields = [name.partition(".")[2] for name in ignored if name.startswith("reasoning.")]
-    if reasoning_fields and isinstance(effective.get("reasoning"), Mapping):
-        effective["reasoning"] = {
-            name: value for name, value in effective["reasoning"].items() if name not in reasoning_fields
-        }
+    for parameter in ("reasoning", "text"):
+        if isinstance(effective.get(parameter), Mapping):
+            effective[parameter] = {
+                name: value for name, value in effective[parameter].items() if f"{parameter}.{name}" not in ignored
+            }
     return effective
 
 

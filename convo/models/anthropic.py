@@ -414,6 +414,8 @@ def list_ignored_anthropic_fields(
         ("effort", "summary", "generate_summary") if _get_thinking_mode(request.model) != "none" else ("effort",)
     )
     names = [*list_ignored_parameters(parameters, known_fields=known_fields, reasoning_fields=reasoning_fields)]
+    if (parameters.get("text") or {}).get("verbosity") not in (None, "medium"):
+        names.append("text.verbosity")
     options = parameters.get("prompt_cache_options") or {}
     names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
     names += [*mapped.ignored, *list_ignored_item_fields(request.input)]
@@ -509,8 +511,6 @@ def _translated_with_tools(value: Json, context: _TranslationContext) -> dict[st
 
 
 def _translate_text(text: Json, context: _TranslationContext) -> dict[str, Json]:
-    if text.get("verbosity") not in (None, "medium"):
-        raise Unsupported(context.model_label, "a verbosity", param="text.verbosity")
     text_format = text.get("format") or {"type": "text"}
     match text_format.get("type"):
         case "text":

@@ -76,7 +76,6 @@ def test_cache_control_is_omitted_with_explicit_caching() -> None:
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
         ({"text": {"format": {"type": "json_object"}}}, "text.format"),
-        ({"text": {"verbosity": "high"}}, "text.verbosity"),
         ({"reasoning": {"effort": "boundless"}}, "reasoning.effort"),
         ({"a_field_of_tomorrow": 1}, "a_field_of_tomorrow"),
     ],
@@ -284,7 +283,6 @@ OMIT = 'remove the tool, or set hosted_tools = "omit" for the provider'
         ("claude-opus-5", {"temperature": 1.5}, "a temperature of 1.5", None),
         ("claude-opus-5", {"tools": [{"type": "web_search"}]}, "web_search tools", OMIT),
         ("claude-opus-5", {"tools": [TOOL], "tool_choice": {"type": "mcp"}}, "the tool choice 'mcp'", None),
-        ("claude-opus-5", {"text": {"verbosity": "high"}}, "a verbosity", None),
         (
             "claude-opus-5",
             {"text": {"format": {"type": "json_object"}}},

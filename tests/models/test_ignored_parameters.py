@@ -151,6 +151,8 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("claude", {"reasoning": {"effort": "low", "mode": None}, "user": None, "max_tool_calls": 1}, ("max_tool_calls",)),
     ("claude", {"prompt_cache_options": {"mode": "auto", "ttl": "1h", "x": None}}, ("prompt_cache_options.ttl",)),
     ("claude", {"service_tier": "auto"}, ()),
+    ("claude", {"text": {"verbosity": "low"}}, ("text.verbosity",)),
+    ("claude", {"text": {"verbosity": "medium"}}, ()),
     ("claude", {"service_tier": "flex"}, ("service_tier",)),
     ("chat", {"user": None, "max_tool_calls": 3}, ("max_tool_calls",)),
     ("chat", {"reasoning": {"summary": None, "context": None, "mode": "pro"}}, ("reasoning.mode",)),
