@@ -36,10 +36,14 @@ from convo.strategies.selection import owner_of_handle
 from convo.strategies.strategy import STRATEGIES
 
 
-async def load_handle_view(store: Store, handle: str, *, read_files: bool = True) -> ConversationView:
+async def load_handle_view(
+    store: Store, handle: str, *, read_files: bool = True, max_links: int | None = None
+) -> ConversationView:
     """Load the view of `handle` from the store.
 
     read_files:  also read the file that owns a conversation; otherwise its record is shown
+    max_links:   the most requests that are read of one tree: first those on the way to the handle, then the closest
+                 forks, and a note tells of the others; None for all, 1 for the handle's own request
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
     try:
@@ -49,11 +53,15 @@ async def load_handle_view(store: Store, handle: str, *, read_files: bool = True
         if session is None:
             raise
         return replace(
-            await load_session_view(store, session, read_files=read_files), handle=session.handle or session.name
+            await load_session_view(store, session, read_files=read_files, max_links=max_links),
+            handle=session.handle or session.name,
         )
     if match.kind in SESSION_LOADERS:
-        return await load_session_view(store, await SESSION_LOADERS[match.kind](store, match.id), read_files=read_files)
-    return await VIEW_LOADERS[match.kind](store, match.id)
+        session = await SESSION_LOADERS[match.kind](store, match.id)
+        return await load_session_view(store, session, read_files=read_files, max_links=max_links)
+    if match.kind == "response":
+        return await load_response_view(store, match.id, max_links=max_links)
+    return await load_conversation_view(store, match.id)
 
 
 async def load_file_view(store: Store, file_path: str) -> ConversationView:
@@ -89,15 +97,16 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
     return exact_matches[0] if exact_matches else None
 
 
-async def load_session_view(store: Store, session: Session, *, read_files: bool = True) -> ConversationView:
-    """Load a session's record, its links and all their forks; `read_files` as for `load_handle_view`."""
+async def load_session_view(
+    store: Store, session: Session, *, read_files: bool = True, max_links: int | None = None
+) -> ConversationView:
+    """Load a session's record, its links and their forks; `read_files` and `max_links` as for `load_handle_view`."""
     state = await (STATE_LOADERS[session.strategy] if read_files else STORED_STATE_LOADERS[session.strategy])(
         store, session
     )
     session_links = await store.links(session.id)
-    links = await _load_related_links(
-        store, session_links, [*filter(None, [session.link_id]), *(link.id for link in session_links)]
-    )
+    seeds = [*filter(None, [session.link_id]), *(link.id for link in session_links)]
+    links, link_notes = await _load_related_links(store, session_links, seeds, max_links)
     shared_links = await _load_shared_links(store, session)
     path_index = await _build_path_index(store, state.path, [*links, *shared_links])
     return ConversationView(
@@ -111,16 +120,30 @@ async def load_session_view(store: Store, session: Session, *, read_files: bool 
         current_link_id=session.link_id,
         session=session,
         session_names=await _load_session_names(store, [*links, *shared_links]),
-        notes=state.notes,
+        notes=(*state.notes, *link_notes),
         unreadable_head=state.unreadable_head,
         open_run=await load_open_run(store, session),
     )
 
 
-async def load_response_view(store: Store, link_id: str) -> ConversationView:
-    """Load a response and all responses related to it."""
+async def load_response_view(store: Store, link_id: str, *, max_links: int | None = None) -> ConversationView:
+    """Load a response and the responses related to it; `max_links` as for `load_handle_view`."""
     link = await load_link(store, link_id)
-    links = await _load_related_links(store, [link], [link_id])
+    links, link_notes = await _load_related_links(store, [link], [link_id], max_links)
+    return await _build_response_view(store, link, links, link_notes)
+
+
+async def load_request_view(store: Store, link_id: str, other_ids: Sequence[str] = ()) -> ConversationView:
+    """Load one response with its own path, and `other_ids`, those that exist, with theirs; no other response."""
+    link = await load_link(store, link_id)
+    others = [await read_or_report(store, store.link(other_id)) for other_id in other_ids]
+    view = await _build_response_view(store, link, _sort_unique([link, *filter(None, others)]), ())
+    return replace(view, has_all_forks=False)
+
+
+async def _build_response_view(
+    store: Store, link: Link, links: Sequence[Link], link_notes: tuple[str, ...]
+) -> ConversationView:
     state = await _load_path_state(store, link.head, link.head)
     path_index = await _build_path_index(store, state.path, links)
     is_unanswered = link.status not in ANSWERED_STATUSES and link.input_head in path_index
@@ -132,11 +155,11 @@ async def load_response_view(store: Store, link_id: str) -> ConversationView:
         confirmed_head=path_index.key_before_last(link.input_head, link.sent_count)
         if is_unanswered and not state.unreadable_head
         else state.confirmed_head,
-        links=links,
+        links=tuple(links),
         path_index=path_index,
         current_link_id=link.id,
         session_names=await _load_session_names(store, links),
-        notes=state.notes,
+        notes=(*state.notes, *link_notes),
         unreadable_head=state.unreadable_head,
     )
 
@@ -169,12 +192,6 @@ SESSION_LOADERS: dict[str, Callable[[Store, str], Awaitable[Session]]] = {
     "run": load_session_of_run,
 }
 """For each kind of handle that refers to a session: the function that loads the session."""
-
-VIEW_LOADERS: dict[str, Callable[[Store, str], Awaitable[ConversationView]]] = {
-    "response": load_response_view,
-    "conversation": load_conversation_view,
-}
-"""For each other kind of handle: the function that loads its view."""
 
 
 # -- the state in a record, compared with its owner where that needs no request --------------------
@@ -248,13 +265,23 @@ STORED_STATE_LOADERS = {**STATE_LOADERS, Strategy.REPLAY: _load_session_state}
 # -- links and paths -------------------------------------------------------------------------------
 
 
-async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tuple[Link, ...]:
-    """Return `links` and all links of the trees that the `seeds` belong to."""
+async def _load_related_links(
+    store: Store, links: Iterable[Link], seeds: Iterable[str], max_links: int | None
+) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+    """Return `links` and the links of the trees that the `seeds` belong to, and a note if some were not read.
+
+    A seed whose tree was read in part has its closest links read as well, while fewer than `max_links` are known.
+    """
     related_links: dict[str, Link] = {}
+    is_partial = False
     for seed in seeds:
-        if seed not in related_links:
-            related_links |= {link.id: link for link in await store.related_links(seed)}
-    return tuple(_sort_unique([*related_links.values(), *links]))
+        if seed in related_links or (is_partial and len(related_links) >= (max_links or 0)):
+            continue
+        found = await store.related_links(seed, limit=None if max_links is None else max_links + 1)
+        is_partial = is_partial or (max_links is not None and len(found) > max_links)
+        related_links |= {link.id: link for link in found}
+    note = f"forks beyond the closest {max_links:,} requests are not shown" if is_partial and max_links != 1 else ""
+    return tuple(_sort_unique([*related_links.values(), *links])), (note,) if note else ()
 
 
 async def _load_shared_links(store: Store, session: Session) -> list[Link]:

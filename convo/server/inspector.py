@@ -14,10 +14,17 @@ The files are public; the data needs the same key as the API. The calls are not 
      "models": [...], "sessions": [...],    values of the filters: all models, the newest sessions
      "is_search_limited": false}   whether `q` matches more items than the search considers
 
+`GET /inspect/api/requests/{id}?compare=ID` returns one request as the object of a conversation, below, with only this
+request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests
+that continue it. Forks are not read, so the time does not depend on their number.
+
 `GET /inspect/api/requests/{id}/code?language=curl|python|javascript` returns a stored request as code, as plain text:
 a curl command, or a program for the openai package, which sends the same body again. A request to convo's own endpoint
 goes to `base_url`, without it to the host that the call names; the key is read from the variable `CONVO_KEY`, that of
 another server from the variable in the settings.
+
+`GET /inspect/api/conversations/{handle}` returns a superset of `convo inspect --json`: at most 2,000 requests of one
+tree, first those on the way to the handle, and a note if there are more.
 
 `GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
 `convo export` writes it, as an attachment.
@@ -80,6 +87,9 @@ PAGE_HEADERS = (
 )
 
 LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer"}, "Maximum number of sessions.")
+COMPARE_PARAMETER = QueryParameter(
+    "compare", parse_text_value, {"type": "string"}, "The id of another request to include."
+)
 SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page shows.")
 
 
@@ -226,6 +236,13 @@ async def serve_request_list(context: HandlerContext) -> HandlerResult:
     return make_uncached_response(await inspector_data.encode_request_list(context))
 
 
+async def serve_request_view(context: HandlerContext) -> HandlerResult:
+    """Serve the data of one request. Raises NotFound."""
+    from convo.server import inspector_data
+
+    return make_uncached_response(await inspector_data.encode_request_view(context))
+
+
 async def serve_code(context: HandlerContext) -> HandlerResult:
     """Serve a request as code. Raises NotFound and RequestRefused."""
     from convo.server import inspector_downloads
@@ -285,6 +302,14 @@ INSPECTOR_ROUTES = (
         "List requests, sorted and filtered.",
         "Text",
         query=REQUEST_LIST_PARAMETERS,
+    ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/requests/{id}",
+        serve_request_view,
+        "Retrieve one request with its parent.",
+        "Text",
+        query=(COMPARE_PARAMETER,),
     ),
     ApiRoute(
         "GET",

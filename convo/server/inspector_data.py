@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 
-from convo.chat.lookup import list_store, store_listing_to_json
+from convo.chat.lookup import list_store, load_link, store_listing_to_json
 from convo.chat.next_request import rebuild_request_fields
-from convo.chat.view_loader import load_handle_view
+from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Price
 from convo.config.settings import LOCAL_TENANT
 from convo.errors import InvalidRunState
@@ -59,6 +59,12 @@ DEFAULT_REQUEST_LIMIT, MAX_REQUEST_LIMIT = 50, 200
 
 MAX_CURSOR_INTEGER = 2**63 - 1
 """The largest integer of a cursor: databases have no larger ones."""
+
+MAX_LINKS = 2000
+"""Requests of one tree that the page of a conversation shows."""
+
+MAX_CONTINUATIONS = 20
+"""Requests that continue the one in the pane, of which the pane has links."""
 
 MAX_PAUSED_RUNS = 20
 """Number of paused agent runs that the page lists above the requests."""
@@ -264,7 +270,10 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
     Raises NotFound and AmbiguousHandle.
     """
     store = store_for_tenant(context)
-    view = await load_handle_view(store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT)
+    async with context.inspector.query_locks.for_tenant(context.tenant):
+        view = await load_handle_view(
+            store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT, max_links=MAX_LINKS
+        )
     running = [
         *iter_live_responses(view, context),
         *[await load_background_response(link, store) for link in view.links if link.status in UNFINISHED_STATUSES],
@@ -275,6 +284,26 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
     view = replace(view, prices=context.inspector.prices)
     return await asyncio.to_thread(
         lambda: http.serialize_strict_json({**_build_conversation_data(view), "running": running})
+    )
+
+
+async def encode_request_view(context: HandlerContext) -> bytes:
+    """Serialize one request with its own path, its parent, and the request to compare it with.
+
+    Raises NotFound if there is no such request, or no such request to compare it with.
+    """
+    store, link_id, other_id = store_for_tenant(context), context.path_params["id"], context.query.get("compare")
+    link = await load_link(store, link_id)
+    others = [link.parent_id] if link.parent_id else []
+    if other_id:
+        others.append((await load_link(store, other_id)).id)
+    async with context.inspector.query_locks.for_tenant(context.tenant):
+        view = await load_request_view(store, link_id, others)
+        children = await store.child_links(link_id, limit=MAX_CONTINUATIONS)
+    view = replace(view, prices=context.inspector.prices)
+    continued = [child.id for child in children]
+    return await asyncio.to_thread(
+        lambda: http.serialize_strict_json({**_build_conversation_data(view), "continued": continued})
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from convo.chat.next_request import rebuild_link_request
-from convo.chat.view_loader import load_handle_view, load_response_view
+from convo.chat.view_loader import load_handle_view, load_request_view
 from convo.config.sections import Provider, is_keyless
 from convo.config.settings import LOCAL_TENANT
 from convo.endpoints.base import Endpoint
@@ -37,7 +37,7 @@ async def encode_code(context: HandlerContext) -> bytes:
     to a server that the openai package reaches with other classes only.
     """
     link_id = context.path_params["id"]
-    view = await load_response_view(store_for_tenant(context), link_id)
+    view = await load_request_view(store_for_tenant(context), link_id)
     link = next(link for link in view.links if link.id == link_id)
     target = _find_target(link, context)
     return await asyncio.to_thread(_render_link_code, context.query.get("language", "curl"), target, link, view)
@@ -96,7 +96,7 @@ async def render_export(context: HandlerContext) -> tuple[bytes, ExportFormat, s
     """
     store, handle = store_for_tenant(context), context.path_params["handle"]
     export_format = EXPORT_FORMATS[context.query.get("format", "json")]
-    view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT)
+    view = await load_handle_view(store, handle, read_files=context.tenant == LOCAL_TENANT, max_links=1)
     source = await load_source(view, store, _find_owner(view, context))
     text = await asyncio.to_thread(export_format.render, source.to_document())
     return text.encode(), export_format, f"{_to_file_name(source.name or view.handle)}.{export_format.suffix}"

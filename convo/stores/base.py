@@ -497,11 +497,17 @@ class Store(Protocol):
         """
         ...
 
-    async def related_links(self, link_id: str) -> Sequence[Link]:
-        """Return the whole tree of links that contains this one, oldest first; empty for an unknown link.
+    async def related_links(self, link_id: str, *, limit: int | None = None) -> Sequence[Link]:
+        """Return the tree of links that contains this one, oldest first; empty for an unknown link.
 
         It includes forks, made by any session, and the other children of a parent that is not stored.
+
+        limit:  the most links that are read: this one, then its ancestors, then the links closest to them; None for all
         """
+        ...
+
+    async def child_links(self, link_id: str, *, limit: int) -> Sequence[Link]:
+        """Return at most `limit` links that continue this one, oldest first."""
         ...
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...

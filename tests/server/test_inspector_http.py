@@ -368,6 +368,7 @@ def test_the_routes_of_the_page() -> None:
         ("GET /inspector/{name}", "A file of the page.", True, []),
         ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
         ("GET /inspect/api/requests", "List requests, sorted and filtered.", False, ["limit", "after", *VIEW]),
+        ("GET /inspect/api/requests/{id}", "Retrieve one request with its parent.", False, ["compare"]),
         ("GET /inspect/api/requests/{id}/code", "Retrieve a request as code.", False, ["language", "base_url"]),
         ("GET /inspect/api/charts", "Aggregate requests for charts.", False, VIEW[2:]),
         ("GET /inspect/api/changes", "Follow changes as server-sent events.", False, []),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from convo.chat.view_loader import load_handle_view
 from convo.errors import NotFound
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Link, Scope, Strategy
@@ -217,3 +218,23 @@ async def test_an_unknown_name_is_not_found(store: Store, name: str) -> None:
     assert await store.related_links(name) == await store.links(name) == []
     if name:
         assert await store.find_handles(name) == []
+
+
+async def test_forks_beyond_the_limit_are_left_out_and_reported(store: Store) -> None:
+    root = root_key("local")
+    path = Path(root).append([user_message("question")])
+    links = [link("resp_0", path.head), *(link(f"resp_{n}", path.head, parent_id="resp_0") for n in range(1, 10))]
+    links.append(link("resp_last", path.head, parent_id="resp_9"))
+    await store.commit(Transaction((AppendItems(root, path.items),), tuple(links)))
+    limited = await load_handle_view(store, "resp_last", max_links=4)
+    assert {"resp_last", "resp_9", "resp_0"} <= {one.id for one in limited.links}
+    assert len(limited.links) == 5
+    assert limited.notes == ("forks beyond the closest 4 requests are not shown",)
+    own = await load_handle_view(store, "resp_last", max_links=1)
+    assert {"resp_last"} <= {one.id for one in own.links} <= {"resp_last", "resp_9"}
+    assert own.notes == ()
+    whole = await load_handle_view(store, "resp_last", max_links=11)
+    assert (len(whole.links), whole.notes) == (11, ())
+    assert {one.id for one in await store.child_links("resp_0", limit=3)} <= {f"resp_{n}" for n in range(1, 10)}
+    assert len(await store.child_links("resp_0", limit=3)) == 3
+    assert await store.child_links("resp_unknown", limit=3) == []

@@ -264,16 +264,21 @@ WHERE tenant = $1 AND route IN (SELECT hash FROM convo.repeated WHERE repeated.t
 """
 
 WITH_RELATED_LINKS = """
-WITH RECURSIVE kin (id) AS (
+WITH RECURSIVE above (id) AS (
     SELECT id FROM convo.links WHERE tenant = $1 AND id = $2
     UNION
+    SELECT near.id FROM above JOIN LATERAL (
+        SELECT parent AS id FROM convo.links WHERE tenant = $1 AND links.id = above.id AND parent IS NOT NULL OFFSET 0
+    ) AS near ON true
+), kin (id) AS (
+    (SELECT id FROM above LIMIT $3::bigint)
+    UNION
     SELECT near.id FROM kin JOIN LATERAL (
-        SELECT parent AS id FROM convo.links WHERE tenant = $1 AND links.id = kin.id AND parent IS NOT NULL
-        UNION ALL SELECT id FROM convo.links WHERE tenant = $1 AND parent = kin.id
-        OFFSET 0
+        SELECT id FROM convo.links WHERE tenant = $1 AND parent = kin.id OFFSET 0
     ) AS near ON true
 )
 """
+"""A link, its ancestors, and their descendants, nearest first; only as many as the caller takes are read."""
 
 INSERT_JSON = """
 INSERT INTO convo.repeated (tenant, hash, body, conversation)
@@ -320,9 +325,18 @@ async def select_responses_to(t: TenantConnection, input_heads: Collection[Key])
     return links._replace(rows=[link for link in links.rows if link.input_head in node_ids])
 
 
-async def select_related_links(t: TenantConnection, link_id: str) -> ReadRows[Link]:
-    where = "WHERE tenant = $1 AND id IN (SELECT id FROM kin)"
-    return await _select_links_oldest_first(t, where, tenant_rows.escape_name(link_id), with_clause=WITH_RELATED_LINKS)
+async def select_related_links(t: TenantConnection, link_id: str, limit: int | None = None) -> ReadRows[Link]:
+    where = "WHERE tenant = $1 AND id IN (SELECT id FROM kin LIMIT $3::bigint)"
+    return await _select_links_oldest_first(
+        t, where, tenant_rows.escape_name(link_id), limit, with_clause=WITH_RELATED_LINKS
+    )
+
+
+async def select_child_links(t: TenantConnection, link_id: str, limit: int) -> ReadRows[Link]:
+    where = (
+        "WHERE tenant = $1 AND id = ANY(ARRAY(SELECT id FROM convo.links WHERE tenant = $1 AND parent = $2 LIMIT $3))"
+    )
+    return await _select_links_oldest_first(t, where, tenant_rows.escape_name(link_id), limit)
 
 
 async def _select_links_oldest_first(

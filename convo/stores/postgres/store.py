@@ -91,8 +91,11 @@ class PostgresStore:
     async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
         return self._report(await self._run(links.select_responses_to, input_heads), strict=True)
 
-    async def related_links(self, link_id: str) -> Sequence[Link]:
-        return self._report(await self._run(links.select_related_links, link_id))
+    async def related_links(self, link_id: str, *, limit: int | None = None) -> Sequence[Link]:
+        return self._report(await self._run(links.select_related_links, link_id, limit))
+
+    async def child_links(self, link_id: str, *, limit: int) -> Sequence[Link]:
+        return self._report(await self._run(links.select_child_links, link_id, limit))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._run(records.select_conversation, conversation_id)

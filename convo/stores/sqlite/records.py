@@ -29,7 +29,7 @@ from convo.stores.codec import (
     encode_session_record,
 )
 from convo.stores.sqlite import tenant_rows
-from convo.stores.sqlite.tenant_rows import Columns, Row, TenantConnection, to_query_name
+from convo.stores.sqlite.tenant_rows import Columns, Row, TenantConnection, fetch_records, to_query_name
 from convo.stores.sqlite.tree import (
     NO_NODE,
     delete_unreferenced_link,
@@ -344,12 +344,19 @@ WHERE links.saw IS NOT NULL
 """The links that are stored; a row without an input has only an id that other rows reference."""
 
 WITH_RELATED_LINKS = """
-WITH RECURSIVE kin (n) AS (
-    SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
-    UNION SELECT links.parent FROM kin JOIN links ON links.n = kin.n WHERE links.parent IS NOT NULL
+WITH RECURSIVE above (n) AS (
+    SELECT n FROM links WHERE tenant = :tenant AND id = :id AND saw IS NOT NULL
+    UNION SELECT links.parent FROM above JOIN links ON links.n = above.n WHERE links.parent IS NOT NULL
+    LIMIT :limit
+), kin (n) AS (
+    SELECT n FROM above
     UNION SELECT links.n FROM kin JOIN links ON links.parent = kin.n
+    LIMIT :limit
 )
 """
+"""A link, its ancestors, and their descendants, nearest first; a negative limit reads all of them."""
+
+ORDER_OLDEST_FIRST = "ORDER BY links.created_at, links.n"
 
 LINK_REFERENCE_COLUMNS = ("saw", "head", "parent", "session", "route", "parameters")
 """Columns of a link that reference other rows."""
@@ -379,14 +386,17 @@ def select_responses_to(t: TenantConnection, input_heads: Sequence[Key]) -> Read
     )
 
 
-def select_related_links(t: TenantConnection, link_id: str) -> ReadRows[Link]:
-    return _select_links_oldest_first(
-        t,
-        "AND links.n IN (SELECT n FROM kin)",
-        t.tenant_number,
-        to_query_name(link_id),
-        with_clause=WITH_RELATED_LINKS,
-    )
+def select_related_links(t: TenantConnection, link_id: str, limit: int | None = None) -> ReadRows[Link]:
+    sql = f"{WITH_RELATED_LINKS}{SELECT_LINKS}AND links.n IN (SELECT n FROM kin) {ORDER_OLDEST_FIRST}"  # noqa: S608 - constant names
+    values = {"tenant": t.tenant_number, "id": to_query_name(link_id), "limit": -1 if limit is None else limit}
+    return decode_rows(decode_link, fetch_records(t.db, sql, values))
+
+
+def select_child_links(t: TenantConnection, link_id: str, limit: int) -> ReadRows[Link]:
+    n = t.find_rowid("links", to_query_name(link_id))
+    # links.n is in the order of the index, so that only the rows of the result are read
+    sql = f"{SELECT_LINKS}AND links.parent = ? ORDER BY links.n LIMIT ?"
+    return decode_rows(decode_link, t.fetch_records(sql, n, limit)) if n else ReadRows([], [])
 
 
 def select_conversation_links(t: TenantConnection, conversation_id: str) -> ReadRows[Link]:
@@ -394,11 +404,8 @@ def select_conversation_links(t: TenantConnection, conversation_id: str) -> Read
     return _select_links_oldest_first(t, f"AND links.route IN ({', '.join('?' for _ in routes)})", *routes)
 
 
-def _select_links_oldest_first(
-    t: TenantConnection, condition: str, *values: object, with_clause: str = ""
-) -> ReadRows[Link]:
-    sql = f"{with_clause}{SELECT_LINKS}{condition} ORDER BY links.created_at, links.n"
-    return decode_rows(decode_link, t.fetch_records(sql, *values))
+def _select_links_oldest_first(t: TenantConnection, condition: str, *values: object) -> ReadRows[Link]:
+    return decode_rows(decode_link, t.fetch_records(f"{SELECT_LINKS}{condition} {ORDER_OLDEST_FIRST}", *values))
 
 
 def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:

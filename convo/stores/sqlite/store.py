@@ -88,8 +88,11 @@ class SqliteStore:
     async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
         return self._report(await self._read(links.select_responses_to, input_heads), strict=True)
 
-    async def related_links(self, link_id: str) -> Sequence[Link]:
-        return self._report(await self._read(links.select_related_links, link_id))
+    async def related_links(self, link_id: str, *, limit: int | None = None) -> Sequence[Link]:
+        return self._report(await self._read(links.select_related_links, link_id, limit))
+
+    async def child_links(self, link_id: str, *, limit: int) -> Sequence[Link]:
+        return self._report(await self._read(links.select_child_links, link_id, limit))
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._read(records.select_conversation, conversation_id)
