@@ -7,12 +7,14 @@ The files are public; the data needs the same key as the API. The calls are not 
 
     {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-5-mini",
                "status": "completed", "session": "weather", "latency_s": 1.5, "input_tokens": 120,
-               "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001}],
+               "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
+               "parent": "resp_..."}],      the request that it continues, or null
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
      "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far
      "paused": [{"run_id": "run_...", "session": "refunds", "pending": [{"call_id", "name", "arguments"}]}],
-     "models": [...], "sessions": [...],    values of the filters: all models, the newest sessions
-     "is_search_limited": false}   whether `q` matches more items than the search considers
+     "models": [...], "sessions": [...], "tools": [...],    values of the filters: all models, the newest sessions, and
+                                                           tools that requests offered
+     "is_search_limited": false}   whether `q` or `tool` matches more items than the search considers: 1,000, 20,000
 
 `GET /inspect/api/requests/{id}?compare=ID` returns one request as the object of a conversation, below, with only this
 request, its parent and the one to compare it with in `links`, and with `continued`: the ids of at most 20 requests
@@ -28,6 +30,23 @@ tree, first those on the way to the handle, and a note if there are more.
 
 `GET /inspect/api/conversations/{handle}/export?format=json|jsonl|markdown|html` returns a conversation as
 `convo export` writes it, as an attachment.
+
+`GET /inspect/api/conversations/{handle}/compaction?keep_last=N` plans what `convo compact` would replace; no model is
+called, so the tokens of the summary are not known:
+
+    {"method": "summary", "items_before": 12, "items_replaced": 10, "items_kept": 2, "tokens_before": 5200,
+     "tokens_replaced": 5000, "tokens_after_without_summary": 700, "is_estimate": false,
+     "replaced": [{"type": "message", "tokens": 12, "preview": "What is rain?"}]}      the newest 200
+
+`GET /inspect/api/conversations/{handle}/runs` lists the newest 20 stored agent runs of a session:
+
+    {"data": [{"id": "run_...", "status": "paused", "created_at": 1700000000.0, "changed_at": 1700000004.0, "turn": 2,
+               "agent": "triage", "agents": [{"name": "triage", "tools": ["look_up"]}], "open_guardrails": ["pii"],
+               "failure": null, "calls": [{"call_id", "turn", "name", "arguments", "started_at", "has_ended",
+               "output"}]}]}
+
+`POST /inspect/api/markdown` with `{"texts": [...]}`, at most 20, returns `{"data": [{"nodes": [...], "note": ""}]}`: the
+nodes of `markdown_nodes`, or null and a note that says why a text is plain.
 
 A figure that is unknown is null, and such rows come last.
 
@@ -105,6 +124,14 @@ def parse_status_value(name: str, text: str) -> str:
     return text
 
 
+def parse_time_value(name: str, text: str) -> float:
+    if not TIME_VALUE.fullmatch(text):
+        raise errors.http_parameter_type_error(name, "a number of seconds since 1970")
+    return float(text)
+
+
+TIME_VALUE = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+
 ORDER_PARAMETERS = (
     QueryParameter(
         "sort",
@@ -123,6 +150,19 @@ FILTER_PARAMETERS = (
     QueryParameter("session", parse_text_value, {"type": "string"}, "Only this session, by name or id."),
     QueryParameter(
         "q", parse_text_value, {"type": "string"}, "Only requests with these words in their own input or output."
+    ),
+    QueryParameter(
+        "tool",
+        parse_text_value,
+        {"type": "string"},
+        "Only requests with a call of this function in their own input or output, or that offer a hosted tool of this"
+        " type or server label.",
+    ),
+    QueryParameter(
+        "from", parse_time_value, {"type": "number"}, "Only requests created at this time or later, in seconds since 1970."
+    ),
+    QueryParameter(
+        "to", parse_time_value, {"type": "number"}, "Only requests created before this time, in seconds since 1970."
     ),
 )
 
@@ -144,8 +184,10 @@ PAGE_PARAMETERS = tuple(
     QueryParameter(name, parse_text_value, {"type": "string"}, description)
     for name, description in (
         *((parameter.name, parameter.description) for parameter in VIEW_PARAMETERS),
+        ("time", "The time until now that is shown: hour, day or week."),
         ("request", "The request that is shown."),
         ("tab", "The part of it that is shown."),
+        ("compare", "The request that it is compared with."),
         ("charts", "Whether the charts are shown: open."),
     )
 )
@@ -187,6 +229,14 @@ CODE_PARAMETERS = (
         parse_base_url_value,
         {"type": "string"},
         "Base URL of this server's API, if its clients use another one than this call.",
+    ),
+)
+COMPACTION_PARAMETERS = (
+    QueryParameter(
+        "keep_last",
+        parse_integer_value,
+        {"type": "integer", "minimum": 0, "default": 0},
+        "How many of the last turns stay unchanged.",
     ),
 )
 EXPORT_PARAMETERS = (
@@ -248,6 +298,27 @@ async def serve_code(context: HandlerContext) -> HandlerResult:
     from convo.server import inspector_downloads
 
     return RawResponse(await inspector_downloads.encode_code(context), b"text/plain; charset=utf-8", UNCACHED_HEADERS)
+
+
+async def serve_markdown(context: HandlerContext) -> HandlerResult:
+    """Serve texts as nodes. Raises RequestRefused."""
+    from convo.server import inspector_details
+
+    return make_uncached_response(await inspector_details.encode_markdown(context))
+
+
+async def serve_compaction_preview(context: HandlerContext) -> HandlerResult:
+    """Serve the preview of a compaction. Raises NotFound, AmbiguousHandle, InvalidUsage and StateFault."""
+    from convo.server import inspector_details
+
+    return make_uncached_response(await inspector_details.encode_compaction_preview(context))
+
+
+async def serve_agent_runs(context: HandlerContext) -> HandlerResult:
+    """Serve the agent runs of a session. Raises NotFound and AmbiguousHandle."""
+    from convo.server import inspector_details
+
+    return make_uncached_response(await inspector_details.encode_agent_runs(context))
 
 
 async def serve_export(context: HandlerContext) -> HandlerResult:
@@ -338,5 +409,23 @@ INSPECTOR_ROUTES = (
         "Export one conversation as a file.",
         "Text",
         query=EXPORT_PARAMETERS,
+    ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/conversations/{handle}/compaction",
+        serve_compaction_preview,
+        "Preview a compaction of one conversation.",
+        "Text",
+        query=COMPACTION_PARAMETERS,
+    ),
+    ApiRoute(
+        "GET",
+        "/inspect/api/conversations/{handle}/runs",
+        serve_agent_runs,
+        "List the agent runs of one conversation.",
+        "Text",
+    ),
+    ApiRoute(
+        "POST", "/inspect/api/markdown", serve_markdown, "Render Markdown as nodes.", "Text", request_schema="Text"
     ),
 )

@@ -108,6 +108,7 @@ async def encode_request_list(context: HandlerContext) -> bytes:
             ],
             "paused": [paused_run async for paused_run in _iter_paused_runs(store)],
             "models": list(await store.request_models()),
+            "tools": list(await store.request_tools()),
             "sessions": [session.name for session in await store.sessions(limit=MAX_SESSION_NAMES)],
             "is_search_limited": page.is_search_limited,
         }
@@ -154,6 +155,9 @@ def _build_filter_query(context: HandlerContext) -> RequestQuery:
         model=query.get("model") or None,
         session=query.get("session") or None,
         text=query.get("q", "").strip(),
+        tool=query.get("tool") or None,
+        begin=query.get("from"),
+        end=query.get("to"),
         find_price=lambda model: find_price(model, prices),
     )
 
@@ -196,10 +200,14 @@ async def _iter_paused_runs(store: Store) -> AsyncGenerator[Json, None]:
 def _is_wanted(live_response: LiveResponse, query: RequestQuery) -> bool:
     """Return whether a response in progress passes the filters; of its text only the title is searched."""
     title_terms = f" {tokenize(live_response.title)} "
+    created_at = live_response.response.get("created_at") or 0
     return (
         query.status in (None, "in_progress")
         and query.model in (None, live_response.response.get("model"))
         and query.session is None
+        and query.tool is None
+        and (query.begin is None or created_at >= query.begin)
+        and (query.end is None or created_at < query.end)
         and all(f" {phrase} " in title_terms for phrase in parse_search_phrases(query.text))
     )
 
@@ -232,6 +240,7 @@ def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> d
     link, usage = request.link, Usage.from_json(request.link.usage)
     return {
         "id": link.id,
+        "parent": link.parent_id,
         "title": request.title,
         "created_at": link.created_at,
         "model": link.model,

@@ -271,6 +271,7 @@ class LiveResponse:
         """Return its row in the list of requests."""
         return {
             "id": self.response["id"],
+            "parent": self.response.get("previous_response_id"),
             "title": self.title,
             "created_at": self.response.get("created_at"),
             "model": self.response.get("model"),

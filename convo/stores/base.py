@@ -591,6 +591,10 @@ class Store(Protocol):
         """Return the models of the links, sorted: of the newest ones if there are very many combinations."""
         ...
 
+    async def request_tools(self) -> Sequence[str]:
+        """Return the tools that the links offer, sorted: at most 200, of the newest ones if there are very many."""
+        ...
+
     async def remove_session(self, session_id: str) -> None:
         """Delete a session, its links, its agent runs and everything that only it referenced.
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from convo.config.sections import Price
 from convo.errors import DamagedRow
-from convo.history.items import Item, Json, is_user_message, item_preview
+from convo.history.items import Item, Json, is_user_message, item_preview, item_type
 from convo.history.records import Link, LinkStatus
 from convo.stores.codec import decode_json, is_route
 
@@ -28,8 +28,14 @@ MAX_TITLE_STEPS = 16
 TITLE_WIDTH = 120
 """Characters of a title."""
 
+MAX_TOOL_CALLS = 20_000
+"""Calls of one function that a filter considers, newest first where the store knows the order."""
+
+MAX_LISTED_TOOLS, MAX_TOOL_CHARS = 200, 100
+"""Tools that are listed, and characters of their names."""
+
 MAX_MODEL_ROUTES = 1000
-"""Routes that are read for the list of models."""
+"""Routes, or parameters, that are read for the list of models, or of tools."""
 
 BEYOND_ALL = 1e300
 """Sorts an unknown figure after every known one in ascending order; -1 does in descending order."""
@@ -54,6 +60,9 @@ class RequestQuery:
     after:       the cursor of the previous page; None for the first
     session:     the name or id of the session that made them
     text:        words that an item of the request's own input or output contains; "" for any
+    tool:        the name of a function that an item of the request's own input or output calls, or the type or the
+                 server label of a tool that the request offers; None for any
+    begin, end:  seconds since 1970 at and before which it was created; None for any
     find_price:  returns the price of a model by its full name, for the order by cost
     """
 
@@ -65,6 +74,9 @@ class RequestQuery:
     model: str | None = None
     session: str | None = None
     text: str = ""
+    tool: str | None = None
+    begin: float | None = None
+    end: float | None = None
     find_price: Callable[[str], Price | None] = no_price
 
     @property
@@ -213,6 +225,44 @@ def cost_expression(tokens: Callable[[str], str]) -> str:
         f"({factor_i}) * (({i} - {c} - {w}) * routes.p_i + {c} * routes.p_c + ({written}))"
         f" + ({factor_o}) * {o} * routes.p_o"
     )
+
+
+def is_call_of(item: Item, tool: str) -> bool:
+    """Return whether the item is a call of this function, or of a tool of this type."""
+    return item_type(item).removesuffix("_call") == tool or (
+        item_type(item).endswith("_call") and item.get("name") == tool
+    )
+
+
+class OfferedTools(NamedTuple):
+    """The names of the tools that a request offers: its functions; the types and server labels of other tools."""
+
+    functions: frozenset[str]
+    hosted: frozenset[str]
+
+
+@lru_cache(maxsize=10_000)
+def decode_offered_tools(body: str) -> OfferedTools:
+    """Decode the stored parameters of a link; damaged ones offer no tools."""
+    try:
+        parameters = decode_json(body)
+    except ValueError:
+        parameters = None
+    tools = parameters.get("tools") if isinstance(parameters, dict) else None
+    functions, hosted = set[str](), set[str]()
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict):
+            is_function = tool.get("type") == "function"
+            names = [tool.get("name")] if is_function else [tool.get("type"), tool.get("server_label")]
+            (functions if is_function else hosted).update(name for name in names if isinstance(name, str))
+    return OfferedTools(frozenset(functions), frozenset(hosted))
+
+
+def list_tools(bodies: Iterable[str]) -> Sequence[str]:
+    """Return the names of the tools in these stored parameters, sorted; those that are not too long."""
+    offered = [decode_offered_tools(body) for body in bodies]
+    names = {name for tools in offered for name in (*tools.functions, *tools.hosted) if len(name) <= MAX_TOOL_CHARS}
+    return sorted(names)[:MAX_LISTED_TOOLS]
 
 
 def choose_title(items: Iterable[Item]) -> str:

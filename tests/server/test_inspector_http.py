@@ -350,7 +350,7 @@ def test_a_turn_over_a_websocket_can_be_followed_too(gateway: RunningGateway) ->
     assert read_conversation(gateway, first)["running"] == []
 
 
-VIEW = ["sort", "order", "status", "model", "session", "q"]
+VIEW = ["sort", "order", "status", "model", "session", "q", "tool", "from", "to"]
 
 
 def test_the_routes_of_the_page() -> None:
@@ -363,7 +363,7 @@ def test_the_routes_of_the_page() -> None:
         )
         for route in INSPECTOR_ROUTES
     ] == [
-        ("GET /", "The inspector page.", True, [*VIEW, "request", "tab", "charts"]),
+        ("GET /", "The inspector page.", True, [*VIEW, "time", "request", "tab", "compare", "charts"]),
         ("GET /favicon.ico", "An empty response: there is no icon.", True, []),
         ("GET /inspector/{name}", "A file of the page.", True, []),
         ("GET /inspect/api/list", "List sessions and other conversations.", False, ["limit"]),
@@ -379,5 +379,13 @@ def test_the_routes_of_the_page() -> None:
             False,
             ["format"],
         ),
+        (
+            "GET /inspect/api/conversations/{handle}/compaction",
+            "Preview a compaction of one conversation.",
+            False,
+            ["keep_last"],
+        ),
+        ("GET /inspect/api/conversations/{handle}/runs", "List the agent runs of one conversation.", False, []),
+        ("POST /inspect/api/markdown", "Render Markdown as nodes.", False, []),
     ]
     assert all(query.description and query.schema["type"] for route in INSPECTOR_ROUTES for query in route.query)

@@ -180,11 +180,11 @@ def test_the_keys_of_the_table_work_in_the_tree_of_a_conversation(page: Page, ga
     expect(page.get_by_role("heading", name="Requests")).to_be_focused()
 
 
-def test_the_pane_has_four_tabs(page: Page) -> None:
+def test_the_pane_has_six_tabs(page: Page) -> None:
     page.locator("#request-resp_2").click()
     tabs = page.get_by_role("tab")
-    expect(tabs).to_have_count(4)
-    assert tabs.all_inner_texts() == ["Conversation", "Request", "Response", "Raw"]
+    expect(tabs).to_have_count(6)
+    assert tabs.all_inner_texts() == ["Conversation", "Request", "What the model saw", "Response", "Diff", "Raw"]
     panel = page.get_by_role("tabpanel")
     expect(panel.locator("article")).to_have_count(4)
     tabs.first.focus()
@@ -192,11 +192,28 @@ def test_the_pane_has_four_tabs(page: Page) -> None:
     expect(page.get_by_role("tab", name="Request")).to_be_focused()
     expect(panel.locator("pre").first).to_contain_text('"previous_response_id": "resp_1"')
     expect(panel.locator("article")).to_have_count(1)
-    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    expect(panel.locator("article")).to_have_count(3)
+    expect(panel).to_contain_text("2 items by the server")
+    page.get_by_role("tab", name="Diff").click()
+    expect(panel).to_contain_text("Common prefix: 1 item.")
+    page.get_by_label("Compare with").select_option("resp_4")
+    expect(panel).to_contain_text("Common prefix: 0 items.")
+    assert query_of(page) == {"request": ["resp_2"], "tab": ["diff"], "compare": ["resp_4"]}
+    page.get_by_label("Compare with").select_option("resp_1")
+    expect(panel).to_contain_text("Common prefix: 1 item.")
+    page.get_by_role("tab", name="Raw").click()
+    tree = page.get_by_label("the response as JSON")
+    expect(tree).to_contain_text('"resp_2"')
+    expect(tree.get_by_text('"assistant"')).to_have_count(0)
+    tree.locator("summary").filter(has_text="0:").click()
+    expect(tree.get_by_text('"assistant"')).to_be_visible()
+    for text in ("Request as text", "Response as text"):
+        panel.get_by_text(text).click()
     request, response = (json.loads(text) for text in panel.locator("pre").all_inner_texts())
     assert request["input"][0]["role"] == "user"
     assert (response["id"], response["status"], len(response["output"])) == ("resp_2", "completed", 1)
-    assert query_of(page) == {"request": ["resp_2"], "tab": ["raw"]}
+    assert query_of(page) == {"request": ["resp_2"], "tab": ["raw"], "compare": ["resp_1"]}
     page.reload()
     expect(page.get_by_role("tab", name="Raw")).to_have_attribute("aria-selected", "true")
     page.get_by_role("tab", name="Response").click()

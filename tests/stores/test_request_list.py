@@ -231,3 +231,36 @@ async def test_a_search_finds_the_request_that_an_item_was_sent_with_and_no_late
     await store.commit(Transaction((AppendItems(ROOT, answered.items), AppendItems(ROOT, edited.items)), links))
     assert await list_ids(store, text="raining") == ["resp_1"]
     assert await list_ids(store, text="no") == await list_ids(store, text="sure") == ["resp_2"]
+
+
+async def test_requests_are_filtered_by_time(store: Store) -> None:
+    await store_requests(store)
+    assert await list_ids(store, begin=NOW + 2, is_descending=False) == ["resp_b", "resp_c", "resp_d", "resp_e"]
+    assert await list_ids(store, end=NOW + 2) == ["resp_a"]
+    assert await list_ids(store, begin=NOW + 2, end=NOW + 4, model="b/two") == ["resp_c"]
+    charts = await store.chart_requests(RequestQuery(begin=NOW + 2, end=NOW + 4, find_price=PRICES.get))
+    assert sum(bucket.requests for bucket in charts.buckets) == 2
+
+
+async def test_requests_are_filtered_by_called_functions_and_offered_tools(store: Store) -> None:
+    await store_requests(store)
+    path = Path(ROOT).append([user_message("Search"), assistant_message("look_up f")])
+    call = path.append([{"type": "function_call", "name": "look_up", "call_id": "call_2", "arguments": "{}"}])
+    tools = [{"type": "web_search"}, {"type": "function", "name": "never"}, {"type": "mcp", "server_label": "wiki"}]
+    parameters = {"tools": tools}
+    links = (
+        link("resp_f", path.first(1).head, path.head, created_at=NOW + 5, parameters=parameters),
+        link("resp_g", path.head, call.head, created_at=NOW + 6, parent_id="resp_f"),
+    )
+    await store.commit(Transaction((AppendItems(ROOT, call.items),), links))
+    assert await list_ids(store, tool="f") == ["resp_c"]
+    assert await list_ids(store, tool="look_up") == ["resp_g"]
+    assert await list_ids(store, tool="never") == await list_ids(store, tool="look") == []
+    for tool in ("web_search", "mcp", "wiki"):
+        assert await list_ids(store, tool=tool) == ["resp_f"]
+    assert await list_ids(store, tool="f", text="weather") == ["resp_c"]
+    assert await list_ids(store, tool="f", text="rain") == []
+    charts = await store.chart_requests(RequestQuery(tool="f", text="weather", find_price=PRICES.get))
+    assert sum(bucket.requests for bucket in charts.buckets) == 1
+    assert await store.request_tools() == ["mcp", "never", "web_search", "wiki"]
+    assert await store.for_tenant("guest").request_tools() == []

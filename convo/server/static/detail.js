@@ -1,14 +1,25 @@
-// One request beside the table, in four tabs: conversation, request, response, and both as JSON.
+// One request beside the table, in tabs: conversation, request, model input, response, difference, and JSON.
 
 import { copyAs } from "./code.js";
+import { compactionPreview } from "./compaction.js";
+import { difference } from "./difference.js";
 import { forkForm } from "./fork.js";
 import { formatJson, itemList } from "./items.js";
+import { jsonTree } from "./json.js";
 import { linkFacts } from "./link.js";
 import { address } from "./list.js";
 import { codeBlock, definitionList, element, formatCount } from "./make.js";
 import { statusLabel } from "./requests.js";
 
-const TABS = { conversation: "Conversation", request: "Request", response: "Response", raw: "Raw" };
+const TABS = {
+  conversation: "Conversation",
+  request: "Request",
+  seen: "What the model saw",
+  response: "Response",
+  diff: "Diff",
+  raw: "Raw",
+};
+const MAX_COMPARED_ROWS = 100;
 
 /** Return the name of a tab, the first one for an unknown name. */
 export function knownTab(name) {
@@ -19,12 +30,16 @@ export function knownTab(name) {
  * Create the pane.
  *
  * row:          of the table; undefined if the request is not on its pages
- * conversation: its conversation; null while it is loaded, and for a request that is not stored yet
+ * rows:         of the table, to choose a request to compare with
+ * text:         the last known text of a request in progress
+ * conversation: its path, as a conversation; null while it is loaded, and for a request that is not stored yet
  * message:      shown in place of a conversation
+ * compare:      the id of the request to compare with; "" for the parent
  * source:       of the code of the request, and target of a fork
- * openRequest:  called with the id of a fork
+ * openRequest:  called with the id of a fork, or of a request that continues this one
+ * chooseOther:  called with the id of the request to compare with
  */
-export function requestDetail({ id, tab, row, conversation, message }, { close, chooseTab, source, openRequest }) {
+export function requestDetail({ id, tab, row, rows, text, conversation, message, compare }, { close, chooseTab, source, openRequest, chooseOther }) {
   const link = conversation?.links.get(id);
   const status = row?.status ?? link?.status;
   const handle = row?.session ?? id;
@@ -43,22 +58,39 @@ export function requestDetail({ id, tab, row, conversation, message }, { close, 
       ` ${id} `,
       link && element("a", { href: address(handle, id), id: "detail-open" }, "Open the conversation"),
     ),
-    ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest)] : []),
-    ...(link ? tabs(tab, chooseTab, conversation, link) : [pendingText(row, message)]),
+    ...continuations(id, conversation, rows, openRequest),
+    ...(link ? [...copyAs(source, id, "h3"), ...forkForm(source, conversation, link, openRequest), ...compactionPreview(source, id)] : []),
+    ...(link ? tabs(tab, chooseTab, conversation, link, { rows, compare, chooseOther }) : pendingText(text, message)),
   ];
 }
 
-/** Show the text so far of a request in progress, or the message. */
-function pendingText(row, message) {
-  if (!row || row.text === undefined) return element("p", { class: "aside" }, message);
-  return element(
-    "article",
-    { class: "assistant running", "aria-label": "Response in progress" },
-    element("p", { id: "detail-text" }, row.text || "…"),
-  );
+/** Create the links to the requests that continue this one: those that were loaded with it, and those of the table. */
+function continuations(id, conversation, rows, openRequest) {
+  const children = rows.filter(({ parent }) => parent === id).map((row) => row.id);
+  const ids = [...new Set([...(conversation?.data.continued ?? []), ...children])];
+  if (!ids.length) return [];
+  const open = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    openRequest(event.currentTarget.dataset.request);
+  };
+  const links = ids.flatMap((child, index) => [
+    index > 0 && ", ",
+    element("a", { href: `?request=${encodeURIComponent(child.toWellFormed())}`, "data-request": child, click: open }, child),
+  ]);
+  return [element("p", { class: "note", id: "detail-continued" }, "Continued in ", ...links)];
 }
 
-function tabs(selected, chooseTab, conversation, link) {
+/** Show the text of a request that is not stored, as far as it is known, and the message. */
+function pendingText(text, message) {
+  const article = { class: "assistant running", "aria-label": "Response in progress" };
+  return [
+    text !== undefined && element("article", article, element("p", { id: "detail-text" }, text || "…")),
+    (message || text === undefined) && element("p", { class: "aside" }, message),
+  ].filter(Boolean);
+}
+
+function tabs(selected, chooseTab, conversation, link, comparison) {
   const names = Object.keys(TABS);
   const keydown = (event) => {
     const index = names.indexOf(selected);
@@ -84,7 +116,7 @@ function tabs(selected, chooseTab, conversation, link) {
   const panel = { id: "tab-panel", role: "tabpanel", tabindex: "0", "aria-labelledby": `tab-${selected}` };
   return [
     element("div", { class: "tabs", role: "tablist", "aria-label": "Parts of the request", keydown }, ...names.map(button)),
-    element("div", panel, ...TAB_CONTENTS[selected](conversation, link)),
+    element("div", panel, ...TAB_CONTENTS[selected](conversation, link, comparison)),
   ];
 }
 
@@ -107,10 +139,41 @@ const TAB_CONTENTS = {
       ...(sent ? itemList("detail-sent", sent, "h3") : [element("p", { class: "aside" }, "an item was deleted")]),
     ];
   },
+  seen: (conversation, link) => {
+    const input = conversation.modelInput(link);
+    if (!input) return [element("p", { class: "aside" }, "an item was deleted")];
+    const { instructions, tools } = conversation.request(link);
+    const prepended = input.filter(({ note }) => note !== "sent").length;
+    return [
+      definitionList([
+        ["Instructions", instructions],
+        ["Tools", tools?.length ? tools.map((tool) => tool.name ?? tool.server_label ?? tool.type).join(", ") : null],
+        ["Prepended", `${formatCount(prepended, "item")} by the server`],
+        ["Sent", formatCount(input.length - prepended, "item")],
+      ]),
+      ...itemList("detail-seen", input, "h3"),
+    ];
+  },
   response: (conversation, link) => [
     linkFacts(conversation, link),
     ...itemList("detail-output", conversation.output(link), "h3"),
   ],
+  diff: (conversation, link, { rows, compare, chooseOther }) => {
+    const id = link.response_id;
+    const selected = compare || link.parent || "";
+    const titles = new Map(rows.slice(0, MAX_COMPARED_ROWS).map((row) => [row.id, row.title || row.id]));
+    const ids = [...new Set([link.parent, selected, ...titles.keys()])].filter((other) => other && other !== id);
+    if (!ids.length) return [element("p", { class: "aside" }, "There is no other request.")];
+    const name = (other) => `${other === link.parent ? "parent: " : ""}${titles.get(other) ?? other}`;
+    const options = ids.map((other) => element("option", { value: other, selected: other === selected }, name(other)));
+    if (!selected) options.unshift(element("option", { value: "", selected: true }, "Choose a request"));
+    const select = element("select", { id: "detail-other", change: ({ target }) => chooseOther(target.value) }, ...options);
+    const other = conversation.links.get(selected);
+    return [
+      element("p", {}, element("label", { for: "detail-other" }, "Compare with "), select),
+      ...(other ? difference(conversation, other, link) : []),
+    ];
+  },
   raw: (conversation, link) => {
     const { response_id: id, model, status, created_at, usage, error } = link;
     const items = (entries) => entries.map(({ item }) => item ?? null);
@@ -119,9 +182,17 @@ const TAB_CONTENTS = {
     const response = { id, created_at, model, status, usage, error, output: items(conversation.output(link)) };
     return [
       element("h3", {}, "Request"),
-      codeBlock(formatJson(request), "the request as JSON"),
+      jsonTree(request, "the request as JSON"),
+      jsonText(request, "Request as text"),
       element("h3", {}, "Response"),
-      codeBlock(formatJson(response), "the response as JSON"),
+      jsonTree(response, "the response as JSON"),
+      jsonText(response, "Response as text"),
     ];
   },
 };
+
+/** Create the JSON as text to copy; it is created when it is opened. */
+function jsonText(value, title) {
+  const toggle = ({ target }) => target.open && !target.querySelector("pre") && target.append(codeBlock(formatJson(value), title));
+  return element("details", { class: "json-text", toggle }, element("summary", {}, title));
+}

@@ -8,9 +8,11 @@
 import { RequestCharts } from "./charts.js";
 import { Conversation } from "./conversation.js";
 import { knownTab, requestDetail } from "./detail.js";
+import { compactionPreview } from "./compaction.js";
 import { exportLinks } from "./export.js";
 import { itemList, itemText } from "./items.js";
 import { handleKey, showKeys } from "./keys.js";
+import { useMarkdown } from "./markdown.js";
 import { linkSection } from "./link.js";
 import { address, conversationList } from "./list.js";
 import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
@@ -181,20 +183,21 @@ async function updateRequests(isCurrent) {
 
 /** Fetch the request in the pane unless it is there with its present status. */
 async function updateDetail(isCurrent) {
-  const id = page.view.request;
+  const { request: id, compare } = page.view;
   const status = findRow(id)?.status;
-  if (!id || (page.detail?.id === id && page.detail.status === status)) return;
+  const isKnown = page.detail?.id === id && page.detail.status === status && page.detail.compare === compare;
+  if (!id || isKnown) return;
   const isRunning = page.requests.running.some((row) => row.id === id);
-  const detail = { id, status, conversation: null, message: "" };
+  const detail = { id, status, compare, conversation: null, message: "" };
   if (!isRunning) {
     try {
-      detail.conversation = new Conversation(await source.conversation(id));
+      detail.conversation = new Conversation(await source.request(id, compare));
     } catch (error) {
       if (error instanceof KeyRequired) throw error;
       detail.message = error.message;
     }
   }
-  if (!isCurrent() || page.view.request !== id) return;
+  if (!isCurrent() || page.view.request !== id || page.view.compare !== compare) return;
   page.detail = detail;
   drawDetail();
 }
@@ -250,7 +253,7 @@ function requestsPage() {
 function tableNotes(rows) {
   const { next, is_search_limited: isLimited } = page.requests;
   const more = element("button", { type: "button", id: "requests-more", class: "more", click: showMoreRequests }, "Show more");
-  const limitNote = "More than 1,000 items contain these words: other requests may contain them, too.";
+  const limitNote = "More items match than the search considers: other requests may match, too.";
   return [
     !rows.length && element("p", {}, "No requests match these filters."),
     isLimited && element("p", { class: "aside" }, limitNote),
@@ -276,10 +279,17 @@ async function showMoreRequests() {
 function drawDetail() {
   const pane = byId("detail");
   if (!pane) return;
-  const { request: id, tab } = page.view;
+  const { request: id, tab, compare } = page.view;
   const detail = page.detail?.id === id ? page.detail : null;
-  const state = { id, tab: knownTab(tab), row: findRow(id), conversation: detail?.conversation, message: detail?.message };
-  const version = id && JSON.stringify([id, tab, state.row, Boolean(state.conversation), state.message]);
+  const row = findRow(id);
+  if (row?.text !== undefined) page.streamed = { id, text: row.text };
+  const text = page.streamed?.id === id ? page.streamed.text : undefined; // stays until the stored response is there
+  const { conversation, message } = detail ?? {};
+  const rows = allRows();
+  const state = { id, tab: knownTab(tab), row, rows, text, conversation, message, compare };
+  const children = rows.filter(({ parent }) => parent === id).map((child) => child.id);
+  const others = state.tab === "diff" ? [...(conversation?.links.keys() ?? [])] : [];
+  const version = id && JSON.stringify([id, tab, compare, row, text, Boolean(conversation), message, children, others]);
   if (pane.dataset.version === version) return;
   const isSame = page.drawnDetail === `${id} ${tab}`;
   page.drawnDetail = `${id} ${tab}`;
@@ -294,7 +304,12 @@ function drawDetail() {
     drawDetail();
     byId(`tab-${name}`)?.focus();
   };
-  keepFocus(() => pane.replaceChildren(...requestDetail(state, { close: closeRequest, chooseTab, source, openRequest })));
+  const chooseOther = (other) => {
+    changeView({ compare: other }, { replace: true });
+    poll();
+  };
+  const actions = { close: closeRequest, chooseTab, source, openRequest, chooseOther };
+  keepFocus(() => pane.replaceChildren(...requestDetail(state, actions)));
   pane.scrollTop = isSame ? scrollTop : 0;
 }
 
@@ -324,14 +339,14 @@ function changeFilters(changes) {
 
 function openRequest(id) {
   resetRanges();
-  changeView({ request: id }, { replace: Boolean(page.view.request) });
+  changeView({ request: id, compare: "" }, { replace: Boolean(page.view.request) });
   poll();
   byId("detail-title")?.focus();
 }
 
 function closeRequest() {
   const { request: id } = page.view;
-  changeView({ request: "", tab: "" });
+  changeView({ request: "", tab: "", compare: "" });
   byId(`request-${id}`)?.focus();
 }
 
@@ -346,7 +361,7 @@ function moveRow(step) {
   if (page.kind !== "requests" || !page.view.request) return;
   const { id } = target;
   resetRanges();
-  changeView({ request: id.slice("request-".length) }, { replace: true });
+  changeView({ request: id.slice("request-".length), compare: "" }, { replace: true });
   poll();
   byId(id)?.focus();
 }
@@ -406,6 +421,7 @@ function conversationView(conversation) {
     ...data.notes.map((note) => element("p", { class: "aside" }, note)),
     ...(data.links.length ? requestTree(conversation) : []),
     ...exportLinks(source, page.handle, (error) => setStatus(error.message)),
+    ...compactionPreview(source, page.handle),
     ...(link ? [linkSection(conversation, link, { other: page.other, compare, source })] : historySection(conversation)),
   ];
 }
@@ -602,6 +618,7 @@ function forgetKey() {
   poll();
 }
 
+if (source.isLive) useMarkdown((texts) => source.markdown(texts));
 addEventListener("hashchange", openAddress);
 addEventListener("popstate", () => {
   page.view = parseView(location.search);

@@ -4,7 +4,9 @@
 // thought  text of a reasoning item       aside  a note in place of content that cannot be shown
 // image    shown if the item contains its data; no image is ever fetched from an address
 
+import { jsonTree } from "./json.js";
 import { codeBlock, element, formatCount } from "./make.js";
+import { markdownText } from "./markdown.js";
 import { pagedList } from "./paged.js";
 
 const TEXT_FIELDS = ["text", "refusal", "transcript"];
@@ -100,6 +102,12 @@ const PASSAGE_RENDERERS = {
       : element("p", { class: "aside" }, `an image: ${url.startsWith("data:") ? url.split(";")[0] : url}`),
 };
 
+/** Create one passage; the text of an answer is Markdown. */
+function itemPassage(item, form, text, label) {
+  const isMarkdown = form === "prose" && item.role === "assistant";
+  return isMarkdown ? markdownText(text, label) : PASSAGE_RENDERERS[form](text, label);
+}
+
 const [MAX_SHOWN_CHARS, MAX_SHOWN_LINES] = [800, 10];
 
 // The long texts that were opened: they stay open when the page is drawn again.
@@ -108,7 +116,7 @@ const openTexts = new Set();
 /** Show the start of a long passage, and a button that opens the rest; all of it is printed and searched. */
 function collapsedIfLong(passage, text, label) {
   const isLong = text.length > MAX_SHOWN_CHARS || text.split("\n").length > MAX_SHOWN_LINES;
-  if (!isLong || !["P", "BLOCKQUOTE"].includes(passage.tagName)) return passage; // code scrolls in its box
+  if (!isLong || !["P", "BLOCKQUOTE", "DIV"].includes(passage.tagName)) return passage; // code scrolls in its box
   const key = `${label}: ${text}`;
   const button = element("button", { type: "button", class: "more", click: () => show(!openTexts.has(key)) });
   const box = element("div", {}, passage);
@@ -143,7 +151,7 @@ function itemArticle(item, { number, note = "", level }) {
     "article",
     { class: item.role === "user" || item.role === "assistant" ? item.role : "other" },
     heading,
-    ...itemPassages(item).map(([form, text]) => collapsedIfLong(PASSAGE_RENDERERS[form](text, label), text, label)),
+    ...itemPassages(item).map(([form, text]) => collapsedIfLong(itemPassage(item, form, text, label), text, label)),
     jsonDetails(item, label),
   );
 }
@@ -151,7 +159,7 @@ function itemArticle(item, { number, note = "", level }) {
 /** Show the item as it was sent; its JSON is created when it is opened. */
 function jsonDetails(item, label) {
   const toggle = ({ target }) =>
-    target.open && !target.querySelector("pre") && target.append(codeBlock(formatJson(item), `JSON of ${label}`));
+    target.open && !target.querySelector(".json") && target.append(jsonTree(item, `JSON of ${label}`));
   return element(
     "details",
     { toggle },

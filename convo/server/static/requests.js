@@ -5,8 +5,10 @@
 
 import { element, formatAge, formatCost, formatNumber, formatSeconds, formatTime } from "./make.js";
 
-const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", request: "", tab: "", charts: "" };
-const FILTERS = ["q", "status", "model", "session"];
+const DEFAULT_VIEW = { sort: "created_at", order: "desc", status: "", model: "", session: "", q: "", tool: "", time: "", from: "", to: "", request: "", tab: "", compare: "", charts: "" };
+const FILTERS = ["q", "status", "model", "session", "tool", "time", "from", "to"];
+const TIMES = { hour: ["last hour", 3600], day: ["last day", 86400], week: ["last week", 7 * 86400] };
+const LOCAL_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/;
 
 /** The signs of the statuses, and the words for them. */
 export const STATUSES = {
@@ -41,6 +43,8 @@ export function parseView(search) {
   if (!["asc", "desc"].includes(view.order)) view.order = DEFAULT_VIEW.order;
   if (view.status && !(view.status in STATUSES)) view.status = "";
   if (view.charts !== "open") view.charts = "";
+  if (!(view.time in TIMES)) view.time = "";
+  for (const name of ["from", "to"]) if (!LOCAL_TIME.test(view[name])) view[name] = "";
   return view;
 }
 
@@ -52,12 +56,19 @@ export function viewAddress(view, names = Object.keys(DEFAULT_VIEW)) {
 
 /** Return the query of a view for the server. */
 export function listQuery(view) {
-  return viewAddress(view, ["sort", "order", ...FILTERS]);
+  return viewAddress(serverView(view), ["sort", "order", ...FILTERS]);
 }
 
 /** Return the query of the filters alone, for the charts. */
 export function filterQuery(view) {
-  return viewAddress(view, FILTERS);
+  return viewAddress(serverView(view), FILTERS);
+}
+
+/** Return the view with its times in seconds since 1970; a time until now begins at a whole minute. */
+function serverView(view) {
+  const seconds = (text) => (text ? String(Math.floor(new Date(text).getTime() / 1000)) : "");
+  const begin = view.time ? String(Math.floor(Date.now() / 60000) * 60 - TIMES[view.time][1]) : seconds(view.from);
+  return { ...view, time: "", from: begin, to: view.time ? "" : seconds(view.to) };
 }
 
 export function hasFilters(view) {
@@ -83,10 +94,11 @@ export function requestFilters(view, change) {
   const search = element("input", { id: "filter-q", type: "search", input: onChange("q"), autocomplete: "off" });
   search.value = view.q;
   const select = (name) => element("select", { id: `filter-${name}`, change: onChange(name) });
+  const moment = (name) => element("input", { id: `filter-${name}`, type: "datetime-local", change: onChange(name) });
   const order = element("select", { id: "filter-sort", change: ({ target }) => change(parseOrder(target.value)) });
   const labelled = (text, control, className) =>
     element("div", { class: className }, element("label", { for: control.id }, text), control);
-  const clear = () => change(Object.fromEntries(FILTERS.map((name) => [name, ""])));
+  const clear = ({ target }) => (target.form.dataset.moments = "") || change(Object.fromEntries(FILTERS.map((name) => [name, ""])));
   return element(
     "form",
     { class: "filters", role: "search", "aria-label": "Filter requests", submit: (event) => event.preventDefault() },
@@ -94,9 +106,29 @@ export function requestFilters(view, change) {
     labelled("Status", select("status")),
     labelled("Model", select("model")),
     labelled("Session", select("session")),
+    labelled("Tool", select("tool")),
+    labelled("Time", element("select", { id: "filter-time", change: onTimeChange(change) })),
+    labelled("From", moment("from"), "moment"),
+    labelled("To", moment("to"), "moment"),
     labelled("Order", order, "order"),
     element("button", { type: "button", id: "filter-clear", click: clear }, "Clear filters"),
   );
+}
+
+/** A time until now replaces the times from and to; "between" shows their fields. */
+function onTimeChange(change) {
+  return ({ target }) => {
+    const { value } = target;
+    const form = target.closest("form");
+    form.dataset.moments = value === "between" ? "shown" : "";
+    showMoments(form);
+    if (value === "between") form.querySelector("#filter-from").focus();
+    else change({ time: value, from: "", to: "" });
+  };
+}
+
+function showMoments(form) {
+  for (const box of form.querySelectorAll(".moment")) box.hidden = form.dataset.moments !== "shown";
 }
 
 function parseOrder(text) {
@@ -105,7 +137,7 @@ function parseOrder(text) {
 }
 
 /** Update the choices of the filters to those of the server, and their values to the view. */
-export function updateFilters(form, view, { models = [], sessions = [] }) {
+export function updateFilters(form, view, { models = [], sessions = [], tools = [] }) {
   const statuses = Object.entries(STATUSES).map(([status, [, word]]) => [status, word]);
   const orders = COLUMNS.flatMap(([heading, sort]) => [
     [`${sort} desc`, `${heading}, ${sort === "created_at" ? "newest" : "highest"} first`],
@@ -115,6 +147,16 @@ export function updateFilters(form, view, { models = [], sessions = [] }) {
   setOptions(form, "status", [["", "all"], ...statuses], view.status);
   setOptions(form, "model", [["", "all"], ...plain(models)], view.model);
   setOptions(form, "session", [["", "all"], ...plain(sessions)], view.session);
+  setOptions(form, "tool", [["", "all"], ...plain(tools)], view.tool);
+  const times = Object.entries(TIMES).map(([name, [text]]) => [name, text]);
+  if (view.from || view.to) form.dataset.moments = "shown";
+  else if (view.time) form.dataset.moments = "";
+  setOptions(form, "time", [["", "all"], ...times, ["between", "between"]], form.dataset.moments ? "between" : view.time);
+  showMoments(form);
+  for (const name of ["from", "to"]) {
+    const field = form.querySelector(`#filter-${name}`);
+    if (document.activeElement !== field) field.value = view[name];
+  }
   setOptions(form, "sort", orders, `${view.sort} ${view.order}`);
   const search = form.querySelector("#filter-q");
   if (document.activeElement !== search) search.value = view.q;

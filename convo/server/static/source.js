@@ -63,6 +63,28 @@ class ServerSource {
     return this.#fetchJson(`inspect/api/conversations/${encodeURIComponent(handle)}${query}`);
   }
 
+  /** Fetch one request with its parent, and with the request `compare` if it is given. */
+  request(id, compare) {
+    const query = compare ? `?compare=${encodeURIComponent(compare.toWellFormed())}` : "";
+    return this.#fetchJson(`inspect/api/requests/${encodeURIComponent(id.toWellFormed())}${query}`);
+  }
+
+  /** Fetch the preview of a compaction that keeps the last turns. */
+  compaction(handle, keptTurns) {
+    return this.#fetchJson(`inspect/api/conversations/${encodeURIComponent(handle.toWellFormed())}/compaction?keep_last=${keptTurns}`);
+  }
+
+  /** Fetch the agent runs of a session, newest first. */
+  async runs(handle) {
+    return (await this.#fetchJson(`inspect/api/conversations/${encodeURIComponent(handle.toWellFormed())}/runs`)).data;
+  }
+
+  /** Render Markdown texts: [{ nodes, note }]. */
+  async markdown(texts) {
+    const init = { method: "POST", body: JSON.stringify({ texts }), headers: { "content-type": "application/json" } };
+    return (await (await this.#fetchOk("inspect/api/markdown", init)).json()).data;
+  }
+
   /** Fetch a page of the requests; `query` begins with "?" or is empty. */
   requests(query, { limit, after }) {
     const parameters = new URLSearchParams(query);

@@ -23,6 +23,7 @@ from convo.stores.request_list import (
     MAX_MATCHING_ITEMS,
     MAX_MODEL_ROUTES,
     MAX_TITLE_STEPS,
+    MAX_TOOL_CALLS,
     ROUTE_COLUMNS,
     ListedRequest,
     RequestCursor,
@@ -30,14 +31,21 @@ from convo.stores.request_list import (
     RequestQuery,
     build_route_row,
     choose_title,
+    decode_offered_tools,
     decode_route_usage,
+    is_call_of,
     list_models,
+    list_tools,
     sort_expression,
 )
 
 SELECT_ROUTES = """
 SELECT hash, body FROM convo.repeated WHERE tenant = $1
     AND hash IN (SELECT DISTINCT route FROM convo.links WHERE links.tenant = $1)
+"""
+
+SELECT_PARAMETERS = """
+SELECT hash, body FROM convo.repeated WHERE tenant = $1 AND body LIKE '%"tools"%'
 """
 
 SELECT_SOME_ROUTES = """
@@ -61,17 +69,17 @@ ROUTES_TABLE = (
 )
 
 REACHED_TABLE = """
-WITH RECURSIVE reached (id) AS (
-    SELECT id FROM convo.nodes WHERE tenant = $1 AND item = ANY({}::uuid[])
+reached_{name} (id) AS (
+    SELECT id FROM convo.nodes WHERE tenant = $1 AND item = ANY({items}::uuid[])
     UNION
-    SELECT below.id FROM reached JOIN LATERAL (
+    SELECT below.id FROM reached_{name} AS reached JOIN LATERAL (
         SELECT id FROM convo.nodes WHERE tenant = $1 AND parent = reached.id
             AND NOT EXISTS (SELECT 1 FROM convo.links WHERE tenant = $1 AND saw = reached.id)
             AND NOT EXISTS (SELECT 1 FROM convo.links WHERE tenant = $1 AND head = reached.id) OFFSET 0
     ) AS below ON true
-), found (id) AS (
-    SELECT links.id FROM reached JOIN convo.links ON tenant = $1 AND saw = reached.id
-    UNION SELECT links.id FROM reached JOIN convo.links ON tenant = $1 AND head = reached.id
+), found_{name} (id) AS (
+    SELECT links.id FROM reached_{name} AS reached JOIN convo.links ON tenant = $1 AND saw = reached.id
+    UNION SELECT links.id FROM reached_{name} AS reached JOIN convo.links ON tenant = $1 AND head = reached.id
 )
 """
 """The links whose own input or output has one of the items: from an item's node down to the next end of a link."""
@@ -117,7 +125,8 @@ async def filter_links(
     """
     values = BoundValues()
     bind = values.bind
-    conditions, source, with_clause, is_search_limited = ["links.tenant = $1"], "convo.links", "", False
+    conditions, source, is_search_limited = ["links.tenant = $1"], "convo.links", False
+    tables = list[str]()
     if with_routes:
         rows = [
             {
@@ -137,8 +146,20 @@ async def filter_links(
         )
     if query.text:
         items, is_search_limited = await _find_items(t, query.text)
-        with_clause = REACHED_TABLE.format(bind(items))
-        conditions.append("links.id IN (SELECT id FROM found)")
+        tables.append(REACHED_TABLE.format(name="words", items=bind(items)))
+        conditions.append("links.id IN (SELECT id FROM found_words)")
+    if query.tool is not None:
+        calls, is_tool_limited = await _find_calls(t, query.tool)
+        is_search_limited = is_search_limited or is_tool_limited
+        offers = [n for n, body in await t.fetch_all(SELECT_PARAMETERS) if query.tool in decode_offered_tools(body).hosted]
+        tables.append(REACHED_TABLE.format(name="calls", items=bind(calls)))
+        conditions.append(
+            f"(links.id IN (SELECT id FROM found_calls) OR links.parameters = ANY({bind(offers)}::uuid[]))"
+        )
+    for operator, moment in ((">=", query.begin), ("<", query.end)):
+        if moment is not None:
+            conditions.append(f"links.created_at {operator} {bind(moment)}::double precision")
+    with_clause = f"WITH RECURSIVE {', '.join(tables)} " if tables else ""
     return FilteredLinks(with_clause, source, conditions, values, is_search_limited)
 
 
@@ -177,6 +198,11 @@ async def select_models(t: TenantConnection) -> Sequence[str]:
     return list_models([body for (body,) in await t.fetch_all(SELECT_SOME_ROUTES, MAX_MODEL_ROUTES)])
 
 
+async def select_tools(t: TenantConnection) -> Sequence[str]:
+    """Return the tools that some distinct parameters offer."""
+    return list_tools([body for _, body in await t.fetch_all(f"{SELECT_PARAMETERS} LIMIT $2", MAX_MODEL_ROUTES)])
+
+
 def tokens_expression(column: str) -> str:
     """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
     text = f"(string_to_array(links.usage, ','))[routes.{column} + 1]"
@@ -199,6 +225,22 @@ async def _find_items(t: TenantConnection, text: str) -> tuple[list[UUID], bool]
         skipped += len(rows)
         if len(found) > MAX_MATCHING_ITEMS:
             return found[:MAX_MATCHING_ITEMS], True
+    return found, False
+
+
+async def _find_calls(t: TenantConnection, tool: str) -> tuple[list[UUID], bool]:
+    """Return calls of a tool, shortest first, and whether there may be more."""
+    found: list[UUID] = []
+    term_hashes = sorted({term for phrase in parse_search_phrases(tool) for term in hash_terms(t, phrase)})
+    skipped = 0
+    while term_hashes and (rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, MAX_MATCHING_ITEMS, skipped)):
+        for item, body in rows:
+            with suppress(DamagedRow):
+                if is_call_of(decode_body(str(item), body), tool):
+                    found.append(item)
+        skipped += len(rows)
+        if len(found) > MAX_TOOL_CALLS:
+            return found[:MAX_TOOL_CALLS], True
     return found, False
 
 

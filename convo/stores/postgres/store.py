@@ -146,6 +146,9 @@ class PostgresStore:
     async def request_models(self) -> Sequence[str]:
         return await self._run(request_list.select_models)
 
+    async def request_tools(self) -> Sequence[str]:
+        return await self._run(request_list.select_tools)
+
     async def remove_session(self, session_id: str) -> None:
         await self._run(gc.remove_session, session_id)
 

@@ -21,6 +21,7 @@ from convo.stores.request_list import (
     MAX_MATCHING_ITEMS,
     MAX_MODEL_ROUTES,
     MAX_TITLE_STEPS,
+    MAX_TOOL_CALLS,
     ROUTE_COLUMNS,
     ListedRequest,
     RequestCursor,
@@ -28,8 +29,11 @@ from convo.stores.request_list import (
     RequestQuery,
     build_route_row,
     choose_title,
+    decode_offered_tools,
     decode_route_usage,
+    is_call_of,
     list_models,
+    list_tools,
     sort_expression,
 )
 from convo.stores.sqlite.records import SELECT_LINKS
@@ -37,6 +41,10 @@ from convo.stores.sqlite.tenant_rows import TenantConnection, to_query_name
 
 SELECT_ROUTES = """
 SELECT n, body FROM repeated WHERE tenant = ? AND EXISTS (SELECT 1 FROM links WHERE route = repeated.n)
+"""
+
+SELECT_PARAMETERS = """
+SELECT n, body FROM repeated WHERE tenant = ? AND body LIKE '%"tools"%'
 """
 
 SELECT_NEWEST_ROUTES = """
@@ -50,15 +58,15 @@ ROUTES_TABLE = (
 )
 
 REACHED_TABLE = """
-reached (n) AS (
-    SELECT nodes.n FROM nodes WHERE item IN (SELECT value FROM json_each(:items))
+reached_{name} (n) AS (
+    SELECT nodes.n FROM nodes WHERE item IN (SELECT value FROM json_each(:{name}))
     UNION
-    SELECT nodes.n FROM reached JOIN nodes ON nodes.parent = reached.n
-    WHERE NOT EXISTS (SELECT 1 FROM links WHERE saw = reached.n)
-        AND NOT EXISTS (SELECT 1 FROM links WHERE head = reached.n)
-), found (n) AS (
-    SELECT links.n FROM reached JOIN links ON links.saw = reached.n
-    UNION SELECT links.n FROM reached JOIN links ON links.head = reached.n
+    SELECT nodes.n FROM reached_{name} JOIN nodes ON nodes.parent = reached_{name}.n
+    WHERE NOT EXISTS (SELECT 1 FROM links WHERE saw = reached_{name}.n)
+        AND NOT EXISTS (SELECT 1 FROM links WHERE head = reached_{name}.n)
+), found_{name} (n) AS (
+    SELECT links.n FROM reached_{name} JOIN links ON links.saw = reached_{name}.n
+    UNION SELECT links.n FROM reached_{name} JOIN links ON links.head = reached_{name}.n
 )
 """
 """The links whose own input or output has one of the items: from an item's node down to the next end of a link."""
@@ -115,9 +123,24 @@ def filter_links(t: TenantConnection, query: RequestQuery, *, with_routes: bool,
         values["session"] = to_query_name(query.session)
     if query.text:
         items, is_search_limited = _find_items(t, query.text)
-        values["items"] = encode_json(items)
-        tables.append(REACHED_TABLE)
-        conditions.append("links.n IN (SELECT n FROM found)")
+        values["words"] = encode_json(items)
+        tables.append(REACHED_TABLE.format(name="words"))
+        conditions.append("links.n IN (SELECT n FROM found_words)")
+    if query.tool is not None:
+        calls, is_tool_limited = _find_calls(t, query.tool)
+        is_search_limited = is_search_limited or is_tool_limited
+        offers = [n for n, body in t.fetch_all(SELECT_PARAMETERS, t.tenant_number) if query.tool in decode_offered_tools(body).hosted]
+        values |= {"calls": encode_json(calls), "offers": encode_json(offers)}
+        tables.append(REACHED_TABLE.format(name="calls"))
+        conditions.append(
+            "(links.n IN (SELECT n FROM found_calls)"
+            " OR links.parameters IN (SELECT value FROM json_each(:offers)))"
+        )
+    for operator, moment in ((">=", query.begin), ("<", query.end)):
+        if moment is not None:
+            name = "begin" if operator == ">=" else "end"
+            conditions.append(f"links.created_at {operator} :{name}")
+            values[name] = moment
     return FilteredLinks(tables, source, conditions, values, is_search_limited)
 
 
@@ -154,6 +177,12 @@ def select_models(t: TenantConnection) -> Sequence[str]:
     return list_models(body for (body,) in t.fetch_all(SELECT_NEWEST_ROUTES, t.tenant_number, MAX_MODEL_ROUTES))
 
 
+def select_tools(t: TenantConnection) -> Sequence[str]:
+    """Return the tools that the newest distinct parameters offer."""
+    sql = f"{SELECT_PARAMETERS} ORDER BY n DESC LIMIT ?"
+    return list_tools(body for _, body in t.fetch_all(sql, t.tenant_number, MAX_MODEL_ROUTES))
+
+
 def tokens_expression(column: str) -> str:
     """Return the SQL expression of the tokens at a column of the table `routes`, 0 if there are none."""
     usage = "'[' || links.usage || ']'"
@@ -173,6 +202,22 @@ def _find_items(t: TenantConnection, text: str) -> tuple[list[int], bool]:
             return found, True
         with suppress(DamagedRow):
             if phrase_density(tokenize_item(decode_item(str(n), body)), phrases):
+                found.append(n)
+    return found, False
+
+
+def _find_calls(t: TenantConnection, tool: str) -> tuple[list[int], bool]:
+    """Return the rowids of the newest calls of a tool, and whether there may be more."""
+    found: list[int] = []
+    phrases = parse_search_phrases(tool)
+    if not phrases:
+        return found, False
+    match = " ".join(f'"{phrase}"' for phrase in phrases)
+    for n, body in t.execute(SELECT_WORD_MATCHES, match, t.tenant_number):
+        if len(found) == MAX_TOOL_CALLS:
+            return found, True
+        with suppress(DamagedRow):
+            if is_call_of(decode_item(str(n), body), tool):
                 found.append(n)
     return found, False
 

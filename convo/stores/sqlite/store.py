@@ -143,6 +143,9 @@ class SqliteStore:
     async def request_models(self) -> Sequence[str]:
         return await self._read(request_list.select_models)
 
+    async def request_tools(self) -> Sequence[str]:
+        return await self._read(request_list.select_tools)
+
     async def remove_session(self, session_id: str) -> None:
         await self._remove(gc.remove_session, session_id)
 
