@@ -101,7 +101,10 @@ class _ProgressLine:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        console = Console(file=sys.stderr, highlight=False)
+        from convo.terminal.theme import detect_color_system, make_rich_theme
+
+        has_palette = detect_color_system(os.environ) != "standard"
+        console = Console(file=sys.stderr, highlight=False, theme=make_rich_theme(has_palette=has_palette))
         is_wide = console.width >= WIDE_COLUMNS
         progress = Progress(
             TextColumn("{task.description}", markup=False),

@@ -33,6 +33,7 @@ from convo.terminal.terminal import detect_display, escape_control_chars
 
 if TYPE_CHECKING:
     from convo.chat.session_admin import RemovedSession
+    from convo.history.records import LinkStatus
     from convo.inspect.view import OpenRun
 
 
@@ -46,12 +47,15 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     """Print at most `limit` sessions, last used first; 0 for all."""
     display = detect_display(sys.stdout, os.environ)
     open_runs: dict[str, OpenRun] = {}
+    last_statuses: dict[str, LinkStatus] = {}
 
     async def read(store: Store) -> tuple[list[SessionSummary], bool, str]:
         sessions = await store.sessions(limit=limit + 1 if limit else None)
         loaded = [await load_session_summary(store, session) for session in sessions[: limit or None]]
         if display.width is not None and not as_json:
-            open_runs.update(await _load_open_runs(store, [summary.session for summary in loaded]))
+            shown = [summary.session for summary in loaded]
+            open_runs.update(await _load_open_runs(store, shown))
+            last_statuses.update(await _load_last_statuses(store, shown))
         return loaded, len(sessions) > len(loaded), "" if sessions else await get_other_clients_hint(store)
 
     settings = load_settings(config)
@@ -59,7 +63,7 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     if as_json:
         print_json([session_summary_to_json(summary) for summary in summaries])
     elif summaries:
-        print_line(list_views.render_session_list(summaries, display, SystemClock().now(), open_runs))
+        print_line(list_views.render_session_list(summaries, display, SystemClock().now(), open_runs, last_statuses))
     else:
         is_default = settings.storage.path == settings.paths.database
         place = "" if is_default else f" in {settings.storage}"
@@ -79,6 +83,17 @@ async def _load_open_runs(store: Store, sessions: Sequence[Session]) -> "dict[st
 
     runs = {session.id: await load_open_run(store, session) for session in sessions}
     return {session_id: run for session_id, run in runs.items() if run}
+
+
+async def _load_last_statuses(store: Store, sessions: Sequence[Session]) -> "dict[str, LinkStatus]":
+    """Return the status of the last request of each session that has one, by session id."""
+    from convo.stores.request_list import RequestQuery
+
+    statuses: dict[str, LinkStatus] = {}
+    for session in sessions:
+        page = await store.list_requests(RequestQuery(session=session.id, limit=1))
+        statuses.update((session.id, listed.link.status) for listed in page.requests)
+    return statuses
 
 
 def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:

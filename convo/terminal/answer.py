@@ -66,13 +66,6 @@ async def _consume(events: AsyncGenerator[StreamEvent, None], on_event: Callable
 ANSWERS_MARKDOWN, ANSWERS_PLAIN = "markdown", "plain"
 """Values of the setting `answers`."""
 
-LINK_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "Tabby", "rio", "WarpTerminal")
-LINK_TERMS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "wezterm", "contour")
-LINK_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
-MIN_VTE_VERSION = 5_000
-"""Signs of a terminal with clickable links. No query reports this ability, so known terminals are listed."""
-
-
 MARKDOWN_MODULE = "convo.terminal.markdown"
 """The module that renders Markdown; it is imported while the model works."""
 
@@ -105,30 +98,16 @@ class LazyMarkdownRenderer:
             self._renderer.finish()
 
     def _make_renderer(self) -> AnswerRenderer:
-        from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer, detect_color_system
+        from convo.terminal.markdown import MarkdownOptions, MarkdownRenderer
 
         display = detect_display(self._stream, self._environ)
-        has_links = _has_clickable_links(self._environ)
         options = MarkdownOptions(
             has_color=display.has_color,
             has_box_chars=display.has_box_chars,
-            has_links=has_links and display.has_color,
-            color_system=detect_color_system(self._environ),
+            has_links=display.has_links,
+            color_system=display.color_system,
         )
         return MarkdownRenderer(self._stream, options, get_terminal_size, self._footer)
-
-
-def _has_clickable_links(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to support hyperlinks (OSC 8)."""
-    if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux")):
-        return False
-    vte = environ.get("VTE_VERSION", "")
-    return (
-        environ.get("TERM_PROGRAM") in LINK_PROGRAMS
-        or environ.get("TERM") in LINK_TERMS
-        or (vte.isdigit() and int(vte) >= MIN_VTE_VERSION)
-        or any(name in environ for name in LINK_VARIABLES)
-    )
 
 
 REASONING_COLUMNS = 80

@@ -470,8 +470,10 @@ def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Itera
         return
     columns = _chart_columns(rows, shares)
     table = fit_columns([*columns, Column(CHART_HEADING, [" " * MIN_BAR_CELLS] * len(rows))], display)
-    bars = _render_bars(shares, _bar_width(table, display))
-    yield from table_lines(table._replace(columns=(*table.columns[:-1], Column(CHART_HEADING, bars))), display)
+    bar_width = _bar_width(table, display)
+    bars = _render_bars(shares, bar_width)
+    chart = Table((*table.columns[:-1], Column(CHART_HEADING, bars, style="id")), (*table.widths[:-1], bar_width))
+    yield from table_lines(chart, display)
     yield from key_value_lines([("", chart_legend("".join(bars)))], display)
 
 
@@ -496,7 +498,7 @@ def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -
 def _bar_width(table: Table, display: DisplayOptions) -> int:
     if display.table_width is None:
         return MAX_BAR_CELLS
-    used_columns = sum(column.width + COLUMN_GAP for column in table.columns[:-1])
+    used_columns = sum(width + COLUMN_GAP for width in table.widths[:-1])
     return max(MIN_BAR_CELLS, min(MAX_BAR_CELLS, display.table_width - used_columns))
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.lookup import SessionSummary
 from convo.history.items import Item
-from convo.history.records import Session
+from convo.history.records import LinkStatus, Session
 from convo.stores.base import PruneResult, TenantStats
 from convo.strategies.strategy import STRATEGIES
-from convo.terminal.statuses import Status, format_sign, open_run_mark, open_run_word, status_column
+from convo.terminal.statuses import STATUS_MARKS, Status, format_sign, open_run_mark, open_run_word, status_column
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 
 NO_OPEN_RUNS: "Mapping[str, OpenRun]" = MappingProxyType({})
+NO_STATUSES: Mapping[str, LinkStatus] = MappingProxyType({})
+
+MIN_NAME_COLUMNS, MIN_MESSAGE_COLUMNS = 16, 20
+"""Columns to which the name of a session and its first message are cut where they do not fit."""
+
+STATUS_WORDS: Mapping[LinkStatus, str] = {"completed": "done", "in_progress": "in progress"}
+"""Short words for the statuses of a list; other statuses are the API's words."""
 
 
 class SearchResult(NamedTuple):
@@ -53,16 +60,22 @@ def render_session_list(
     display: DisplayOptions,
     now: float,
     open_runs: "Mapping[str, OpenRun]" = NO_OPEN_RUNS,
+    last_statuses: Mapping[str, LinkStatus] = NO_STATUSES,
 ) -> str:
     """Render one line for each session; on a terminal with the time since its last use, elsewhere with the time.
 
-    open_runs:  the agent runs that are open in these sessions, by session id; a terminal shows their statuses
+    A terminal also shows the status of the open agent run or else of the last request.
+
+    open_runs:      the agent runs that are open in these sessions, by session id
+    last_statuses:  of the last request of each session, by session id
     """
     sessions = [summary.session for summary in summaries]
-    runs = [None if display.width is None else open_runs.get(session.id) for session in sessions]
-    statuses = [Status(open_run_word(run), open_run_mark(run)) if run else Status("") for run in runs]
+    is_terminal = display.width is not None
+    has_statuses = is_terminal and bool(open_runs or last_statuses)
+    statuses = [_session_status(open_runs.get(session.id), last_statuses.get(session.id)) for session in sessions]
     columns = [
-        Column("session", [session.name for session in sessions], style="id"),
+        Column("session", [session.name for session in sessions], style="id", min_width=MIN_NAME_COLUMNS),
+        *([status_column("status", statuses, display)] if has_statuses else []),
         Column("owner", [str(session.strategy) for session in sessions], drop_order=3),
         Column("model", [session.model for session in sessions], drop_order=0),
         Column("items", [f"{summary.item_count:,}" for summary in summaries], align_right=True, drop_order=2),
@@ -70,21 +83,28 @@ def render_session_list(
         Column(
             "used",
             [
-                format_local_time(session.used_at) if display.width is None else format_age(session.used_at, now)
+                format_age(session.used_at, now) if is_terminal else format_local_time(session.used_at)
                 for session in sessions
             ],
+            drop_order=4,
         ),
-        status_column(
+        Column(
             "first message",
-            statuses,
-            display,
-            suffixes=[
-                f": {summary.first_words}" if status.mark else summary.first_words
-                for summary, status in zip(summaries, statuses, strict=True)
-            ],
+            [summary.first_words for summary in summaries],
+            drop_order=5,
+            min_width=MIN_MESSAGE_COLUMNS,
         ),
     ]
     return render_table(columns, display)
+
+
+def _session_status(run: "OpenRun | None", last_status: LinkStatus | None) -> Status:
+    """Return the status of a session; nothing where it has no request."""
+    if run:
+        return Status(open_run_word(run), open_run_mark(run))
+    if last_status is None:
+        return Status("")
+    return Status(STATUS_WORDS.get(last_status, last_status), STATUS_MARKS[last_status])
 
 
 def render_session(
@@ -106,7 +126,8 @@ def render_search_results(results: Sequence[SearchResult], display: DisplayOptio
     columns = [
         Column(
             "session",
-            [
+            min_width=MIN_NAME_COLUMNS,
+            cells=[
                 result.session.name
                 + (f" and {format_count(result.other_session_count, 'other')}" if result.other_session_count else "")
                 for result in results

@@ -10,7 +10,7 @@ difference to the terminal, and `MarkdownRenderer` limits how often.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO
 from urllib.parse import unquote
@@ -31,9 +31,9 @@ from rich.style import Style
 from rich.syntax import Syntax, SyntaxTheme
 from rich.table import Table
 from rich.text import Text
-from rich.theme import Theme
 
 from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, escape_char_match, text_width
+from convo.terminal.theme import get_rich_style, make_rich_theme
 
 if TYPE_CHECKING:
     from convo.terminal.waiting import Footer
@@ -63,27 +63,30 @@ MIN_FIRST_COLUMNS = 4
 
 MAX_RULE_COLUMNS = 40
 
-THEME = Theme(
-    {
-        "markdown.em": "italic",
-        "markdown.strong": "bold",
-        "markdown.s": "strike",
-        "markdown.code": "cyan",
-        "markdown.link_url": "underline",
-        "markdown.h1": "bold underline",
-        "markdown.h2": "bold",
-        **{f"markdown.h{level}": "bold dim" for level in range(3, 7)},
-        "markdown.hr": "dim",
-        "markdown.table.border": "dim",
-        "markdown.table.header": "bold",
-        "markdown.paragraph": "none",
-        "markdown.item": "none",
-        "markdown.block_quote": "none",
-        "markdown.code_block": "none",
-    }
-)
+MARKDOWN_STYLES = {
+    "markdown.em": "italic",
+    "markdown.strong": "bold",
+    "markdown.s": "strike",
+    "markdown.code": "id",
+    "markdown.link_url": "underline",
+    "markdown.h1": "bold underline",
+    "markdown.h2": "bold",
+    **{f"markdown.h{level}": "bold dim" for level in range(3, 7)},
+    "markdown.hr": "dim",
+    "markdown.table.border": "dim",
+    "markdown.table.header": "bold",
+    "markdown.paragraph": "none",
+    "markdown.item": "none",
+    "markdown.block_quote": "none",
+    "markdown.code_block": "none",
+}
 
-DIM = Style(dim=True)
+
+@lru_cache(2)
+def get_dim_style(has_palette: bool) -> Style:
+    """Return the style of borders and of names of languages."""
+    return Style.parse(get_rich_style("dim", has_palette=has_palette))
+
 
 CODE_THEMES = {"truecolor": "github-dark", "256": "github-dark"}
 """Themes with a background of their own: their contrast is the same on a light and on a dark terminal."""
@@ -115,12 +118,10 @@ class MarkdownOptions(NamedTuple):
     has_links: bool = False
     color_system: str = "standard"
 
-
-def detect_color_system(environ: Mapping[str, str]) -> str:
-    """Return the color system of the terminal, for `MarkdownOptions`."""
-    if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
-        return "truecolor"
-    return "256" if environ.get("TERM", "").endswith(("-256color", "-kitty", "-direct")) else "standard"
+    @property
+    def has_palette(self) -> bool:
+        """Whether the terminal has 256 colors or more."""
+        return self.color_system != "standard"
 
 
 # -- source to tokens --------------------------------------------------------------------------------
@@ -363,7 +364,9 @@ def render_code_edge(language: str, options: MarkdownOptions) -> list[str]:
     theme, label = get_code_theme(options), _clean_code(language)
     background = theme.get_background_style()
     if not background:
-        rule = Text.assemble((f"{'──' if options.has_box_chars else '--'} {label}".rstrip(), DIM))
+        rule = Text.assemble(
+            (f"{'──' if options.has_box_chars else '--'} {label}".rstrip(), get_dim_style(options.has_palette))
+        )
         return [_encode_segments(rule.render(_make_console(options)), options)]
     if not label:
         return []
@@ -478,13 +481,13 @@ def _iter_rendered_tokens(tokens: Iterable[Token], options: MarkdownOptions) -> 
 def _make_console(options: MarkdownOptions) -> Console:
     return Console(
         width=options.width,
-        color_system="standard" if options.has_color else None,
+        color_system=("256" if options.has_palette else "standard") if options.has_color else None,
         force_terminal=True,
         legacy_windows=False,
         highlight=False,
         markup=False,
         emoji=False,
-        theme=THEME,
+        theme=make_rich_theme(has_palette=options.has_palette, other_styles=MARKDOWN_STYLES),
     )
 
 
@@ -626,7 +629,9 @@ class _Quote(_Container):
     style_name = "markdown.block_quote"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        bar = Segment("│ " if self.renderer.options.has_box_chars else "> ", DIM)
+        bar = Segment(
+            "│ " if self.renderer.options.has_box_chars else "> ", get_dim_style(self.renderer.options.has_palette)
+        )
         yield from self.render_indented(console, options, bar, bar)
 
 

@@ -13,6 +13,7 @@ from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
 from convo.strategies.conversion import TransferLoss
 from convo.strategies.strategy import STRATEGIES
+from convo.terminal.panel import render_bar
 from convo.terminal.status_line import format_cost, format_owner_handle
 from convo.terminal.statuses import DONE, FAILED, WARNING, Status, format_line_start, format_sign, status_column
 from convo.terminal.terminal import (
@@ -157,10 +158,14 @@ def _byte_bars(results: "Sequence[RaceResult]", display: DisplayOptions) -> Iter
         if display.width is None
         else max(1, min(MAX_BYTE_BAR_COLUMNS, display.width - BYTE_BAR_LABEL_COLUMNS))
     )
-    char = "█" if display.has_box_chars else "#"
     for result in results:
-        size = max(1, round(columns * result.request_bytes / max_bytes)) if result.request_bytes else 0
-        yield f"{result.strategy:<12}  {char * size} {result.request_bytes:,}"
+        size = result.request_bytes
+        if display.width is None:
+            char = "█" if display.has_box_chars else "#"
+            bar = char * (max(1, round(columns * size / max_bytes)) if size else 0)
+        else:
+            bar = render_bar(size, max(1, max_bytes), columns, display)
+        yield f"{result.strategy:<12}  {bar} {size:,}"
 
 
 MAX_NAMED_POSITIONS = 6

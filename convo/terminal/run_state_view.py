@@ -21,6 +21,9 @@ from convo.terminal.terminal import (
     table_lines,
 )
 
+MIN_TOOL_COLUMNS = 16
+"""Columns to which the name of a tool is cut where it does not fit."""
+
 DECISION_NAMES = {True: "approved", False: "rejected"}
 
 
@@ -81,7 +84,7 @@ def _pending_columns(state: RunState, display: DisplayOptions) -> list[Column]:
         Column("call", [pending_call.id for pending_call in pending], style="id"),
         Column("agent", [pending_call.agent for pending_call in pending], drop_order=1),
         status_column("decision", [_decision_status(state, pending_call) for pending_call in pending], display),
-        Column("tool", [pending_call.call.tool_name for pending_call in pending]),
+        Column("tool", [pending_call.call.tool_name for pending_call in pending], min_width=MIN_TOOL_COLUMNS),
         Column("arguments", [_arguments_cell(pending_call) for pending_call in pending]),
     ]
 

@@ -17,6 +17,7 @@ from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
 from convo.history.items import Json
 from convo.terminal.statuses import DONE, UNAVAILABLE, Status, status_column
 from convo.terminal.terminal import (
+    MIN_LAST_COLUMN_WIDTH,
     Column,
     DisplayOptions,
     KeyValue,
@@ -99,7 +100,7 @@ def render_local_servers(servers: "Sequence[LocalServer]", display: DisplayOptio
     columns = [
         Column("server", [server.kind.name for server, _, _ in rows]),
         Column("base_url", [server.base_url for server, _, _ in rows], drop_order=0),
-        Column("context", [window for _, _, window in rows], align_right=True),
+        Column("context", [window for _, _, window in rows], align_right=True, drop_order=1),
         Column("model", [model for _, model, _ in rows], style="id"),
     ]
     return render_table(columns, display)
@@ -166,12 +167,18 @@ def _provider_columns(entries: Sequence[ProviderStatus], display: DisplayOptions
     providers = [entry.provider for entry in entries]
     return [
         Column("provider", [provider.name for provider in providers], style="id"),
-        Column("api", [provider.api for provider in providers]),
+        Column("api", [provider.api for provider in providers], drop_order=1),
         Column("endpoint", [provider.endpoint for provider in providers], drop_order=0),
         status_column("set up", [_setup_status(entry) for entry in entries], display),
-        Column("key", [_key_cell(entry) for entry in entries]),
-        Column("base URL", [provider.base_url or "-" for provider in providers]),
+        Column("key", [_key_cell(entry) for entry in entries], drop_order=3),
+        Column(
+            "base URL", [provider.base_url or "-" for provider in providers], drop_order=2, min_width=MIN_URL_COLUMNS
+        ),
     ]
+
+
+MIN_URL_COLUMNS = 24
+"""Columns to which a base URL is cut; below that the column is dropped."""
 
 
 def _setup_status(entry: ProviderStatus) -> Status:
@@ -194,6 +201,10 @@ def _key_cell(entry: ProviderStatus) -> str:
 
 UNKNOWN_VALUE = "-"
 
+MIN_MODEL_COLUMNS = 16
+MIN_SETTING_COLUMNS, MIN_VALUE_COLUMNS = 24, 12
+"""Columns to which names and values are cut where they do not fit."""
+
 
 def list_known_models(settings: Settings) -> list[str]:
     """List the models with a known price or context window.
@@ -213,21 +224,27 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
         [find_model_window(name, settings.windows) for name in names],
     )
     columns = [
-        Column("model", names, style="id"),
-        Column("window", [f"{window.context:,}" if window else UNKNOWN_VALUE for window in windows], align_right=True),
-        Column("input", [_price_cell(price and price.input) for price in prices], align_right=True),
-        Column("cached", [_price_cell(price and price.cached) for price in prices], align_right=True),
-        Column("output", [_price_cell(price and price.output) for price in prices], align_right=True),
+        Column("model", names, style="id", min_width=MIN_MODEL_COLUMNS),
+        _number_column("window", [f"{window.context:,}" if window else UNKNOWN_VALUE for window in windows], 2),
+        _number_column("input", [_price_cell(price and price.input) for price in prices], 4),
+        _number_column("cached", [_price_cell(price and price.cached) for price in prices], 0),
+        _number_column("output", [_price_cell(price and price.output) for price in prices], 3),
         Column(
             "source",
             [
                 (price.source or SETTINGS_SOURCE) if price else (window.source if window else "")
                 for price, window in zip(prices, windows, strict=True)
             ],
+            drop_order=1,
+            min_width=MIN_LAST_COLUMN_WIDTH,
         ),
     ]
     footer = f"windows in tokens, prices in USD per million tokens, as of {load_model_data()['as_of']}"
     return display.translate_box_chars("\n".join([*table_lines(fit_columns(columns, display), display), "", footer]))
+
+
+def _number_column(heading: str, cells: Sequence[str], drop_order: int) -> Column:
+    return Column(heading, cells, align_right=True, drop_order=drop_order)
 
 
 def known_models_to_json(settings: Settings) -> dict[str, Json]:
@@ -269,9 +286,23 @@ def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignore
         f"{IGNORED_PREFIX}{setting.source}" for setting in ignored
     ]
     columns = [
-        Column("setting", [escape_unprintable(format_setting_key(setting.key)) for setting in entries], style="id"),
-        Column("value", [escape_unprintable(format_setting_value(setting.value)) for setting in entries]),
-        Column("source", [escape_unprintable(source) for source in sources]),
+        Column(
+            "setting",
+            [escape_unprintable(format_setting_key(setting.key)) for setting in entries],
+            style="id",
+            min_width=MIN_SETTING_COLUMNS,
+        ),
+        Column(
+            "value",
+            [escape_unprintable(format_setting_value(setting.value)) for setting in entries],
+            min_width=MIN_VALUE_COLUMNS,
+        ),
+        Column(
+            "source",
+            [escape_unprintable(source) for source in sources],
+            drop_order=0,
+            min_width=MIN_LAST_COLUMN_WIDTH,
+        ),
     ]
     return render_table(columns, display)
 

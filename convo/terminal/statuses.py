@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StatusMark(NamedTuple):
-    """The sign of a status, one column wide and in `BOX_CHARS` or ASCII, and its style of `SGR_STYLES`."""
+    """The sign of a status, one column wide and in `BOX_CHARS` or ASCII, and its style in the theme."""
 
     sign: str
     style: str

@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, TypeAlias
 
 from convo.history.items import Item, StreamEvent, decode_json_escapes, item_preview, item_text, item_type
+from convo.terminal.theme import detect_color_system, detect_links, get_sgr_parameters
 
 if TYPE_CHECKING:
     from convo.terminal.waiting import WaitingLine
 
-SGR_STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33", "id": "36"}
 BOX_CHARS = "│├┌─╭╮╰╯●○→…█▓▒░✓✗⊘‖"
 """Non-ASCII characters of the screens; an encoding that lacks one of them gets the ASCII forms."""
 
@@ -43,12 +43,16 @@ class DisplayOptions(NamedTuple):
     has_color:        whether styles are shown
     has_box_chars:    whether the characters of `BOX_CHARS` can be encoded
     has_all_columns:  whether tables show all columns in full, also wider than the terminal
+    color_system:     "standard" with 16 colors, "256" or "truecolor"
+    has_links:        whether the terminal has clickable links
     """
 
     width: int | None = None
     has_color: bool = False
     has_box_chars: bool = True
     has_all_columns: bool = False
+    color_system: str = "standard"
+    has_links: bool = False
 
     @property
     def table_width(self) -> int | None:
@@ -56,8 +60,15 @@ class DisplayOptions(NamedTuple):
         return None if self.has_all_columns else self.width
 
     def apply_style(self, text: str, style: str) -> str:
-        """Wrap `text` in a style of `SGR_STYLES`, if the stream has styles."""
-        return f"\x1b[{SGR_STYLES[style]}m{text}\x1b[0m" if self.has_color and text else text
+        """Wrap `text` in a style of the theme, if the stream has styles."""
+        if not (self.has_color and text):
+            return text
+        return f"\x1b[{get_sgr_parameters(style, has_palette=self.has_palette)}m{text}\x1b[0m"
+
+    @property
+    def has_palette(self) -> bool:
+        """Whether the terminal has 256 colors or more."""
+        return self.color_system != "standard"
 
     def translate_box_chars(self, lines: str) -> str:
         """Replace our box-drawing characters by ASCII if the stream cannot encode them."""
@@ -66,17 +77,22 @@ class DisplayOptions(NamedTuple):
 
 def detect_display(stream: TextIO, environ: Mapping[str, str]) -> DisplayOptions:
     """Detect the abilities of `stream`."""
-    is_terminal = stream.isatty()
+    has_box_chars = _can_encode(stream.encoding or "ascii")
+    if not stream.isatty():
+        return DisplayOptions(has_box_chars=has_box_chars)
+    has_color = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     return DisplayOptions(
-        width=shutil.get_terminal_size().columns if is_terminal else None,
-        has_color=is_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
-        has_box_chars=_can_encode(stream.encoding or "ascii"),
+        width=shutil.get_terminal_size().columns,
+        has_color=has_color,
+        has_box_chars=has_box_chars,
+        color_system=detect_color_system(environ),
+        has_links=has_color and detect_links(environ),
     )
 
 
 def detect_display_without_color(stream: TextIO) -> DisplayOptions:
     """Detect the abilities of `stream` except colors, for text that is escaped after it is styled."""
-    return detect_display(stream, os.environ)._replace(has_color=False)
+    return detect_display(stream, os.environ)._replace(has_color=False, has_links=False)
 
 
 def text_width(text: str) -> int:
@@ -158,6 +174,16 @@ def _can_encode(encoding: str) -> bool:
     return True
 
 
+def cut_after_word(text: str, columns: int) -> str:
+    """Cut `text` to at most `columns`, after a word unless that leaves less than half of it, and end it with "…"."""
+    cut = truncate_text(text, columns)
+    kept = cut.removesuffix("…")
+    if cut == text or text[len(kept) : len(kept) + 1] == " ":
+        return cut
+    words = kept.rpartition(" ")[0].rstrip()
+    return f"{words}…" if 2 * text_width(words) >= columns else cut
+
+
 COLUMN_GAP = 2
 MIN_LAST_COLUMN_WIDTH = 12
 """Width of a last column of text below which other columns are dropped first.
@@ -165,13 +191,17 @@ MIN_LAST_COLUMN_WIDTH = 12
 A last column of numbers, or one that can be dropped itself, counts with its full width: it is not cut.
 """
 
+MIN_HEADING_WIDTH = 4
+"""Columns of the heading of narrow numbers that are left where nothing else can be cut."""
+
 
 class Column(NamedTuple):
     """One column of a table; `cells` has a string for every line.
 
     align_right:  for numbers
     drop_order:   on a narrow display the column with the lowest value is dropped first; None: never dropped
-    style:        one of `SGR_STYLES`, for all cells
+    min_width:    the width to which texts, such as names, may be cut; None: other columns are dropped instead
+    style:        a style of the theme, for all cells
     start_styles: (number of first characters, style) of a cell, instead of `style`; None for a cell without
     """
 
@@ -181,6 +211,7 @@ class Column(NamedTuple):
     drop_order: int | None = None
     style: str | None = None
     start_styles: Sequence[tuple[int, str] | None] = ()
+    min_width: int | None = None
 
     @property
     def common_cell(self) -> str | None:
@@ -191,14 +222,22 @@ class Column(NamedTuple):
     def width(self) -> int:
         return max(map(text_width, (self.heading, *self.cells)))
 
+    def least_width(self, *, is_last: bool) -> int:
+        """The width without which other columns are dropped first."""
+        is_flexible_end = is_last and self.drop_order is None and not self.align_right
+        min_width = MIN_LAST_COLUMN_WIDTH if self.min_width is None and is_flexible_end else self.min_width
+        return self.width if min_width is None else min(self.width, min_width)
+
 
 class Table(NamedTuple):
-    """Columns that fit the display; the last one gets the remaining width.
+    """Columns that fit the display.
 
+    widths:        of the columns
     common_cells:  (heading, cell) of the dropped columns whose cells are all equal
     """
 
     columns: tuple[Column, ...]
+    widths: tuple[int, ...]
     common_cells: tuple[tuple[str, str], ...] = ()
 
 
@@ -212,16 +251,18 @@ def fit_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
         kept.remove(column)
         if column.common_cell is not None:
             common_cells.append((column.heading, column.common_cell))
+    while display.table_width is not None and (COLUMN_GAP + 1) * len(kept) - COLUMN_GAP > max(1, display.table_width):
+        kept.pop()
     order = [column.heading for column in columns]
-    return Table(tuple(kept), tuple(sorted(common_cells, key=lambda pair: order.index(pair[0]))))
+    common_cells.sort(key=lambda pair: order.index(pair[0]))
+    return Table(tuple(kept), _choose_widths(kept, display.table_width), tuple(common_cells))
 
 
 def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
     """Yield the headings, then every line, no wider than the display."""
-    widths = [column.width for column in table.columns[: None if table.columns[-1].align_right else -1]]
-    yield display.apply_style(_format_row(table, None, widths, display._replace(has_color=False)), "dim")
+    yield display.apply_style(_format_row(table, None, display._replace(has_color=False)), "dim")
     for index in range(len(table.columns[-1].cells)):
-        yield _format_row(table, index, widths, display)
+        yield _format_row(table, index, display)
 
 
 def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
@@ -229,18 +270,19 @@ def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
     return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
-def _format_row(table: Table, row: int | None, widths: Sequence[int], display: DisplayOptions) -> str:
-    """Format one line, or the headings for `row` None; a cell that crosses the right edge of the display is cut."""
+def _format_row(table: Table, row: int | None, display: DisplayOptions) -> str:
+    """Format one line, or the headings for `row` None. Texts are cut after a word; a number is shown as a whole."""
     shown: list[str] = []
-    remaining = 10**9 if display.table_width is None else display.table_width
-    for index, column in enumerate(table.columns):
-        available = max(0, remaining)
-        text = truncate_text(column.heading if row is None else column.cells[row], available)
-        padding = ""
-        if index < len(widths):
-            width = min(widths[index], available)
-            padding = " " * (width - text_width(text))
-            remaining -= width + COLUMN_GAP
+    for index, (column, width) in enumerate(zip(table.columns, table.widths, strict=True)):
+        cell = column.heading if row is None else column.cells[row]
+        if text_width(cell) <= width:
+            text = cell
+        elif column.align_right and row is not None:
+            text = "…"[:width]
+        else:
+            text = cut_after_word(cell, width)
+        is_padded = column.align_right or index < len(table.columns) - 1
+        padding = " " * (width - text_width(text)) if is_padded else ""
         start_style = column.start_styles[row] if row is not None and column.start_styles else None
         if start_style:
             length, style = start_style
@@ -259,10 +301,35 @@ def _drop_key(column: Column) -> tuple[bool, int]:
 def _is_too_wide(columns: Sequence[Column], display: DisplayOptions) -> bool:
     if display.table_width is None:
         return False
-    last, last_width = columns[-1], columns[-1].width
-    if last.drop_order is None and not last.align_right:
-        last_width = min(last_width, MIN_LAST_COLUMN_WIDTH)
-    return sum(column.width + COLUMN_GAP for column in columns[:-1]) + last_width > display.table_width
+    least = sum(column.least_width(is_last=index == len(columns) - 1) for index, column in enumerate(columns))
+    return least + COLUMN_GAP * (len(columns) - 1) > display.table_width
+
+
+def _choose_widths(columns: Sequence[Column], table_width: int | None) -> tuple[int, ...]:
+    """Return the widths of the columns.
+
+    Where they do not fit, the texts that may be cut lose their ends first, from the last column to the first; then the
+    headings of numbers; then, on a display of a few columns, the widest ones.
+    """
+    widths = [column.width for column in columns]
+    if table_width is None:
+        return tuple(widths)
+    last = len(columns) - 1
+    excess = sum(widths) + COLUMN_GAP * last - table_width
+    least = [column.least_width(is_last=index == last) for index, column in enumerate(columns)]
+    headings = [
+        max(MIN_HEADING_WIDTH, *map(text_width, column.cells)) if column.align_right else least[index]
+        for index, column in enumerate(columns)
+    ]
+    for limits in (least, headings):
+        for index in range(last, -1, -1):
+            cut = max(0, min(excess, widths[index] - limits[index]))
+            widths[index] -= cut
+            excess -= cut
+    while excess > 0 and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+        excess -= 1
+    return tuple(widths)
 
 
 LABEL_INDENT = 4
@@ -288,20 +355,24 @@ def key_value_lines(
 ) -> Iterator[str]:
     """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
-    styles:  style of `SGR_STYLES` by label; other labels are dim
+    styles:  style of the theme by label; other labels are dim
     signs:   the sign before a label, one column wide and styled
     """
     entries = [(label, escape_control_chars(value)) for label, value in rows]
     label_width = max([min_label_width, *(len(label) for label, _ in entries)])
     for label, value in entries:
-        for index, line in enumerate(_wrap_value(value, display, label_width + LABEL_INDENT)):
-            prefix = (
-                display.apply_style(f"{label:<{label_width}}", styles.get(label, "dim"))
-                if index == 0
-                else " " * label_width
-            )
-            sign = signs.get(label) if index == 0 else None
-            yield f"{sign or ' '} {prefix}  {line}".rstrip()
+        indent = label_width + LABEL_INDENT
+        lines = _wrap_value(value, display, indent)
+        longest = max(map(text_width, lines), default=0)
+        if display.width is not None and display.width - indent < longest <= display.width - LABEL_INDENT:
+            indent = LABEL_INDENT  # a long id is shown as a whole below its label
+            lines = ["", *_wrap_value(value, display, indent)]
+        for index, line in enumerate(lines):
+            if index == 0:
+                styled_label = display.apply_style(f"{label:<{label_width}}", styles.get(label, "dim"))
+                yield f"{signs.get(label) or ' '} {styled_label}  {line}".rstrip()
+            elif line:
+                yield " " * indent + line
 
 
 def render_key_values(

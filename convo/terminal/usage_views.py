@@ -11,6 +11,7 @@ from convo.config.sections import Price
 from convo.history.records import Link
 from convo.inspect.context_window import COUNTED_BY_ENDPOINT, COUNTED_BY_ESTIMATE, ContextUsage
 from convo.inspect.view import UsageTotals, sum_link_usage
+from convo.terminal.panel import render_bar
 from convo.terminal.status_line import format_cost, format_share, format_token_counts
 from convo.terminal.terminal import Column, DisplayOptions, fit_columns, format_count, table_lines, wrap_line
 
@@ -121,5 +122,7 @@ def _format_tokens(tokens: int, is_estimate: bool) -> str:
 
 
 def _meter_bar(tokens: int, total: int, columns: int, display: DisplayOptions) -> str:
+    if display.width is not None and columns:
+        return render_bar(min(tokens, total), total, columns, display, is_padded=True)
     full = min(columns, -(-tokens * columns // total)) if tokens else 0
     return ("█" if display.has_box_chars else "#") * full + ("░" if display.has_box_chars else ".") * (columns - full)

@@ -21,6 +21,7 @@ from convo.terminal.terminal import (
     text_width,
     truncate_text,
 )
+from convo.terminal.theme import make_rich_theme
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,7 +167,8 @@ class WaitingLine:
         from rich.spinner import Spinner
 
         frames = "dots" if self._display.has_box_chars else "line"
-        return Console(file=self._stream, highlight=False), Spinner(frames, style="cyan")
+        theme = make_rich_theme(has_palette=self._display.has_palette)
+        return Console(file=self._stream, highlight=False, theme=theme), Spinner(frames, style="id")
 
     def _draw(self, console: "Console", spinner: "Spinner", text: str, now: float) -> None:
         from rich.text import Text

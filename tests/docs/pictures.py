@@ -50,7 +50,7 @@ $ convo chat -q --fork oslo@1 --name cheap "Make it cheaper."
 $ convo chat -q --from oslo "And with children?"
 """
 
-DIM, GREY = "\x1b[2m", "\x1b[90m"
+DIM, GREY = "\x1b[38;5;243m", "\x1b[90m"
 """The terminal emulator does not support dim text, so pictures show it in grey."""
 
 

@@ -42,3 +42,9 @@ def test_counts_distinguish_singular_and_plural() -> None:
 def test_no_unconfirmed_items_is_stated() -> None:
     assert list(unconfirmed_rows([])) == [("unconfirmed", "none")]
     assert list(unconfirmed_rows([user_message("hi")])) == [("unconfirmed", "1 item"), ("", "user: hi")]
+
+
+def test_a_long_id_is_a_whole_line_below_its_label_where_it_does_not_fit_beside_it() -> None:
+    rows = [("unconfirmed", "none"), ("id", "ses_" + "1" * 32)]
+    assert list(key_value_lines(rows, DisplayOptions(40))) == ["  unconfirmed  none", "  id", "    ses_" + "1" * 32]
+    assert list(key_value_lines(rows, DisplayOptions(60)))[1:] == ["  id           ses_" + "1" * 32]

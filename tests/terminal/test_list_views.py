@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from convo.chat.lookup import SessionSummary
 from convo.history.items import assistant_message, user_message
-from convo.history.records import Session, Strategy
+from convo.history.records import LinkStatus, Session, Strategy
 from convo.history.tree import Key, root_key
 from convo.inspect.view import OpenRun
 from convo.stores.base import PruneResult, TenantStats
@@ -78,12 +79,27 @@ def test_a_terminal_shows_the_status_of_an_open_run() -> None:
     summaries = [SessionSummary(PLAIN, 1_204, 0, 602, "what is a monad"), SessionSummary(CHAIN, 2, 1, 1, "hello")]
     open_runs = {"ses_1": OpenRun("run_1", ("call_1",), is_paused=True), "ses_2": OpenRun("run_2")}
     lines = render_session_list(summaries, DisplayOptions(90), NOW, open_runs).splitlines()
-    assert [line.partition(" ago")[2].strip() for line in lines[1:]] == [
-        "‖ paused: what is a monad",
-        "! interrupted: hello",
-    ]
-    piped = render_session_list(summaries, DisplayOptions(), NOW, open_runs)
+    assert [line.split()[1:4] for line in lines[1:]] == [["‖", "paused", "session"], ["!", "interrupted", "chain"]]
+    piped = render_session_list(summaries, DisplayOptions(), NOW, open_runs, {"ses_1": "failed"})
     assert piped == render_session_list(summaries, DisplayOptions(), NOW)
+
+
+def test_a_narrow_terminal_shows_the_name_and_the_status_of_the_last_request() -> None:
+    long_named = replace(PLAIN, name="a-long-name-of-a-session-in-words")
+    summaries = [
+        SessionSummary(long_named, 1_204, 0, 602, "what is a monad"),
+        SessionSummary(CHAIN, 2, 1, 1, "hello"),
+        SessionSummary(replace(PLAIN, id="ses_3", name="imported"), 2, 0, 0, "no request"),
+    ]
+    statuses: dict[str, LinkStatus] = {"ses_1": "completed", "ses_2": "incomplete"}
+    assert render_session_list(summaries, DisplayOptions(40), NOW, last_statuses=statuses).splitlines() == [
+        "session                     status",
+        "a-long-name-of-a-session-…  ✓ done",
+        "a\\x1bb                      ! incomplete",
+        "imported",
+    ]
+    colored = render_session_list(summaries[1:], DisplayOptions(40, has_color=True), NOW, last_statuses=statuses)
+    assert "\x1b[33m! incomplete\x1b[0m" in colored
 
 
 @pytest.mark.parametrize(

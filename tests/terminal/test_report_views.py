@@ -102,11 +102,11 @@ def test_on_a_terminal_a_race_names_the_cheapest_strategy() -> None:
 
 def test_in_the_narrowest_terminal_a_race_keeps_cost_time_and_status() -> None:
     assert render_race(RACE, PRICE, DisplayOptions(40)).splitlines()[:5] == [
-        "owner            cost   total  status",
-        "replay        $0.0024  2.75 s  ✓ done",
-        "chain         $0.0003  1.00 s  ✓ done",
-        "session             -  0.12 s  ✓ done",
-        "conversation        -  0.00 s  ✗ not_fo…",
+        "owner          cost   total  status",
+        "replay      $0.0024  2.75 s  ✓ done",
+        "chain       $0.0003  1.00 s  ✓ done",
+        "session           -  0.12 s  ✓ done",
+        "conversat…        -  0.00 s  ✗ not_found",
     ]
 
 

@@ -5,7 +5,8 @@ import pytest
 from convo.history.records import LINK_STATUSES
 from convo.terminal import statuses
 from convo.terminal.statuses import STATUS_MARKS, Status, StatusMark, format_line_start, status_column
-from convo.terminal.terminal import BOX_CHARS, SGR_STYLES, DisplayOptions, render_table, text_width
+from convo.terminal.terminal import BOX_CHARS, DisplayOptions, render_table, text_width
+from convo.terminal.theme import STYLES
 
 MARKS = {mark for mark in vars(statuses).values() if isinstance(mark, StatusMark)}
 
@@ -21,7 +22,7 @@ def test_every_sign_takes_one_column_and_has_an_ascii_form(mark: StatusMark) -> 
     ascii_sign = DisplayOptions(80, has_box_chars=False).translate_box_chars(mark.sign)
     assert ascii_sign.isascii()
     assert len(ascii_sign) == 1
-    assert mark.style in SGR_STYLES
+    assert mark.style in STYLES
 
 
 def test_a_terminal_shows_sign_and_word_and_a_pipe_the_word() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.terminal.terminal import Column, DisplayOptions, fit_columns, table_lines, text_width
+from convo.terminal.terminal import Column, DisplayOptions, cut_after_word, fit_columns, table_lines, text_width
 
 COLUMNS = [
     Column("id", ["one", "two"]),
@@ -30,8 +30,8 @@ def test_in_a_narrow_terminal_constant_columns_are_shown_once() -> None:
     assert table.common_cells == (("owner", "chain"),)
     assert "\n".join(table_lines(table, DisplayOptions(26))) == (
         "id      in  words\n"  #
-        "one      7  what is a mon…\n"
-        "two  1,024  日本語 and mo…"
+        "one      7  what is a…\n"
+        "two  1,024  日本語 and…"
     )
 
 
@@ -48,6 +48,36 @@ def test_a_last_column_of_numbers_or_dates_is_dropped_or_whole_but_not_cut() -> 
     numbers = [Column("id", ["one", "two"]), Column("bytes", ["1", "20"], align_right=True)]
     lines = list(table_lines(fit_columns(numbers, DisplayOptions()), DisplayOptions()))
     assert lines == ["id   bytes", "one      1", "two     20"]
+
+
+def test_a_narrow_table_cuts_names_and_texts_after_a_word_and_shows_numbers_as_a_whole() -> None:
+    columns = [
+        Column("name", ["a name of many words", "short"], min_width=10),
+        Column("status", ["✓ done", "! incomplete"]),
+        Column("heading", ["1,024", "7"], align_right=True),
+    ]
+
+    def lines(width: int) -> list[str]:
+        return list(table_lines(fit_columns(columns, DisplayOptions(width)), DisplayOptions(width)))
+
+    assert lines(36) == [
+        "name           status        heading",
+        "a name of…     ✓ done          1,024",
+        "short          ! incomplete        7",
+    ]
+    assert lines(31) == [
+        "name        status        head…",
+        "a name of…  ✓ done        1,024",
+        "short       ! incomplete      7",
+    ]
+    assert all("1,024" in "".join(lines(width)) or "1" not in "".join(lines(width)) for width in range(1, 60))
+
+
+def test_a_long_word_is_cut_where_half_of_the_line_would_be_lost() -> None:
+    assert cut_after_word("see https://example.com/a/long/path", 20) == "see https://example…"
+    assert cut_after_word("what is a monad", 12) == "what is a…"
+    assert cut_after_word("what is a monad", 10) == "what is a…"
+    assert cut_after_word("what is a monad", 15) == "what is a monad"
 
 
 def test_a_table_of_one_row_keeps_its_columns() -> None:
