@@ -19,7 +19,7 @@ LAYERS = (
     ("terminal", "server"),
     ("transfer", "agent_runner"),
     ("chat",),
-    ("responses_api",),
+    ("responses_api", "recording"),
     ("endpoints", "runstate"),
     ("runs", "lint"),
     ("inspect",),
