@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from convo.errors import AmbiguousHandle, DamagedRow, InvalidUsage, ItemDeleted, NotFound
 from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_preview, item_type
-from convo.history.records import SCRATCH_PREFIX, Link, Session
+from convo.history.records import RECORDED_SESSION_PREFIX, SCRATCH_PREFIX, Link, Session
 from convo.history.tree import root_key
 from convo.stores.base import Conversation, HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
@@ -48,17 +48,21 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
 
 
 async def load_last_used_session(store: Store) -> Session:
-    """Return the session used last, except those of a running or killed command.
+    """Return the session used last, except those of a running or killed command and those recorded from other clients.
 
     Raises NotFound when there is none, and DamagedRow when it is damaged: no other session is returned instead.
     """
     for session in await store.sessions(limit=1, strict=True):
-        if not session.name.startswith(SCRATCH_PREFIX):
+        if _is_own_chat(session):
             return session
     for session in await store.sessions():
-        if not session.name.startswith(SCRATCH_PREFIX):
+        if _is_own_chat(session):
             return session
     raise NotFound("session", LAST_HANDLE, hint=await get_other_clients_hint(store) or 'convo chat "hello"')
+
+
+def _is_own_chat(session: Session) -> bool:
+    return not session.name.startswith(SCRATCH_PREFIX) and not session.id.startswith(RECORDED_SESSION_PREFIX)
 
 
 async def load_last_answered_session(store: Store) -> Session:
@@ -68,7 +72,7 @@ async def load_last_answered_session(store: Store) -> Session:
     Raises NotFound when there is no session.
     """
     for session in await store.sessions():
-        if session.name.startswith(SCRATCH_PREFIX):
+        if not _is_own_chat(session):
             continue
         if session.link_id or session.confirmed_head != root_key(store.tenant) or await _has_answer(store, session):
             return session

@@ -51,6 +51,10 @@ SCRATCH_PREFIX = "@"
 """Prefix of the names of temporary sessions, which last as long as one command; not allowed in other names."""
 
 
+RECORDED_SESSION_PREFIX = "ses_recorded_"
+"""Prefix of the ids of sessions that were recorded from other clients; no command continues them by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One chat's record.
@@ -147,7 +151,9 @@ class Link:
     is_stored: bool = True
 
 
-SECRET_TOOL_FIELDS = frozenset({"authorization", "headers", "api_key", "access_token", "password", "domain_secrets"})
+SECRET_TOOL_FIELDS = frozenset(
+    {"authorization", "authorization_token", "headers", "api_key", "access_token", "password", "domain_secrets"}
+)
 """Fields of a tool that must not be in a store, a log or a response."""
 
 
@@ -157,8 +163,23 @@ IGNORED_PARAMETER = "ignored"
 PROVIDER_PARAMETER = "convo.provider"
 """The member of a link's parameters with the provider of its model, if the model's name does not begin with it."""
 
-INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER})
+RECORDING_PARAMETER = "convo.recording"
+"""The member of a link's parameters that describes a recorded request of another client.
+
+{"client", "version": its name and version, null if unknown, "protocol": of `convo.recording.exchange`,
+"notes": what the record lacks}
+"""
+
+INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER, RECORDING_PARAMETER})
 """Parameters of a link that no client sent."""
+
+
+def describe_client(parameters: Mapping[str, Json]) -> str | None:
+    """Return the client of a recorded request with its version: "codex 0.169.0"; None for convo's own requests."""
+    recording = parameters.get(RECORDING_PARAMETER)
+    if not isinstance(recording, Mapping):
+        return None
+    return " ".join(filter(None, (recording.get("client"), recording.get("version")))) or "unknown client"
 
 
 def client_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
@@ -187,7 +208,7 @@ def strip_tool_secrets(parameters: Mapping[str, Json]) -> dict[str, Json]:
     if isinstance(stripped.get("tools"), list):
         stripped["tools"] = [_strip_tool(tool) for tool in stripped["tools"]]
     if "tool_choice" in stripped:
-        stripped["tool_choice"] = _strip_secret_fields(stripped["tool_choice"])
+        stripped["tool_choice"] = strip_secret_fields(stripped["tool_choice"])
     return stripped
 
 
@@ -197,17 +218,18 @@ CLIENT_TOOL_TYPES = frozenset({"function", "custom", "namespace", "tool_search"}
 
 def _strip_tool(tool: Json) -> Json:
     is_client_tool = isinstance(tool, Mapping) and tool.get("type") in CLIENT_TOOL_TYPES
-    return tool if is_client_tool else _strip_secret_fields(tool)
+    return tool if is_client_tool else strip_secret_fields(tool)
 
 
-def _strip_secret_fields(value: Json) -> Json:
+def strip_secret_fields(value: Json) -> Json:
+    """Return `value` without the fields of `SECRET_TOOL_FIELDS`, at any depth."""
     if isinstance(value, Mapping):
         return {
-            key: _strip_server_url(member) if key == "server_url" else _strip_secret_fields(member)
+            key: _strip_server_url(member) if key == "server_url" else strip_secret_fields(member)
             for key, member in value.items()
             if key not in SECRET_TOOL_FIELDS
         }
-    return [_strip_secret_fields(member) for member in value] if isinstance(value, list) else value
+    return [strip_secret_fields(member) for member in value] if isinstance(value, list) else value
 
 
 def _strip_server_url(url: Json) -> Json:

@@ -1,4 +1,6 @@
-"""Recording of requests that other programs send through convo.
+"""Recordings of exchanges that convo did not make: requests of other clients and their responses.
 
-`exchange` has the request and the response as a relay or a server reports them.
+Read first: `exchange`, the contract with a relay; `decoder`, which turns an exchange of any of the three protocols into
+items of the Responses API; `placement`, which finds the conversation that a stateless request continues. `recorder`
+writes the result to the store.
 """
