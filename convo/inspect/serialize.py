@@ -31,7 +31,15 @@ from convo.history.items import (
     item_text,
     item_type,
 )
-from convo.history.records import IGNORED_PARAMETER, LINK_STATUSES, PROVIDER_PARAMETER, Link, Scope, Strategy
+from convo.history.records import (
+    IGNORED_PARAMETER,
+    LINK_STATUSES,
+    PROVIDER_PARAMETER,
+    RECORDING_PARAMETER,
+    Link,
+    Scope,
+    Strategy,
+)
 from convo.history.tree import Key, Path
 from convo.inspect.tree import children_by_parent
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
@@ -80,6 +88,7 @@ def _inspected_link_to_json(
         "usage": dict(link.usage) if link.usage is not None else None,
         "cost_usd": link_cost_usd(link, prices),
         **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
+        **({"recording": link.parameters[RECORDING_PARAMETER]} if RECORDING_PARAMETER in link.parameters else {}),
         "children": None if children is None else [child.id for child in children],
         **({"limit": limit} if limit else {}),
         **({STREAMED_TEXT_DIFFERS: True} if STREAMED_TEXT_DIFFERS in (link.error or {}) else {}),

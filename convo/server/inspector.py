@@ -6,8 +6,8 @@ The files are public; the data needs the same key as the API. The calls are not 
 `GET /inspect/api/requests` lists requests, newest first unless `sort` and `order` say otherwise:
 
     {"data": [{"id": "resp_...", "title": "What is rain?", "created_at": 1700000000.0, "model": "openai/gpt-5-mini",
-               "status": "completed", "session": "weather", "latency_s": 1.5, "input_tokens": 120,
-               "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
+               "status": "completed", "session": "weather", "client": null, "latency_s": 1.5,
+               "input_tokens": 120, "cached_tokens": 64, "output_tokens": 30, "cost_usd": 0.0001,
                "parent": "resp_..."}],      the request that it continues, or null
      "next": "WzE3...",            the value of `after` for the next page; null on the last one
      "running": [...],             rows of responses in progress that are not stored yet, with their "text" so far

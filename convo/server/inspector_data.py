@@ -26,7 +26,7 @@ from convo.errors import InvalidRunState
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.canonical import is_utf8_encodable
 from convo.history.items import Item, Json, StreamEvent, item_preview, item_type
-from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link
+from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link, describe_client
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, OpenRun, compute_link_stats, link_cost_usd, sum_link_usage
@@ -246,6 +246,7 @@ def _build_request_row(request: ListedRequest, prices: Mapping[str, Price]) -> d
         "model": link.model,
         "status": link.status,
         "session": request.session_name,
+        "client": describe_client(link.parameters),
         "latency_s": link.duration_s,
         "input_tokens": usage and usage.input_tokens,
         "cached_tokens": usage and usage.cached_tokens,
@@ -437,6 +438,7 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
         "session": view.session_names.get(link.session_id, "a removed session") if link.session_id else None,
         "seconds": link.duration_s,
         "ignored": list(link.parameters.get(IGNORED_PARAMETER, ())),
+        "client": describe_client(link.parameters),
         "error": dict(link.error) if link.error else None,
         "items_sent": stats.sent_count,
         "items_saw": stats.input_count,

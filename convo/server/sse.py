@@ -277,6 +277,7 @@ class LiveResponse:
             "model": self.response.get("model"),
             "status": "in_progress",
             "session": None,
+            "client": None,
             **dict.fromkeys(("latency_s", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")),
             "previous_response_id": self.response.get("previous_response_id"),
             "text": join_output_text(self.accumulator),

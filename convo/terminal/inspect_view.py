@@ -21,7 +21,14 @@ from convo.history.items import (
     item_type,
     searchable_text,
 )
-from convo.history.records import ANSWERED_STATUSES, IGNORED_PARAMETER, PROVIDER_PARAMETER, Link
+from convo.history.records import (
+    ANSWERED_STATUSES,
+    IGNORED_PARAMETER,
+    PROVIDER_PARAMETER,
+    RECORDING_PARAMETER,
+    Link,
+    describe_client,
+)
 from convo.inspect.serialize import link_provider
 from convo.inspect.tree import LinkRow, iter_link_rows
 from convo.inspect.view import (
@@ -196,6 +203,12 @@ def conversation_rows(view: ConversationView, table: Table | None = None) -> Ite
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
     if ignored:
         yield "ignored", f"not sent to the model: {escape_control_chars(', '.join(ignored))}"
+    clients = dict.fromkeys(filter(None, (describe_client(link.parameters) for link in view.links)))
+    if clients:
+        yield "recorded", f"from {escape_control_chars(', '.join(clients))}"
+    recordings = (link.parameters.get(RECORDING_PARAMETER) or {} for link in view.links)
+    for note in dict.fromkeys(note for recording in recordings for note in recording.get("notes", ())):
+        yield "note", escape_control_chars(str(note))
     differing = [link.id for link in view.links if STREAMED_TEXT_DIFFERS in (link.error or {})]
     if differing:
         yield "warning", f"{STREAMED_TEXT_DIFFERS_MESSAGE}: {escape_control_chars(', '.join(differing))}"

@@ -32,7 +32,7 @@ from prompt_toolkit.utils import get_cwidth
 from convo.chat.next_request import rebuild_link_request
 from convo.errors import ConvoError, NotFound
 from convo.history.items import Item, searchable_text
-from convo.history.records import IGNORED_PARAMETER, Link, client_parameters
+from convo.history.records import IGNORED_PARAMETER, RECORDING_PARAMETER, Link, client_parameters, describe_client
 from convo.history.tree import Key
 from convo.inspect.diff import HistoryDiff, RequestDiff, SentRequest, diff_histories, diff_requests
 from convo.inspect.tree import LinkRow, iter_link_rows
@@ -708,6 +708,10 @@ class RequestBrowser:
             first = "" if link.first_token_s is None else f", first output after {link.first_token_s:.1f} s"
             yield "latency", f"{link.duration_s:.1f} s{first}"
         yield "date", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(link.created_at))
+        if client := describe_client(link.parameters):
+            yield "client", client
+            for note in link.parameters[RECORDING_PARAMETER].get("notes", ()):
+                yield "note", str(note)
         if not link.is_stored:
             yield "stored", "no, sent with store=false"
         for name in sorted(parameters):

@@ -36,6 +36,8 @@ export function linkFacts(conversation, link) {
     ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
     ["Usage", usage && formatTokens(usage)],
     ["Cost", link.cost_usd === null ? null : formatCost(link.cost_usd)],
+    ["Client", link.client],
+    ["Note", link.recording?.notes?.join("; ") || null],
     ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
     ["Error", link.error && String(link.error.message ?? link.error.code)],
   ]);

@@ -246,6 +246,7 @@ function requestRow(row, view, open) {
         row.title || row.id,
       ),
       row.session && element("span", { class: "note" }, ` ${row.session}`),
+      row.client && element("span", { class: "note" }, ` ${row.client}`),
       element("span", { class: "facts" }, requestAge(row), ` · ${facts.filter(Boolean).join(" · ")}`),
     ),
     ...COLUMNS.map(([, , className, content]) => element("td", { class: className }, content(row))),
