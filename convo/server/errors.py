@@ -3,6 +3,8 @@
 Messages, codes and statuses equal the real API's as far as they are known.
 """
 
+from collections.abc import Sequence
+
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater
 
 OVERLOADED_RETRY_S = 1.0
@@ -12,6 +14,11 @@ OVERLOADED_RETRY_S = 1.0
 def unknown_url_error(method: str, path: str) -> RequestRefused:
     advice = "" if f"{path}/".startswith("/v1/") else "; the paths of this API begin with /v1"
     return RequestRefused(f"Invalid URL ({method} {path}){advice}", status=404)
+
+
+def unknown_relay_path_error(method: str, path: str, base_paths: Sequence[str]) -> RequestRefused:
+    """Build the error of a relay; `base_paths` are the paths that it relays."""
+    return RequestRefused(f"Invalid URL ({method} {path}); this relay accepts {', '.join(base_paths)}", status=404)
 
 
 def method_not_allowed_error(method: str, path: str, allowed_methods: str) -> RequestRefused:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isinf
 from typing import TYPE_CHECKING, Any
@@ -185,6 +185,10 @@ class HttpExchange:
         duration_ms = b"%d" % (self.duration_s * 1000)
         common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", duration_ms))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *common]})
+
+    async def send_raw(self, message: MutableMapping[str, Any]) -> None:
+        """Send an ASGI message without this server's own headers."""
+        await self._send(message)
 
     async def send_chunk(self, body: bytes, *, more_body: bool = True) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more_body})

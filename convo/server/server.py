@@ -160,9 +160,11 @@ async def run_gateway(
         delay_timer.cancel()
 
 
-def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Config:
+def build_uvicorn_config(
+    application: Callable[..., Any], serve: ServeSettings, *, date_header: bool = True
+) -> uvicorn.Config:
     return uvicorn.Config(
-        gateway,
+        application,
         http=make_http_protocol(serve),
         ws=partial(make_websocket_protocol, serve.write_s),  # type: ignore[arg-type]  # a factory works like the class
         ws_max_size=2 * serve.max_body_bytes,  # up to twice the limit, a message gets an error object
@@ -173,6 +175,7 @@ def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Conf
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=date_header,
         proxy_headers=False,
         timeout_keep_alive=IDLE_TIMEOUT_S,
         timeout_graceful_shutdown=round(serve.grace_s + SHUTDOWN_MARGIN_S),

@@ -1,0 +1,450 @@
+"""Copies of relayed requests and responses, and the queue between a relay and a recorder.
+
+A relay passes bodies on as they arrive and adds each piece to a copy, which ends at a limit. Complete copies
+wait in a bounded queue; one task decodes them and calls the recorder. So a slow or failing recorder delays
+no request: its exchanges are dropped and counted.
+"""
+
+import asyncio
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from convo.errors import ConvoError
+from convo.history.accumulator import TERMINAL_EVENTS
+from convo.recording import exchange
+from convo.recording.exchange import ExchangeRequest, ExchangeResponse, Recorder
+from convo.runtime import Clock, NewId
+from convo.server.http import DECODE_IN_THREAD_BYTES, Header, InvalidJson, parse_strict_json
+
+MAX_COPIED_BYTES = 128 * 1024 * 1024
+"""Bytes of all copies together: of exchanges in progress and of those that wait for the recorder."""
+
+MAX_WAITING = 500
+"""Requests and responses that wait for the recorder; when so many wait, new requests are not recorded."""
+
+DRAIN_TIMEOUT_S = 10.0
+"""Seconds that the recorder gets at the end for the exchanges that wait."""
+
+MAX_EVENT_DEPTH = 200
+"""Nested objects and arrays in a WebSocket message that is parsed."""
+
+
+# -- secrets --------------------------------------------------------------------------------------
+
+CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key"})
+"""The headers in which clients of OpenAI, Anthropic and Azure send a key."""
+
+SECRET_HEADER_NAME = re.compile(
+    r"auth|cookie|secret|passw|credential|signature|(?:api|access|session|subscription|security|goog|csrf)[-_]?(?:key|token)"
+    r"|(?:^|[-_])(?:key|token|jwt)$|^sec-websocket-"
+)
+"""Names of headers that are not recorded; browsers send keys in Sec-WebSocket-Protocol."""
+
+SECRET_QUERY_NAME = re.compile(r"(?i)key|token|secret|passw|auth|credential|sig(?:nature)?$|jwt|code$")
+"""Names of query parameters that are not recorded."""
+
+MIN_SECRET_CHARS = 8
+"""Characters from which a value that was sent as a credential is removed from other headers and the query, too."""
+
+
+def recordable_headers(headers: Iterable[Header]) -> dict[str, str]:
+    """Return the headers without credentials and cookies, as text; repeated ones are joined with a comma."""
+    texts = [(name.decode("latin-1").lower(), value.decode("utf-8", "replace")) for name, value in headers]
+    secrets = [
+        part
+        for name, value in texts
+        if SECRET_HEADER_NAME.search(name)
+        for part in value.split()
+        if len(part) >= MIN_SECRET_CHARS
+    ]
+    kept: dict[str, str] = {}
+    for name, value in texts:
+        if not SECRET_HEADER_NAME.search(name) and not any(secret in value for secret in secrets):
+            kept[name] = f"{kept[name]}, {value}" if name in kept else value
+    return kept
+
+
+def recordable_url(url: str) -> str:
+    """Return `url` without user, password, fragment and secret parameters."""
+    parts = urlsplit(url)
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    query = urlencode([(name, value) for name, value in parameters if not SECRET_QUERY_NAME.search(name)])
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
+
+
+# -- copies of bodies -----------------------------------------------------------------------------
+
+
+class CopyBudget:
+    """The bytes that all copies together may still take."""
+
+    def __init__(self, max_bytes: int = MAX_COPIED_BYTES) -> None:
+        self.free_bytes = max_bytes
+
+
+class BodyCopy:
+    """The beginning of a body as it was sent.
+
+    is_truncated:  the body was longer than the limit, or than the budget allowed
+    """
+
+    def __init__(self, budget: CopyBudget, max_bytes: int) -> None:
+        self.is_truncated = False
+        self._budget, self._max_bytes = budget, max_bytes
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        if self.is_truncated:
+            return
+        allowed = min(self._max_bytes - self._size_bytes, self._budget.free_bytes)
+        if len(piece) > allowed:
+            piece, self.is_truncated = piece[:allowed], True
+        self._budget.free_bytes -= len(piece)
+        self._size_bytes += len(piece)
+        self._pieces.append(piece)
+
+    def take(self) -> bytes:
+        """Return the copy, and give its bytes back to the budget."""
+        body = b"".join(self._pieces)
+        self.release()
+        return body
+
+    def release(self) -> None:
+        self._budget.free_bytes += self._size_bytes
+        self._pieces, self._size_bytes = [], 0
+
+
+async def decode_copy(copy: BodyCopy, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
+    """Return the decoded body of `copy`, and whether it is truncated."""
+    is_truncated, raw = copy.is_truncated, copy.take()
+    if not encoding:
+        return raw, is_truncated
+    if len(raw) > DECODE_IN_THREAD_BYTES:
+        body, is_complete = await asyncio.to_thread(decode_body, raw, encoding, max_bytes)
+    else:
+        body, is_complete = decode_body(raw, encoding, max_bytes)
+    return body, is_truncated or not is_complete
+
+
+class Decompressor(Protocol):
+    """One stream, in the form of the standard library's decompressors."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+def decode_body(raw: bytes, encoding: str, max_bytes: int) -> tuple[bytes, bool]:
+    """Decode a body, as far as it is complete and has at most `max_bytes`.
+
+    encoding:  the value of Content-Encoding
+
+    Returns the decoded body and whether it is complete; empty and False for an unknown or damaged encoding.
+    """
+    is_complete = True
+    for name in reversed([part.strip().lower() for part in encoding.split(",")]):
+        if name in ("", "identity") or not raw:
+            continue
+        try:
+            if name == "br":
+                raw, complete = _decode_brotli(raw, max_bytes)
+            else:
+                raw, complete = _decode_streams(name, raw, max_bytes)
+        except UndecodableBody:
+            return b"", False
+        is_complete = is_complete and complete
+    return raw, is_complete
+
+
+class UndecodableBody(Exception):
+    """The encoding of a body is unknown or damaged, or its package is not installed."""
+
+
+def _decode_streams(name: str, raw: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    """Decode concatenated streams of gzip, deflate or zstd. Raises UndecodableBody."""
+    pieces: list[bytes] = []
+    while raw:
+        stream, errors = _open_decompressor(name, raw)
+        try:
+            pieces.append(stream.decompress(raw, max_bytes + 1))
+        except errors as error:
+            if pieces:  # bytes after the last stream
+                return b"".join(pieces), False
+            raise UndecodableBody from error
+        max_bytes -= len(pieces[-1])
+        if not stream.eof or max_bytes < 0:
+            return b"".join(pieces)[: max_bytes or None], False
+        raw = stream.unused_data
+    return b"".join(pieces), True
+
+
+def _open_decompressor(name: str, raw: bytes) -> tuple[Decompressor, type[Exception]]:
+    """Open a decompressor, and return the error that it raises for damaged data. Raises UndecodableBody."""
+    if name in ("gzip", "x-gzip"):
+        return zlib.decompressobj(zlib.MAX_WBITS | 16), zlib.error
+    if name == "deflate":  # servers send it with and without zlib's header
+        has_header = raw[0] & 0x0F == 8 and int.from_bytes(raw[:2], "big") % 31 == 0
+        return zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS), zlib.error
+    if name == "zstd":
+        try:
+            zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+        except ImportError as error:
+            raise UndecodableBody from error
+        return zstd.ZstdDecompressor(), zstd.ZstdError
+    raise UndecodableBody
+
+
+def _decode_brotli(raw: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    """Decode one brotli stream. Raises UndecodableBody."""
+    try:
+        import brotli
+    except ImportError as error:
+        raise UndecodableBody from error
+    stream, body = brotli.Decompressor(), bytearray()
+    try:
+        body += stream.process(raw, output_buffer_limit=max_bytes + 1)
+        while not stream.is_finished() and len(body) <= max_bytes:
+            piece = stream.process(b"", output_buffer_limit=max_bytes + 1 - len(body))
+            if not piece:  # the stream is cut off
+                break
+            body += piece
+    except brotli.error as error:
+        raise UndecodableBody from error
+    return bytes(body[:max_bytes]), stream.is_finished() and len(body) <= max_bytes
+
+
+# -- one exchange ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeHead:
+    """A request without its body; `encoding` is its Content-Encoding."""
+
+    protocol: exchange.Protocol
+    url: str
+    headers: Mapping[str, str]
+    encoding: str = ""
+
+
+class ExchangeCopy:
+    """The copy of one exchange while it passes through a relay."""
+
+    def __init__(self, queue: "RecordingQueue", head: ExchangeHead, id: str, now: float, started_s: float) -> None:  # noqa: A002
+        self.request_body, self.response_body = queue.new_body(), queue.new_body()
+        self.head, self.id, self.received_at, self.started_s = head, id, now, started_s
+        self.first_byte_s: float | None = None
+        self.request: ExchangeRequest | None = None
+        self._queue = queue
+        self._is_begun = self._is_recorded = self._is_finished = False
+
+    def begin(self) -> None:
+        """Record the request. Later calls have no effect."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._is_recorded = self._queue.put_request(self)
+
+    def add_response_piece(self, piece: bytes) -> None:
+        if self.first_byte_s is None and piece:
+            self.first_byte_s = self._queue.clock.monotonic() - self.started_s
+        self.response_body.add(piece)
+
+    def finish(self, status: int | None, headers: Iterable[Header] = (), error: str | None = None) -> None:
+        """Record the response. Later calls have no effect."""
+        if self._is_finished:
+            return
+        self._is_finished = True
+        self.begin()
+        duration_s = self._queue.clock.monotonic() - self.started_s
+        if self._is_recorded:
+            self._queue.put_response(ResponseCopy(self, status, tuple(headers), duration_s, error))
+        else:
+            self.release()
+
+    def release(self) -> None:
+        self.request_body.release()
+        self.response_body.release()
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseCopy:
+    """A response that waits for the recorder."""
+
+    copy: ExchangeCopy
+    status: int | None
+    headers: tuple[Header, ...]
+    duration_s: float
+    error: str | None
+
+
+class RecordingQueue:
+    """Passes copies to a recorder, in order, in a task of its own.
+
+    recorded:  exchanges that the recorder stored
+    dropped:   exchanges that it did not store, because it was too slow or failed
+    """
+
+    def __init__(
+        self, recorder: Recorder, *, clock: Clock, new_id: NewId, max_body_bytes: int, report: Callable[[str], None],
+        report_error: Callable[[BaseException], None], max_waiting: int = MAX_WAITING, budget: CopyBudget | None = None,
+    ) -> None:  # fmt: skip
+        self.clock = clock
+        self.recorded = self.dropped = 0
+        self._recorder, self._new_id, self._max_body_bytes = recorder, new_id, max_body_bytes
+        self._report, self._report_error, self._max_waiting = report, report_error, max_waiting
+        self._budget = budget or CopyBudget()
+        self._entries: asyncio.Queue[ExchangeCopy | ResponseCopy | None] = asyncio.Queue()
+        self._task = asyncio.create_task(self._run())
+
+    def open_copy(self, head: ExchangeHead) -> ExchangeCopy:
+        """Start the copy of an exchange whose request begins now."""
+        return ExchangeCopy(self, head, self._new_id("exch"), self.clock.now(), self.clock.monotonic())
+
+    def new_body(self) -> BodyCopy:
+        return BodyCopy(self._budget, self._max_body_bytes)
+
+    def put_request(self, copy: ExchangeCopy) -> bool:
+        """Queue a request; return whether it will be recorded."""
+        if self._task.done() or self._entries.qsize() >= self._max_waiting:
+            self._count_dropped("the recorder is too slow, so some requests are not recorded")
+            return False
+        self._entries.put_nowait(copy)
+        return True
+
+    def put_response(self, response: ResponseCopy) -> None:
+        """Queue the response of a queued request."""
+        self._entries.put_nowait(response)
+
+    async def aclose(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        """Record what waits, for at most `timeout_s` seconds, and close the recorder."""
+        self._entries.put_nowait(None)
+        await asyncio.wait({self._task}, timeout=timeout_s)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        while not self._entries.empty():
+            entry = self._entries.get_nowait()
+            if isinstance(entry, ResponseCopy):
+                self._count_dropped("the recorder is too slow, so some requests are not recorded")
+        if not self._task.cancelled() and (error := self._task.exception()):
+            self._report_error(error)
+        await self._recorder.aclose()
+
+    async def _run(self) -> None:
+        while (entry := await self._entries.get()) is not None:
+            try:
+                if isinstance(entry, ExchangeCopy):
+                    entry.request = await self._begin(entry)
+                else:
+                    await self._finish(entry)
+            except ConvoError as error:
+                self._count_dropped(f"requests are not recorded: {error.message}")
+
+    async def _begin(self, copy: ExchangeCopy) -> ExchangeRequest:
+        head = copy.head
+        body, is_truncated = await decode_copy(copy.request_body, head.encoding, self._max_body_bytes)
+        request = ExchangeRequest(
+            copy.id, head.protocol, head.url, head.headers, body, copy.received_at, is_truncated
+        )  # fmt: skip
+        await self._recorder.begin(request)
+        return request
+
+    async def _finish(self, response: ResponseCopy) -> None:
+        copy = response.copy
+        if copy.request is None:  # `begin` failed and was counted
+            copy.release()
+            return
+        headers = recordable_headers(response.headers)
+        encoding = headers.get("content-encoding", "")
+        body, is_truncated = await decode_copy(copy.response_body, encoding, self._max_body_bytes)
+        request, copy.request = copy.request, None
+        await self._recorder.finish(
+            request,
+            ExchangeResponse(
+                response.status, headers, body, copy.first_byte_s, response.duration_s, is_truncated, response.error
+            ),
+        )
+        self.recorded += 1
+
+    def _count_dropped(self, reason: str) -> None:
+        if not self.dropped:
+            self._report(reason)
+        self.dropped += 1
+
+
+# -- WebSocket ------------------------------------------------------------------------------------
+
+CREATE_TYPE = "response.create"
+
+FINAL_TYPES = frozenset({*TERMINAL_EVENTS, "error"})
+"""Types of the event that ends a response."""
+
+LEADING_TYPE = re.compile(r'\s*\{\s*"type"\s*:\s*"([^"\\]*)"')
+"""The type of a message that begins with it; clients and servers write it first."""
+
+
+class WebSocketCopies:
+    """Splits the messages of a WebSocket into exchanges: a `response.create` and its events.
+
+    Events belong to the oldest request that is open, or to the one with their `stream_id`.
+    """
+
+    def __init__(self, queue: RecordingQueue, head: ExchangeHead, headers: Iterable[Header]) -> None:
+        self._queue, self._head, self._headers = queue, head, tuple(headers)
+        self._open: list[tuple[Any, ExchangeCopy]] = []
+
+    def add_client_message(self, text: str) -> bool:
+        """Begin an exchange if the message is a `response.create`; return whether it is one."""
+        message = _parse_message(text) if '"stream_id"' in text or not LEADING_TYPE.match(text) else None
+        if _read_type(text, message) != CREATE_TYPE:
+            return False
+        copy = self._queue.open_copy(self._head)
+        copy.request_body.add(text.encode("utf-8", "replace"))
+        copy.begin()
+        self._open.append(((message or {}).get("stream_id"), copy))
+        return True
+
+    def add_event(self, text: str) -> None:
+        """Add an event to its exchange, and finish the exchange with its last event."""
+        if not self._open:
+            return
+        message = _parse_message(text) if len(self._open) > 1 or not LEADING_TYPE.match(text) else None
+        stream_id = (message or {}).get("stream_id")
+        entry = next((entry for entry in self._open if entry[0] == stream_id), self._open[0])
+        line = text.replace("\r", " ").replace("\n", " ") + "\n"  # JSON has line breaks only between its tokens
+        entry[1].add_response_piece(line.encode("utf-8", "replace"))
+        if _read_type(text, message) in FINAL_TYPES:
+            self._open.remove(entry)
+            entry[1].finish(101, self._headers)
+
+    def close(self, error: str) -> None:
+        """Finish the open exchanges: the connection ended."""
+        for _, copy in self._open:
+            copy.finish(101, self._headers, error)
+        self._open.clear()
+
+
+def _read_type(text: str, message: Mapping[str, Any] | None) -> object:
+    if message is not None:
+        return message.get("type")
+    leading = LEADING_TYPE.match(text)
+    return leading[1] if leading else None
+
+
+def _parse_message(text: str) -> Mapping[str, Any] | None:
+    """Return the JSON object of a message; None for anything else."""
+    try:
+        message = parse_strict_json(text.encode("utf-8", "replace"), depth=MAX_EVENT_DEPTH)
+    except InvalidJson:
+        return None
+    return message if isinstance(message, dict) else None
