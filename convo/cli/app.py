@@ -64,6 +64,9 @@ COMMANDS: CommandTable = MappingProxyType(
         ),
         "compact": CommandEntry("convo.cli.commands.compact", "Compact a conversation to fit a smaller context."),
         "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
+        "tap": CommandEntry(
+            "convo.cli.commands.tap", "Record what another program sends to a model, with a relay on this machine."
+        ),
         "resume": CommandEntry(
             "convo.cli.commands.resume", "Approve or reject the pending calls of a paused run, and resume it."
         ),

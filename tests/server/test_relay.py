@@ -11,16 +11,11 @@ from typing import Any
 import brotli
 import pytest
 
-from convo.config.values import Secret
-from convo.errors import InvalidSettings
 from convo.server.relay import Upstream
 from tests.server.relay_peers import (
-    SERVE,
     Message,
     encode_chunk,
     encode_head,
-    iterate_body,
-    read_body,
     run_test_relay,
     run_upstream,
 )

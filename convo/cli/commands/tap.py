@@ -1,0 +1,57 @@
+"""`convo tap`: its arguments, options and help."""
+
+from typing import Annotated
+
+import typer
+
+from convo.cli.app import App, StoreOption, get_root_options
+from convo.config.loader import SettingFlags
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo tap -- codex exec "fix the tests"      record the requests of Codex
+  convo tap -- claude                          of Claude Code, in its own terminal
+  convo tap -- python agent.py                 of a program with the SDK of OpenAI or Anthropic
+  convo tap --provider deepseek -- llm hello   relay to a provider of the settings
+  convo tap --port 8789                        no command: print the variables to export, and wait
+
+Requests and responses pass through unchanged. The command gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL, Codex and
+opencode their own settings. Without --provider and --upstream, requests go to the base URLs of the providers openai
+and anthropic. A client's own key is passed on. If it sends none, the key of the provider is used.
+
+Recorded are the requests to /responses, /chat/completions and /messages, with their texts and without keys and
+cookies. See them with convo sessions and convo inspect, or in a browser with convo serve.
+"""
+
+UPSTREAM_PANEL = "Upstream"
+
+
+@app.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
+def tap_command(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Program to run, with its arguments. Its exit code is that of convo."),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", metavar="N", help="Port to listen on; 0 for any free port.")] = 0,
+    provider: Annotated[
+        str | None,
+        typer.Option(
+            "--provider", metavar="NAME", help="Relay to this provider of the settings.", rich_help_panel=UPSTREAM_PANEL
+        ),
+    ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option("--upstream", metavar="URL", help="Relay to this base URL.", rich_help_panel=UPSTREAM_PANEL),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Record what another program sends to a model, with a relay on this machine."""
+    from convo.cli import tap
+
+    target = tap.TapTarget(provider, upstream)
+    code = tap.run_tap(get_root_options(ctx).config, SettingFlags(store=store, port=port), target, command or [])
+    if code:
+        raise typer.Exit(code)
